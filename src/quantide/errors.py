@@ -1,0 +1,48 @@
+"""Every error Quantide raises on purpose.
+
+Each one also inherits the built-in error a Python programmer would expect, says what was wrong with the
+value itself, and what to do. An operation that raises one of these has changed nothing.
+"""
+
+
+class QuantideError(Exception):
+    """Base of every error named here."""
+
+
+class InvalidArgumentError(QuantideError, ValueError):
+    """An argument is outside its range: phi, eps, a number of tuples, a count."""
+
+
+class EmptyError(QuantideError, ValueError):
+    """A question was asked of no data at all."""
+
+
+class NaNError(QuantideError, ValueError):
+    """NaN among the values: it has no rank. Pass nan="skip" to skip and count them."""
+
+
+class TypeMismatchError(QuantideError, TypeError):
+    """Values of a type that is not supported, or that does not fit what is already held."""
+
+
+class CountOverflowError(QuantideError, OverflowError):
+    """More than MAX_N values, the largest number for which ranks are exact."""
+
+
+class CorruptBytesError(QuantideError, ValueError):
+    """Bytes that are cut short, altered, or not of this format."""
+
+
+class TooCoarseError(QuantideError, ValueError):
+    """A summary whose certified error is too large for the sketch it is fed to."""
+
+
+class MergeError(QuantideError, ValueError):
+    """Two sketches that cannot be merged, for instance because their eps differ."""
+
+
+class UnknownKeyError(QuantideError, KeyError):
+    """A key that no summary is held for."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""

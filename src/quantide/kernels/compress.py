@@ -1,0 +1,64 @@
+"""Which tuples a compression keeps (algorithms section 1), for any number of summaries at once."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quantide.kernels.compiled import compiled
+
+Ints = NDArray[np.int64]
+
+
+@compiled
+def kept_tuples(rmin: Ints, rmax: Ints, bounds: Ints, counts: Ints, b: int) -> tuple[Ints, Ints]:
+    """Places of the tuples to keep, at most b+1 of each summary, and where each summary's now begin.
+
+    The first, the last, and for i = 1..b-1 the tuple with the smallest max(r - rmin, rmax - r) where r = i*n/b.
+    Tuple j+1 is strictly better than j exactly when rmin[j] + rmax[j+1] < 2r. That sum rises with j and r rises
+    with i, so one walk finds them all; ties always go to the lower tuple, which the error bound needs.
+    """
+    kept = np.empty(len(rmin), dtype=np.int64)
+    begins = np.zeros(len(bounds), dtype=np.int64)
+    at = 0
+    for s in range(len(counts)):
+        start, end = bounds[s], bounds[s + 1]
+        if end - start <= b + 1:
+            for j in range(start, end):
+                kept[at] = j
+                at += 1
+        else:
+            kept[at] = start
+            at += 1
+            whole, rest = (2 * counts[s]) // b, (2 * counts[s]) % b
+            j = start
+            for i in range(1, b):
+                doubled = i * whole + (i * rest + b - 1) // b  # 2*i*n/b, rounded up: sums of ranks are whole
+                while j + 1 < end and rmin[j] + rmax[j + 1] < doubled:
+                    j += 1
+                if kept[at - 1] != j:
+                    kept[at] = j
+                    at += 1
+            if kept[at - 1] != end - 1:
+                kept[at] = end - 1
+                at += 1
+        begins[s + 1] = at
+    return kept[:at], begins
+
+
+@compiled
+def nearest_tuples(rmin: Ints, rmax: Ints, bounds: Ints, targets: Ints) -> Ints:
+    """For each summary (row) and each target rank (column) the tuple that answers it best; -1 in an empty one."""
+    out = np.full(targets.shape, -1, dtype=np.int64)
+    for s in range(targets.shape[0]):
+        start, end = bounds[s], bounds[s + 1]
+        if start == end:
+            continue
+        for k in range(targets.shape[1]):
+            low, high = start, end - 1
+            while low < high:
+                middle = (low + high) // 2
+                if rmin[middle] + rmax[middle + 1] < 2 * targets[s, k]:
+                    low = middle + 1
+                else:
+                    high = middle
+            out[s, k] = low
+    return out

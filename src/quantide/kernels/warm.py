@@ -1,0 +1,41 @@
+"""Runs every kernel once for every carrier type, so that its machine code is in the cache."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from quantide.kernels import compress, gk, merge, order, pack, segments
+
+CARRIERS = (np.float64, np.float32, np.int64)
+
+
+def warm() -> Iterator[str]:
+    """Compile, or load from the cache, and name what was done."""
+    ranks = np.array([1, 2], dtype=np.int64)
+    bounds = np.array([0, 2], dtype=np.int64)
+    two = np.array([2], dtype=np.int64)
+    zero = np.array([0], dtype=np.int64)
+    for carrier in CARRIERS:
+        values = np.array([1, 2], dtype=carrier)
+        order.order_of(values)
+        merge.merge_groups(values, ranks, ranks, bounds, two, np.array([0, 1]))
+        held, g, delta = np.empty(8, dtype=carrier), np.empty(8, dtype=np.int64), np.empty(8, dtype=np.int64)
+        gk.insert_all(values, held, g, delta, 0, 0, 0.1)
+        gk.compress(held, g, delta, 2, 0)
+        grouped = segments.scatter(np.array([0, 0]), values, bounds)
+        segments.sort_short(grouped, bounds, 8)
+        rows = np.empty((1, 4), dtype=carrier)
+        segments.gather_rows(grouped, bounds, zero, rows)
+        segments.return_rows(grouped, bounds, zero, rows)
+        segments.sample(grouped, bounds, np.array([1]))
+        yield f"sorting, merging and GK01 for {np.dtype(carrier).name}"
+    compress.kept_tuples(ranks, ranks, bounds, two, 1)
+    compress.nearest_tuples(ranks, ranks, bounds, np.array([[1]]))
+    segments.spread(bounds, zero)
+    yield "compression and questions"
+    ordinals, prefix = np.array([1, 2], dtype=np.uint64), np.zeros(5, dtype=np.uint8)
+    packed, places = pack.encode(ordinals, ranks, ranks, bounds, two, zero, zero, prefix)
+    fields = [np.zeros(1, dtype=np.int64) for _ in range(5)]
+    pack.scan(packed, places, prefix, 2, *fields)
+    pack.decode(packed, fields[1], bounds, two, ordinals, ranks.copy(), ranks.copy())
+    yield "bytes"

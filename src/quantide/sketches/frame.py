@@ -1,0 +1,108 @@
+"""The state of a sketch as bytes: a header, fields, a checksum. docs/format.md describes every byte."""
+
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quantide.errors import CorruptBytesError, QuantideError
+from quantide.summary.format import are_of
+from quantide.summary.summary import Summary
+from quantide.summary.types import ValueType, type_named
+
+HEADER = struct.Struct("<3sBBdBQQ")
+VERSION = 1
+
+
+class FrameWriter:
+    """Collects the fields of a sketch."""
+
+    def __init__(self, magic: bytes, kind: ValueType | None, eps: float, skip_nan: bool, nulls: int, nans: int) -> None:
+        name = (kind.name if kind else "").encode("ascii")
+        self._pieces = [HEADER.pack(magic, VERSION, len(name), eps, skip_nan, nulls, nans), name]
+
+    def number(self, x: int) -> None:
+        self._pieces.append(struct.pack("<Q", x))
+
+    def array(self, values: NDArray[Any]) -> None:
+        """The numbers alone, little-endian; how many is for the reader to know."""
+        self._pieces.append(np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<")).tobytes())
+
+    def summaries(self, summaries: list[Summary]) -> None:
+        self.number(len(summaries))
+        for summary in summaries:
+            packed = summary.to_bytes()
+            self.number(len(packed))
+            self._pieces.append(packed)
+
+    def finish(self) -> bytes:
+        body = b"".join(self._pieces)
+        return body + struct.pack("<I", zlib.crc32(body))
+
+
+class FrameReader:
+    """Hands the fields back in order; refuses bytes that are cut short, altered or too long."""
+
+    def __init__(self, magic: bytes, data: bytes) -> None:
+        data = bytes(data)
+        if data[:3] != magic or len(data) < HEADER.size + 4:
+            raise CorruptBytesError(f"these {len(data)} bytes are not a sketch: they do not start with {magic!r}")
+        if data[3] != VERSION:
+            raise CorruptBytesError(f"a sketch of format version {data[3]}; this Quantide reads version {VERSION}")
+        if zlib.crc32(data[:-4]) != struct.unpack("<I", data[-4:])[0]:
+            raise CorruptBytesError("these bytes are not a sketch: the checksum does not match")
+        self._data, self._at = data[:-4], HEADER.size
+        _, _, size, self.eps, policy, self.nulls, self.nans = HEADER.unpack_from(data)
+        self.require(policy in (0, 1) and 0 < self.eps < 1)
+        self.skip_nan = policy == 1
+        name = self._take(size)
+        try:
+            self.kind = type_named(name.decode("ascii")) if name else None
+        except (UnicodeDecodeError, QuantideError) as error:
+            raise CorruptBytesError(f"these bytes are not a sketch: {error}") from error
+
+    def number(self, most: int) -> int:
+        """A whole number that may not be above `most`."""
+        x: int = struct.unpack("<Q", self._take(8))[0]
+        self.require(x <= most)
+        return x
+
+    def array(self, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
+        """`count` numbers; refused before anything is allocated when there are fewer bytes."""
+        raw = self._take(count * dtype.itemsize)
+        return np.frombuffer(raw, dtype=dtype.newbyteorder("<")).astype(dtype)
+
+    def values(self, count: int) -> NDArray[Any]:
+        """`count` values of the sketch's type, checked to be such values."""
+        if self.kind is None:
+            raise CorruptBytesError("these bytes are not a sketch: values of no type")
+        values = self.array(self.kind.carrier, count)
+        self.require(are_of(values, self.kind))
+        return values
+
+    def sorted_values(self, count: int) -> NDArray[Any]:
+        values = self.values(count)
+        self.require(bool((values[1:] >= values[:-1]).all()))
+        return values
+
+    def summaries(self) -> list[Summary]:
+        out = []
+        for _ in range(self.number(len(self._data))):
+            summary = Summary.from_bytes(self._take(self.number(len(self._data))))
+            self.require(summary.n > 0 and summary.type == self.kind)
+            out.append(summary)
+        return out
+
+    def finish(self) -> None:
+        self.require(self._at == len(self._data))
+
+    def require(self, holds: bool) -> None:
+        if not holds:
+            raise CorruptBytesError("these bytes are not a sketch: their fields contradict each other")
+
+    def _take(self, size: int) -> bytes:
+        self.require(self._at + size <= len(self._data))
+        self._at += size
+        return self._data[self._at - size : self._at]

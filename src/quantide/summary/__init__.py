@@ -1,0 +1,1 @@
+"""Summary, Summaries and Answer: made by everything, exchanged between everything, asked everything."""

@@ -1,0 +1,100 @@
+"""Keys: any Arrow column, or several, as numbers 0, 1, 2, ... in the order of the keys."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from quantide.errors import InvalidArgumentError, TypeMismatchError
+
+Codes = NDArray[np.int64]
+
+
+def key_array(keys: Any) -> pa.Array:
+    """Keys as one Arrow array; a table, a record batch or a dict of columns becomes an array of structs."""
+    try:
+        if isinstance(keys, dict):
+            keys = pa.table(keys)
+        if isinstance(keys, (pa.Table, pa.RecordBatch)):
+            columns = [_decoded(_one_array(keys.column(i))) for i in range(keys.num_columns)]
+            return pa.StructArray.from_arrays(columns, names=keys.schema.names)
+        if hasattr(keys, "__arrow_c_stream__") and not isinstance(keys, (pa.Array, pa.ChunkedArray)):
+            keys = pa.chunked_array(keys)
+        return _decoded(_one_array(keys if isinstance(keys, (pa.Array, pa.ChunkedArray)) else pa.array(keys)))
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise TypeMismatchError(f"cannot read keys from a {type(keys).__name__}: {error}") from error
+
+
+def encode_keys(keys: pa.Array) -> tuple[Codes, pa.Array]:
+    """A number for every row and the distinct keys, sorted, null last: row i has the key distinct[codes[i]]."""
+    if pa.types.is_struct(keys.type):
+        return _encode_structs(keys)
+    if pa.types.is_integer(keys.type) and keys.null_count == 0 and len(keys):
+        low, high = (int(x.as_py()) for x in pc.min_max(keys).values())
+        if high - low < 2 * len(keys) + 1024 and low > -(2**62) and high < 2**62:
+            return _encode_dense(keys, low)
+    encoded = keys.dictionary_encode(null_encoding="encode")
+    order = pc.sort_indices(encoded.dictionary).to_numpy()
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    return place[encoded.indices.to_numpy(zero_copy_only=False)], encoded.dictionary.take(pa.array(order))
+
+
+def find_key(keys: pa.Array, key: Any) -> int:
+    """Where a key is among distinct keys, or -1. A key of several columns is a tuple or a dict."""
+    try:
+        if not pa.types.is_struct(keys.type):
+            return int(_equal(keys, key).index(pa.scalar(True)).as_py())
+        parts = list(key.values()) if isinstance(key, dict) else list(key)
+        if len(parts) != keys.type.num_fields:
+            return -1
+        hits = _equal(keys.field(0), parts[0])
+        for i, part in enumerate(parts[1:], start=1):
+            hits = pc.and_(hits, _equal(keys.field(i), part))
+        return int(hits.index(pa.scalar(True)).as_py())
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return -1  # a key of another type is a key we do not hold
+
+
+def check_same_length(keys: int, values: int) -> None:
+    if keys != values:
+        raise InvalidArgumentError(f"{keys} keys for {values} values: there must be one key for each value")
+
+
+def _one_array(column: Any) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _decoded(column: pa.Array) -> pa.Array:
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def _equal(column: pa.Array, key: Any) -> pa.Array:
+    if key is None:
+        return column.is_null()
+    return pc.equal(column, pa.scalar(key, type=column.type)).fill_null(False)
+
+
+def _encode_dense(keys: pa.Array, low: int) -> tuple[Codes, pa.Array]:
+    """Integers that lie close together need no hashing."""
+    offset = keys.to_numpy(zero_copy_only=False).astype(np.int64) - low
+    present = np.bincount(offset) > 0
+    distinct = pa.array((np.flatnonzero(present) + low).astype(keys.type.to_pandas_dtype()), type=keys.type)
+    if present.all():
+        return offset, distinct
+    return (np.cumsum(present) - 1)[offset], distinct
+
+
+def _encode_structs(keys: pa.StructArray) -> tuple[Codes, pa.Array]:
+    """Column by column: the distinct keys so far, each with each distinct value of the next column it occurs with."""
+    codes = np.zeros(len(keys), dtype=np.int64)
+    taken: list[pa.Array] = []
+    for i in range(keys.type.num_fields):
+        column, distinct = encode_keys(keys.field(i))
+        width = max(1, len(distinct))
+        codes, pairs = encode_keys(pa.array(codes * width + column))
+        before, own = np.divmod(pairs.to_numpy(), width)
+        taken = [part.take(pa.array(before)) for part in taken] + [distinct.take(pa.array(own))]
+    return codes, pa.StructArray.from_arrays(taken, names=[field.name for field in keys.type])

@@ -1,0 +1,314 @@
+"""Summary: the one value every part of Quantide exchanges."""
+
+import math
+from decimal import Decimal
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from quantide.errors import InvalidArgumentError, TypeMismatchError
+from quantide.kernels.compress import kept_tuples
+from quantide.kernels.merge import merge_groups
+from quantide.summary.answer import Answer
+from quantide.summary.column import check_nan_policy, nan_error, read_column
+from quantide.summary.format import Tuples, pack_tuples, unpack_tuples
+from quantide.summary.ranks import (
+    check_count,
+    check_not_empty,
+    check_phi,
+    check_phis,
+    check_size,
+    target_ranks,
+)
+from quantide.summary.types import ValueType, type_named
+
+Array = NDArray[Any]
+Ranks = NDArray[np.int64]
+
+
+class Summary:
+    """A small, immutable stand-in for n values that answers every quantile question with a proved bound.
+
+    It holds sorted tuples (value, rmin, rmax): the value is one of the n, and its rank is proved to lie in
+    rmin..rmax. With G the largest rmax[i] - rmin[i-1], every rank in 1..n is answered by a value at most
+    max(rmax[0] - 1, n - rmin[-1], G // 2) ranks away: `rank_error`, and `error` as a fraction of n. Both are
+    computed from the tuples themselves, whatever way they came about. See docs/guarantees/summary.md.
+
+    >>> s = Summary.of([3.0, 1.0, 4.0, 1.0, 5.0])
+    >>> s.quantile(0.5), s.error
+    (np.float64(3.0), 0.0)
+    >>> halves = Summary.merge(Summary.of(range(0, 1000)), Summary.of(range(1000, 2000)))
+    >>> small = halves.compress(20)
+    >>> len(small), small.error, small.answer(0.5).value
+    (21, 0.025, np.int64(999))
+    >>> Summary.from_bytes(small.to_bytes()) == small
+    True
+
+    Section 1 of the algorithms: after Greenwald and Khanna 2004, and Zhang and Wang 2007.
+    """
+
+    __slots__ = ("_edges", "_n", "_nans", "_nulls", "_rmax", "_rmin", "_type", "_values")
+
+    def __init__(
+        self, values: Array, rmin: Ranks, rmax: Ranks, n: int, kind: ValueType, nulls: int = 0, nans: int = 0
+    ) -> None:
+        """For Quantide's own use: arrays that are tuples already. Everyone else starts with Summary.of."""
+        for array in (values, rmin, rmax):
+            array.flags.writeable = False
+        self._values, self._rmin, self._rmax = values, rmin, rmax
+        self._n, self._type, self._nulls, self._nans = n, kind, nulls, nans
+        self._edges: Ranks | None = None
+
+    @classmethod
+    def of(cls, values: Any, nan: str = "refuse") -> Self:
+        """The exact summary of these values: every one of them, with its rank."""
+        check_nan_policy(nan)
+        column = read_column(values)
+        if nan == "skip":
+            column = column.without_nan()
+        carried = column.carried()
+        carried.sort()
+        if column.type and column.type.is_float and len(carried) and np.isnan(carried[-1]):
+            raise nan_error()
+        exact = cls.of_sorted(carried, column.type or type_named("float64"))
+        return exact.with_skipped(column.nulls, column.nans)
+
+    @classmethod
+    def of_sorted(cls, carried: Array, kind: ValueType, step: int = 1) -> Self:
+        """The summary of sorted carried values that keeps every step-th, and both ends, with their exact ranks."""
+        n = len(carried)
+        ranks = np.arange(step, n + 1, step)
+        if step > 1 and n:
+            ranks = np.unique(np.concatenate(([1], ranks, [n])))
+        return cls(carried if step == 1 else carried[ranks - 1], ranks, ranks, n, kind)
+
+    def with_skipped(self, nulls: int, nans: int) -> Self:
+        """The same tuples with other numbers of skipped nulls and NaN."""
+        return type(self)(self._values, self._rmin, self._rmax, self._n, self._type, nulls, nans)
+
+    @staticmethod
+    def merge(*summaries: "Summary") -> "Summary":
+        """One summary of all the values behind these. Errors in ranks add up, so relative error never grows."""
+        if not summaries:
+            raise InvalidArgumentError("merge needs at least one summary; Summary.of([]) is the empty one")
+        held = [s for s in summaries if s._n] or [summaries[0]]
+        kind = held[0]._type
+        for other in held:
+            if other._type != kind:
+                raise TypeMismatchError(f"a summary of {other._type} cannot be merged with one of {kind}")
+        n = check_count(sum(s._n for s in held))
+        nulls, nans = sum(s._nulls for s in summaries), sum(s._nans for s in summaries)
+        if len(held) == 1:
+            return held[0].with_skipped(nulls, nans)
+        values, rmin, rmax = merge_tuples([(s._values, s._rmin, s._rmax, s._n) for s in held])
+        return Summary(values, rmin, rmax, n, kind, nulls, nans)
+
+    def compress(self, b: int) -> "Summary":
+        """At most b+1 of the tuples: the ends and the answers to ranks i*n/b. Adds less than n/(2b) ranks of error."""
+        b = check_size("b", b, 1)
+        if len(self) <= b + 1:
+            return self
+        bounds, n = np.array([0, len(self)]), np.array([self._n])
+        kept, _ = kept_tuples(self._rmin, self._rmax, bounds, n, b)
+        return Summary(
+            self._values[kept],
+            self._rmin[kept],
+            self._rmax[kept],
+            self._n,
+            self._type,
+            self._nulls,
+            self._nans,
+        )
+
+    def lift(self, k: int) -> "Summary":
+        """A summary of these values and k more that were never seen, wherever they may lie.
+
+        Every rank may be up to k higher than known: rmax grows by k. The error in ranks becomes
+        max(k, (G + k) / 2) at most, so k values missing cost only k/2 ranks while k is below G.
+        """
+        k = check_size("k", k, 0)
+        if k == 0:
+            return self
+        check_not_empty(self._n)
+        n = check_count(self._n + k)
+        return Summary(self._values, self._rmin, self._rmax + k, n, self._type, self._nulls, self._nans)
+
+    def answer(self, phi: float) -> Answer:
+        """The best value for the phi-quantile, with the ranks it is proved to have."""
+        phi = check_phi(phi)
+        check_not_empty(self._n)
+        target = int(target_ranks(phi, self._n))
+        at = int(self._nearest(np.int64(2 * target)))
+        low, high = int(self._rmin[at]), int(self._rmax[at])
+        error = max(target - low, high - target) / self._n
+        value = self._type.restore(self._values[at : at + 1])[0]
+        return Answer(value, phi, target, low, high, self._n, error, self._n, self._n)
+
+    def quantile(self, phi: float) -> Any:
+        """The value of answer(phi)."""
+        return self.answer(phi).value
+
+    def quantiles(self, phis: ArrayLike) -> Array:
+        """The values for many phis in one call."""
+        array = check_phis(phis)
+        check_not_empty(self._n)
+        return self._type.restore(self._values[self._nearest(2 * target_ranks(array, self._n))])
+
+    def rank(self, value: Any) -> tuple[Any, Any]:
+        """Proved bounds (lo, hi) on how many of the n values are <= value; arrays for an array of values."""
+        asked = self._comparable(value)
+        following = np.searchsorted(self._values, asked, side="right")
+        low = np.concatenate(([0], self._rmin))[following]
+        high = np.concatenate((self._rmax - 1, [self._n]))[following]
+        return (int(low), int(high)) if np.ndim(asked) == 0 else (low, high)
+
+    def cdf(self, values: Any) -> Any:
+        """The fraction of the n values that are <= each value, at most `error` off."""
+        check_not_empty(self._n)
+        low, high = self.rank(values)
+        return (low + high) / 2 / self._n
+
+    @property
+    def n(self) -> int:
+        """How many values this stands for."""
+        return self._n
+
+    @property
+    def values(self) -> Array:
+        """The kept values, sorted, of the type that went in."""
+        return self._type.restore(self._values)
+
+    @property
+    def rmin(self) -> Ranks:
+        """The lowest rank each value can have."""
+        return self._rmin
+
+    @property
+    def rmax(self) -> Ranks:
+        """The highest rank each value can have."""
+        return self._rmax
+
+    @property
+    def type(self) -> ValueType:
+        return self._type
+
+    @property
+    def nulls(self) -> int:
+        """How many nulls were skipped."""
+        return self._nulls
+
+    @property
+    def nans(self) -> int:
+        """How many NaN were skipped."""
+        return self._nans
+
+    @property
+    def min(self) -> Any:
+        check_not_empty(self._n)
+        return self._type.restore(self._values[:1])[0]
+
+    @property
+    def max(self) -> Any:
+        check_not_empty(self._n)
+        return self._type.restore(self._values[-1:])[0]
+
+    @property
+    def gap(self) -> int:
+        """G, the largest rmax[i] - rmin[i-1]; G/2 is the error in real ranks. 1 when a summary is exact."""
+        if len(self) < 2:
+            return min(1, len(self))
+        return int((self._rmax[1:] - self._rmin[:-1]).max())
+
+    @property
+    def rank_error(self) -> int:
+        """No answer is further than this many ranks from its target."""
+        if self._n == 0:
+            return 0
+        return max(int(self._rmax[0]) - 1, self._n - int(self._rmin[-1]), self.gap // 2)
+
+    @property
+    def error(self) -> float:
+        """rank_error as a fraction of n: certified by the tuples, now."""
+        return self.rank_error / self._n if self._n else 0.0
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the tuples; rmin and rmax of an exact summary are one array."""
+        arrays = {id(a): a.nbytes for a in (self._values, self._rmin, self._rmax, self._edges) if a is not None}
+        return sum(arrays.values())
+
+    def to_bytes(self) -> bytes:
+        """The canonical bytes of docs/format.md: equal summaries give equal bytes."""
+        packed, _ = pack_tuples(self._tuples())
+        return packed.tobytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Summary":
+        """The summary behind these bytes; CorruptBytesError when they are anything else."""
+        raw = np.frombuffer(data, dtype=np.uint8)
+        t = unpack_tuples(raw, np.array([0, len(raw)]))
+        return cls(t.values, t.rmin, t.rmax, int(t.n[0]), t.type, int(t.nulls[0]), int(t.nans[0]))
+
+    def __len__(self) -> int:
+        """How many tuples are kept."""
+        return len(self._values)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Summary):
+            return NotImplemented
+        mine = (self._n, self._type, self._nulls, self._nans)
+        return mine == (other._n, other._type, other._nulls, other._nans) and all(
+            np.array_equal(a, b)
+            for a, b in ((self._values, other._values), (self._rmin, other._rmin), (self._rmax, other._rmax))
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.to_bytes())
+
+    def __repr__(self) -> str:
+        return f"Summary(n={self._n}, tuples={len(self)}, error={self.error:.3g}, type={self._type})"
+
+    def _tuples(self) -> Tuples:
+        one = [np.array([x]) for x in (self._n, self._nulls, self._nans)]
+        return Tuples(self._type, self._values, self._rmin, self._rmax, np.array([0, len(self)]), *one)
+
+    def _nearest(self, doubled: Any) -> Any:
+        """Where the tuple with the smallest max(r - rmin, rmax - r) is, given 2r; the lower one of equals.
+
+        Tuple j+1 is strictly better than j exactly when rmin[j] + rmax[j+1] < 2r, and that sum increases with
+        j: the best tuple is found by one binary search.
+        """
+        if self._edges is None:
+            self._edges = self._rmin[:-1] + self._rmax[1:]
+        return np.searchsorted(self._edges, doubled, side="left")
+
+    def _comparable(self, value: Any) -> Any:
+        """A value to compare with, in the numbers the tuples are held in; rounded down where they are coarser."""
+        scalar = not hasattr(value, "__len__")
+        if self._type.is_decimal and not isinstance(value, np.ndarray):
+            scaled = [math.floor(Decimal(x).scaleb(self._type.scale)) for x in ([value] if scalar else value)]
+            array = np.array(scaled)
+        elif self._type.is_temporal:
+            array = read_column(value, self._type).carried()
+        else:
+            array = np.atleast_1d(np.asarray(value))
+            if array.dtype.kind not in "iuf":
+                raise TypeMismatchError(f"{value!r} cannot be compared with {self._type} values")
+            if array.dtype.kind == "f" and np.isnan(array).any():
+                raise InvalidArgumentError("nan has no rank")
+            if array.dtype.kind == "f" and not self._type.is_float:
+                low, high = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+                whole = np.floor(array)
+                array = np.where(whole < 2.0**63, np.where(whole >= -(2.0**63), whole, low), 0).astype(np.int64)
+                array[whole >= 2.0**63] = high
+        return array[0] if scalar else array
+
+
+def merge_tuples(parts: list[tuple[Array, Ranks, Ranks, int]]) -> tuple[Array, Ranks, Ranks]:
+    """Merge the tuples of parts given as (values, rmin, rmax, n)."""
+    bounds = np.zeros(len(parts) + 1, dtype=np.int64)
+    np.cumsum([len(part[0]) for part in parts], out=bounds[1:])
+    values, rmin, rmax = (np.concatenate([part[k] for part in parts]) for k in range(3))
+    counts = np.array([part[3] for part in parts], dtype=np.int64)
+    return merge_groups(values, rmin, rmax, bounds, counts, np.array([0, len(parts)]))
