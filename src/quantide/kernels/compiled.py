@@ -1,10 +1,12 @@
-"""The decorator of every compiled loop."""
+"""The decorators of every compiled loop."""
 
+import functools
 import warnings
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
+import numpy as np
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -24,3 +26,27 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
             stacklevel=2,
         )
         return cast(Callable[P, R], numba.njit(nogil=True)(function))
+
+
+def pure(function: Callable[P, R]) -> Callable[P, R]:
+    """`compiled`, for a loop that Python calls and that writes to none of its arguments.
+
+    To numba a read-only array, or one with gaps, is another type, to be compiled for again. So arrays are handed
+    over read-only and without gaps, always, and there is one compiled form for each carrier type.
+    """
+    kernel = compiled(function)
+
+    @functools.wraps(function)
+    def call(*arguments: P.args, **named: P.kwargs) -> R:
+        return kernel(*(frozen(a) for a in arguments), **named)
+
+    return call
+
+
+def frozen(argument: Any) -> Any:
+    """A read-only view of an array; anything else as it is."""
+    if not isinstance(argument, np.ndarray):
+        return argument
+    view = np.ascontiguousarray(argument).view()
+    view.flags.writeable = False
+    return view

@@ -3,12 +3,12 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from quantide.kernels.compiled import compiled
+from quantide.kernels.compiled import pure
 
 Ints = NDArray[np.int64]
 
 
-@compiled
+@pure
 def kept_tuples(rmin: Ints, rmax: Ints, bounds: Ints, counts: Ints, b: int) -> tuple[Ints, Ints]:
     """Places of the tuples to keep, at most b+1 of each summary, and where each summary's now begin.
 
@@ -44,7 +44,7 @@ def kept_tuples(rmin: Ints, rmax: Ints, bounds: Ints, counts: Ints, b: int) -> t
     return kept[:at], begins
 
 
-@compiled
+@pure
 def nearest_tuples(rmin: Ints, rmax: Ints, bounds: Ints, targets: Ints) -> Ints:
     """For each summary (row) and each target rank (column) the tuple that answers it best; -1 in an empty one."""
     out = np.full(targets.shape, -1, dtype=np.int64)

@@ -13,7 +13,7 @@ Ties are ordered by part and then by position: then `rmin` increases strictly.
 import numpy as np
 from numpy.typing import NDArray
 
-from quantide.kernels.compiled import compiled
+from quantide.kernels.compiled import compiled, pure
 
 
 @compiled
@@ -49,17 +49,16 @@ def merge_two(
 
 
 @compiled
-def merge_order(
-    values: NDArray[np.generic], bounds: NDArray[np.int64], first: int, last: int
-) -> tuple[NDArray[np.generic], NDArray[np.int64]]:
-    """Merge the sorted parts first..last-1, part p being values[bounds[p]:bounds[p+1]]; also their origins."""
-    start, end = bounds[first], bounds[last]
-    a = values[start:end].copy()
-    at = np.arange(start, end)
-    b = np.empty_like(a)
-    bt = np.empty_like(at)
-    edges = bounds[first : last + 1] - start
-    parts = last - first
+def merge_parts(
+    a: NDArray[np.generic],
+    at: NDArray[np.int64],
+    b: NDArray[np.generic],
+    bt: NDArray[np.int64],
+    edges: NDArray[np.int64],
+    parts: int,
+) -> bool:
+    """Merge the sorted parts a[edges[p]:edges[p+1]] pair by pair, to and fro; whether they end in a (or in b)."""
+    in_a = True
     while parts > 1:
         kept = 0
         p = 0
@@ -69,18 +68,19 @@ def merge_order(
             kept += 1
             p += 2
         if p < parts:
-            b[edges[p] : edges[p + 1]] = a[edges[p] : edges[p + 1]]
-            bt[edges[p] : edges[p + 1]] = at[edges[p] : edges[p + 1]]
+            for i in range(edges[p], edges[p + 1]):
+                b[i], bt[i] = a[i], at[i]
             edges[kept] = edges[p]
             kept += 1
         edges[kept] = edges[parts]
         parts = kept
         a, b = b, a
         at, bt = bt, at
-    return a, at
+        in_a = not in_a
+    return in_a
 
 
-@compiled
+@pure
 def merge_groups(
     values: NDArray[np.generic],
     rmin: NDArray[np.int64],
@@ -93,34 +93,42 @@ def merge_groups(
 
     A part may have no tuples: then only its count matters. Tuples of a group stay where its parts were.
     """
-    out = np.empty_like(values)
-    out_rmin = np.empty_like(rmin)
-    out_rmax = np.empty_like(rmax)
-    step_min = np.empty_like(rmin)  # what passing a tuple adds to the sum of rmin
-    step_max = np.empty_like(rmax)  # ... and to the sum of (next rmax - 1)
+    widest, most = 0, 0
+    for g in range(len(groups) - 1):
+        widest = max(widest, bounds[groups[g + 1]] - bounds[groups[g]])
+        most = max(most, groups[g + 1] - groups[g])
+    a, b = np.empty(widest, dtype=values.dtype), np.empty(widest, dtype=values.dtype)
+    at, bt = np.empty(widest, dtype=np.int64), np.empty(widest, dtype=np.int64)
+    edges = np.empty(most + 1, dtype=np.int64)
+    step_min = np.empty(widest, dtype=np.int64)  # what passing a tuple adds to the sum of rmin
+    step_max = np.empty(widest, dtype=np.int64)  # ... and to the sum of (next rmax - 1)
+    out = np.empty(len(values), dtype=values.dtype)
+    out_rmin, out_rmax = np.empty(len(values), dtype=np.int64), np.empty(len(values), dtype=np.int64)
     for g in range(len(groups) - 1):
         first, last = groups[g], groups[g + 1]
+        base = bounds[first]
         ahead = np.int64(0)
         for p in range(first, last):
             start, end = bounds[p], bounds[p + 1]
-            if start == end:
-                ahead += counts[p]
-                continue
-            ahead += rmax[start] - 1
+            edges[p - first] = start - base
+            ahead += rmax[start] - 1 if start < end else counts[p]
             before = np.int64(0)
             for i in range(start, end):
-                step_min[i] = rmin[i] - before
+                a[i - base] = values[i]
+                at[i - base] = i - base
+                step_min[i - base] = rmin[i] - before
                 before = rmin[i]
                 following = rmax[i + 1] - 1 if i + 1 < end else counts[p]
-                step_max[i] = following - (rmax[i] - 1)
-        merged, source = merge_order(values, bounds, first, last)
+                step_max[i - base] = following - (rmax[i] - 1)
+        edges[last - first] = bounds[last] - base
+        in_a = merge_parts(a, at, b, bt, edges, last - first)
+        merged, source = (a, at) if in_a else (b, bt)
         low = np.int64(0)
-        start = bounds[first]
-        for i in range(len(merged)):
+        for i in range(bounds[last] - base):
             t = source[i]
             low += step_min[t]
-            out[start + i] = merged[i]
-            out_rmin[start + i] = low
-            out_rmax[start + i] = ahead + 1
+            out[base + i] = merged[i]
+            out_rmin[base + i] = low
+            out_rmax[base + i] = ahead + 1
             ahead += step_max[t]
     return out, out_rmin, out_rmax

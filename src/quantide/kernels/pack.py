@@ -16,7 +16,7 @@ from quantide.kernels.bits import (
     varint_size,
 )
 from quantide.kernels.checksum import crc32
-from quantide.kernels.compiled import compiled
+from quantide.kernels.compiled import compiled, pure
 
 Ints = NDArray[np.int64]
 
@@ -39,7 +39,7 @@ def block_deltas(
             widths[row] = max(widths[row], bit_width(out[row, k]))
 
 
-@compiled
+@pure
 def encode(
     ordinals: Words,
     rmin: Ints,

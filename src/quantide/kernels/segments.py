@@ -3,13 +3,13 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from quantide.kernels.compiled import compiled
+from quantide.kernels.compiled import compiled, pure
 
 Ints = NDArray[np.int64]
 Array = NDArray[np.generic]
 
 
-@compiled
+@pure
 def scatter(codes: Ints, values: Array, bounds: Ints) -> Array:
     """Values grouped by code, in arrival order; those of code c go to bounds[c]:bounds[c+1]."""
     places = bounds[:-1].copy()
@@ -62,7 +62,7 @@ def return_rows(values: Array, bounds: Ints, chosen: Ints, rows: Array) -> None:
             values[i] = rows[k, i - start]
 
 
-@compiled
+@pure
 def sample(values: Array, bounds: Ints, steps: Ints) -> tuple[Array, Ints, Ints]:
     """Every steps[s]-th value of each sorted segment from its first on, and its last; with ranks and new bounds."""
     begins = np.zeros(len(bounds), dtype=np.int64)
@@ -80,7 +80,7 @@ def sample(values: Array, bounds: Ints, steps: Ints) -> tuple[Array, Ints, Ints]
     return out, ranks, begins
 
 
-@compiled
+@pure
 def spread(bounds: Ints, order: Ints) -> tuple[Ints, Ints]:
     """Places of all elements when segments are put into another order, and the new bounds."""
     begins = np.zeros(len(order) + 1, dtype=np.int64)

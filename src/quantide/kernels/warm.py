@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from quantide.kernels import compress, gk, merge, order, pack, segments
+from quantide.kernels.compiled import frozen
 
 CARRIERS = (np.float64, np.float32, np.int64)
 
@@ -36,6 +37,6 @@ def warm() -> Iterator[str]:
     ordinals, prefix = np.array([1, 2], dtype=np.uint64), np.zeros(5, dtype=np.uint8)
     packed, places = pack.encode(ordinals, ranks, ranks, bounds, two, zero, zero, prefix)
     fields = [np.zeros(1, dtype=np.int64) for _ in range(5)]
-    pack.scan(packed, places, prefix, 2, *fields)
-    pack.decode(packed, fields[1], bounds, two, ordinals, ranks.copy(), ranks.copy())
+    pack.scan(frozen(packed), frozen(places), frozen(prefix), 2, *fields)
+    pack.decode(frozen(packed), frozen(fields[1]), frozen(bounds), frozen(two), ordinals, ranks.copy(), ranks.copy())
     yield "bytes"

@@ -8,13 +8,14 @@ from numpy.typing import NDArray
 
 from quantide.errors import CorruptBytesError, TypeMismatchError
 from quantide.kernels import pack
+from quantide.kernels.compiled import frozen
 from quantide.summary.ranks import MAX_N
 from quantide.summary.types import ValueType, type_named
 
 MAGIC = b"QTS"
 VERSION = 1
-SIGN64 = np.uint64(1 << 63)
-SIGN32 = np.uint32(1 << 31)
+SIGN64 = np.int64(-(1 << 63))
+SIGN32 = np.int32(-(1 << 31))
 
 FAULTS = {
     pack.CUT: "they end too early or too late",
@@ -55,6 +56,7 @@ def pack_tuples(tuples: Tuples) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
 def unpack_tuples(data: NDArray[np.uint8], places: NDArray[np.int64]) -> Tuples:
     """The summaries back; anything but what pack_tuples makes of a valid summary is refused."""
+    data, places = frozen(data), frozen(places)
     kind = _read_type(data[places[0] : places[1]].tobytes())
     prefix = _prefix(kind)
     sizes, head, n, nulls, nans = (np.zeros(len(places) - 1, dtype=np.int64) for _ in range(5))
@@ -63,7 +65,7 @@ def unpack_tuples(data: NDArray[np.uint8], places: NDArray[np.int64]) -> Tuples:
     np.cumsum(sizes, out=bounds[1:])
     ordinals = np.empty(bounds[-1], dtype=np.uint64)
     rmin, rmax = np.empty(bounds[-1], dtype=np.int64), np.empty(bounds[-1], dtype=np.int64)
-    _refuse(*pack.decode(data, head, bounds, n, ordinals, rmin, rmax))
+    _refuse(*pack.decode(data, frozen(head), frozen(bounds), frozen(n), ordinals, rmin, rmax))
     tuples = Tuples(kind, _values(ordinals, kind), rmin, rmax, bounds, n, nulls, nans)
     again, _ = pack_tuples(tuples)
     if len(again) != places[-1] - places[0] or not np.array_equal(again, data[places[0] : places[-1]]):
@@ -115,26 +117,27 @@ def _refuse(fault: int, at: int) -> None:
 
 
 def _ordinals(values: NDArray[Any]) -> NDArray[np.uint64]:
-    """Unsigned integers in the order of the values."""
+    """Unsigned integers in the order of the values: negative floats have all bits turned, others the sign alone."""
     if values.dtype == np.int64:
-        return values.view(np.uint64) ^ SIGN64
-    if values.dtype == np.float32:
-        bits = values.view(np.uint32)
-        return np.where(bits & SIGN32, ~bits, bits | SIGN32).astype(np.uint64)
-    wide = values.view(np.uint64)
-    return np.where(wide & SIGN64, ~wide, wide | SIGN64)
+        return (values ^ SIGN64).view(np.uint64)
+    if values.dtype == np.float64:
+        bits = values.view(np.int64)
+        return (bits ^ ((bits >> 63) | SIGN64)).view(np.uint64)
+    short = values.view(np.int32)
+    return (short ^ ((short >> 31) | SIGN32)).view(np.uint32).astype(np.uint64)
 
 
 def _values(ordinals: NDArray[np.uint64], kind: ValueType) -> NDArray[Any]:
     """Values from their ordinals."""
     values: NDArray[Any]
-    if kind.name == "float64":
-        values = np.where(ordinals & SIGN64, ordinals ^ SIGN64, ~ordinals).view(np.float64)
-    elif kind.name == "float32":
-        bits = ordinals.astype(np.uint32)  # what does not fit 32 bits is found out by writing it again
-        values = np.where(bits & SIGN32, bits ^ SIGN32, ~bits).view(np.float32)
+    if kind.name == "float32":
+        short = ordinals.astype(np.uint32).view(np.int32)  # what does not fit is found out by writing it again
+        values = (short ^ ((~short >> 31) | SIGN32)).view(np.float32)
+    elif kind.name == "float64":
+        bits = ordinals.view(np.int64)
+        values = (bits ^ ((~bits >> 63) | SIGN64)).view(np.float64)
     else:
-        values = (ordinals ^ SIGN64).view(np.int64)
+        values = ordinals.view(np.int64) ^ SIGN64
     if not are_of(values, kind):
         raise CorruptBytesError(f"these bytes are not a summary: a value is not a {kind}")
     return values
