@@ -44,18 +44,18 @@ class BlockCutter:
 
 
 def sorted_blocks(run: list[Array], leaf: int, carrier: np.dtype[Any]) -> Iterator[Array]:
-    """The blocks of a run, each sorted, each good until the next is asked for; NaN is refused."""
+    """The blocks of a run, sorted, as rows of arrays that are good until the next is asked for; NaN is refused."""
     room = _room(leaf, carrier)
     flat = room.reshape(-1)
     if len(run) > 1:
         np.concatenate([_as_carrier(piece) for piece in run], out=flat[:leaf], casting="safe")
-        yield from _sort_rows(room[:1])
+        yield _sort_rows(room[:1])
         return
     whole = _as_carrier(run[0])
     for start in range(0, len(whole), len(flat)):
         piece = whole[start : start + len(flat)]
         flat[: len(piece)] = piece
-        yield from _sort_rows(room[: len(piece) // leaf])
+        yield _sort_rows(room[: len(piece) // leaf])
 
 
 def _sort_rows(rows: Array) -> Array:

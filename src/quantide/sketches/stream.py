@@ -161,8 +161,8 @@ class StreamSketch(Sketch):
         cutter, tower = BlockCutter(self.leaf), self._tower.copy()
         for piece in (self._block[: self._filled], *column.pieces):
             for run in cutter.cut(piece):
-                for block in sorted_blocks(run, self.leaf, kind.carrier):
-                    tower.add_leaf(block)
+                for blocks in sorted_blocks(run, self.leaf, kind.carrier):
+                    tower.add_blocks(blocks)
         grown = tower.n > self._tower.n
         fresh = cutter.waiting if grown or not self._filled else cutter.waiting[1:]
         if any(has_nan(piece) for piece in fresh):

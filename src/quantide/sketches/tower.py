@@ -43,11 +43,12 @@ class Tower:
     def nbytes(self) -> int:
         return sum(row.nbytes for rows in self.levels for row in rows)
 
-    def add_leaf(self, block: Row) -> None:
-        """Take a sorted block of schedule.leaf values."""
-        self.widen(*_positive_zero(block[[0, -1]]))
+    def add_blocks(self, blocks: NDArray[Any]) -> None:
+        """Take sorted blocks of schedule.leaf values each, one to a row."""
+        self.widen(*_positive_zero(np.array([blocks[:, 0].min(), blocks[:, -1].max()])))
         step = self.schedule.spacing[0]
-        self.add_row(_positive_zero(block[step - 1 :: step].copy()), 0)
+        for row in _positive_zero(blocks[:, step - 1 :: step].copy()):
+            self.add_row(row, 0)
 
     def widen(self, low: Any, high: Any) -> None:
         """Let the smallest and the largest value be known."""

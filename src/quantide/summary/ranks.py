@@ -26,9 +26,12 @@ def target_ranks(phis: ArrayLike, n: Any) -> NDArray[np.int64]:
 def check_phis(phis: ArrayLike) -> NDArray[np.float64]:
     """phis as an array, each within (0, 1]."""
     try:
-        array = np.asarray(phis, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidArgumentError(f"phi must be a number in (0, 1], not {phis!r}") from error
+        array = np.asarray(phis)
+    except ValueError as error:
+        raise InvalidArgumentError(f"phi must be numbers in (0, 1], not {phis!r}") from error
+    if array.dtype.kind not in "iuf" and array.size:
+        raise InvalidArgumentError(f"phi must be a number in (0, 1], not {phis!r}")
+    array = array.astype(np.float64)
     wrong = ~((array > 0) & (array <= 1))
     if wrong.any():
         raise InvalidArgumentError(f"phi must be in (0, 1], not {array[wrong].flat[0]}; the median is phi=0.5")

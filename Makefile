@@ -1,0 +1,71 @@
+# Everything a developer runs. Each target sets up what it needs by itself; a second run starts at once.
+# Another Python: make PYTHON=/path/to/python3.12 setup
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+export PYTHON
+
+VENV := .venv
+RUN := source scripts/env.sh &&
+KERNELS := $(shell find src/quantide/kernels -name '*.py' 2>/dev/null)
+CODE := $(wildcard src tests benchmarks)
+
+PACKAGES := $(VENV)/.done-packages
+WARM := $(VENV)/.done-kernels
+JAVA := $(VENV)/.done-java
+PEERS := $(VENV)/.done-bench
+
+.PHONY: help setup demo test test-all lint bench clean
+
+help:  ## Show this list
+	@echo "Quantide: quantiles of data that keeps arriving, with a proved bound for every answer."
+	@echo
+	@sed -n -E 's/^([a-z-]+):.*  ## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
+		while IFS='|' read -r target text; do printf '%-15s %s\n' "$$target" "$$text"; done
+
+setup: $(PACKAGES) $(WARM) $(JAVA)  ## Prepare everything: virtual environment, packages, compiled kernels, Java
+	@echo "Ready. Try: make demo"
+
+demo: $(WARM) $(JAVA)  ## Watch a sketch answer a few million values a second (ARGS="--seconds 20 --eps 0.01")
+	@$(RUN) python -m quantide demo $(ARGS)
+
+test: lint $(WARM) $(JAVA)  ## Lint, then run the tests and the examples in the documentation (ARGS="-k merge")
+	@echo "Tests: all but the slow ones"
+	@$(RUN) python -m pytest -m "not slow" $(ARGS)
+
+test-all: lint $(WARM) $(JAVA)  ## As test, with the slow tests too
+	@echo "Tests: all of them"
+	@$(RUN) python -m pytest $(ARGS)
+
+lint: $(PACKAGES)  ## Check style (ruff), types (mypy, strict) and that rooms import only downward (import-linter)
+	@echo "Style: ruff"
+	@$(RUN) python -m ruff check . && python -m ruff format --check .
+	@echo "Types: mypy, strict, on $(CODE)"
+	@$(RUN) python -m mypy $(CODE)
+	@echo "Rooms: import-linter"
+	@$(RUN) lint-imports --no-logo
+
+bench: $(PEERS) $(WARM)  ## Measure speed beside the peers and write docs/results (ARGS are handed on)
+	@$(RUN) python -m benchmarks $(ARGS)
+
+clean:  ## Remove the virtual environment, caches and build output
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name .git -prune -o -type d -name __pycache__ -print | xargs rm -rf
+
+$(PACKAGES): pyproject.toml scripts/setup.sh
+	@scripts/setup.sh packages all,dev
+	@touch $@
+
+$(PEERS): $(PACKAGES)
+	@scripts/setup.sh packages bench
+	@touch $@
+
+$(WARM): $(PACKAGES) $(KERNELS)
+	@scripts/setup.sh kernels $@
+
+# The mark is left by the script, and only when Java was found: only the Spark parts need it.
+$(JAVA): $(PACKAGES)
+	@scripts/setup.sh java $@

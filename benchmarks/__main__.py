@@ -1,0 +1,58 @@
+"""`python -m benchmarks [stream] [fast] [keys] [results] [--quick] [--output FOLDER]`."""
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks import fast_paper, keys, page_fast, page_keys, page_stream, pages, stream
+from benchmarks.report import FOLDER, Report, say
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Speed against peers, in one run.")
+    parser.add_argument("parts", nargs="*", metavar="stream|fast|keys|results", help="default: everything")
+    parser.add_argument("--quick", action="store_true", help="a smoke run of seconds; its numbers mean nothing")
+    parser.add_argument("--output", type=Path, help="where JSON and pages go (default: docs/results; quick: nowhere)")
+    options = parser.parse_args(arguments)
+    if unknown := set(options.parts) - {*pages.PARTS, "results"}:
+        parser.error(f"unknown part {sorted(unknown)[0]!r}; choose from stream, fast, keys, results")
+    folder = options.output or (None if options.quick else FOLDER)
+    chosen = [part for part in pages.PARTS if not options.parts or part in options.parts]
+    begun = time.perf_counter()
+    command = " ".join(["python -m benchmarks", *options.parts, *(["--quick"] if options.quick else [])])
+    reports = {part: _run(part, options.quick, command) for part in chosen}
+    if folder is not None:
+        for report in reports.values():
+            say(f"wrote {report.write(folder).name}")
+        pages.write(folder)
+    _show(reports)
+    say(f"{time.perf_counter() - begun:.0f} s")
+
+
+def _run(part: str, quick: bool, command: str) -> Report:
+    if part == "stream":
+        return stream.run(stream.QUICK if quick else stream.Settings(), command)
+    if part == "fast":
+        return fast_paper.run(fast_paper.QUICK if quick else fast_paper.Settings(), command)
+    return keys.run(keys.QUICK if quick else keys.Settings(), command)
+
+
+def _show(reports: dict[str, Report]) -> None:
+    """Tables with the ratios first; the one against all peers last, where the eye is."""
+    if "keys" in reports:
+        say("\nMany keys (ratio: its time / ours)\n\n" + page_keys.keys_table(reports["keys"]))
+    if "fast" in reports:
+        say(
+            "\nFAST's figures\n\n"
+            + page_fast.fast_times(reports["fast"])
+            + "\n"
+            + page_fast.fast_memory(reports["fast"])
+        )
+    if "stream" in reports:
+        say("\nOur speed / the other's (* measured on fewer values)\n\n" + page_stream.stream_ratios(reports["stream"]))
+    say(pages.headlines(reports))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""The pages under docs/results, made from the JSON beside them and from nothing else."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks import page_fast, page_keys, page_stream
+from benchmarks.page import about, page, prose
+from benchmarks.report import Report, say
+
+PARTS: dict[str, tuple[Callable[[Report], str], Callable[[Report], list[str]], str]] = {
+    "stream": (
+        page_stream.render,
+        page_stream.headlines,
+        "update speed of whole-stream sketches beside peers",
+    ),
+    "fast": (page_fast.render, page_fast.headlines, "the figures of the FAST paper"),
+    "keys": (page_keys.render, page_keys.headlines, "summaries of many keys at once"),
+}
+
+
+def render(folder: Path) -> dict[str, str]:
+    """File name to text, for every part whose JSON is in the folder."""
+    paths = {part: folder / f"{part}.json" for part in PARTS}
+    reports = {part: Report.read(path) for part, path in paths.items() if path.exists()}
+    if not reports:
+        return {}
+    pages = {f"{part}.md": PARTS[part][0](report) for part, report in reports.items()}
+    if "fast" in reports:
+        pages["fast.svg"] = page_fast.figure(reports["fast"])
+    return {"index.md": _index(reports), **pages}
+
+
+def write(folder: Path) -> None:
+    for name, text in render(folder).items():
+        (folder / name).write_text(text, encoding="utf-8")
+        say(f"wrote {name}")
+
+
+def headlines(reports: dict[str, Report]) -> str:
+    """The few numbers to remember, one a line."""
+    return "\n".join(f"- {line}" for part, report in reports.items() for line in PARTS[part][1](report))
+
+
+def _index(reports: dict[str, Report]) -> str:
+    links = [f"- [{part}]({part}.md): {PARTS[part][2]} ([JSON]({part}.json))" for part in reports]
+    made = """Measured by `make bench`. The pages are made from the JSON beside them
+        (`python -m benchmarks results`)."""
+    machine = about(next(iter(reports.values())))
+    return page(["# Results", prose(made), headlines(reports), "\n".join(links), *machine])

@@ -1,0 +1,56 @@
+"""A result as it is stored: settings, machine, rows; and where it is stored."""
+
+import datetime
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import machine, peers
+
+Row = dict[str, Any]
+FOLDER = Path(__file__).resolve().parent.parent / "docs" / "results"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one part of the benchmarks found; the same in memory and as JSON."""
+
+    part: str
+    settings: Row
+    rows: dict[str, list[Row]]
+    about: Row
+
+    @classmethod
+    def of(cls, part: str, settings: Row, rows: dict[str, list[Row]], command: str) -> "Report":
+        about = {
+            "date": datetime.date.today().isoformat(),
+            "command": command,
+            "machine": machine.describe(),
+            "not_installed": peers.missing(),
+        }
+        return cls(part, settings, rows, about)
+
+    def write(self, folder: Path) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{self.part}.json"
+        content = {"part": self.part, **self.about, "settings": self.settings, **self.rows}
+        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        return path
+
+    @classmethod
+    def read(cls, path: Path) -> "Report":
+        content = json.loads(path.read_text(encoding="utf-8"))
+        part, settings = content.pop("part"), content.pop("settings")
+        rows = {name: value for name, value in content.items() if _is_rows(value)}
+        about = {name: value for name, value in content.items() if name not in rows}
+        return cls(part, settings, rows, about)
+
+
+def _is_rows(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(row, dict) for row in value) and bool(value)
+
+
+def say(text: str) -> None:
+    """Progress, at once."""
+    print(text, flush=True)

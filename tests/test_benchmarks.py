@@ -1,0 +1,149 @@
+"""The benchmarks run, their pages are what their JSON says, and the q-digest keeps its promise. Nothing is timed."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import data, machine, pages, peers, plot, table
+from benchmarks.__main__ import main
+from benchmarks.qdigest import FIRST_LEAF, QDigest, ordinals, values_of
+from benchmarks.report import FOLDER, Report
+
+PHIS = np.arange(1, 201) / 200
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("results")
+    main(["--quick", "--output", str(folder)])
+    return folder
+
+
+def test_quick_run_writes_everything(quick: Path) -> None:
+    names = {path.name for path in quick.iterdir()}
+    parts = {f"{part}.{end}" for part in ("stream", "fast", "keys") for end in ("json", "md")}
+    assert names == parts | {"index.md", "fast.svg"}
+
+
+def test_quick_run_covers_the_grid(quick: Path) -> None:
+    rows = Report.read(quick / "stream.json").rows["rows"]
+    ours = [row for row in rows if row["method"] == "StreamSketch"]
+    assert len(ours) == 2 * 2 * 3  # types, eps, orders with constant
+    for row in ours:
+        assert row["observed_error"] <= row["certified_error"] + 1e-12 <= row["eps"] + 1e-12
+
+
+def test_guarantees_hold_in_the_results(quick: Path) -> None:
+    for folder in (quick, FOLDER):
+        for path in folder.glob("stream.json"):
+            for row in Report.read(path).rows["rows"]:
+                if row["guarantee"] == "certified":
+                    assert row["observed_error"] <= row["guaranteed_error"] + 1e-12, row
+
+
+def test_report_survives_json(quick: Path, tmp_path: Path) -> None:
+    report = Report.read(quick / "fast.json")
+    assert report.write(tmp_path).read_text() == (quick / "fast.json").read_text()
+
+
+def test_results_tell_no_paths_or_hosts() -> None:
+    text = json.dumps(machine.describe())
+    assert str(Path.home()) not in text
+    assert not re.search(r"(/home|/root|/work|/tmp)\b", text)
+
+
+def test_committed_pages_come_from_committed_json() -> None:
+    made = pages.render(FOLDER)
+    kept = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.*") if path.suffix != ".json"}
+    assert kept == made, "run: python -m benchmarks results"
+
+
+def test_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["speed"])
+    assert "unknown part 'speed'" in capsys.readouterr().err
+
+
+def test_missing_peers_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(peers, "load", lambda package: None)
+    main(["stream", "--quick", "--output", str(tmp_path)])
+    assert "stream: datasketches is not installed, skipped" in capsys.readouterr().out
+    assert "datasketches" in Report.read(tmp_path / "stream.json").about["not_installed"]
+    assert "not installed, so not measured: datasketches" in (tmp_path / "stream.md").read_text()
+
+
+@pytest.mark.parametrize("order", [*data.ORDERS, "constant"])
+@pytest.mark.parametrize("eps", [0.2, 0.01, 0.001])
+@pytest.mark.parametrize("batch", [1_000, None])
+def test_qdigest_keeps_its_bound(order: str, eps: float, batch: int | None) -> None:
+    values = data.make(order, "float32", 100_000)
+    values[::3] *= -1
+    digest = QDigest(eps, batch)
+    for start in range(0, len(values), 7_777):
+        digest.update(values[start : start + 7_777])
+    assert data.rank_error(np.sort(values), PHIS, digest.quantiles(PHIS)) <= eps
+    assert digest.n == len(values) == digest._counts.sum()
+    assert digest.nodes <= 3 * digest.k
+    assert digest._counts[digest._ids < FIRST_LEAF].max(initial=0) <= digest.n // digest.k
+
+
+def test_qdigest_holds_integers_and_is_exact_while_small() -> None:
+    for dtype in (np.int32, np.uint32):
+        digest = QDigest(0.01)
+        values = np.array([5, 1, 4, 2, 3], dtype=dtype)
+        digest.update(values)
+        assert digest.quantiles([0.2, 0.4, 0.6, 0.8, 1.0]).tolist() == [1, 2, 3, 4, 5]
+
+
+def test_qdigest_refuses_what_it_cannot_hold() -> None:
+    with pytest.raises(ValueError, match="empty"):
+        QDigest(0.1).quantile(0.5)
+    with pytest.raises(TypeError, match="float64"):
+        QDigest(0.1).update(np.array([1.0]))
+    with pytest.raises(ValueError, match="eps"):
+        QDigest(0.0)
+
+
+def test_ordinals_keep_the_order_and_come_back() -> None:
+    floats = np.array([-np.inf, -2.5, -1e-40, -0.0, 0.0, 1e-40, 3.0, np.inf], dtype=np.float32)
+    numbers = ordinals(floats)
+    assert (np.diff(numbers.astype(np.int64)) >= 0).all()
+    assert numbers[3] == numbers[4]
+    np.testing.assert_array_equal(values_of(numbers, floats.dtype), floats + np.float32(0))
+
+
+@pytest.mark.parametrize("order", [*data.ORDERS, "constant"])
+def test_exact_answers_have_no_error(order: str) -> None:
+    ordered = np.sort(data.make(order, "float64", 999))
+    ranks = data.targets(PHIS, 999).astype(int)
+    assert data.rank_error(ordered, PHIS, ordered[ranks - 1]) == 0
+    assert data.rank_error(ordered, np.array([0.5]), np.array([ordered[-1] + 1])) == pytest.approx(499 / 999)
+
+
+def test_tables_are_rectangular_and_refuse_others() -> None:
+    text = table.markdown(["a", "number"], [["x", "1.5"], ["longer", "-"]])
+    assert len({len(line) for line in text.splitlines()}) == 1
+    assert text.splitlines()[1] == "| ------ | -----: |"
+    with pytest.raises(ValueError, match="2 cells"):
+        table.markdown(["a", "b"], [["x"]])
+
+
+def test_numbers_read_well() -> None:
+    assert [table.ratio(x) for x in (None, 0.853, 8.31, 120.4)] == ["-", "0.85", "8.3", "120"]
+    assert [table.size(x) for x in (None, 12, 20_500, 1_500_000)] == ["-", "12 B", "20.5 KB", "1.5 MB"]
+    assert [table.millions(x) for x in (250_000, 20_400_000, 158_000_000)] == ["0.25", "20.4", "158"]
+    assert [table.power(x) for x in (10**9, 2_000_000, 100)] == ["10^9", "2,000,000", "100"]
+
+
+def test_plot_is_a_picture() -> None:
+    line = plot.Line("ours & theirs", [(1e6, 0.01), (1e7, 0.1)])
+    text = plot.svg([plot.Panel("t", "x", "y", [line])], "a < b")
+    assert text.startswith("<svg")
+    assert "a &lt; b" in text
+    assert "ours &amp; theirs" in text
+    assert "nan" not in text

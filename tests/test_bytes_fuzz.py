@@ -1,0 +1,247 @@
+"""Bytes from strangers: truncated, flipped, random and hostile ones give one named error, and cost nothing.
+
+The last four bytes are the CRC-32 of all before them, little-endian (docs/format.md). With it repaired, a
+change must either be refused or be a value whose own bytes are exactly these, as if someone had made it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import tracemalloc
+import zlib
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quantide import GKSketch, StreamSketch, Summary, errors
+from tests import oracle
+
+pytestmark = pytest.mark.usefixtures("no_hang")
+
+LIMIT = 2**21  # bytes that reading a small hostile blob may take at most
+
+
+def fed(make: Callable[..., Any], eps: float, values: Any, summaries: bool = False) -> Any:
+    sketch = make(eps)
+    sketch.update(values)
+    if summaries:
+        sketch.update_summary(Summary.of(values).compress(3))
+        sketch.update_summary(Summary.of(values[:5]))
+    return sketch
+
+
+def makers() -> dict[str, Any]:
+    """Small values of every class, of many types and shapes."""
+    rng = np.random.default_rng(8)
+    some = rng.normal(size=12)
+    coarse = Summary.merge(*(Summary.of(rng.normal(size=200)).compress(4) for _ in range(3)))
+    return {
+        "empty summary": Summary.of([]),
+        "exact summary": Summary.of(some),
+        "one value": Summary.of([3.5]),
+        "ties and infinities": Summary.of([1.0, 1.0, 1.0, np.inf, -np.inf, 0.0]),
+        "coarse summary": coarse,
+        "lifted summary": coarse.lift(77),
+        "skipped values": Summary.of([1.0, None, float("nan")], nan="skip"),
+        "float32": Summary.of(some.astype(np.float32)),
+        "int8": Summary.of(np.array([-128, 0, 5, 5, 127], dtype=np.int8)),
+        "int64": Summary.of(np.array([-(2**63), 0, 2**63 - 1])),
+        "times": Summary.of(np.arange(5).astype("datetime64[us]")),
+        "decimals": Summary.of([Decimal("1.50"), Decimal("-2.25")]),
+        "equal values": Summary.of(np.zeros(40)).compress(5),
+        "empty stream": StreamSketch(0.5),
+        "short stream": fed(StreamSketch, 0.5, some),
+        "long stream": fed(StreamSketch, 0.9, np.arange(3 * 1024 + 5, dtype=np.int16)),
+        "mixed stream": fed(StreamSketch, 0.9, some, summaries=True),
+        "empty gk": GKSketch(0.5),
+        "short gk": fed(GKSketch, 0.2, some),
+        "long gk": fed(GKSketch, 0.3, rng.normal(size=500)),
+    }
+
+
+MADE = makers()
+BLOBS: dict[str, bytes] = {name: made.to_bytes() for name, made in MADE.items()}
+SMALL = {name: blob for name, blob in BLOBS.items() if len(blob) <= 700}
+EACH = pytest.mark.parametrize("name", MADE)
+
+
+def read(name: str) -> Callable[[bytes], Any]:
+    """The reader of the class of a named blob."""
+    reader: Callable[[bytes], Any] = type(MADE[name]).from_bytes
+    return reader
+
+
+def repaired(blob: bytes) -> bytes:
+    """The same with a true checksum."""
+    body = blob[:-4]
+    return body + struct.pack("<I", zlib.crc32(body))
+
+
+def refused_or_canonical(name: str, blob: bytes) -> bool:
+    """Whether a blob was taken; if so, what came of it must be whole, usable, and give back these bytes."""
+    try:
+        made = read(name)(blob)
+    except errors.CorruptBytesError:
+        return False
+    assert made.to_bytes() == blob
+    summary = made if isinstance(made, Summary) else made.summary()
+    assert oracle.shape_faults(summary) == []
+    assert summary.n == made.n
+    if made.n:
+        value = made.answer(0.5).value
+        assert value == made.quantile(0.5)
+        assert value == value
+    return True
+
+
+def test_the_checksum_is_where_the_format_says() -> None:
+    for name, blob in BLOBS.items():
+        assert repaired(blob) == blob, name
+        assert refused_or_canonical(name, blob), name
+
+
+@EACH
+def test_every_truncation(name: str) -> None:
+    blob = BLOBS[name]
+    for length in range(len(blob)):
+        with pytest.raises(errors.CorruptBytesError):
+            read(name)(blob[:length])
+        if length >= 4:
+            refused = repaired(blob[:length])
+            assert not refused_or_canonical(name, refused) or refused != blob[:length]
+
+
+@EACH
+def test_every_extension(name: str) -> None:
+    for tail in (b"\0", b"\xff" * 3, BLOBS[name], b"\0" * 1000):
+        longer = BLOBS[name] + tail
+        with pytest.raises(errors.CorruptBytesError):
+            read(name)(longer)
+        with pytest.raises(errors.CorruptBytesError):
+            read(name)(repaired(longer + b"\0\0\0\0"))
+
+
+@EACH
+def test_every_flipped_bit(name: str) -> None:
+    blob = bytearray(BLOBS[name])
+    for place in range(len(blob)):
+        for bit in range(8):
+            blob[place] ^= 1 << bit
+            with pytest.raises(errors.CorruptBytesError):
+                read(name)(bytes(blob))
+            blob[place] ^= 1 << bit
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_every_flipped_bit_with_the_checksum_repaired(name: str) -> None:
+    blob = bytearray(SMALL[name])
+    taken = 0
+    for place in range(len(blob) - 4):
+        for bit in range(8):
+            blob[place] ^= 1 << bit
+            taken += refused_or_canonical(name, repaired(bytes(blob)))
+            blob[place] ^= 1 << bit
+    assert taken < 8 * len(blob)
+
+
+@EACH
+def test_random_changes_with_the_checksum_repaired(name: str, rng: np.random.Generator) -> None:
+    for _ in range(400):
+        blob = bytearray(BLOBS[name])
+        for _ in range(int(rng.integers(1, 6))):
+            _mutate(blob, rng)
+        refused_or_canonical(name, repaired(bytes(blob)))
+
+
+def _mutate(blob: bytearray, rng: np.random.Generator) -> None:
+    """Overwrite, cut out, put in or copy some bytes, anywhere before the checksum."""
+    body = max(1, len(blob) - 4)
+    place, size = int(rng.integers(body)), int(rng.integers(1, 9))
+    way = int(rng.integers(5))
+    if way == 0:
+        blob[place] = int(rng.integers(256))
+    elif way == 1:
+        del blob[place : min(place + size, len(blob) - 4)]
+    elif way == 2:
+        blob[place:place] = rng.bytes(size)
+    elif way == 3:
+        blob[place : min(place + size, len(blob) - 4)] = blob[:size]
+    else:
+        blob[place : min(place + size, len(blob) - 4)] = bytes([int(rng.choice([0, 1, 127, 128, 255]))]) * size
+
+
+@pytest.mark.parametrize("name", ["exact summary", "short stream", "short gk"])
+def test_random_bytes(name: str, rng: np.random.Generator) -> None:
+    for length in [*range(80), 500, 5000]:
+        for _ in range(5):
+            noise = rng.bytes(length)
+            with pytest.raises(errors.CorruptBytesError):
+                read(name)(noise)
+            head = BLOBS[name][: int(rng.integers(4, 16))]
+            refused_or_canonical(name, repaired(head + noise + b"\0\0\0\0"))
+
+
+def hostile(blob: bytes) -> Iterator[bytes]:
+    """Huge counts in place of any bytes: as fixed-width integers and as varints, at every place."""
+    for width, code in ((2, "<H"), (4, "<I"), (8, "<Q")):
+        for number in (2 ** (8 * width) - 1, 2 ** (8 * width - 1), 2 ** (8 * width - 2) - 1):
+            for place in range(len(blob) - 4 - width + 1):
+                yield repaired(blob[:place] + struct.pack(code, number) + blob[place + width :])
+    for bits in (14, 21, 28, 35, 42, 49, 52, 53, 56, 63, 70):
+        varint = b"\xff" * (bits // 7 - 1) + b"\x7f" if bits % 7 == 0 else b"\xff" * (bits // 7) + b"\x0f"
+        for place in range(len(blob) - 4):
+            for skipped in (1, 2, len(varint)):
+                yield repaired(blob[:place] + varint + blob[place + skipped :])
+
+
+@pytest.mark.parametrize("name", [name for name, blob in BLOBS.items() if len(blob) <= 300])
+def test_hostile_counts_take_no_memory(name: str) -> None:
+    reader = read(name)
+    reader(BLOBS[name])
+    tracemalloc.start()
+    try:
+        for blob in hostile(BLOBS[name]):
+            tracemalloc.reset_peak()
+            before, _ = tracemalloc.get_traced_memory()
+            with contextlib.suppress(errors.CorruptBytesError):
+                reader(blob)
+            _, peak = tracemalloc.get_traced_memory()
+            assert peak - before < LIMIT, blob.hex()
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", [name for name, blob in BLOBS.items() if len(blob) <= 120])
+def test_hostile_counts_are_refused_or_canonical(name: str) -> None:
+    for blob in hostile(BLOBS[name]):
+        refused_or_canonical(name, blob)
+
+
+def test_bytes_of_another_class_are_refused() -> None:
+    for name, blob in BLOBS.items():
+        for other in (Summary, StreamSketch, GKSketch):
+            if other is not type(MADE[name]):
+                with pytest.raises(errors.CorruptBytesError):
+                    other.from_bytes(blob)
+
+
+def test_an_unknown_version_is_refused_by_name() -> None:
+    """A later version of the format, as far as this one can tell: some byte of the head is larger."""
+    for name in ("exact summary", "short stream", "short gk"):
+        refused = 0
+        for place in range(6):
+            blob = bytearray(BLOBS[name])
+            blob[place] = (blob[place] + 1) % 256
+            refused += not refused_or_canonical(name, repaired(bytes(blob)))
+        assert refused >= 4
+
+
+@pytest.mark.parametrize("wrong", [None, "text", 5, [1, 2], 1.5])
+def test_not_bytes(wrong: Any) -> None:
+    for reader in (Summary.from_bytes, StreamSketch.from_bytes, GKSketch.from_bytes):
+        with pytest.raises((errors.CorruptBytesError, errors.TypeMismatchError)):
+            reader(wrong)

@@ -1,0 +1,72 @@
+"""The house itself: what importing costs, what the Makefile says, what the metadata promises."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import quantide
+
+ROOT = Path(__file__).parent.parent
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+TARGETS = re.findall(r"^([a-z-]+):", MAKEFILE, flags=re.MULTILINE)
+HEAVY = ["pyspark", "deltalake", "fastapi", "uvicorn", "pandas", "polars"]
+
+
+def output_of(*command: str) -> str:
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+
+def test_importing_quantide_imports_nothing_of_an_extra() -> None:
+    loaded = output_of(sys.executable, "-c", "import quantide, sys; print(*sys.modules, sep='\\n')").split()
+    assert "numpy" in loaded
+    assert [name for name in HEAVY if name in loaded] == []
+
+
+def test_the_core_needs_three_packages_only() -> None:
+    names = {re.split(r"[<>=~]", line)[0] for line in PROJECT["dependencies"]}
+    assert names == {"numpy", "numba", "pyarrow"}
+
+
+@pytest.mark.parametrize("extra", sorted(PROJECT["optional-dependencies"]))
+def test_every_dependency_has_a_lower_and_an_upper_bound(extra: str) -> None:
+    lines = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"][extra]]
+    unbound = [line for line in lines if not line.startswith("quantide[") and not re.search(r">=.+,<", line)]
+    assert unbound == []
+
+
+def test_the_makefile_has_the_promised_targets() -> None:
+    assert {"help", "setup", "demo", "test", "test-all", "lint", "bench", "clean"} <= set(TARGETS)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_make_help_explains_every_target(target: str) -> None:
+    assert re.search(rf"^  make {target} +\w", output_of("make", "--no-print-directory", "help"), re.MULTILINE)
+
+
+def test_make_alone_shows_the_help() -> None:
+    make = ["make", "--no-print-directory"]
+    assert output_of(*make) == output_of(*make, "help")
+
+
+def test_continuous_integration_runs_make_test() -> None:
+    script = ROOT / ".ci" / "run"
+    assert script.stat().st_mode & 0o111
+    assert "make test" in script.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("script", [".ci/run", "scripts/setup.sh", "scripts/env.sh"])
+def test_scripts_are_valid_bash(script: str) -> None:
+    output_of("bash", "-n", script)
+
+
+def test_types_are_published() -> None:
+    assert (Path(quantide.__file__).parent / "py.typed").exists()
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    assert quantide.__version__ == PROJECT["version"]
