@@ -25,13 +25,13 @@ settings.load_profile(os.environ.get("QUANTIDE_HYPOTHESIS", "default"))
 
 @pytest.fixture
 def no_hang() -> Iterator[None]:
-    """Two minutes for a test that takes seconds: what hangs fails here, and not the whole run."""
+    """A minute for a test that takes seconds: what hangs fails here, and not the whole run."""
 
     def give_up(signum: int, frame: object) -> None:
         raise TimeoutError("the test hangs")
 
     signal.signal(signal.SIGALRM, give_up)
-    signal.alarm(120)
+    signal.alarm(60)
     yield
     signal.alarm(0)
 

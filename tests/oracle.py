@@ -151,9 +151,7 @@ def best_error(s: Tuples, rank: int) -> int:
     return min(max(rank - low, high - rank) for low, high in zip(rmin, rmax, strict=True))
 
 
-def summary_faults(
-    s: Tuples, data: Data, lifted: bool = False, values: Sequence[Any] | None = None
-) -> list[str]:
+def summary_faults(s: Tuples, data: Data, lifted: bool = False, values: Sequence[Any] | None = None) -> list[str]:
     """What is untrue in a summary of `data` (its older, lifted-over elements included).
 
     `values` are the summary's values in the form of the data, where that is not `s.values`.

@@ -71,7 +71,8 @@ def bit_reversed(rng: np.random.Generator, n: int) -> Floats:
 
 
 def drifting(rng: np.random.Generator, n: int) -> Floats:
-    return np.cumsum(rng.normal(size=n)) + rng.normal(scale=10, size=n)
+    walk: Floats = np.cumsum(rng.normal(size=n))
+    return walk + rng.normal(scale=10, size=n)
 
 
 def heavy_tailed(rng: np.random.Generator, n: int) -> Floats:

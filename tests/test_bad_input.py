@@ -200,7 +200,7 @@ def test_pandas_and_polars_nulls(make: Callable[..., Any]) -> None:
         pl.Series([1, None, 3]),
         pd.Series([1, None, 3], dtype="Int64"),
         pd.Series([1.5, None, 3], dtype="Float64"),
-        pd.Series(pd.to_datetime(["2026-01-01", None, "2026-01-02"])),
+        pd.Series(np.array(["2026-01-01", "NaT", "2026-01-02"], dtype="datetime64[ns]")),
     ]
     for values in cases:
         sketch = make(0.1)

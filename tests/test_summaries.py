@@ -274,6 +274,31 @@ def test_arrow_survives_ipc(rng: np.random.Generator) -> None:
         assert_true(restored, by_key(keys, values), 0.05)
 
 
+def test_arrow_slices_are_summaries(rng: np.random.Generator) -> None:
+    """Some rows of the table are the summaries of some keys."""
+    keys, values = rng.integers(0, 40, 3000), rng.normal(size=3000)
+    lists = by_key(keys.tolist(), values.tolist())
+    table = Summaries.of(keys, values, 0.1).to_arrow()
+    for start, size in ((0, 40), (7, 1), (3, 20), (39, 1), (5, 0)):
+        some = Summaries.from_arrow(table.slice(start, size))
+        assert_true(some, {key: lists[key] for key in sorted(lists)[start : start + size]}, 0.1)
+        assert keys_of(some.compress(3)) == keys_of(Summaries.merge(some, some)) == keys_of(some)
+    parts = pa.concat_tables([table.slice(0, 11), table.slice(11)])
+    assert_true(Summaries.from_arrow(parts), lists, 0.1)
+
+
+def test_arrow_from_strangers_is_refused() -> None:
+    """Tables that are no summaries, or whose ranks are untrue by themselves."""
+    good = Summaries.of(["a", "b"], [1.0, 2.0], 0.1).to_arrow()
+    bad = [good.drop_columns([name]) for name in good.column_names]
+    bad += [good.replace_schema_metadata(None), pa.table({"a": [1]}), pa.concat_tables([good, good])]
+    place = good.column_names.index("n")
+    bad += [good.set_column(place, "n", pa.array([1, n], good["n"].type)) for n in (0, -1, 2**60)]
+    for table in bad:
+        with pytest.raises(errors.CorruptBytesError):
+            Summaries.from_arrow(table)
+
+
 def test_binary_round_trip(rng: np.random.Generator) -> None:
     for keys, values in cases(rng):
         s = Summaries.of(keys, values, 0.05)

@@ -65,9 +65,13 @@ def insert_all(
     delta: Ints,
     size: int,
     n: int,
+    missing: int,
     eps: float,
 ) -> tuple[int, int]:
-    """Insert arrivals one by one until all are in or the arrays are full; the size and how many went in."""
+    """Insert arrivals one by one until all are in or the arrays are full; the size and how many went in.
+
+    `missing` of the n elements were never seen (lifted summaries): not even a new minimum is sure of its rank then.
+    """
     period = max(1, int(1 / (2 * eps)))
     for k in range(len(arrivals)):
         if size == len(values):
@@ -82,7 +86,7 @@ def insert_all(
                 high = middle
         n += 1
         p = int(2 * eps * n)
-        spread = p - 1 if 0 < low < size and p > 0 else 0
+        spread = max(missing, p - 1) if 0 < low < size else missing
         for i in range(size, low, -1):
             values[i], g[i], delta[i] = values[i - 1], g[i - 1], delta[i - 1]
         values[low], g[low], delta[low] = x, 1, spread

@@ -67,6 +67,10 @@ class Sketch(Questions):
 
     def update_summary(self, summary: Summary) -> None:
         """Take all the values behind a summary; its certified error may be at most eps/2."""
+        if not isinstance(summary, Summary):
+            raise TypeMismatchError(
+                f"a Summary is asked for here, not {type(summary).__name__}; use update() for values"
+            )
         if summary.error > self._eps / 2:
             raise TooCoarseError(
                 f"a summary with a certified error of {summary.error:.3g} is too coarse for eps={self._eps:.3g}: "

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from quantide.errors import CorruptBytesError, QuantideError
 from quantide.summary.format import are_of
+from quantide.summary.ranks import MIN_EPS
 from quantide.summary.summary import Summary
 from quantide.summary.types import ValueType, type_named
 
@@ -55,7 +56,7 @@ class FrameReader:
             raise CorruptBytesError("these bytes are not a sketch: the checksum does not match")
         self._data, self._at = data[:-4], HEADER.size
         _, _, size, self.eps, policy, self.nulls, self.nans = HEADER.unpack_from(data)
-        self.require(policy in (0, 1) and 0 < self.eps < 1)
+        self.require(policy in (0, 1) and MIN_EPS <= self.eps < 1)
         self.skip_nan = policy == 1
         name = self._take(size)
         try:

@@ -34,6 +34,7 @@ class GKSketch(Sketch):
     def __init__(self, eps: float, nan: str = "refuse", value_type: str | None = None) -> None:
         super().__init__(eps, nan, value_type)
         self._n = 0
+        self._missing = 0  # of the n, how many were never seen: lifted summaries speak of such
         self._size = 0
         self._set_tuples(np.empty(0, self._kind().carrier), np.empty(0, np.int64), np.empty(0, np.int64))
 
@@ -46,14 +47,17 @@ class GKSketch(Sketch):
         return self._values.nbytes + self._g.nbytes + self._delta.nbytes
 
     def summary(self) -> Summary:
-        """All tuples as they are."""
+        """All tuples, their rmax as low as their successors allow."""
         values, g, delta = (a[: self._size] for a in (self._values, self._g, self._delta))
-        rmin = np.cumsum(g)
-        return Summary(values.copy(), rmin, rmin + delta, self._n, self._kind(), self._nulls, self._nans)
+        rmin, place = np.cumsum(g), np.arange(self._size)
+        # delta is generous: it can put rmax above that of the next tuple, whose element stands at least one higher.
+        rmax = np.minimum.accumulate((rmin + delta - place)[::-1])[::-1] + place
+        return Summary(values.copy(), rmin, rmax, self._n, self._kind(), self._nulls, self._nans)
 
     def to_bytes(self) -> bytes:
         """The whole state: from_bytes() continues exactly as if never stopped."""
         frame = FrameWriter(MAGIC, self._type, self._eps, self._nan == "skip", self._nulls, self._nans)
+        frame.number(self._missing)
         frame.number(self._size)
         for array in (self._values, self._g, self._delta):
             frame.array(array[: self._size])
@@ -65,19 +69,20 @@ class GKSketch(Sketch):
         frame = FrameReader(MAGIC, data)
         sketch = cls(frame.eps, "skip" if frame.skip_nan else "refuse", frame.kind.name if frame.kind else None)
         sketch._nulls, sketch._nans = frame.nulls, frame.nans
+        missing = frame.number(MAX_N)
         if size := frame.number(MAX_N):
             values, g, delta = (
                 frame.sorted_values(size),
                 *(frame.array(np.dtype(np.int64), size) for _ in "gd"),
             )
             frame.require(bool(g.min() >= 1 and g.max() <= MAX_N and delta.min() >= 0 and delta.max() <= MAX_N))
-            n = sum(g.tolist())
+            n = sum(g.tolist()) + missing
             most = max(1, int(2 * frame.eps * n))
             frame.require(n <= MAX_N and int((g + delta).max()) <= most)
-            frame.require(bool(g[0] == 1 and delta[0] == 0 and delta[-1] == 0))
-            frame.require(bool((np.diff(np.cumsum(g) + delta) >= 0).all()))
-            sketch._size, sketch._n = size, n
+            frame.require(bool(g[0] == 1 and delta[0] <= missing and delta[-1] == missing))
+            sketch._size, sketch._n, sketch._missing = size, n, missing
             sketch._set_tuples(values, g, delta)
+        frame.require(size > 0 or missing == 0)
         frame.finish()
         return sketch
 
@@ -87,7 +92,9 @@ class GKSketch(Sketch):
         self._type = self._type or column.type
         arrivals = column.carried()
         while len(arrivals):
-            self._size, taken = insert_all(arrivals, self._values, self._g, self._delta, self._size, self._n, self._eps)
+            self._size, taken = insert_all(
+                arrivals, self._values, self._g, self._delta, self._size, self._n, self._missing, self._eps
+            )
             self._n += taken
             arrivals = arrivals[taken:]
             if len(arrivals):
@@ -100,6 +107,7 @@ class GKSketch(Sketch):
         g = np.diff(merged.rmin, prepend=0)
         delta = merged.rmax - merged.rmin
         self._n, self._size = merged.n, len(merged)
+        self._missing = merged.n - int(merged.rmin[-1])
         self._set_tuples(merged._values.copy(), g, delta)
         self._size = compress(self._values, self._g, self._delta, self._size, int(2 * self._eps * self._n))
 

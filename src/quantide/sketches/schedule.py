@@ -48,8 +48,12 @@ class Schedule:
         return kept
 
     def within(self, eps: float) -> bool:
-        """Whether any mixture of rows, with a sampled open block beside them, has G <= 2*eps*n."""
-        return all(loose + self.spacing[0] <= 2 * eps * size for loose, size in zip(self.loose, self.size, strict=True))
+        """Whether any mixture of rows, with a sampled open block beside them, is exact or has G <= 2*eps*n."""
+        first = self.spacing[0]
+        return all(
+            (loose == 0 and first == 1) or loose + first <= 2 * eps * size
+            for loose, size in zip(self.loose, self.size, strict=True)
+        )
 
 
 @lru_cache(maxsize=256)

@@ -92,7 +92,7 @@ class StreamSketch(Sketch):
         for level, size in enumerate(schedule.size):
             top = level + 1 == len(schedule.size)
             values += (n // size if top else min(FAN - 1, n // size)) * schedule.length(level)
-        tuples = n if n < schedule.leaf else _width(SETTLED, eps) + _width(ASKED, eps) + 2
+        tuples = n if n < schedule.leaf else min(n, _width(SETTLED, eps) + 1) + min(n, _width(ASKED, eps) + 1)
         return values * itemsize + tuples * (itemsize + 3 * 8)
 
     def update(self, values: Any, nan: str | None = None) -> None:

@@ -47,8 +47,8 @@ class Tower:
         """Take sorted blocks of schedule.leaf values each, one to a row."""
         self.widen(*_positive_zero(np.array([blocks[:, 0].min(), blocks[:, -1].max()])))
         step = self.schedule.spacing[0]
-        for row in _positive_zero(blocks[:, step - 1 :: step].copy()):
-            self.add_row(row, 0)
+        for block in blocks:  # a copy each: a row must not keep the memory of its neighbours
+            self.add_row(_positive_zero(block[step - 1 :: step].copy()), 0)
 
     def widen(self, low: Any, high: Any) -> None:
         """Let the smallest and the largest value be known."""

@@ -194,6 +194,8 @@ def _from_python(values: list[Any], expected: ValueType | None) -> Column:
 
 
 def _arrow_of(values: list[Any]) -> pa.Array:
+    if bool in set(map(type, values)):
+        raise TypeMismatchError(f"cannot read values from {_shown(values)}: True and False have no rank")
     try:
         return pa.array(values)
     except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:

@@ -80,18 +80,15 @@ def check_tuples(t: Tuples) -> None:
     if any(a.dtype != carrier for a, carrier in zip(arrays, carriers, strict=True)):
         raise CorruptBytesError("the tuples are not of the types that their name says")
     sizes = np.diff(t.bounds)
-    start, end = int(t.bounds[0]), int(t.bounds[-1])
-    fine = start >= 0 and (sizes >= 0).all() and end <= len(t.rmin) == len(t.rmax) == len(t.values)
+    fine = t.bounds[0] == 0 and (sizes >= 0).all() and t.bounds[-1] == len(t.rmin) == len(t.rmax) == len(t.values)
     fine = fine and len(t.n) == len(t.nulls) == len(t.nans) == len(sizes)
     if not fine or ((t.n < 0) | (t.n > MAX_N) | ((t.n == 0) != (sizes == 0)) | (t.nulls < 0) | (t.nans < 0)).any():
         raise CorruptBytesError("the counts contradict each other")
-    values, rmin, rmax = t.values[start:end], t.rmin[start:end], t.rmax[start:end]
-    inside = np.ones(len(values), dtype=bool)  # whether a tuple follows one of the same summary
-    inside[t.bounds[:-1][sizes > 0] - start] = False
-    inside = inside[1:]
-    disorder = (rmin < 1) | (rmax < rmin) | (rmax > np.repeat(t.n, sizes))
-    steps = (values[1:] >= values[:-1]) & (rmin[1:] > rmin[:-1]) & (rmax[1:] >= rmax[:-1])
-    if disorder.any() or (inside & ~steps).any() or not are_of(values, t.type):
+    inside = np.ones(len(t.values), dtype=bool)  # whether a tuple follows one of the same summary
+    inside[t.bounds[:-1][sizes > 0]] = False
+    disorder = (t.rmin < 1) | (t.rmax < t.rmin) | (t.rmax > np.repeat(t.n, sizes))
+    steps = (t.values[1:] >= t.values[:-1]) & (t.rmin[1:] > t.rmin[:-1]) & (t.rmax[1:] >= t.rmax[:-1])
+    if disorder.any() or (inside[1:] & ~steps).any() or not are_of(t.values, t.type):
         raise CorruptBytesError("values or ranks are out of order")
 
 

@@ -18,11 +18,11 @@ def key_array(keys: Any) -> pa.Array:
         if isinstance(keys, dict):
             keys = pa.table(keys)
         if isinstance(keys, (pa.Table, pa.RecordBatch)):
-            columns = [_decoded(_one_array(keys.column(i))) for i in range(keys.num_columns)]
+            columns = [_decoded(one_array(keys.column(i))) for i in range(keys.num_columns)]
             return pa.StructArray.from_arrays(columns, names=keys.schema.names)
         if hasattr(keys, "__arrow_c_stream__") and not isinstance(keys, (pa.Array, pa.ChunkedArray)):
             keys = pa.chunked_array(keys)
-        return _decoded(_one_array(keys if isinstance(keys, (pa.Array, pa.ChunkedArray)) else pa.array(keys)))
+        return _decoded(one_array(keys if isinstance(keys, (pa.Array, pa.ChunkedArray)) else pa.array(keys)))
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise TypeMismatchError(f"cannot read keys from a {type(keys).__name__}: {error}") from error
 
@@ -63,8 +63,11 @@ def check_same_length(keys: int, values: int) -> None:
         raise InvalidArgumentError(f"{keys} keys for {values} values: there must be one key for each value")
 
 
-def _one_array(column: Any) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+def one_array(column: Any) -> pa.Array:
+    """A column as one array, copied only when it is in several chunks."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _decoded(column: pa.Array) -> pa.Array:

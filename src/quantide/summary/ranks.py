@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from quantide.errors import CountOverflowError, EmptyError, InvalidArgumentError
 
+MIN_EPS = 2.0**-53  # eps * n is below one rank for every n there can be
 MAX_N = 2**53  # up to here every rank is a float64 exactly, so phi * n means what it says
 ROUNDING = 1e-9  # 0.07 * 100 is a little above 7 in floating point, and means 7
 
@@ -49,8 +50,11 @@ def check_eps(eps: Any) -> float:
     """eps as a float within (0, 1)."""
     if isinstance(eps, bool) or not isinstance(eps, (int, float, np.floating, np.integer)):
         raise InvalidArgumentError(f"eps must be a number in (0, 1), not {eps!r}")
-    if not 0 < eps < 1 or math.isnan(eps):
-        raise InvalidArgumentError(f"eps must be in (0, 1), not {eps}; 0.001 allows an error of 0.1% of all ranks")
+    if not MIN_EPS <= eps < 1 or math.isnan(eps):
+        raise InvalidArgumentError(
+            f"eps must be in (0, 1), not {eps}; 0.001 allows an error of 0.1% of all ranks, and nothing below "
+            f"{MIN_EPS:.2g} differs from exact"
+        )
     return float(eps)
 
 

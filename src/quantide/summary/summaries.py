@@ -14,7 +14,7 @@ from quantide.kernels.segments import sample, spread
 from quantide.summary.column import check_nan_policy, has_nan, nan_error, read_rows
 from quantide.summary.format import Tuples, check_tuples, pack_tuples, unpack_tuples
 from quantide.summary.grouping import group_by_code
-from quantide.summary.keys import check_same_length, encode_keys, find_key, key_array
+from quantide.summary.keys import check_same_length, encode_keys, find_key, key_array, one_array
 from quantide.summary.ranks import check_count, check_eps, check_phis, check_size, target_ranks
 from quantide.summary.summary import Summary
 from quantide.summary.types import type_named
@@ -237,12 +237,13 @@ class Summaries:
         """The Summaries that to_arrow() described, sharing the table's memory."""
         try:
             kind = type_named(table.schema.metadata[TYPE_FIELD].decode())
-            one = table.combine_chunks()
-            lists = one["tuples"].combine_chunks()
-            values, rmin, rmax = (_numpy(lists.values.field(name)) for name in ("value", "rmin", "rmax"))
-            counts = [_numpy(one[name].combine_chunks()) for name in ("n", "nulls", "nans")]
-            tuples = Tuples(kind, values, rmin, rmax, _numpy(lists.offsets), *counts)
-            keys = key_array(one["key"])
+            lists = one_array(table["tuples"])
+            bounds = _numpy(lists.offsets)
+            held = lists.values.slice(bounds[0], bounds[-1] - bounds[0])
+            values, rmin, rmax = (_numpy(column) for column in held.flatten())
+            counts = [_numpy(one_array(table[name])) for name in ("n", "nulls", "nans")]
+            tuples = Tuples(kind, values, rmin, rmax, bounds - bounds[0], *counts)
+            keys = key_array(table["key"])
         except (KeyError, TypeError, AttributeError, pa.ArrowException) as error:
             raise CorruptBytesError(f"this table is not one that Summaries.to_arrow() made: {error}") from error
         check_tuples(tuples)
@@ -263,8 +264,7 @@ class Summaries:
         blobs = (
             summaries if isinstance(summaries, (pa.Array, pa.ChunkedArray)) else pa.array(summaries, pa.large_binary())
         )
-        blobs = blobs.combine_chunks() if isinstance(blobs, pa.ChunkedArray) else blobs
-        blobs = blobs.cast(pa.large_binary())
+        blobs = one_array(blobs).cast(pa.large_binary())
         check_same_length(len(column), len(blobs))
         if blobs.null_count:
             raise CorruptBytesError("a null is not a summary; drop null rows first")

@@ -92,6 +92,9 @@ class Summary:
         """One summary of all the values behind these. Errors in ranks add up, so relative error never grows."""
         if not summaries:
             raise InvalidArgumentError("merge needs at least one summary; Summary.of([]) is the empty one")
+        for other in summaries:
+            if not isinstance(other, Summary):
+                raise TypeMismatchError(f"summaries merge with summaries, not with {type(other).__name__}")
         held = [s for s in summaries if s._n] or [summaries[0]]
         kind = held[0]._type
         for other in held:

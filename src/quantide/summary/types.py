@@ -7,7 +7,7 @@ decimals (as scaled integers) travel as int64 and come back as what they were.
 import re
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -127,13 +127,14 @@ class ValueType:
         return str(self._groups[1])
 
 
-@lru_cache(maxsize=256)
 def type_named(name: str) -> ValueType:
     """The type of that name.
 
     >>> type_named("timestamp[ms]").dtype
     dtype('<M8[ms]')
     """
+    if not isinstance(name, str):
+        raise TypeMismatchError(f"a value type is named by text such as 'float64', not by {name!r}")
     match = _PARAMETRIC.fullmatch(name)
     known = name in FLOATS or name in INTEGERS or match is not None
     if match and ((match[4] is not None and int(match[4]) > DECIMAL_DIGITS) or (match[1] == "duration" and match[3])):
