@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import page_fast, page_keys, page_stream
+from benchmarks import page_fast, page_keys, page_readme, page_stream
 from benchmarks.page import about, page, prose
-from benchmarks.report import Report, say
+from benchmarks.report import FOLDER, Report, say
+
+README = FOLDER.parent.parent / "README.md"
 
 PARTS: dict[str, tuple[Callable[[Report], str], Callable[[Report], list[str]], str]] = {
     "stream": (
@@ -34,6 +36,16 @@ def write(folder: Path) -> None:
     for name, text in render(folder).items():
         (folder / name).write_text(text, encoding="utf-8")
         say(f"wrote {name}")
+    if folder == FOLDER:
+        README.write_text(readme(), encoding="utf-8")
+        say(f"wrote {README.name}")
+
+
+def readme() -> str:
+    """README.md as it should be by the results that are stored."""
+    text = README.read_text(encoding="utf-8")
+    reports = {part: Report.read(FOLDER / f"{part}.json") for part in PARTS if (FOLDER / f"{part}.json").exists()}
+    return page_readme.insert(text, reports) if len(reports) == len(PARTS) else text
 
 
 def headlines(reports: dict[str, Report]) -> str:

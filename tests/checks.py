@@ -58,7 +58,7 @@ class Sketch(Protocol):
 class Kind:
     """A class under test: how to make one, and what it promises beyond what all promise.
 
-    promises: "merge", "update_summary", "same bytes whatever the blocks", "the ends are exact".
+    promises: "merge", "any number of merges" (in bounded memory), "update_summary", "same bytes whatever the blocks", "the ends are exact".
     covers: the part of everything fed that its answers speak of (a window: the last of it).
     max_nbytes: the documented bound, of (eps, n, itemsize).
     """
@@ -278,6 +278,27 @@ def check_merge_chain(kind: Kind, rng: Rng) -> None:
     small.merge(kind.make(eps))
     assert empty.n == small.n == 40_000
     verify(kind, empty, np.concatenate([whole, whole]), rng, deep=True)
+
+
+@needs("any number of merges")
+def check_merged_to_the_largest_count(kind: Kind, rng: Rng) -> None:
+    """Merged with itself and with what it began as until 2^53 is near: every level that can ever be is reached."""
+    for eps in (0.3, 0.05):
+        data = np.sort(uniform(rng, 9_700))
+        sketch, times = fed(kind, eps, data), 1
+        while (2 * times + 1) * len(data) <= 2**53:
+            sketch.merge(sketch)
+            sketch.merge(fed(kind, eps, data))
+            times = 2 * times + 1
+            n = times * len(data)
+            assert sketch.n == n
+            assert sketch.error <= eps + TINY
+            _verify_memory(kind, sketch, eps)
+            for phi, value in zip(PHIS, sketch.quantiles(PHIS), strict=True):
+                first, last = oracle.occupied(data, value)
+                assert first <= last
+                assert last * times >= (phi - eps - TINY) * n
+                assert (first - 1) * times + 1 <= oracle.target_rank(phi, n) + (eps + TINY) * n
 
 
 @needs("update_summary")

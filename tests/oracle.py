@@ -145,7 +145,7 @@ def certified_error(s: Tuples) -> int:
     return max(rmax[0] - 1, s.n - rmin[-1], gaps(rmin, rmax) // 2) if rmin else 0
 
 
-def best_error(s: Tuples, rank: int) -> int:
+def best_error(s: Tuples, rank: int | Fraction) -> int | Fraction:
     """How near the best tuple certainly is to a rank: min over tuples of max(r - rmin, rmax - r)."""
     rmin, rmax = _ranks(s)
     return min(max(rank - low, high - rank) for low, high in zip(rmin, rmax, strict=True))

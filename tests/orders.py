@@ -76,7 +76,8 @@ def drifting(rng: np.random.Generator, n: int) -> Floats:
 
 
 def heavy_tailed(rng: np.random.Generator, n: int) -> Floats:
-    return rng.pareto(0.3, n) * rng.choice([-1.0, 1.0], n)
+    values: Floats = rng.pareto(0.3, n) * rng.choice([-1.0, 1.0], n)
+    return values
 
 
 def infinities(rng: np.random.Generator, n: int) -> Floats:

@@ -61,6 +61,10 @@ def test_committed_pages_come_from_committed_json() -> None:
     assert kept == made, "run: python -m benchmarks results"
 
 
+def test_readme_figures_come_from_committed_json() -> None:
+    assert pages.README.read_text(encoding="utf-8") == pages.readme(), "run: python -m benchmarks results"
+
+
 def test_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["speed"])

@@ -19,7 +19,7 @@ KINDS = [
     Kind(
         "StreamSketch",
         StreamSketch,
-        WHOLE_STREAM | {"same bytes whatever the blocks"},
+        WHOLE_STREAM | {"same bytes whatever the blocks", "any number of merges"},
         max_nbytes=StreamSketch.max_nbytes,
     ),
     Kind("GKSketch", GKSketch, WHOLE_STREAM),

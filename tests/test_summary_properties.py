@@ -303,6 +303,14 @@ def test_compress_adds_less_than_half_a_step(tree: tuple[Summary, Column], b: in
     assert oracle.real_error(s.compress(b)) - oracle.real_error(s) < Fraction(s.n, 2 * b)
 
 
+@given(trees(), st.integers(2, 40), st.integers(0, 9))
+def test_compress_keeps_the_best_answers_to_even_ranks(tree: tuple[Summary, Column], b: int, k: int) -> None:
+    s = tree[0].lift(k)
+    small = s.compress(b)
+    for rank in (Fraction(i * s.n, b) for i in range(1, b)):
+        assert oracle.best_error(small, rank) == oracle.best_error(s, rank)
+
+
 @pytest.mark.parametrize("b", [1, 2, 3, 7, 10, 31, 100, 999])
 def test_compress_of_many_sizes(b: int) -> None:
     for n in [*range(1, 70), 128, 777, 1000, 1001, 5003]:

@@ -65,7 +65,8 @@ def _sort_rows(rows: Array) -> Array:
         rows = rows[:, ::-1]
     elif order == 0:
         rows.sort(axis=1)
-    if rows.dtype.kind == "f" and np.isnan(rows[:, -1]).any():
+    largest = rows[:, -1]
+    if (largest != largest).any():  # NaN sorts last, and is unequal to itself
         raise nan_error()
     return rows
 

@@ -19,7 +19,7 @@ from functools import lru_cache
 from quantide.summary.ranks import MAX_N
 
 FAN = 8  # rows of one level that make one of the next
-DENSITY = (2, 4)  # values a row keeps at level 0, 1, ..., in units; from then on the last of these, doubled
+DENSITY = (2, 4, 8, 8, 8, 8, 16, 16, 32, 32, 64)  # values a row keeps at level 0, 1, ..., in units; the last goes on
 LEAF_LEAST, LEAF_MOST = 1 << 10, 1 << 18
 
 
@@ -84,7 +84,7 @@ def _schedule(unit: float, leaf: int) -> Schedule:
     loose[0] = spacing[0] - 1
     while size[-1] * FAN <= MAX_N:
         level = len(size)
-        density = DENSITY[level] if level < len(DENSITY) else 2 * DENSITY[-1]
+        density = DENSITY[min(level, len(DENSITY) - 1)]
         q = max(1, int(size[-1] * FAN / (density * unit) / spacing[-1]))
         size.append(size[-1] * FAN)
         loose.append(FAN * loose[-1] + (q - 1) * spacing[-1])

@@ -45,9 +45,9 @@ class Tower:
 
     def add_blocks(self, blocks: NDArray[Any]) -> None:
         """Take sorted blocks of schedule.leaf values each, one to a row."""
-        self.widen(*_positive_zero(np.array([blocks[:, 0].min(), blocks[:, -1].max()])))
         step = self.schedule.spacing[0]
-        for block in blocks:  # a copy each: a row must not keep the memory of its neighbours
+        for block in blocks:
+            self.widen(block[0] + 0, block[-1] + 0)  # adding 0 turns -0.0 into 0.0
             self.add_row(_positive_zero(block[step - 1 :: step].copy()), 0)
 
     def widen(self, low: Any, high: Any) -> None:

@@ -1,0 +1,69 @@
+"""The figures in README.md: a few lines of the results, put between two marks."""
+
+from benchmarks import table
+from benchmarks.report import Report, Row
+
+BEGIN = "<!-- figures: made by `python -m benchmarks results` -->"
+END = "<!-- /figures -->"
+
+
+def insert(readme: str, reports: dict[str, Report]) -> str:
+    """The README with its figures made anew."""
+    before, rest = readme.split(BEGIN)
+    _, after = rest.split(END)
+    return f"{before}{BEGIN}\n\n{figures(reports)}\n{END}{after}"
+
+
+def figures(reports: dict[str, Report]) -> str:
+    lines = [*_speed(reports["stream"]), *_paper(reports["fast"]), *_keys(reports["keys"])]
+    return table.markdown(["measured in one run", "Quantide"], [list(line) for line in lines])
+
+
+def _speed(report: Report) -> list[tuple[str, str]]:
+    def speed(method: str, dtype: str = "float64", order: str = "random") -> float:
+        wanted = {"type": dtype, "order": order, "method": method}
+        return float(_first(report.rows["rows"], **wanted, eps=(0.001, None))["values_per_s"])
+
+    ours = _first(report.rows["rows"], type="float64", order="random", method="StreamSketch", eps=(0.001,))
+    values = speed("StreamSketch")
+    return [
+        ("values a second, random float64, eps = 0.001, one core", f"**{table.millions(values)} million**"),
+        (
+            "against DataSketches KLL (k = 2600, no proof, 99%)",
+            f"**{table.ratio(values / speed('KLL k=2600'))} times** as fast",
+        ),
+        (
+            "against only sorting the same data in blocks of 64K",
+            f"{table.ratio(values / speed('np.sort 64K'))} of its speed",
+        ),
+        (
+            "certified / observed error on it",
+            f"{table.plain(ours['certified_error'])} / {table.plain(ours['observed_error'])}",
+        ),
+        (
+            f"memory after {ours['n']:,} values / as a stored Summary",
+            f"{table.size(ours['bytes'])} / {table.size(ours['summary_bytes'])}",
+        ),
+    ]
+
+
+def _paper(report: Report) -> list[tuple[str, str]]:
+    longest = max(row["n"] for row in report.rows["times"])
+    found = [row for row in report.rows["times"] if row["n"] == longest and row["eps"] == 0.001]
+    ratios = ", ".join(f"{table.ratio(row['ratio'])} ({row['order']})" for row in found)
+    return [(f"against GK01, compiled, {longest:,} float32, eps = 0.001", f"{ratios} times as fast")]
+
+
+def _keys(report: Report) -> list[tuple[str, str]]:
+    found = [row for row in report.rows["rows"] if row["method"] == "Summaries.of" and row["kind"] == "int64"]
+    return [
+        (
+            f"{report.settings['rows']:,} rows into summaries of {row['keys']:,} keys, eps = {report.settings['eps']:g}",
+            f"{table.millions(row['rows_per_s'])} million rows a second",
+        )
+        for row in found
+    ]
+
+
+def _first(rows: list[Row], eps: tuple[float | None, ...], **wanted: str) -> Row:
+    return next(row for row in rows if row["eps"] in eps and all(row[name] == x for name, x in wanted.items()))
