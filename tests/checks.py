@@ -58,7 +58,8 @@ class Sketch(Protocol):
 class Kind:
     """A class under test: how to make one, and what it promises beyond what all promise.
 
-    promises: "merge", "any number of merges" (in bounded memory), "update_summary", "same bytes whatever the blocks", "the ends are exact".
+    promises: "merge", "any number of merges" (in bounded memory), "update_summary",
+    "same bytes whatever the blocks", "the ends are exact".
     covers: the part of everything fed that its answers speak of (a window: the last of it).
     max_nbytes: the documented bound, of (eps, n, itemsize).
     """
