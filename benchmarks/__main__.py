@@ -1,22 +1,22 @@
-"""`python -m benchmarks [stream] [fast] [keys] [results] [--quick] [--output FOLDER]`."""
+"""`python -m benchmarks [stream] [fast] [keys] [spark] [results] [--quick] [--output FOLDER]`."""
 
 import argparse
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import fast_paper, keys, page_fast, page_keys, page_stream, pages, stream
+from benchmarks import fast_paper, keys, page_fast, page_keys, page_spark, page_stream, pages, spark, stream
 from benchmarks.report import FOLDER, Report, say
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Speed against peers, in one run.")
-    parser.add_argument("parts", nargs="*", metavar="stream|fast|keys|results", help="default: everything")
+    parser.add_argument("parts", nargs="*", metavar="stream|fast|keys|spark|results", help="default: everything")
     parser.add_argument("--quick", action="store_true", help="a smoke run of seconds; its numbers mean nothing")
     parser.add_argument("--output", type=Path, help="where JSON and pages go (default: docs/results; quick: nowhere)")
     options = parser.parse_args(arguments)
     if unknown := set(options.parts) - {*pages.PARTS, "results"}:
-        parser.error(f"unknown part {sorted(unknown)[0]!r}; choose from stream, fast, keys, results")
+        parser.error(f"unknown part {sorted(unknown)[0]!r}; choose from stream, fast, keys, spark, results")
     folder = options.output or (None if options.quick else FOLDER)
     chosen = [part for part in pages.PARTS if not options.parts or part in options.parts]
     begun = time.perf_counter()
@@ -35,11 +35,15 @@ def _run(part: str, quick: bool, command: str) -> Report:
         return stream.run(stream.QUICK if quick else stream.Settings(), command)
     if part == "fast":
         return fast_paper.run(fast_paper.QUICK if quick else fast_paper.Settings(), command)
+    if part == "spark":
+        return spark.run(spark.QUICK if quick else spark.Settings(), command)
     return keys.run(keys.QUICK if quick else keys.Settings(), command)
 
 
 def _show(reports: dict[str, Report]) -> None:
     """Tables with the ratios first; the one against all peers last, where the eye is."""
+    if "spark" in reports:
+        say("\nSpark (ratio: its time / ours)\n\n" + page_spark.spark_table(reports["spark"]))
     if "keys" in reports:
         say("\nMany keys (ratio: its time / ours)\n\n" + page_keys.keys_table(reports["keys"]))
     if "fast" in reports:

@@ -5,6 +5,7 @@ from benchmarks.report import Report, Row
 
 BEGIN = "<!-- figures: made by `python -m benchmarks results` -->"
 END = "<!-- /figures -->"
+PARTS = ("stream", "fast", "keys")
 
 
 def insert(readme: str, reports: dict[str, Report]) -> str:
@@ -58,7 +59,7 @@ def _keys(report: Report) -> list[tuple[str, str]]:
     found = [row for row in report.rows["rows"] if row["method"] == "Summaries.of" and row["kind"] == "int64"]
     return [
         (
-            f"{report.settings['rows']:,} rows into summaries of {row['keys']:,} keys, eps = {report.settings['eps']:g}",
+            f"{report.settings['rows']:,} rows to summaries of {row['keys']:,} keys, eps = {report.settings['eps']:g}",
             f"{table.millions(row['rows_per_s'])} million rows a second",
         )
         for row in found

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import page_fast, page_keys, page_readme, page_stream
+from benchmarks import page_fast, page_keys, page_readme, page_spark, page_stream
 from benchmarks.page import about, page, prose
 from benchmarks.report import FOLDER, Report, say
 
@@ -17,6 +17,7 @@ PARTS: dict[str, tuple[Callable[[Report], str], Callable[[Report], list[str]], s
     ),
     "fast": (page_fast.render, page_fast.headlines, "the figures of the FAST paper"),
     "keys": (page_keys.render, page_keys.headlines, "summaries of many keys at once"),
+    "spark": (page_spark.render, page_spark.headlines, "percentiles of a lake, beside Spark's own functions"),
 }
 
 
@@ -44,8 +45,7 @@ def write(folder: Path) -> None:
 def readme() -> str:
     """README.md as it should be by the results that are stored."""
     text = README.read_text(encoding="utf-8")
-    reports = {part: Report.read(FOLDER / f"{part}.json") for part in PARTS if (FOLDER / f"{part}.json").exists()}
-    return page_readme.insert(text, reports) if len(reports) == len(PARTS) else text
+    return page_readme.insert(text, {part: Report.read(FOLDER / f"{part}.json") for part in page_readme.PARTS})
 
 
 def headlines(reports: dict[str, Report]) -> str:

@@ -18,7 +18,7 @@ PHIS = np.arange(1, 201) / 200
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("results")
-    main(["--quick", "--output", str(folder)])
+    main(["stream", "fast", "keys", "--quick", "--output", str(folder)])
     return folder
 
 

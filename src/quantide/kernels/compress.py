@@ -62,3 +62,16 @@ def nearest_tuples(rmin: Ints, rmax: Ints, bounds: Ints, targets: Ints) -> Ints:
                     high = middle
             out[s, k] = low
     return out
+
+
+@pure
+def bracketing_tuples(rmin: Ints, rmax: Ints, bounds: Ints, targets: Ints) -> tuple[Ints, Ints]:
+    """For each summary and target rank: the last tuple not after it for sure, the first not before it for sure."""
+    below = np.empty(targets.shape, dtype=np.int64)
+    above = np.empty(targets.shape, dtype=np.int64)
+    for s in range(targets.shape[0]):
+        start, end = bounds[s], bounds[s + 1]
+        for k in range(targets.shape[1]):
+            below[s, k] = start + np.searchsorted(rmax[start:end], targets[s, k], side="right") - 1
+            above[s, k] = start + np.searchsorted(rmin[start:end], targets[s, k], side="left")
+    return below, above

@@ -86,6 +86,8 @@ def insert_all(
                 high = middle
         n += 1
         p = int(2 * eps * n)
+        if p // 2 / n > eps:  # rounded up, by the smallest amount there is
+            p -= 1
         spread = max(missing, p - 1) if 0 < low < size else missing
         for i in range(size, low, -1):
             values[i], g[i], delta[i] = values[i - 1], g[i - 1], delta[i - 1]

@@ -32,6 +32,7 @@ def warm() -> Iterator[str]:
         yield f"sorting, merging and GK01 for {np.dtype(carrier).name}"
     compress.kept_tuples(ranks, ranks, bounds, two, 1)
     compress.nearest_tuples(ranks, ranks, bounds, np.array([[1]]))
+    compress.bracketing_tuples(ranks, ranks, bounds, np.array([[1]]))
     segments.spread(bounds, zero)
     yield "compression and questions"
     ordinals, prefix = np.array([1, 2], dtype=np.uint64), np.zeros(5, dtype=np.uint8)

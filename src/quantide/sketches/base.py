@@ -7,6 +7,7 @@ from quantide.errors import MergeError, TooCoarseError, TypeMismatchError
 from quantide.summary.column import Column, check_nan_policy, read_column
 from quantide.summary.questions import Questions
 from quantide.summary.ranks import check_count, check_eps
+from quantide.summary.summaries import Summaries
 from quantide.summary.summary import Summary
 from quantide.summary.types import ValueType, type_named
 
@@ -56,6 +57,10 @@ class Sketch(Questions):
 
         All of them or, when it raises, none. `nan` overrides the sketch's own rule for this call.
         """
+        if isinstance(values, (Summary, Summaries)):
+            raise TypeMismatchError(
+                f"a {type(values).__name__} is not a block of values; use update_summary() for a Summary"
+            )
         column = read_column(values, self._type)
         check_count(self.n + len(column))
         if (self._nan if nan is None else check_nan_policy(nan)) == "skip":
@@ -63,7 +68,8 @@ class Sketch(Questions):
         self._take(column)
         self._nulls += column.nulls
         self._nans += column.nans
-        self._type = self._type or column.type
+        if len(column):
+            self._type = self._type or column.type
 
     def update_summary(self, summary: Summary) -> None:
         """Take all the values behind a summary; its certified error may be at most eps/2."""

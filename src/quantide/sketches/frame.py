@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quantide.errors import CorruptBytesError, QuantideError
-from quantide.summary.format import are_of
-from quantide.summary.ranks import MIN_EPS
+from quantide.summary.format import are_of, check_bytes
+from quantide.summary.ranks import MAX_N, MIN_EPS
 from quantide.summary.summary import Summary
 from quantide.summary.types import ValueType, type_named
 
@@ -47,7 +47,7 @@ class FrameReader:
     """Hands the fields back in order; refuses bytes that are cut short, altered or too long."""
 
     def __init__(self, magic: bytes, data: bytes) -> None:
-        data = bytes(data)
+        data = check_bytes(data)
         if data[:3] != magic or len(data) < HEADER.size + 4:
             raise CorruptBytesError(f"these {len(data)} bytes are not a sketch: they do not start with {magic!r}")
         if data[3] != VERSION:
@@ -56,7 +56,7 @@ class FrameReader:
             raise CorruptBytesError("these bytes are not a sketch: the checksum does not match")
         self._data, self._at = data[:-4], HEADER.size
         _, _, size, self.eps, policy, self.nulls, self.nans = HEADER.unpack_from(data)
-        self.require(policy in (0, 1) and MIN_EPS <= self.eps < 1)
+        self.require(policy in (0, 1) and MIN_EPS <= self.eps < 1 and max(self.nulls, self.nans) <= MAX_N)
         self.skip_nan = policy == 1
         name = self._take(size)
         try:

@@ -89,8 +89,10 @@ class GKSketch(Sketch):
     def _take(self, column: Column) -> None:
         if any(has_nan(piece) for piece in column.pieces):
             raise nan_error()
-        self._type = self._type or column.type
+        self._type = self._type or (column.type if len(column) else None)
         arrivals = column.carried()
+        if self._values.dtype != arrivals.dtype and len(arrivals):
+            self._set_tuples(np.empty(0, arrivals.dtype), self._g, self._delta)
         while len(arrivals):
             self._size, taken = insert_all(
                 arrivals, self._values, self._g, self._delta, self._size, self._n, self._missing, self._eps

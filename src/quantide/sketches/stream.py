@@ -14,7 +14,7 @@ from quantide.sketches.ladder import Ladder
 from quantide.sketches.schedule import FAN, leaf_for, schedule_for
 from quantide.sketches.tower import Tower
 from quantide.summary.column import Column, has_nan, nan_error, store
-from quantide.summary.ranks import MAX_N
+from quantide.summary.ranks import MAX_N, check_eps, check_size
 from quantide.summary.summary import Summary
 
 MAGIC = b"QTK"
@@ -87,6 +87,7 @@ class StreamSketch(Sketch):
     @staticmethod
     def max_nbytes(eps: float, n: int, itemsize: int = 8) -> int:
         """The most that `nbytes` reports after n values of `itemsize` bytes, not counting summaries fed in."""
+        eps, n = check_eps(eps), check_size("n", n, 0)
         schedule = schedule_for(TOWER * eps, leaf_for(eps))
         values = min(schedule.leaf, 2 * n) + SINGLES
         for level, size in enumerate(schedule.size):
@@ -122,7 +123,7 @@ class StreamSketch(Sketch):
         self._changed()
 
     def summary(self) -> Summary:
-        """At most 2/eps + 1 tuples, certified within eps; while all values fit one block, all of them."""
+        """At most ceil(2/eps) + 1 tuples, certified within eps; while all values fit one block, all of them."""
         self._join_singles()
         if self._asked is None:
             self._asked = self._summarise().with_skipped(self._nulls, self._nans)
@@ -156,7 +157,7 @@ class StreamSketch(Sketch):
     def _take(self, column: Column) -> None:
         """Whole blocks go to a copy of the tower, the rest is looked at, and only then does the sketch change."""
         kind = self._type or column.type
-        if kind is None:
+        if kind is None or not len(column):
             return
         cutter, tower = BlockCutter(self.leaf), self._tower.copy()
         for piece in (self._block[: self._filled], *column.pieces):
@@ -219,6 +220,8 @@ class StreamSketch(Sketch):
         if self._singles:
             waiting, self._singles = self._singles, array(self._singles.typecode)
             self._take(Column(self._type, [np.frombuffer(waiting, dtype=self._kind().carrier)]))
+            if self.n > MAX_N - SINGLES:
+                self._single_types = frozenset()  # from now on every value is counted before it is taken
 
 
 def _width(share: float, eps: float) -> int:

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from quantide.errors import InvalidArgumentError, NaNError, TypeMismatchError
+from quantide.errors import InvalidArgumentError, NaNError, QuantideError, TypeMismatchError
 from quantide.summary.types import (
     DECIMAL_DIGITS,
     FLOATS,
@@ -22,7 +24,7 @@ from quantide.summary.types import (
 
 @dataclass(frozen=True)
 class Column:
-    """Values without nulls, in pieces that need not be copied; `type` is None when there is no value at all."""
+    """Values without nulls, in pieces that need not be copied; `type` is None when nothing tells it."""
 
     type: ValueType | None
     pieces: list[NDArray[Any]]
@@ -62,7 +64,7 @@ class Rows:
 
 def read_column(values: Any, expected: ValueType | None = None) -> Column:
     """The values as a column of the expected type, or of their own type when none is expected."""
-    plain = _plain(values)
+    plain = plain_values(values)
     if isinstance(plain, list):
         return _from_python(plain, expected)
     return _from_numpy(plain, expected) if isinstance(plain, np.ndarray) else _from_arrow(plain, expected)
@@ -70,7 +72,7 @@ def read_column(values: Any, expected: ValueType | None = None) -> Column:
 
 def read_rows(values: Any) -> Rows:
     """The values as a column, and which of the rows are not null."""
-    plain = _plain(values)
+    plain = plain_values(values)
     if isinstance(plain, list) or (isinstance(plain, np.ndarray) and plain.dtype == object):
         plain = _arrow_of(list(plain))
     column = _from_numpy(plain, None) if isinstance(plain, np.ndarray) else _from_arrow(plain, None)
@@ -80,12 +82,24 @@ def read_rows(values: Any) -> Rows:
     return Rows(column, len(plain), valid)
 
 
+def plain_values(values: Any) -> Any:
+    """Values of any source as a numpy array of one dimension, an Arrow array or a list."""
+    try:
+        plain = _plain(values)
+    except QuantideError:
+        raise
+    except (pa.ArrowException, ValueError, TypeError, NotImplementedError, AttributeError, OverflowError) as error:
+        raise TypeMismatchError(f"cannot read values from a {type(values).__name__}: {error}") from error
+    if isinstance(plain, np.ndarray) and plain.ndim != 1:
+        raise TypeMismatchError(f"values of shape {plain.shape} are not one-dimensional; flatten them with .ravel()")
+    return plain
+
+
 def _plain(values: Any) -> Any:
-    """Values of any source as a numpy array, an Arrow array or a list."""
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values
     if isinstance(values, np.ma.MaskedArray):
-        return pa.array(values.data, mask=np.ma.getmaskarray(values))
+        return _from_masked(values)
     if isinstance(values, (np.ndarray, np.generic)):
         return np.atleast_1d(values)
     if type(values).__module__.partition(".")[0] == "pandas" and hasattr(values, "dtype"):
@@ -99,6 +113,16 @@ def _plain(values: Any) -> Any:
     if isinstance(values, (str, bytes, dict)):
         raise TypeMismatchError(f"cannot read values from {_shown(values)}; supported are {SUPPORTED}")
     return list(values) if isinstance(values, Iterable) else [values]
+
+
+def _from_masked(values: Any) -> Any:
+    """What is masked is null."""
+    data, mask = np.atleast_1d(values.data), np.atleast_1d(np.ma.getmaskarray(values))
+    if data.ndim != 1:
+        return data
+    if data.dtype == object or values is np.ma.masked:
+        return [None if hidden else x for x, hidden in zip(data.tolist(), mask, strict=True)]
+    return pa.array(data.astype(data.dtype.newbyteorder("=")), mask=mask)
 
 
 def store(target: NDArray[Any], piece: NDArray[Any]) -> None:
@@ -127,12 +151,10 @@ def nan_error() -> NaNError:
 
 
 def _from_numpy(values: NDArray[Any], expected: ValueType | None) -> Column:
-    if values.ndim != 1:
-        raise TypeMismatchError(f"values of shape {values.shape} are not one-dimensional; flatten them with .ravel()")
     if values.dtype == object:
         return _from_python(values.tolist(), expected)
     if not len(values):
-        return Column(None, [])
+        return Column(_type_of_nothing(values.dtype), [])
     kind = _fitting(type_of_dtype(values.dtype), expected)
     if not values.dtype.isnative:
         values = values.astype(values.dtype.newbyteorder("="))
@@ -142,20 +164,42 @@ def _from_numpy(values: NDArray[Any], expected: ValueType | None) -> Column:
     nulls = int(np.count_nonzero(missing))
     if nulls:
         values = values[~missing]
-    return Column(kind if len(values) else None, [values], nulls)
+    _check_limits(values.view(np.int64), kind)
+    return Column(kind, [values], nulls)
+
+
+def _type_of_nothing(dtype: np.dtype[Any]) -> ValueType | None:
+    try:
+        return type_of_dtype(dtype)
+    except TypeMismatchError:
+        return None
+
+
+def _check_limits(carried: NDArray[np.int64], kind: ValueType) -> None:
+    """Dates have 32 bits, and the smallest 64-bit time means "not a time"."""
+    low, high = kind.limits
+    if len(carried) and (carried.min() < low or carried.max() > high):
+        raise TypeMismatchError(f"a {kind} outside {low}..{high} is not supported")
 
 
 def _from_arrow(values: Any, expected: ValueType | None) -> Column:
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
     nulls = values.null_count
-    if pa.types.is_null(values.type) or nulls == len(values):
+    if pa.types.is_null(values.type):
         return Column(None, [], nulls)
-    kind = _fitting(type_of_arrow(values.type), expected)
+    kind = type_of_arrow(values.type)
+    if nulls == len(values):
+        return Column(kind, [], nulls)
+    kind = _fitting(kind, expected)
     if nulls:
         values = values.drop_null()
     chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
-    return Column(kind, [_chunk_to_numpy(chunk, kind) for chunk in chunks if len(chunk)], nulls)
+    pieces = [_chunk_to_numpy(chunk, kind) for chunk in chunks if len(chunk)]
+    if kind.is_temporal:
+        for piece in pieces:
+            _check_limits(piece, kind)
+    return Column(kind, pieces, nulls)
 
 
 def _chunk_to_numpy(chunk: Any, kind: ValueType) -> NDArray[Any]:
@@ -180,37 +224,67 @@ def _from_python(values: list[Any], expected: ValueType | None) -> Column:
     if expected is None or array.null_count == len(array):
         return _from_arrow(array, expected)
     kind = type_of_arrow(array.type)
-    if kind != expected:
-        if not _comparable(kind, expected):
-            raise _mismatch(str(kind), expected)
-        try:
-            cast = array.cast(expected.arrow)
-        except pa.ArrowException as error:
-            raise _mismatch(f"{kind} such as {_shown(values)}", expected) from error
-        if expected.name == "float32" and not cast.cast(array.type).equals(array):
-            raise _mismatch(f"{kind} such as {_shown(values)}, which are not float32 exactly,", expected)
-        array = cast
-    return _from_arrow(array, expected)
+    return _from_arrow(array if kind == expected else _cast_exactly(array, kind, expected), expected)
+
+
+def _cast_exactly(array: pa.Array, kind: ValueType, expected: ValueType) -> pa.Array:
+    """The same values in another type; refused when any of them would change."""
+    plain = (*FLOATS, *INTEGERS)
+    try:
+        if expected.name in plain and kind.name in plain:
+            cast = array.cast(expected.arrow, safe=False)
+            back = cast.cast(array.type, safe=False)
+            same = pc.or_(pc.equal(back, array), pc.and_(_is_nan(back), _is_nan(array)))
+            if pc.all(same).as_py():
+                return cast
+        elif expected.is_decimal and (kind.is_decimal or kind.name in INTEGERS):
+            return array.cast(pa.decimal128(38, expected.scale)).cast(expected.arrow)
+        elif kind.family == expected.family and ("tz=" in kind.name) == ("tz=" in expected.name):
+            return array.cast(expected.arrow)
+    except pa.ArrowException as error:
+        raise _mismatch(f"{kind} such as {_shown(array.to_pylist())}", expected) from error
+    raise _mismatch(f"{kind} such as {_shown(array.to_pylist())}", expected)
+
+
+def _is_nan(array: pa.Array) -> pa.Array:
+    return pc.is_nan(array) if pa.types.is_floating(array.type) else pa.repeat(False, len(array))
 
 
 def _arrow_of(values: list[Any]) -> pa.Array:
-    if bool in set(map(type, values)):
+    """A list as Arrow reads it, less what Arrow would read without a word: booleans, nested lists, lost nanoseconds."""
+    types = {type(x) for x in values if x is not None}
+    if types & {bool, np.bool_}:
         raise TypeMismatchError(f"cannot read values from {_shown(values)}: True and False have no rank")
+    if any(issubclass(kind, (list, tuple, dict, set, str, bytes)) for kind in types):
+        raise TypeMismatchError(f"cannot read values from {_shown(values)}; supported are {SUPPORTED}")
     try:
+        if types and all(kind.__module__.startswith("pandas.") for kind in types):
+            return _arrow_of_pandas(values)
+        zones = {x.tzinfo is None for x in values if isinstance(x, datetime)}
+        if len(zones) > 1:
+            raise TypeMismatchError("times with and without a zone are mixed; give all of them one, or none")
         return pa.array(values)
     except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
+        if isinstance(error, TypeMismatchError):
+            raise
         raise TypeMismatchError(
             f"cannot read values from {_shown(values)}: {error}; supported are {SUPPORTED}"
         ) from error
 
 
-def _comparable(kind: ValueType, expected: ValueType) -> bool:
-    plain = (*FLOATS, *INTEGERS)
-    if expected.name in plain:
-        return kind.name in plain
-    if expected.is_decimal:
-        return kind.is_decimal or kind.name in INTEGERS
-    return kind.dtype.kind == expected.dtype.kind and ("tz=" in kind.name) == ("tz=" in expected.name)
+def _arrow_of_pandas(values: list[Any]) -> pa.Array:
+    """Timestamp and Timedelta count nanoseconds, which Arrow drops unless told."""
+    some = [None if x is None or x != x else x for x in values]
+    first = next((x for x in some if x is not None), None)
+    if first is None:
+        return pa.nulls(len(some))
+    counted = pa.array([x if x is None else x.as_unit("ns").value for x in some], pa.int64())
+    if type(first).__name__ == "Timedelta":
+        return counted.cast(pa.duration("ns"))
+    zone = str(first.tz) if first.tz is not None else None
+    if any(x is not None and (x.tz is None) != (zone is None) for x in some):
+        raise TypeMismatchError("times with and without a zone are mixed; give all of them one, or none")
+    return counted.cast(pa.timestamp("ns", tz=zone))
 
 
 def _fitting(kind: ValueType, expected: ValueType | None) -> ValueType:

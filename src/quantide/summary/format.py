@@ -40,6 +40,13 @@ class Tuples:
     nans: NDArray[np.int64]
 
 
+def check_bytes(data: Any) -> bytes:
+    """Bytes, or what is as good as bytes; anything else is refused before it is looked at."""
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise TypeMismatchError(f"bytes are asked for here, not {type(data).__name__}")
+    return bytes(data)
+
+
 def pack_tuples(tuples: Tuples) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """The bytes of all summaries, one after the other, and where each starts."""
     return pack.encode(

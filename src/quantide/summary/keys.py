@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from quantide.errors import InvalidArgumentError, TypeMismatchError
+from quantide.errors import InvalidArgumentError, QuantideError, TypeMismatchError
 
 Codes = NDArray[np.int64]
 
@@ -17,13 +17,20 @@ def key_array(keys: Any) -> pa.Array:
     try:
         if isinstance(keys, dict):
             keys = pa.table(keys)
+        elif hasattr(keys, "__arrow_c_stream__") and not isinstance(keys, (pa.ChunkedArray, pa.Table)):
+            keys = pa.table(keys) if hasattr(keys, "columns") else pa.chunked_array(keys)
         if isinstance(keys, (pa.Table, pa.RecordBatch)):
-            columns = [_decoded(one_array(keys.column(i))) for i in range(keys.num_columns)]
+            if len(set(keys.schema.names)) < keys.num_columns or not keys.num_columns:
+                raise InvalidArgumentError(f"key columns need names of their own, not {keys.schema.names}")
+            columns = [_plain(one_array(keys.column(i))) for i in range(keys.num_columns)]
             return pa.StructArray.from_arrays(columns, names=keys.schema.names)
-        if hasattr(keys, "__arrow_c_stream__") and not isinstance(keys, (pa.Array, pa.ChunkedArray)):
-            keys = pa.chunked_array(keys)
-        return _decoded(one_array(keys if isinstance(keys, (pa.Array, pa.ChunkedArray)) else pa.array(keys)))
-    except (pa.ArrowException, TypeError, ValueError) as error:
+        array = one_array(keys if isinstance(keys, (pa.Array, pa.ChunkedArray)) else pa.array(keys))
+        if not pa.types.is_struct(array.type):
+            return _plain(array)
+        return pa.StructArray.from_arrays([_plain(x) for x in array.flatten()], names=[f.name for f in array.type])
+    except (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError) as error:
+        if isinstance(error, QuantideError):
+            raise
         raise TypeMismatchError(f"cannot read keys from a {type(keys).__name__}: {error}") from error
 
 
@@ -35,7 +42,10 @@ def encode_keys(keys: pa.Array) -> tuple[Codes, pa.Array]:
         low, high = (int(x.as_py()) for x in pc.min_max(keys).values())
         if high - low < 2 * len(keys) + 1024 and low > -(2**62) and high < 2**62:
             return _encode_dense(keys, low)
-    encoded = keys.dictionary_encode(null_encoding="encode")
+    try:
+        encoded = keys.dictionary_encode(null_encoding="encode")
+    except pa.ArrowException as error:
+        raise TypeMismatchError(f"keys of type {keys.type} are not supported: {error}") from error
     order = pc.sort_indices(encoded.dictionary).to_numpy()
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
@@ -43,15 +53,17 @@ def encode_keys(keys: pa.Array) -> tuple[Codes, pa.Array]:
 
 
 def find_key(keys: pa.Array, key: Any) -> int:
-    """Where a key is among distinct keys, or -1. A key of several columns is a tuple or a dict."""
+    """Where a key is among distinct keys, or -1. A key of several columns is a tuple, or a dict by their names."""
     try:
         if not pa.types.is_struct(keys.type):
             return int(_equal(keys, key).index(pa.scalar(True)).as_py())
-        parts = list(key.values()) if isinstance(key, dict) else list(key)
-        if len(parts) != keys.type.num_fields:
+        names = [field.name for field in keys.type]
+        if isinstance(key, dict) and set(key) == set(names):
+            key = tuple(key[name] for name in names)
+        if not isinstance(key, (tuple, list)) or len(key) != len(names):
             return -1
-        hits = _equal(keys.field(0), parts[0])
-        for i, part in enumerate(parts[1:], start=1):
+        hits = _equal(keys.field(0), key[0])
+        for i, part in enumerate(key[1:], start=1):
             hits = pc.and_(hits, _equal(keys.field(i), part))
         return int(hits.index(pa.scalar(True)).as_py())
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -70,13 +82,26 @@ def one_array(column: Any) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _decoded(column: pa.Array) -> pa.Array:
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+def _plain(column: pa.Array) -> pa.Array:
+    """A column of a type that can be sorted and compared: no dictionaries, no views, no -0.0."""
+    if pa.types.is_dictionary(column.type):
+        column = pa.DictionaryArray.from_arrays(column.indices, _plain(column.dictionary)).dictionary_decode()
+    if column.type == pa.string_view():
+        column = column.cast(pa.string())
+    if column.type == pa.binary_view():
+        column = column.cast(pa.binary())
+    if pa.types.is_floating(column.type):
+        column = pc.add(column, pa.scalar(0.0, column.type))
+    if pa.types.is_nested(column.type):
+        raise TypeMismatchError(f"keys of type {column.type} are not supported; give several columns instead")
+    return column
 
 
 def _equal(column: pa.Array, key: Any) -> pa.Array:
     if key is None:
         return column.is_null()
+    if isinstance(key, float) and key != key:
+        return pc.is_nan(column).fill_null(False)
     return pc.equal(column, pa.scalar(key, type=column.type)).fill_null(False)
 
 

@@ -8,16 +8,16 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from quantide.errors import CorruptBytesError, InvalidArgumentError, TypeMismatchError, UnknownKeyError
-from quantide.kernels.compress import kept_tuples, nearest_tuples
+from quantide.kernels.compress import bracketing_tuples, kept_tuples, nearest_tuples
 from quantide.kernels.merge import merge_groups
 from quantide.kernels.segments import sample, spread
 from quantide.summary.column import check_nan_policy, has_nan, nan_error, read_rows
 from quantide.summary.format import Tuples, check_tuples, pack_tuples, unpack_tuples
 from quantide.summary.grouping import group_by_code
 from quantide.summary.keys import check_same_length, encode_keys, find_key, key_array, one_array
-from quantide.summary.ranks import check_count, check_eps, check_phis, check_size, target_ranks
+from quantide.summary.ranks import MAX_N, check_count, check_eps, check_phis, check_size, target_ranks
 from quantide.summary.summary import Summary
-from quantide.summary.types import type_named
+from quantide.summary.types import ValueType, type_named
 
 Ints = NDArray[np.int64]
 
@@ -45,6 +45,8 @@ class Summaries:
 
     def __init__(self, keys: pa.Array, tuples: Tuples) -> None:
         """For Quantide's own use; everyone else starts with Summaries.of."""
+        for array in (tuples.values, tuples.rmin, tuples.rmax, tuples.bounds, tuples.n, tuples.nulls, tuples.nans):
+            array.flags.writeable = False
         self._keys, self._tuples = keys, tuples
 
     @classmethod
@@ -74,7 +76,9 @@ class Summaries:
         grouped, bounds = group_by_code(codes, carried, groups)
         n = np.diff(bounds)
         # Kept ranks are 2*floor(eps*n) + 1 apart: G is that, and floor(G/2) is within eps*n.
-        kept, ranks, offsets = sample(grouped, bounds, 2 * np.floor(eps * n).astype(np.int64) + 1)
+        allowed = np.floor(eps * n).astype(np.int64)
+        allowed -= allowed / np.maximum(n, 1) > eps  # eps * n was rounded up, by the smallest amount there is
+        kept, ranks, offsets = sample(grouped, bounds, 2 * allowed + 1)
         kind = rows.column.type or type_named("float64")
         return cls(distinct, Tuples(kind, kept, ranks, ranks, offsets, n, nulls, nans))
 
@@ -83,21 +87,25 @@ class Summaries:
         """One summary for each key that any of these has. Relative error never grows."""
         if not many:
             raise InvalidArgumentError("merge needs at least one Summaries")
+        for other in many:
+            if not isinstance(other, Summaries):
+                raise TypeMismatchError(f"Summaries merge with Summaries, not with {type(other).__name__}")
         held = [s for s in many if len(s)] or [many[0]]
         if len(held) == 1:
             return held[0]
-        for other in held[1:]:
-            if (other.type, other._keys.type) != (held[0].type, held[0]._keys.type):
+        kind = next((s.type for s in held if s.n.any()), held[0].type)  # only nulls: of any type
+        for other in held:
+            if other._keys.type != held[0]._keys.type or (other.type != kind and other.n.any()):
                 raise TypeMismatchError(
                     f"summaries of {other.type} by {other._keys.type} cannot be merged with summaries of "
-                    f"{held[0].type} by {held[0]._keys.type}"
+                    f"{kind} by {held[0]._keys.type}"
                 )
-        return Summaries._grouped(pa.concat_arrays([s._keys for s in held]), _joined([s._tuples for s in held]))
+        return Summaries._grouped(pa.concat_arrays([s._keys for s in held]), _joined([s._tuples for s in held], kind))
 
     def compress(self, b: int) -> "Summaries":
-        """Every summary to at most b+1 tuples; adds less than n/(2b) ranks of error to each."""
+        """Every summary to at most b+1 tuples; the G of each grows by less than n/b."""
         t = self._tuples
-        kept, offsets = kept_tuples(t.rmin, t.rmax, t.bounds, t.n, check_size("b", b, 1))
+        kept, offsets = kept_tuples(t.rmin, t.rmax, t.bounds, t.n, min(check_size("b", b, 1), MAX_N))
         return Summaries(
             self._keys,
             Tuples(t.type, t.values[kept], t.rmin[kept], t.rmax[kept], offsets, t.n, t.nulls, t.nans),
@@ -105,7 +113,7 @@ class Summaries:
 
     def answer(self, phis: ArrayLike) -> pa.Table:
         """A row for each key and phi: key, phi, value, rank_lo, rank_hi, target, n, error; nulls where n is 0."""
-        array = np.atleast_1d(check_phis(phis))
+        array = _one_row(phis)
         t = self._tuples
         targets, at = self._ask(array)
         found = (at >= 0).reshape(-1)
@@ -127,14 +135,32 @@ class Summaries:
         }
         return pa.table(columns)
 
+    def brackets(self, phis: ArrayLike) -> tuple[Ints, NDArray[Any], NDArray[Any]]:
+        """For each key and phi the target rank, and two kept values that the element of that rank lies between.
+
+        Values are the carried numbers. Every key must have a value, and no summary may be lifted.
+        """
+        t = self._tuples
+        targets = target_ranks(_one_row(phis)[None, :], t.n[:, None])
+        below, above = bracketing_tuples(t.rmin, t.rmax, t.bounds, targets)
+        return targets, t.values[below], t.values[above]
+
     def quantiles(self, phis: ArrayLike) -> NDArray[Any]:
         """The values alone: a row for each key, a column for each phi. Every key must have a value."""
-        array = np.atleast_1d(check_phis(phis))
+        array = _one_row(phis)
         _, at = self._ask(array)
         if at.size and at.min() < 0:
             raise InvalidArgumentError("some keys have only nulls, and so no quantile; answer() gives nulls for them")
         restored = self._tuples.type.restore(self._tuples.values)
         return restored[at]
+
+    def with_values(self) -> "Summaries":
+        """The keys that have values."""
+        return self._chosen(np.flatnonzero(self.n))
+
+    def without_values(self) -> "Summaries":
+        """The keys that have only nulls."""
+        return self._chosen(np.flatnonzero(self.n == 0))
 
     @property
     def keys(self) -> pa.Array:
@@ -171,7 +197,7 @@ class Summaries:
         return self._tuples.rmax
 
     @property
-    def type(self) -> Any:
+    def type(self) -> ValueType:
         return self._tuples.type
 
     @property
@@ -233,7 +259,7 @@ class Summaries:
         return table.replace_schema_metadata({TYPE_FIELD: t.type.name})
 
     @classmethod
-    def from_arrow(cls, table: pa.Table) -> Self:
+    def from_arrow(cls, table: pa.Table) -> "Summaries":
         """The Summaries that to_arrow() described, sharing the table's memory."""
         try:
             kind = type_named(table.schema.metadata[TYPE_FIELD].decode())
@@ -244,12 +270,14 @@ class Summaries:
             counts = [_numpy(one_array(table[name])) for name in ("n", "nulls", "nans")]
             tuples = Tuples(kind, values, rmin, rmax, bounds - bounds[0], *counts)
             keys = key_array(table["key"])
-        except (KeyError, TypeError, AttributeError, pa.ArrowException) as error:
+        except (KeyError, TypeError, AttributeError, ValueError, pa.ArrowException) as error:
             raise CorruptBytesError(f"this table is not one that Summaries.to_arrow() made: {error}") from error
         check_tuples(tuples)
-        if len(encode_keys(keys)[1]) != len(keys):
+        codes, distinct = encode_keys(keys)
+        if len(distinct) != len(keys):
             raise CorruptBytesError("this table is not one that Summaries.to_arrow() made: a key occurs twice")
-        return cls(keys, tuples)
+        in_order = bool((codes[1:] > codes[:-1]).all())
+        return cls(keys, tuples) if in_order else cls._grouped(keys, tuples)
 
     def to_binary(self) -> pa.Array:
         """The bytes of each key's summary, as Summary.to_bytes() writes them, as one Arrow array."""
@@ -261,10 +289,7 @@ class Summaries:
     def from_binary(cls, keys: Any, summaries: Any) -> "Summaries":
         """Summaries from the bytes of many, one for each key; keys that occur more than once are merged."""
         column = key_array(keys)
-        blobs = (
-            summaries if isinstance(summaries, (pa.Array, pa.ChunkedArray)) else pa.array(summaries, pa.large_binary())
-        )
-        blobs = one_array(blobs).cast(pa.large_binary())
+        blobs = _binary(summaries)
         check_same_length(len(column), len(blobs))
         if blobs.null_count:
             raise CorruptBytesError("a null is not a summary; drop null rows first")
@@ -289,6 +314,12 @@ class Summaries:
             values, rmin, rmax = merge_groups(values, rmin, rmax, bounds, parts.n[order], groups)
         return cls(distinct, Tuples(parts.type, values, rmin, rmax, bounds[groups], n, nulls, nans))
 
+    def _chosen(self, some: Ints) -> "Summaries":
+        t = self._tuples
+        places, bounds = spread(t.bounds, some)
+        flat = (t.values[places], t.rmin[places], t.rmax[places], bounds, t.n[some], t.nulls[some], t.nans[some])
+        return Summaries(self._keys.take(pa.array(some)), Tuples(t.type, *flat))
+
     def _ask(self, phis: NDArray[np.float64]) -> tuple[Ints, Ints]:
         """Target ranks and places of the answering tuples, a row for each key, a column for each phi."""
         t = self._tuples
@@ -296,16 +327,29 @@ class Summaries:
         return targets, nearest_tuples(t.rmin, t.rmax, t.bounds, targets)
 
 
-def _joined(parts: list[Tuples]) -> Tuples:
+def _joined(parts: list[Tuples], kind: ValueType) -> Tuples:
     """The tuples of several Summaries one after the other."""
     shifts = np.cumsum([0] + [len(t.rmin) for t in parts])
     bounds = [t.bounds[:-1] + shift for t, shift in zip(parts, shifts, strict=False)]
     bounds.append(shifts[-1:])
-    flat = {
-        name: np.concatenate([getattr(t, name) for t in parts])
-        for name in ("values", "rmin", "rmax", "n", "nulls", "nans")
-    }
-    return Tuples(type=parts[0].type, bounds=np.concatenate(bounds), **flat)
+    flat = {name: np.concatenate([getattr(t, name) for t in parts]) for name in ("rmin", "rmax", "n", "nulls", "nans")}
+    values = np.concatenate([t.values.astype(kind.carrier, copy=False) for t in parts])
+    return Tuples(type=kind, values=values, bounds=np.concatenate(bounds), **flat)
+
+
+def _binary(summaries: Any) -> pa.Array:
+    try:
+        given = isinstance(summaries, (pa.Array, pa.ChunkedArray))
+        return one_array(summaries if given else pa.array(summaries, pa.large_binary())).cast(pa.large_binary())
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise TypeMismatchError(f"the bytes of summaries are asked for: {error}") from error
+
+
+def _one_row(phis: ArrayLike) -> NDArray[np.float64]:
+    array = np.atleast_1d(check_phis(phis))
+    if array.ndim > 1:
+        raise InvalidArgumentError(f"phis must be a number or a list of numbers, not of shape {array.shape}")
+    return array
 
 
 def _numpy(column: pa.Array) -> NDArray[Any]:

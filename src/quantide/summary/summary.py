@@ -1,7 +1,5 @@
 """Summary: the one value every part of Quantide exchanges."""
 
-import math
-from decimal import Decimal
 from typing import Any, Self
 
 import numpy as np
@@ -11,9 +9,11 @@ from quantide.errors import InvalidArgumentError, TypeMismatchError
 from quantide.kernels.compress import kept_tuples
 from quantide.kernels.merge import merge_groups
 from quantide.summary.answer import Answer
+from quantide.summary.asked import read_asked
 from quantide.summary.column import check_nan_policy, nan_error, read_column
-from quantide.summary.format import Tuples, pack_tuples, unpack_tuples
+from quantide.summary.format import Tuples, check_bytes, pack_tuples, unpack_tuples
 from quantide.summary.ranks import (
+    MAX_N,
     check_count,
     check_not_empty,
     check_phi,
@@ -108,8 +108,8 @@ class Summary:
         return Summary(values, rmin, rmax, n, kind, nulls, nans)
 
     def compress(self, b: int) -> "Summary":
-        """At most b+1 of the tuples: the ends and the answers to ranks i*n/b. Adds less than n/(2b) ranks of error."""
-        b = check_size("b", b, 1)
+        """At most b+1 of the tuples: the ends and the answers to ranks i*n/b. G grows by less than n/b."""
+        b = min(check_size("b", b, 1), MAX_N)
         if len(self) <= b + 1:
             return self
         bounds, n = np.array([0, len(self)]), np.array([self._n])
@@ -127,8 +127,8 @@ class Summary:
     def lift(self, k: int) -> "Summary":
         """A summary of these values and k more that were never seen, wherever they may lie.
 
-        Every rank may be up to k higher than known: rmax grows by k. The error in ranks becomes
-        max(k, (G + k) / 2) at most, so k values missing cost only k/2 ranks while k is below G.
+        Every rank may be up to k higher than known: rmax grows by k. The error in ranks of a summary that was not
+        lifted before becomes max(k, (G + k) / 2) at most: k missing values cost k/2 ranks while k is below G.
         """
         k = check_size("k", k, 0)
         if k == 0:
@@ -160,11 +160,12 @@ class Summary:
 
     def rank(self, value: Any) -> tuple[Any, Any]:
         """Proved bounds (lo, hi) on how many of the n values are <= value; arrays for an array of values."""
-        asked = self._comparable(value)
+        asked, below, single = read_asked(value, self._type)
         following = np.searchsorted(self._values, asked, side="right")
+        following[below] = 0
         low = np.concatenate(([0], self._rmin))[following]
         high = np.concatenate((self._rmax - 1, [self._n]))[following]
-        return (int(low), int(high)) if np.ndim(asked) == 0 else (low, high)
+        return (int(low[0]), int(high[0])) if single else (low, high)
 
     def cdf(self, values: Any) -> Any:
         """The fraction of the n values that are <= each value, at most `error` off."""
@@ -249,7 +250,7 @@ class Summary:
     @classmethod
     def from_bytes(cls, data: bytes) -> "Summary":
         """The summary behind these bytes; CorruptBytesError when they are anything else."""
-        raw = np.frombuffer(data, dtype=np.uint8)
+        raw = np.frombuffer(check_bytes(data), dtype=np.uint8)
         t = unpack_tuples(raw, np.array([0, len(raw)]))
         return cls(t.values, t.rmin, t.rmax, int(t.n[0]), t.type, int(t.nulls[0]), int(t.nans[0]))
 
@@ -285,27 +286,6 @@ class Summary:
         if self._edges is None:
             self._edges = self._rmin[:-1] + self._rmax[1:]
         return np.searchsorted(self._edges, doubled, side="left")
-
-    def _comparable(self, value: Any) -> Any:
-        """A value to compare with, in the numbers the tuples are held in; rounded down where they are coarser."""
-        scalar = not hasattr(value, "__len__")
-        if self._type.is_decimal and not isinstance(value, np.ndarray):
-            scaled = [math.floor(Decimal(x).scaleb(self._type.scale)) for x in ([value] if scalar else value)]
-            array = np.array(scaled)
-        elif self._type.is_temporal:
-            array = read_column(value, self._type).carried()
-        else:
-            array = np.atleast_1d(np.asarray(value))
-            if array.dtype.kind not in "iuf":
-                raise TypeMismatchError(f"{value!r} cannot be compared with {self._type} values")
-            if array.dtype.kind == "f" and np.isnan(array).any():
-                raise InvalidArgumentError("nan has no rank")
-            if array.dtype.kind == "f" and not self._type.is_float:
-                low, high = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-                whole = np.floor(array)
-                array = np.where(whole < 2.0**63, np.where(whole >= -(2.0**63), whole, low), 0).astype(np.int64)
-                array[whole >= 2.0**63] = high
-        return array[0] if scalar else array
 
 
 def merge_tuples(parts: list[tuple[Array, Ranks, Ranks, int]]) -> tuple[Array, Ranks, Ranks]:

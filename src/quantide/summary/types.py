@@ -21,7 +21,7 @@ INTEGERS = ("int64", "int32", "int16", "int8", "uint32", "uint16", "uint8")
 SUPPORTED = "float64, float32, int8 to int64, uint8 to uint32, timestamps, dates, durations, decimals up to 18 digits"
 DECIMAL_DIGITS = 18  # the most that always fit an int64
 
-_PARAMETRIC = re.compile(r"(timestamp|duration)\[(s|ms|us|ns)(?:, tz=([!-~]{1,40}))?\]|decimal\[(\d{1,2})\]|date")
+_PARAMETRIC = re.compile(r"(timestamp|duration)\[(s|ms|us|ns)(?:, tz=([!-~]{1,40}))?\]|decimal\[(0|[1-9][0-9]?)\]|date")
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,11 @@ class ValueType:
         return pa.from_numpy_dtype(self.dtype)
 
     @property
+    def family(self) -> str:
+        """The name less its parameters: "timestamp" for all timestamps."""
+        return self.name.partition("[")[0]
+
+    @property
     def is_float(self) -> bool:
         return self.name in FLOATS
 
@@ -94,7 +99,7 @@ class ValueType:
     def restore(self, carried: NDArray[Any]) -> NDArray[Any]:
         """Carried numbers as what they were; a view where the bits are the same."""
         if self.is_decimal:
-            return np.array([Decimal(int(x)).scaleb(-self.scale) for x in carried], dtype=object)
+            return np.array([Decimal(f"{x}E-{self.scale}") for x in carried.tolist()], dtype=object)
         if self.is_temporal:
             return carried.view(self.dtype)
         return carried.astype(self.dtype, copy=False)

@@ -1,0 +1,12 @@
+"""Quantide on Spark: percentiles of a lake, with proved errors, and summaries that can be stored and merged."""
+
+try:
+    import pyspark as _pyspark  # noqa: F401
+except ImportError as error:
+    raise ImportError("quantide.spark needs PySpark; install the extra quantide[spark]") from error
+
+from quantide.spark.batch import quantiles, summarize
+from quantide.spark.session import SparkSetupError
+from quantide.spark.stored import merge_summaries, quantiles_of
+
+__all__ = ["SparkSetupError", "merge_summaries", "quantiles", "quantiles_of", "summarize"]

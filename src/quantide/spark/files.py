@@ -1,0 +1,86 @@
+"""Files: what a path, glob, folder with hive keys, Delta table or list of those stands for."""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from quantide.errors import InvalidArgumentError
+from quantide.spark.storage import Storage
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One Parquet file; `keys` are the columns that only its folder's name (or the Delta log) tells."""
+
+    uri: str
+    size: int
+    keys: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class Files:
+    """Files that have one schema, keys included."""
+
+    files: tuple[DataFile, ...]
+    schema: pa.Schema
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+
+def find_files(sources: list[str], storage: Storage) -> Files:
+    """All files behind these paths. Nothing but listings and one footer a path is read."""
+    paths = [path for source in sources for path in storage.expand(source)]
+    found = [_delta(path, storage) if _is_delta(path, storage) else _parquet(path, storage) for path in paths]
+    if not found:
+        raise InvalidArgumentError("no paths were given; name a Parquet file, folder, glob or Delta table")
+    try:
+        schema = pa.unify_schemas([files.schema for files in found], promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise InvalidArgumentError(f"the paths hold columns of one name and different types: {error}") from error
+    return Files(tuple(file for files in found for file in files.files), schema)
+
+
+def _is_delta(uri: str, storage: Storage) -> bool:
+    filesystem, path = storage.locate(uri)
+    return bool(filesystem.get_file_info(f"{path}/_delta_log").type.name == "Directory")
+
+
+def _parquet(uri: str, storage: Storage) -> Files:
+    filesystem, path = storage.locate(uri)
+    if filesystem.get_file_info(path).type.name == "NotFound":
+        raise InvalidArgumentError(f"there is no file or folder {uri}")
+    try:
+        dataset = ds.dataset(path, filesystem=filesystem, format="parquet", partitioning="hive")
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InvalidArgumentError(f"{uri} is not Parquet: {error}") from error
+    fragments = list(dataset.get_fragments())
+    sizes = filesystem.get_file_info([fragment.path for fragment in fragments])
+    scheme = uri.partition("://")[0] + "://" if "://" in uri else ""
+    files = []
+    for fragment, info in zip(fragments, sizes, strict=True):
+        keys = tuple(sorted(ds.get_partition_keys(fragment.partition_expression).items()))
+        files.append(DataFile(scheme + fragment.path, info.size, keys))
+    return Files(tuple(files), dataset.schema)
+
+
+def _delta(uri: str, storage: Storage) -> Files:
+    try:
+        from deltalake import DeltaTable
+    except ImportError as error:
+        raise InvalidArgumentError(f"{uri} is a Delta table; reading it needs the extra quantide[history]") from error
+    table = DeltaTable(uri, storage_options=storage.options or None)
+    if "deletionVectors" in (table.protocol().reader_features or []):
+        raise InvalidArgumentError(f"{uri} may have deletion vectors, which only Spark reads; pass it as a DataFrame")
+    schema = pa.schema(table.schema().to_arrow())
+    actions = pa.table(table.get_add_actions(flatten=True))
+    partitioned = table.metadata().partition_columns
+    files = []
+    for action in actions.to_pylist():
+        keys = tuple((name, action[f"partition.{name}"]) for name in sorted(partitioned))
+        files.append(DataFile(os.path.join(uri, action["path"]), action["size_bytes"], keys))
+    return Files(tuple(sorted(files, key=lambda file: file.uri)), schema)

@@ -1,0 +1,106 @@
+"""Reading, inside a task: a split as Arrow tables of bounded size, straight from Parquet into numpy."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from quantide.errors import CorruptBytesError, TypeMismatchError
+from quantide.spark.splits import Piece, Split
+from quantide.spark.storage import Storage
+
+AT_ONCE = 64 << 20  # bytes, uncompressed, that are read by one call; larger row groups are streamed
+ROWS_AT_ONCE = 1 << 20
+
+
+def read_split(
+    split: Split, columns: Sequence[str], schema: pa.Schema, where: Any, storage: Storage
+) -> Iterator[pa.Table]:
+    """Tables of the wanted columns, of the types of the schema, of the rows for which `where` holds."""
+    for piece in split:
+        try:
+            for table in _read_piece(piece, columns, schema, where, storage):
+                yield _conform(table, piece, columns, schema)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise CorruptBytesError(f"{piece.file.uri} cannot be read as Parquet: {error}") from error
+
+
+def _read_piece(
+    piece: Piece, columns: Sequence[str], schema: pa.Schema, where: Any, storage: Storage
+) -> Iterator[pa.Table]:
+    filesystem, path = storage.locate(piece.file.uri)
+    with pq.ParquetFile(filesystem.open_input_file(path), pre_buffer=False) as parquet:
+        groups = _pruned(piece, parquet, path, filesystem, schema, where)
+        present = parquet.schema_arrow.names
+        needed = [name for name in columns if name in present] if where is None else None  # a filter may use any
+        for run in _runs(groups, parquet.metadata):
+            for table in _read_groups(parquet, run, needed):
+                full = _with_keys(table, piece, schema)
+                yield full.filter(where) if where is not None else full
+
+
+def _pruned(piece: Piece, parquet: Any, path: str, filesystem: Any, schema: pa.Schema, where: Any) -> list[int]:
+    """The row groups whose statistics, and whose folder's keys, do not rule them out."""
+    groups = list(range(parquet.metadata.num_row_groups)) if piece.groups is None else list(piece.groups)
+    if where is None or not groups:
+        return groups
+    known = pc.scalar(True)
+    for name, value in piece.file.keys:
+        known = known & (pc.field(name) == pa.scalar(value, schema.field(name).type))
+    fragment = ds.ParquetFileFormat().make_fragment(path, filesystem, known, row_groups=groups)
+    return [group.id for part in fragment.split_by_row_group(where, schema) for group in part.row_groups]
+
+
+def _runs(groups: list[int], metadata: Any) -> Iterator[list[int]]:
+    """Row groups that are read together: as many as fit AT_ONCE."""
+    run: list[int] = []
+    size = 0
+    for group in groups:
+        bytes_of_group = metadata.row_group(group).total_byte_size
+        if run and size + bytes_of_group > AT_ONCE:
+            yield run
+            run, size = [], 0
+        run.append(group)
+        size += bytes_of_group
+    if run:
+        yield run
+
+
+def _read_groups(parquet: Any, run: list[int], columns: list[str] | None) -> Iterator[pa.Table]:
+    size = sum(parquet.metadata.row_group(group).total_byte_size for group in run)
+    if size <= 4 * AT_ONCE:
+        yield parquet.read_row_groups(run, columns=columns, use_threads=False)
+        return
+    for batch in parquet.iter_batches(ROWS_AT_ONCE, row_groups=run, columns=columns, use_threads=False):
+        yield pa.Table.from_batches([batch])
+
+
+def _with_keys(table: pa.Table, piece: Piece, schema: pa.Schema) -> pa.Table:
+    """The table with the columns that its folder's name tells."""
+    for name, value in piece.file.keys:
+        if name not in table.column_names:
+            kind = schema.field(name).type
+            table = table.append_column(pa.field(name, kind), pa.repeat(pa.scalar(value, kind), len(table)))
+    return table
+
+
+def _conform(table: pa.Table, piece: Piece, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
+    """The wanted columns in the types of the schema; a column that this file lacks is null."""
+    out = []
+    for name in columns:
+        wanted = schema.field(name).type
+        if name not in table.column_names:
+            out.append(pa.nulls(len(table), wanted))
+        elif table[name].type == wanted:
+            out.append(table[name])
+        else:
+            try:
+                out.append(table[name].cast(wanted))
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise TypeMismatchError(
+                    f"{piece.file.uri}: column {name!r} is {table[name].type}, other files have {wanted}: {error}"
+                ) from error
+    return pa.table(out, names=list(columns))

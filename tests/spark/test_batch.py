@@ -1,0 +1,314 @@
+"""Summaries and quantiles of files and DataFrames: the same answers on every way, within the proved bound."""
+
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
+from pyspark.errors import PythonException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from quantide import Summaries, Summary, errors
+from quantide.spark import merge_summaries, quantiles, quantiles_of, summarize
+from quantide.spark.exact import Brackets, narrow
+from quantide.spark.files import find_files
+from quantide.spark.splits import plan
+from quantide.spark.storage import Storage
+from tests import oracle
+
+PHIS = [0.001, 0.25, 0.5, 0.99, 1.0]
+QUANTILE_TYPES = "phi:double,value:double,rank_lo:bigint,rank_hi:bigint,n:bigint,error:double"
+Source = Callable[[SparkSession, Path], Any]
+
+
+def table(rng: np.random.Generator, n: int) -> pa.Table:
+    values = np.round(rng.normal(size=n), 3)
+    mask = rng.random(n) < 0.05
+    return pa.table(
+        {
+            "v": pa.array(values, mask=mask),
+            "i": pa.array(rng.integers(-1000, 1000, n).astype(np.int32)),
+            "k": pa.array(rng.integers(0, 7, n)),
+            "s": pa.array([["x", "y", None][j] for j in rng.integers(0, 3, n)]),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
+    """Three files of unequal sizes and row groups, and all their rows."""
+    rng = np.random.default_rng(5)
+    folder = tmp_path_factory.mktemp("lake")
+    parts = [table(rng, n) for n in (20_000, 300, 7_001)]
+    for i, part in enumerate(parts):
+        pq.write_table(part, folder / f"part-{i}.parquet", row_group_size=1700 + i)
+    return folder, pa.concat_tables(parts)
+
+
+WAYS: dict[str, Source] = {
+    "folder": lambda spark, folder: str(folder),
+    "glob": lambda spark, folder: str(folder / "part-*.parquet"),
+    "list": lambda spark, folder: sorted(folder.glob("*.parquet")),
+    "frame": lambda spark, folder: spark.read.parquet(str(folder)),
+    "many partitions": lambda spark, folder: spark.read.parquet(str(folder)).repartition(90),
+}
+
+
+def check(rows: list[Any], data: np.ndarray[Any, Any], eps: float) -> None:
+    """Every row is the right answer to its phi, by the definition of section 0."""
+    ordered = np.sort(data)
+    assert len(rows) == len(PHIS)
+    for row in rows:
+        assert row["n"] == len(data)
+        assert row["error"] <= eps
+        target = oracle.target_rank(row["phi"], len(data))
+        first = int(np.searchsorted(ordered, row["value"], "left")) + 1
+        last = int(np.searchsorted(ordered, row["value"], "right"))
+        assert first <= last, "an answer is an element"
+        assert first <= row["rank_hi"]
+        assert last >= row["rank_lo"]
+        assert max(first - target, target - last, 0) <= row["error"] * len(data) + 1e-9
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_whole(spark: SparkSession, lake: tuple[Path, pa.Table], way: str) -> None:
+    folder, rows = lake
+    frame = quantiles(WAYS[way](spark, folder), "v", PHIS, eps=0.02)
+    assert frame.schema.simpleString() == f"struct<{QUANTILE_TYPES}>"
+    check(frame.collect(), rows["v"].drop_null().to_numpy(), 0.02)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("exact", [False, True])
+def test_by_two_keys_one_of_them_null(spark: SparkSession, lake: tuple[Path, pa.Table], way: str, exact: bool) -> None:
+    folder, rows = lake
+    frame = quantiles(WAYS[way](spark, folder), "v", PHIS, by=["k", "s"], eps=0.05, exact=exact)
+    assert frame.schema.simpleString() == f"struct<k:bigint,s:string,{QUANTILE_TYPES}>"
+    found: dict[tuple[Any, Any], list[Any]] = {}
+    for row in frame.collect():
+        found.setdefault((row["k"], row["s"]), []).append(row)
+    keys, names = rows["k"].to_numpy(), np.array(rows["s"].to_pylist(), dtype=object)
+    assert len(found) == 21
+    for (key, name), answers in found.items():
+        own = rows.filter(pa.array((keys == key) & (names == name)))["v"].drop_null().to_numpy()
+        check(answers, own, 0.0 if exact else 0.05)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_exact(spark: SparkSession, lake: tuple[Path, pa.Table], way: str) -> None:
+    folder, rows = lake
+    answers = quantiles(WAYS[way](spark, folder), "v", PHIS, eps=0.05, exact=True).collect()
+    ordered = np.sort(rows["v"].drop_null().to_numpy())
+    assert {row["phi"]: row["value"] for row in answers} == {
+        phi: ordered[oracle.target_rank(phi, len(ordered)) - 1] for phi in PHIS
+    }
+    assert all(row["error"] == 0 for row in answers)
+
+
+def test_exact_reads_only_what_can_hold_the_answer(spark: SparkSession, tmp_path: Path) -> None:
+    """Of sorted data one row group is left to read; the others are counted by their statistics."""
+    pq.write_table(pa.table({"v": np.arange(100_000.0)}), tmp_path / "a.parquet", row_group_size=10_000)
+    assert quantiles(str(tmp_path), "v", 0.55, eps=0.01, exact=True).collect()[0]["value"] == 54_999.0
+    files = find_files([str(tmp_path)], Storage())
+    held = Summaries.of(np.zeros(100_000, dtype=np.int64), np.arange(100_000.0), 0.01)
+    for split in plan(files, ["v"], 1, Storage()):
+        left, below = narrow(split, "v", Brackets.of(held, [0.553]), Storage())
+        assert [piece.groups for piece in left] == [(5,)]
+        assert below.tolist() == [50_000]
+
+
+@pytest.mark.parametrize("constant", [True, False])
+def test_exact_with_ties(spark: SparkSession, tmp_path: Path, constant: bool) -> None:
+    values = np.full(5000, 3) if constant else np.repeat([1, 2, 9], [2000, 2500, 500])
+    pq.write_table(pa.table({"v": np.random.default_rng(1).permutation(values)}), tmp_path / "a.parquet")
+    rows = quantiles(str(tmp_path), "v", PHIS, eps=0.1, exact=True).collect()
+    assert sorted(row["value"] for row in rows) == [np.sort(values)[oracle.target_rank(p, 5000) - 1] for p in PHIS]
+
+
+def test_several_columns_in_one_pass(spark: SparkSession, lake: tuple[Path, pa.Table]) -> None:
+    folder, rows = lake
+    frame = quantiles(str(folder), ["v", "i"], PHIS, eps=0.02)
+    assert frame.schema.simpleString() == f"struct<column:string,{QUANTILE_TYPES}>"
+    answers = frame.collect()
+    for name in ("v", "i"):
+        check([row for row in answers if row["column"] == name], rows[name].drop_null().to_numpy(), 0.02)
+
+
+def test_summarize_and_roll_up(spark: SparkSession, lake: tuple[Path, pa.Table]) -> None:
+    folder, rows = lake
+    stored = summarize(str(folder), "v", by=["k", "s"], eps=0.01)
+    assert stored.schema.simpleString() == (
+        "struct<k:bigint,s:string,summary:binary,n:bigint,nulls:bigint,min:double,max:double,error:double>"
+    )
+    by_k = merge_summaries(stored, by="k")
+    assert by_k.schema.simpleString() == "struct<k:bigint,summary:binary,n:bigint,nulls:bigint,error:double>"
+    for row in by_k.collect():
+        own = rows.filter(pc.equal(rows["k"], row["k"]))["v"]
+        assert (row["n"], row["nulls"]) == (len(own) - own.null_count, own.null_count)
+        assert row["error"] <= 0.01
+        assert Summary.from_bytes(bytes(row["summary"])).n == row["n"]
+    for whole in (merge_summaries(by_k), merge_summaries(stored, eps=0.02)):
+        check(quantiles_of(whole, PHIS).collect(), rows["v"].drop_null().to_numpy(), 0.02)
+    each = quantiles_of(stored, [0.5])
+    assert each.schema.simpleString() == f"struct<k:bigint,s:string,{QUANTILE_TYPES}>"
+    assert each.count() == 21
+
+
+def test_same_splits_same_bytes(spark: SparkSession, lake: tuple[Path, pa.Table]) -> None:
+    folder, _ = lake
+    runs = [summarize(str(folder), "v", by="k", eps=0.01).orderBy("k").collect() for _ in range(2)]
+    assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize("way", ["folder", "frame"])
+def test_where(spark: SparkSession, lake: tuple[Path, pa.Table], way: str) -> None:
+    folder, rows = lake
+    where: Any = pc.field("i") >= 500 if way == "folder" else "i >= 500"
+    answers = quantiles(WAYS[way](spark, folder), "v", PHIS, where=where, eps=0.02).collect()
+    check(answers, rows.filter(pc.field("i") >= 500)["v"].drop_null().to_numpy(), 0.02)
+
+
+def test_hive_keys(spark: SparkSession, tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    days: dict[int, np.ndarray[Any, Any]] = {}
+    for day in (1, 2, 3):
+        days[day] = rng.normal(size=500 * day)
+        (tmp_path / f"day={day}").mkdir()
+        pq.write_table(pa.table({"v": days[day]}), tmp_path / f"day={day}" / "x.parquet")
+    rows = quantiles(str(tmp_path), "v", PHIS, by="day", eps=0.02).collect()
+    for day, values in days.items():
+        check([row for row in rows if row["day"] == day], values, 0.02)
+    rows = quantiles(str(tmp_path), "v", PHIS, where=pc.field("day") == 2, eps=0.02).collect()
+    check(rows, days[2], 0.02)
+
+
+def test_delta(spark: SparkSession, lake: tuple[Path, pa.Table], tmp_path: Path) -> None:
+    _, rows = lake
+    for start in range(0, len(rows), 10_000):
+        write_deltalake(str(tmp_path / "t"), rows.slice(start, 10_000), mode="append", partition_by=["k"])
+    found = quantiles(str(tmp_path / "t"), "v", PHIS, eps=0.02).collect()
+    check(found, rows["v"].drop_null().to_numpy(), 0.02)
+    by_key = quantiles(str(tmp_path / "t"), "v", PHIS, by="k", eps=0.02).collect()
+    own = rows.filter(pc.equal(rows["k"], 3))["v"].drop_null().to_numpy()
+    check([row for row in by_key if row["k"] == 3], own, 0.02)
+
+
+TYPED = {
+    "int": (pa.array([5, 1, None, 3], pa.int16()), "smallint", 3),
+    "decimal": (pa.array([Decimal("1.50"), Decimal("-2.25"), None, Decimal("9.00")]), "decimal(3,2)", Decimal("1.50")),
+    "float": (pa.array([1.5, 0.5, None, 2.5], pa.float32()), "float", 1.5),
+}
+
+
+@pytest.mark.parametrize("name", TYPED)
+@pytest.mark.parametrize("exact", [False, True])
+def test_types_come_out(spark: SparkSession, tmp_path: Path, name: str, exact: bool) -> None:
+    values, kind, middle = TYPED[name]
+    pq.write_table(pa.table({"v": values}), tmp_path / "a.parquet")
+    for source in (str(tmp_path), spark.read.parquet(str(tmp_path))):
+        frame = quantiles(source, "v", 0.5, exact=exact)
+        assert frame.schema["value"].dataType.simpleString() == kind
+        assert [(row["value"], row["n"]) for row in frame.collect()] == [(middle, 3)]
+
+
+def test_timestamps(spark: SparkSession, tmp_path: Path) -> None:
+    moments = np.array(["2024-01-01", "2024-03-01", "2024-02-01"], dtype="datetime64[us]")
+    pq.write_table(pa.table({"v": pa.array(moments, pa.timestamp("us", tz="UTC"))}), tmp_path / "a.parquet")
+    for source in (str(tmp_path), spark.read.parquet(str(tmp_path))):
+        frame = quantiles(source, "v", 0.5)
+        assert frame.schema["value"].dataType.simpleString() == "timestamp"
+        text = frame.select(F.date_format("value", "yyyy-MM-dd").alias("day")).collect()
+        assert text[0]["day"] == "2024-02-01"
+
+
+def test_no_rows_and_only_nulls(spark: SparkSession, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"v": pa.array([], pa.float64())}), tmp_path / "empty.parquet")
+    pq.write_table(pa.table({"v": pa.array([None, None], pa.float64())}), tmp_path / "nulls.parquet")
+    for source in (str(tmp_path / "empty.parquet"), str(tmp_path), spark.read.parquet(str(tmp_path))):
+        for exact in (False, True):
+            rows = quantiles(source, "v", [0.5], exact=exact).collect()
+            assert [(row["value"], row["n"]) for row in rows] == [(None, 0)]
+    assert summarize(str(tmp_path), "v").collect()[0]["nulls"] == 2
+
+
+def test_nan(spark: SparkSession, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"v": [1.0, float("nan"), 3.0]}), tmp_path / "a.parquet")
+    with pytest.raises(PythonException, match="NaNError"):
+        quantiles(str(tmp_path), "v", 0.5).collect()
+    for exact in (False, True):
+        rows = quantiles(str(tmp_path), "v", 1.0, nan="skip", exact=exact).collect()
+        assert [(row["value"], row["n"]) for row in rows] == [(3.0, 2)]
+
+
+def test_types_that_differ_between_files(spark: SparkSession, tmp_path: Path) -> None:
+    """A narrower type is widened, a column that is missing is null."""
+    pq.write_table(pa.table({"v": pa.array([1, 2], pa.int64())}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"v": pa.array([3], pa.int32())}), tmp_path / "b.parquet")
+    pq.write_table(pa.table({"w": pa.array([3], pa.int32())}), tmp_path / "c.parquet")
+    row = summarize(str(tmp_path), "v").collect()[0]
+    assert (row["n"], row["nulls"], row["min"], row["max"]) == (3, 1, 1, 3)
+
+
+def test_types_that_do_not_fit(spark: SparkSession, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"v": pa.array([1, 2], pa.int64())}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"v": pa.array([0.5])}), tmp_path / "b.parquet")
+    with pytest.raises(PythonException, match=r"TypeMismatchError.*b\.parquet"):
+        summarize(str(tmp_path), "v").collect()
+
+
+def test_a_damaged_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"v": [1.0]}), tmp_path / "a.parquet")
+    whole = (tmp_path / "a.parquet").read_bytes()
+    (tmp_path / "b.parquet").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises((PythonException, errors.QuantideError), match=r"b\.parquet"):
+        quantiles(str(tmp_path), "v", 0.5).collect()
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "text"),
+    [
+        ({"column": "w"}, errors.InvalidArgumentError, "no column 'w'"),
+        ({"by": "nope"}, errors.InvalidArgumentError, "no column 'nope'"),
+        ({"column": "s"}, errors.TypeMismatchError, "string"),
+        ({"phis": 0}, errors.InvalidArgumentError, "phi"),
+        ({"eps": 2}, errors.InvalidArgumentError, "eps"),
+        ({"column": []}, errors.InvalidArgumentError, "no column"),
+        ({"source": "nowhere/at/all"}, errors.InvalidArgumentError, "nowhere"),
+        ({"source": "nowhere/*.parquet"}, errors.InvalidArgumentError, "no file matches"),
+    ],
+)
+def test_bad_questions(
+    spark: SparkSession, lake: tuple[Path, pa.Table], change: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    question: dict[str, Any] = {"source": str(lake[0]), "column": "v", "phis": [0.5], **change}
+    with pytest.raises(error, match=text):
+        quantiles(**question)
+
+
+def test_splits_are_balanced_and_small_files_packed(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    pq.write_table(pa.table({"v": rng.random(4_000_000)}), tmp_path / "large.parquet", row_group_size=100_000)
+    for i in range(50):
+        pq.write_table(pa.table({"v": rng.random(100)}), tmp_path / f"small-{i:02}.parquet")
+    storage = Storage()
+    files = find_files([str(tmp_path)], storage)
+    splits = plan(files, ["v"], 1, storage)
+    sizes = [sum(piece.size for piece in split) for split in splits]
+    assert 3 <= len(splits) <= 6
+    assert max(sizes) <= 1.5 * sum(sizes) / len(sizes) + 1
+    assert sum(len(split) for split in splits) <= 50 + len(splits)
+    groups = sorted(g for split in splits for piece in split for g in piece.groups or () if "large" in piece.file.uri)
+    assert groups == list(range(40))
+
+
+def test_frame_with_awkward_names(spark: SparkSession) -> None:
+    frame: DataFrame = spark.range(100).select(F.col("id").alias("a.b"), (F.col("id") % 2).alias("key`s"))
+    rows = quantiles(frame, "a.b", 1.0, by="key`s").orderBy(F.col("`key``s`")).collect()
+    assert [row["value"] for row in rows] == [98, 99]
