@@ -234,5 +234,5 @@ def _scaled_floor(value: Any, scale: int) -> int:
         raise InvalidArgumentError("nan has no rank")
     if abs(value) >= 10**DECIMAL_DIGITS:  # beyond every decimal there can be
         return int(INT64.max if value > 0 else INT64.min)
-    scaled = math.floor(Fraction(value) * 10**scale)
+    scaled: int = math.floor(Fraction(value) * 10**scale)
     return min(max(scaled, int(INT64.min)), int(INT64.max))
