@@ -41,7 +41,7 @@ def percentile_approx(
 
     It may stand beside any other aggregates, and so Spark collects the values of a group for it. With
     streamed=True they are taken in as they come, in bounded memory, but Spark then allows no other aggregate
-    beside it. Values come as doubles; NaN is refused unless nan="skip".
+    beside it, not even a second streamed one. Values come as doubles; NaN is refused unless nan="skip".
     """
     phis, several = _phis(percentage)
     eps = 1 / max(2, _accuracy(accuracy))

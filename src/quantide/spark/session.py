@@ -60,8 +60,8 @@ def cores(session: SparkSession) -> int:
     if context is not None:
         return int(context.defaultParallelism)
     if session not in _counted:
-        last = session.range(MANY).select(F.max(F.spark_partition_id())).collect()[0][0]
-        _counted[session] = int(last) + 1
+        parts = session.range(MANY).select(F.spark_partition_id().alias("part"))
+        _counted[session] = int(parts.agg(F.max("part")).collect()[0][0]) + 1
     return _counted[session]
 
 

@@ -1,0 +1,49 @@
+"""A real standalone cluster on loopback: a master and two workers of one core each."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.spark.processes import SPARK, environment, running, wait_until
+
+WORKERS = 2
+LOOPBACK = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Its address, and its processes. A worker's executors are in the worker's process group."""
+
+    url: str
+    master: subprocess.Popen[bytes]
+    workers: list[subprocess.Popen[bytes]]
+
+    @property
+    def pids(self) -> list[int]:
+        return [self.master.pid, *(worker.pid for worker in self.workers)]
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[Cluster]:
+    """A cluster whose workers are registered; logs and working folders are in `folder`."""
+    spark_class, log = str(SPARK / "bin" / "spark-class"), folder / "master.log"
+    with ExitStack() as stack:
+        command = [spark_class, "org.apache.spark.deploy.master.Master", *LOOPBACK]
+        master = stack.enter_context(running(command, log, environment()))
+        wait_until(lambda: _url(log) is not None, [master], log)
+        url = _url(log) or ""
+        workers = []
+        for number in range(WORKERS):
+            work = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"worker-{number}")]
+            command = [spark_class, "org.apache.spark.deploy.worker.Worker", *LOOPBACK, *work, url]
+            workers.append(stack.enter_context(running(command, folder / f"worker-{number}.log", environment())))
+        wait_until(lambda: log.read_text().count("Registering worker") == WORKERS, [master, *workers], log)
+        yield Cluster(url, master, workers)
+
+
+def _url(log: Path) -> str | None:
+    found = re.search(r"Starting Spark master at (spark://127\.0\.0\.1:[1-9]\d*)", log.read_text())
+    return found[1] if found else None
