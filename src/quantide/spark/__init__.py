@@ -7,6 +7,7 @@ except ImportError as error:
 
 from quantide.spark.batch import quantiles, summarize
 from quantide.spark.session import SparkSetupError
+from quantide.spark.sql import register
 from quantide.spark.stored import merge_summaries, quantiles_of
 
-__all__ = ["SparkSetupError", "merge_summaries", "quantiles", "quantiles_of", "summarize"]
+__all__ = ["SparkSetupError", "merge_summaries", "quantiles", "quantiles_of", "register", "summarize"]
