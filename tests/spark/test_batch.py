@@ -200,6 +200,13 @@ def test_delta(spark: SparkSession, lake: tuple[Path, pa.Table], tmp_path: Path)
     check([row for row in by_key if row["k"] == 3], own, 0.02)
 
 
+def test_delta_with_awkward_partitions(spark: SparkSession, tmp_path: Path) -> None:
+    rows = pa.table({"v": [1.0, 2.0, 3.0], "c": ["a b", "50%", "é/x"]})
+    write_deltalake(str(tmp_path / "t"), rows, partition_by=["c"])
+    found = quantiles(str(tmp_path / "t"), "v", 1.0, by="c").collect()
+    assert {row["c"]: row["value"] for row in found} == {"a b": 1.0, "50%": 2.0, "é/x": 3.0}
+
+
 TYPED = {
     "int": (pa.array([5, 1, None, 3], pa.int16()), "smallint", 3),
     "decimal": (pa.array([Decimal("1.50"), Decimal("-2.25"), None, Decimal("9.00")]), "decimal(3,2)", Decimal("1.50")),

@@ -59,7 +59,8 @@ def _merger(request: Request, emit: Emit | None) -> Callable[[Batches], Batches]
                 return
             table = pa.table(to_batch(summarise([], request), ()))  # no rows at all: still an answer, of n = 0
         for name in request.columns:
-            rows = table.filter(pc.equal(table["column"], name))
+            # In the order of their bytes: they come in any order, and of equal values the first part's goes first.
+            rows = table.filter(pc.equal(table["column"], name)).sort_by("summary")
             if len(rows):
                 parts = Summaries.from_binary(keys_of(rows, request.keys), rows["summary"])
                 merged = merge_within(parts, request.eps, MERGE)

@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -82,5 +83,6 @@ def _delta(uri: str, storage: Storage) -> Files:
     files = []
     for action in actions.to_pylist():
         keys = tuple((name, action[f"partition.{name}"]) for name in sorted(partitioned))
-        files.append(DataFile(os.path.join(uri, action["path"]), action["size_bytes"], keys))
+        path = unquote(action["path"])  # the log writes paths as parts of a URL
+        files.append(DataFile(os.path.join(uri, path), action["size_bytes"], keys))
     return Files(tuple(sorted(files, key=lambda file: file.uri)), schema)
