@@ -9,6 +9,10 @@ HOW = """{rows:,} rows of Parquet in {files} files, random float64 beside the ke
     method divided by the time of the first line of the same question, which is ours on files. The exact methods have
     {exact_rows:,} rows."""
 
+PARTITIONS = """Nanoseconds of wall time a row, the median of {partition_rows:,} rows, by the number of partitions (of
+    files, for the first line) they come in: with more partitions there are more sketches to merge. The last line
+    reads the same partitions and only adds the values up."""
+
 
 def spark_table(report: Report) -> str:
     body = [
@@ -18,9 +22,29 @@ def spark_table(report: Report) -> str:
     return table.markdown(["question", "method", "its time / ours", "time"], body)
 
 
+def partitions_table(report: Report) -> str:
+    """A line a method, a column a number of partitions."""
+    rows = report.rows["partitions"]
+    numbers = sorted({row["partitions"] for row in rows})
+    found = {(row["method"], row["partitions"]): f"{row['ns_a_row']:,.0f}" for row in rows}
+    body = [
+        [method, *(found[method, number] for number in numbers)]
+        for method in dict.fromkeys(row["method"] for row in rows)
+    ]
+    return table.markdown(["method", *(f"{number:,} partitions" for number in numbers)], body)
+
+
 def render(report: Report) -> str:
     return page(
-        ["# Percentiles of a lake, on Spark", prose(HOW.format(**report.settings)), spark_table(report), *about(report)]
+        [
+            "# Percentiles of a lake, on Spark",
+            prose(HOW.format(**report.settings)),
+            spark_table(report),
+            "## Many partitions (SPARK-47836)",
+            prose(PARTITIONS.format(**report.settings)),
+            partitions_table(report),
+            *about(report),
+        ]
     )
 
 

@@ -1,11 +1,13 @@
 """Percentiles of a lake: quantide.spark beside what Spark has built in, on the same files, in one run."""
 
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks import spark_partitions
 from benchmarks.report import Report, Row, say
 from benchmarks.timing import interleave
 
@@ -22,7 +25,7 @@ OURS = "quantide"
 
 @dataclass(frozen=True)
 class Settings:
-    """`exact_rows` for the exact methods, of which Spark's own keep every distinct value."""
+    """`exact_rows` for the exact methods, of which Spark's own keep every distinct value; `tpch` is a scale factor."""
 
     rows: int = 100_000_000
     files: int = 8
@@ -32,9 +35,22 @@ class Settings:
     rounds: int = 3
     other_rounds: int = 1
     group: int = 1 << 20
+    partition_rows: int = 10_000_000
+    partitions: tuple[int, ...] = (2, 100, 1_000)
+    tpch: float = 10
 
 
-QUICK = Settings(rows=40_000, files=2, keys=(10, 1_000), exact_rows=20_000, rounds=1, group=10_000)
+QUICK = Settings(
+    rows=40_000,
+    files=2,
+    keys=(10, 1_000),
+    exact_rows=20_000,
+    rounds=1,
+    group=10_000,
+    partition_rows=10_000,
+    partitions=(2, 4),
+    tpch=0,
+)
 
 
 @dataclass(frozen=True)
@@ -53,8 +69,12 @@ def run(settings: Settings, command: str) -> Report:
         lake, small = Path(folder) / "lake", Path(folder) / "small"
         _write(lake, settings.rows, settings)
         _write(small, settings.exact_rows, settings)
-        rows = [row for jobs in _questions(spark, str(lake), str(small), settings) for row in _measure(jobs, settings)]
-    return Report.of("spark", asdict(settings), {"rows": rows}, command)
+        questions = chain(_questions(spark, str(lake), str(small), settings), _tpch(spark, Path(folder), settings))
+        rows = [row for jobs in questions for row in _measure(jobs, settings)]
+        many = spark_partitions.measure(
+            spark, Path(folder) / "many", settings.partition_rows, settings.partitions, settings.rounds
+        )
+    return Report.of("spark", asdict(settings), {"rows": rows, "partitions": many}, command)
 
 
 @contextmanager
@@ -128,6 +148,37 @@ def _questions(spark: Any, lake: str, small: str, settings: Settings) -> Iterato
             lambda: few.select("v").orderBy("v").write.format("noop").mode("overwrite").save(),
             settings.exact_rows,
         ),
+    ]
+
+
+def _tpch(spark: Any, folder: Path, settings: Settings) -> Iterator[list[Job]]:
+    """Prices by the mode of shipping, in TPC-H's lineitem: decimals, seven string keys, sixteen columns."""
+    generator = Path(sys.executable).with_name("tpchgen-cli")
+    if not settings.tpch:
+        return
+    if not generator.exists():
+        say("spark: tpchgen-cli is not installed (pip install 'quantide[bench]'): TPC-H is left out")
+        return
+    from quantide.spark import quantiles
+
+    say(f"spark: generating TPC-H's lineitem at scale factor {settings.tpch:g}")
+    target = folder / "tpch"
+    subprocess.run(
+        [generator, "parquet", "-s", f"{settings.tpch:g}", "--tables", "lineitem", "--output-dir", target],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    path, phis = str(target / "lineitem.parquet"), list(PHIS)
+    frame = spark.read.parquet(path)
+    question = f"TPC-H scale {settings.tpch:g}: l_extendedprice by l_shipmode, eps 0.001"
+    spark_own = f"percentile_approx(l_extendedprice, array({', '.join(map(str, PHIS))}), 1000)"
+    rows = frame.count()
+    yield [
+        Job(question, method, run, rows)
+        for method, run in (
+            (f"{OURS}, files", lambda: quantiles(path, "l_extendedprice", phis, by="l_shipmode").toArrow()),
+            ("percentile_approx(..., 1000)", lambda: frame.groupBy("l_shipmode").agg(_expr(spark_own)).toArrow()),
+        )
     ]
 
 

@@ -33,6 +33,10 @@ class CorruptBytesError(QuantideError, ValueError):
     """Bytes that are cut short, altered, or not of this format."""
 
 
+class StorageError(QuantideError, OSError):
+    """A file or an object store that cannot be reached: the network, the credentials, the disk."""
+
+
 class TooCoarseError(QuantideError, ValueError):
     """A summary whose certified error is too large for the sketch it is fed to."""
 

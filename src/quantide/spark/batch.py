@@ -23,11 +23,12 @@ from pyspark.sql.types import (
 
 from quantide.errors import InvalidArgumentError, TypeMismatchError
 from quantide.spark.aggregate import Emit, merge_partials, partial_schema, summarise_rows
+from quantide.spark.condition import read_condition
 from quantide.spark.exact import Brackets, count_rows, settle
 from quantide.spark.files import find_files
 from quantide.spark.partials import Request, key_columns, keys_of, to_batch
 from quantide.spark.rows import Batches, FileRows, FrameRows, Rows, gather, to_batches
-from quantide.spark.session import active_session, cores
+from quantide.spark.session import active_session, check_workers, cores
 from quantide.spark.splits import plan
 from quantide.spark.storage import Storage
 from quantide.summary.column import check_nan_policy
@@ -142,19 +143,21 @@ class _Plan:
         columns, keys = names(column), names(by)
         eps, nan, several = check_eps(eps), check_nan_policy(nan), not isinstance(column, str)
         wanted = tuple(dict.fromkeys((*keys, *columns)))
-        session = active_session()
         if hasattr(source, "mapInArrow"):
+            session = source.sparkSession
+            check_workers(session)
             frame = source if where is None else source.where(where)
             whole = pa.schema([pa.field(f.name, arrow_type(f.dataType)) for f in frame.schema.fields])
             schema = _choose(whole, wanted)
             rows: Rows = FrameRows(frame, schema)
         else:
-            storage = Storage(dict(storage_options or {}))
+            session, storage = active_session(), Storage(dict(storage_options or {}))
             paths = [str(path) for path in ([source] if isinstance(source, (str, Path)) else source)]
             files = find_files(paths, storage)
             schema = _choose(files.schema, wanted)
+            condition = read_condition(where, files.schema, session.conf.get("spark.sql.session.timeZone") or "UTC")
             splits = tuple(plan(files, wanted, cores(session), storage))
-            rows = FileRows(session, splits, wanted, files.schema, where, storage)
+            rows = FileRows(session, splits, wanted, files.schema, condition, storage)
         types = tuple(type_of_arrow(schema.field(name).type).name for name in columns)
         return cls(session, rows, Request(columns, types, keys, eps, nan), several, schema)
 

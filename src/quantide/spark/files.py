@@ -8,8 +8,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from quantide.errors import InvalidArgumentError
-from quantide.spark.storage import Storage
+from quantide.errors import InvalidArgumentError, QuantideError
+from quantide.spark.storage import Storage, unreadable
 
 
 @dataclass(frozen=True)
@@ -35,15 +35,37 @@ class Files:
 
 def find_files(sources: list[str], storage: Storage) -> Files:
     """All files behind these paths. Nothing but listings and one footer a path is read."""
-    paths = [path for source in sources for path in storage.expand(source)]
-    found = [_delta(path, storage) if _is_delta(path, storage) else _parquet(path, storage) for path in paths]
+    found = [files for source in sources for files in _behind(source, storage)]
     if not found:
         raise InvalidArgumentError("no paths were given; name a Parquet file, folder, glob or Delta table")
     try:
         schema = pa.unify_schemas([files.schema for files in found], promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise InvalidArgumentError(f"the paths hold columns of one name and different types: {error}") from error
-    return Files(tuple(file for files in found for file in files.files), schema)
+    return Files(tuple(file for files in found for file in files.files), _plain(schema))
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    """The types Spark has for what writers store as views, dictionaries or with long offsets."""
+
+    def plain(kind: pa.DataType) -> pa.DataType:
+        if pa.types.is_dictionary(kind):
+            return plain(kind.value_type)
+        if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+            return pa.string()
+        return pa.binary() if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind) else kind
+
+    return pa.schema([field.with_type(plain(field.type)) for field in schema])
+
+
+def _behind(source: str, storage: Storage) -> list[Files]:
+    try:
+        paths = storage.expand(source)
+        return [_delta(path, storage) if _is_delta(path, storage) else _parquet(path, storage) for path in paths]
+    except QuantideError:
+        raise
+    except OSError as error:
+        raise unreadable(source, error) from error
 
 
 def _is_delta(uri: str, storage: Storage) -> bool:
@@ -58,7 +80,7 @@ def _parquet(uri: str, storage: Storage) -> Files:
     try:
         dataset = ds.dataset(path, filesystem=filesystem, format="parquet", partitioning="hive")
     except (pa.ArrowInvalid, OSError) as error:
-        raise InvalidArgumentError(f"{uri} is not Parquet: {error}") from error
+        raise unreadable(uri, error) from error
     fragments = list(dataset.get_fragments())
     sizes = filesystem.get_file_info([fragment.path for fragment in fragments])
     scheme = uri.partition("://")[0] + "://" if "://" in uri else ""

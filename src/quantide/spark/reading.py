@@ -8,9 +8,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from quantide.errors import CorruptBytesError, TypeMismatchError
+from quantide.errors import TypeMismatchError
 from quantide.spark.splits import Piece, Split
-from quantide.spark.storage import Storage
+from quantide.spark.storage import Storage, unreadable
 
 AT_ONCE = 64 << 20  # bytes, uncompressed, that are read by one call; larger row groups are streamed
 ROWS_AT_ONCE = 1 << 20
@@ -22,10 +22,9 @@ def read_split(
     """Tables of the wanted columns, of the types of the schema, of the rows for which `where` holds."""
     for piece in split:
         try:
-            for table in _read_piece(piece, columns, schema, where, storage):
-                yield _conform(table, piece, columns, schema)
+            yield from _read_piece(piece, columns, schema, where, storage)
         except (OSError, pa.ArrowInvalid) as error:
-            raise CorruptBytesError(f"{piece.file.uri} cannot be read as Parquet: {error}") from error
+            raise unreadable(piece.file.uri, error) from error
 
 
 def _read_piece(
@@ -35,11 +34,12 @@ def _read_piece(
     with pq.ParquetFile(filesystem.open_input_file(path), pre_buffer=False) as parquet:
         groups = _pruned(piece, parquet, path, filesystem, schema, where)
         present = parquet.schema_arrow.names
-        needed = [name for name in columns if name in present] if where is None else None  # a filter may use any
+        used = [name for name in schema.names if name in columns or _may_use(where, name)]
+        needed = [name for name in used if name in present]
         for run in _runs(groups, parquet.metadata):
             for table in _read_groups(parquet, run, needed):
-                full = _with_keys(table, piece, schema)
-                yield full.filter(where) if where is not None else full
+                full = _conform(_with_keys(table, piece, schema), piece, used, schema)
+                yield (full.filter(where) if where is not None else full).select(columns)
 
 
 def _pruned(piece: Piece, parquet: Any, path: str, filesystem: Any, schema: pa.Schema, where: Any) -> list[int]:
@@ -52,6 +52,11 @@ def _pruned(piece: Piece, parquet: Any, path: str, filesystem: Any, schema: pa.S
         known = known & (pc.field(name) == pa.scalar(value, schema.field(name).type))
     fragment = ds.ParquetFileFormat().make_fragment(path, filesystem, known, row_groups=groups)
     return [group.id for part in fragment.split_by_row_group(where, schema) for group in part.row_groups]
+
+
+def _may_use(where: Any, name: str) -> bool:
+    """Whether an expression can be about a column: its text has the name, or speaks of columns by their places."""
+    return where is not None and (name in (text := str(where)) or "FieldPath" in text)
 
 
 def _runs(groups: list[int], metadata: Any) -> Iterator[list[int]]:
@@ -69,7 +74,7 @@ def _runs(groups: list[int], metadata: Any) -> Iterator[list[int]]:
         yield run
 
 
-def _read_groups(parquet: Any, run: list[int], columns: list[str] | None) -> Iterator[pa.Table]:
+def _read_groups(parquet: Any, run: list[int], columns: list[str]) -> Iterator[pa.Table]:
     size = sum(parquet.metadata.row_group(group).total_byte_size for group in run)
     if size <= 4 * AT_ONCE:
         yield parquet.read_row_groups(run, columns=columns, use_threads=False)

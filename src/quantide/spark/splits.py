@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 import pyarrow.parquet as pq
 
-from quantide.errors import CorruptBytesError
 from quantide.spark.files import DataFile, Files
-from quantide.spark.storage import Storage
+from quantide.spark.storage import Storage, unreadable
 
 LEAST, MOST = 8 << 20, 256 << 20  # bytes of a split
 
@@ -64,7 +63,7 @@ def _group_sizes(file: DataFile, columns: Sequence[str], storage: Storage) -> li
     try:
         metadata = pq.read_metadata(path, filesystem=filesystem)
     except (OSError, ValueError) as error:
-        raise CorruptBytesError(f"{file.uri} cannot be read as Parquet: {error}") from error
+        raise unreadable(file.uri, error) from error
     wanted = [i for i in range(metadata.num_columns) if metadata.schema.column(i).path.split(".")[0] in columns]
     sizes = []
     for group in range(metadata.num_row_groups):

@@ -6,7 +6,6 @@ Rows cross from the JVM to Python here, as Arrow arrays; every function works on
 import math
 from collections.abc import Callable
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -21,14 +20,13 @@ from quantide.errors import InvalidArgumentError, TypeMismatchError
 from quantide.kernels.compress import nearest_tuples
 from quantide.sketches.stream import StreamSketch
 from quantide.spark.session import check_workers
-from quantide.summary.column import has_nan, read_column
+from quantide.summary.asked import read_asked
 from quantide.summary.keys import one_array
 from quantide.summary.ranks import check_eps, check_phis, target_ranks
 from quantide.summary.summaries import Summaries
 from quantide.summary.summary import Summary
-from quantide.summary.types import DECIMAL_DIGITS, ValueType, type_of_arrow
+from quantide.summary.types import ValueType, type_of_arrow
 
-INT64 = np.iinfo(np.int64)
 RANKS = StructType([StructField(name, LongType()) for name in ("lo", "hi")])
 BOUNDS = StructType(
     [
@@ -172,8 +170,8 @@ def _bounds(held: Summaries, phi: pa.Array) -> pa.Array:
 def _ranks(held: Summaries, x: pa.Array) -> pa.Array:
     """As Summary.rank, for each summary its own x: one pass over all tuples."""
     first, last, n = held.offsets[:-1], held.offsets[1:], held.n
-    asked = np.repeat(_comparable(x, held.type), last - first)
-    below = np.concatenate(([0], np.cumsum(_carried(held) <= asked)))
+    asked, below_all = (np.repeat(column, last - first) for column in _asked(x, held.type))
+    below = np.concatenate(([0], np.cumsum((_carried(held) <= asked) & ~below_all)))
     following = first + below[last] - below[first]  # the first tuple above x
     low = np.where(following > first, held.rmin[following - 1], 0)
     high = np.where(following < last, np.append(held.rmax, 0)[following] - 1, n)
@@ -193,46 +191,9 @@ def _carried(held: Summaries) -> NDArray[Any]:
     return carried
 
 
-def _comparable(x: pa.Array, kind: ValueType) -> NDArray[Any]:
-    """Numbers to compare carried values with; rounded down where those are coarser."""
-    if kind.is_temporal:
-        return read_column(x, kind).carried()
-    whole, decimal = pa.types.is_integer(x.type), pa.types.is_decimal(x.type)
-    if not (whole or decimal or pa.types.is_floating(x.type)):
-        raise TypeMismatchError(f"{x.type} cannot be compared with {kind} values; cast it to a number")
-    if kind.is_decimal:
-        return _scaled(x, kind.scale)
-    array: NDArray[Any] = x.to_numpy() if whole else numbers(x).to_numpy()
-    if whole or kind.is_float:
-        return _checked(array)
-    return _floors(_checked(array))
-
-
-def _checked(x: NDArray[Any]) -> NDArray[Any]:
-    if has_nan(x):
-        raise InvalidArgumentError("nan has no rank")
-    return x
-
-
-def _floors(x: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Each number rounded down to an int64, the nearest one where it is beyond all of them."""
-    below = np.clip(np.floor(x), INT64.min, 2.0**63 - 1024).astype(np.int64)
-    below[x >= 2.0**63] = INT64.max
-    return below
-
-
-def _scaled(x: pa.Array, scale: int) -> NDArray[np.int64]:
-    """Numbers rounded down to decimals of that scale, as scaled integers, exactly: distinct ones one by one."""
+def _asked(x: pa.Array, kind: ValueType) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Numbers to compare carried values with, and which are below all of them; distinct ones are read once."""
     coded = x.dictionary_encode()
-    floors = [_scaled_floor(value, scale) for value in coded.dictionary.to_pylist()]
-    scaled: NDArray[np.int64] = np.array(floors, dtype=np.int64)[coded.indices.to_numpy()]
-    return scaled
-
-
-def _scaled_floor(value: Any, scale: int) -> int:
-    if value != value:
-        raise InvalidArgumentError("nan has no rank")
-    if abs(value) >= 10**DECIMAL_DIGITS:  # beyond every decimal there can be
-        return int(INT64.max if value > 0 else INT64.min)
-    scaled: int = math.floor(Fraction(value) * 10**scale)
-    return min(max(scaled, int(INT64.min)), int(INT64.max))
+    numbers, below, _ = read_asked(coded.dictionary, kind)
+    place = coded.indices.to_numpy()
+    return numbers[place], below[place]

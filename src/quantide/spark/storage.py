@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from quantide.errors import InvalidArgumentError
+from quantide.errors import CorruptBytesError, InvalidArgumentError, QuantideError, StorageError
 
 S3_OPTIONS = {  # the names delta-rs uses, with or without AWS_ in front, and pyarrow's
     "access_key_id": "access_key",
@@ -17,6 +17,8 @@ S3_OPTIONS = {  # the names delta-rs uses, with or without AWS_ in front, and py
     "region": "region",
     "endpoint_url": "endpoint_override",
 }
+
+REMOTE = ("AWS Error", "google::cloud", "Azure")  # what pyarrow's errors of object stores have in common
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,14 @@ class Storage:
         if "://" in endpoint:
             arguments["scheme"], arguments["endpoint_override"] = endpoint.split("://", 1)
         return pafs.S3FileSystem(**arguments)
+
+
+def unreadable(uri: str, error: Exception) -> QuantideError:
+    """What to raise when reading failed: a place that cannot be reached, or bytes that are not Parquet."""
+    text = str(error)
+    if isinstance(error, OSError) and (error.errno is not None or any(mark in text for mark in REMOTE)):
+        return StorageError(f"{uri} cannot be reached: {text}. Check the path, the storage_options and the network")
+    return CorruptBytesError(f"{uri} cannot be read as Parquet: {text}")
 
 
 def _matches(names: list[str], parts: list[str]) -> bool:

@@ -1,0 +1,158 @@
+"""Conditions: a WHERE clause in Spark's SQL, as the pyarrow expression that files are pruned and filtered by.
+
+Comparisons, AND, OR, NOT, IN, BETWEEN, LIKE and IS NULL between columns and literals are understood, with SQL's
+rules for nulls. What else Spark knows (functions, arithmetic, subqueries) is refused with a word on what to do.
+"""
+
+import datetime
+from collections.abc import Callable
+from decimal import Decimal
+from functools import reduce
+from operator import eq, ge, gt, le, lt, ne, or_
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlglot
+from sqlglot import expressions as sql
+from sqlglot.errors import SqlglotError
+
+from quantide.errors import InvalidArgumentError
+
+COMPARE: dict[type[Any], Callable[[Any, Any], Any]] = {
+    sql.EQ: eq,
+    sql.NEQ: ne,
+    sql.LT: lt,
+    sql.LTE: le,
+    sql.GT: gt,
+    sql.GTE: ge,
+}
+
+TEMPORAL = {
+    getattr(sql.DataType.Type, name) for name in ("DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ")
+}
+
+
+def read_condition(where: Any, schema: pa.Schema, timezone: str) -> Any:
+    """A pyarrow expression as it is; SQL text as one, over columns of this schema."""
+    if where is None or isinstance(where, pc.Expression):
+        return where
+    if not isinstance(where, str):
+        raise InvalidArgumentError(
+            f"where is a {type(where).__name__}; on files it is SQL text such as \"day >= '2026-01-01'\", or a pyarrow "
+            "expression. A Column of Spark's works on DataFrames: pass spark.read.parquet(path) as the source"
+        )
+    try:
+        tree = sqlglot.condition(where, dialect="spark")
+    except SqlglotError as error:
+        raise InvalidArgumentError(f"where={where!r} is not SQL: {error}") from error
+    return _Reader(where, schema, timezone).condition(tree)
+
+
+class _Reader:
+    def __init__(self, text: str, schema: pa.Schema, timezone: str) -> None:
+        self.text, self.schema, self.timezone = text, schema, timezone
+
+    def condition(self, node: Any) -> Any:
+        """What is true, false or null of a row."""
+        match node:
+            case sql.Paren():
+                return self.condition(node.this)
+            case sql.Not():
+                return ~self.condition(node.this)
+            case sql.And():
+                return self.condition(node.left) & self.condition(node.right)
+            case sql.Or():
+                return self.condition(node.left) | self.condition(node.right)
+            case sql.Between():
+                low, high = node.args["low"], node.args["high"]
+                return self._compare(ge, node.this, low) & self._compare(le, node.this, high)
+            case sql.In() if node.expressions:
+                return reduce(or_, (self._compare(eq, node.this, one) for one in node.expressions))
+            case sql.Is() if isinstance(node.expression, sql.Null):
+                return pc.is_null(self._column(node.this))
+            case sql.Like() if isinstance(node.expression, sql.Literal) and node.expression.is_string:
+                return pc.match_like(self._column(node.this), node.expression.this)
+            case sql.Boolean():
+                return pc.scalar(bool(node.this))
+            case sql.Column() if pa.types.is_boolean(self._kind(node)):
+                return self._column(node)
+        if type(node) in COMPARE:
+            return self._compare(COMPARE[type(node)], node.left, node.right)
+        raise self._refusal(node)
+
+    def _compare(self, operator: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+        kind = next((self._kind(side) for side in (left, right) if isinstance(side, sql.Column)), None)
+        return operator(self._value(left, kind), self._value(right, kind))
+
+    def _value(self, node: Any, kind: pa.DataType | None) -> Any:
+        """A column, or a literal as a scalar that compares with values of that type."""
+        if isinstance(node, sql.Paren):
+            return self._value(node.this, kind)
+        if isinstance(node, sql.Column):
+            return self._column(node)
+        literal = self._literal(node)
+        if isinstance(literal, str) and kind is not None and not _is_text(kind):
+            literal = self._parsed(literal, kind)
+        if isinstance(literal, Decimal) and (kind is None or not pa.types.is_decimal(kind)):
+            literal = float(literal)
+        return pc.scalar(literal if isinstance(literal, pa.Scalar) else pa.scalar(literal))
+
+    def _literal(self, node: Any) -> Any:
+        match node:
+            case sql.Literal() if node.is_string:
+                return str(node.this)
+            case sql.Literal():
+                return int(node.this) if node.this.isdigit() else Decimal(node.this)
+            case sql.Neg():
+                number = self._literal(node.this)
+                if not isinstance(number, (int, Decimal)):
+                    raise self._refusal(node)
+                return -number
+            case sql.Boolean():
+                return bool(node.this)
+            case sql.Cast() if isinstance(node.this, sql.Literal) and node.to.this in TEMPORAL:
+                return str(node.this.this)  # the column it is compared with tells its type
+        raise self._refusal(node)
+
+    def _parsed(self, text: str, kind: pa.DataType) -> pa.Scalar:
+        """Text as a value of a column's type; times without a zone are in the session's, as Spark has it."""
+        try:
+            if pa.types.is_timestamp(kind):
+                instant = datetime.datetime.fromisoformat(text)
+                if kind.tz is None:
+                    return pa.scalar(instant.replace(tzinfo=None), kind)
+                return pa.scalar(instant if instant.tzinfo else instant.replace(tzinfo=ZoneInfo(self.timezone)), kind)
+            return pa.scalar(text).cast(kind)
+        except (ValueError, pa.ArrowNotImplementedError) as error:
+            raise InvalidArgumentError(f"where={self.text!r}: {text!r} is not a {kind}") from error
+
+    def _kind(self, node: Any) -> pa.DataType:
+        return self.schema.field(self._name(node)).type
+
+    def _column(self, node: Any) -> Any:
+        if not isinstance(node, sql.Column):
+            raise self._refusal(node)
+        return pc.field(self._name(node))
+
+    def _name(self, node: Any) -> str:
+        """A column's name; as in Spark, small and large letters are the same where no name fits as it is."""
+        name = ".".join(part.name for part in node.parts)
+        same = [known for known in self.schema.names if known.lower() == name.lower()]
+        found = name if name in self.schema.names else same[0] if len(same) == 1 else None
+        if found is None:
+            raise InvalidArgumentError(
+                f"where={self.text!r}: there is no column {name!r}; there are {', '.join(self.schema.names)}"
+            )
+        return found
+
+    def _refusal(self, node: Any) -> InvalidArgumentError:
+        return InvalidArgumentError(
+            f"where={self.text!r}: {node.sql(dialect='spark')} is not understood on files; there it may compare "
+            "columns with literals. Use a pyarrow expression, or pass spark.read.parquet(path).where(...) as the source"
+        )
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind))
