@@ -1,14 +1,13 @@
 """Batch: summaries and quantiles of a lake or of any DataFrame."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import (
@@ -22,11 +21,12 @@ from pyspark.sql.types import (
 )
 
 from quantide.errors import InvalidArgumentError, TypeMismatchError
-from quantide.spark.aggregate import Emit, merge_partials, partial_schema, summarise_rows
+from quantide.spark.aggregate import Emit, buckets_for, merge_parts, summarise_rows
 from quantide.spark.condition import read_condition
 from quantide.spark.exact import Brackets, count_rows, settle
 from quantide.spark.files import find_files
-from quantide.spark.partials import Request, key_columns, keys_of, to_batch
+from quantide.spark.partials import Request, key_columns
+from quantide.spark.parts import SCHEMA, from_parts, to_parts
 from quantide.spark.rows import Batches, FileRows, FrameRows, Rows, gather, to_batches
 from quantide.spark.session import active_session, check_workers, cores
 from quantide.spark.splits import plan
@@ -99,7 +99,8 @@ def _exact_quantiles(plan_: "_Plan", phis: list[float], kind: pa.DataType, schem
     held = plan_.summaries()
     brackets = {name: Brackets.of(found.with_values(), phis) for name, found in held.items() if found.n.any()}
     emit = quantile_rows(by, several, phis, kind)
-    nothing = [pa.table(emit(name, found.without_values())) for name, found in held.items() if not found.n.all()]
+    bare = [(name, found.without_values()) for name, found in held.items() if not found.n.all()]
+    nothing = [pa.table(rows) for name, found in bare for rows in emit(name, found)]
     parts = [plan_.session.createDataFrame(pa.concat_tables(nothing), schema)] if nothing else []
     if brackets or not parts:
         counts = count_rows(plan_.rows, plan_.request, brackets)
@@ -178,20 +179,15 @@ class _Plan:
         return [*self.key_fields(), *name]
 
     def run(self, emit: Emit, schema: StructType) -> DataFrame:
-        partials = summarise_rows(self.rows, self.request, self.partial_schema())
-        return merge_partials(partials, self.rows.tasks, self.request, emit, schema)
+        buckets = buckets_for(self.rows.tasks, cores(self.session))
+        found = summarise_rows(self.rows, self.request, buckets)
+        return merge_parts(found, self.rows.tasks, buckets, self.request, emit, schema)
 
     def summaries(self) -> dict[str, Summaries]:
         """The merged summaries of every column, brought to the driver: one for each key."""
-        by = self.request.keys
-        table = self.run(lambda name, held: to_batch({name: held}, by), self.partial_schema()).toArrow()
-        found = {name: table.filter(pc.equal(table["column"], name)) for name in self.request.columns}
-        return {
-            name: Summaries.from_binary(keys_of(rows, by), rows["summary"]) for name, rows in found.items() if len(rows)
-        }
-
-    def partial_schema(self) -> StructType:
-        return partial_schema([field.dataType for field in self.key_fields()])
+        table = self.run(lambda name, held: to_parts(name, held, 1), SCHEMA).toArrow()
+        found = {name: from_parts(table, name) for name in self.request.columns}
+        return {name: Summaries.merge(*held) for name, held in found.items() if held}
 
     def key_fields(self) -> list[StructField]:
         return [StructField(name, from_arrow_type(self.schema.field(name).type)) for name in self.request.by]
@@ -225,9 +221,9 @@ def _row_keys(name: str, by: Sequence[str], several: bool, keys: pa.Array, times
 
 
 def _summary_rows(by: Sequence[str], several: bool, kind: pa.DataType) -> Emit:
-    def emit(name: str, held: Summaries) -> dict[str, Any]:
+    def emit(name: str, held: Summaries) -> Iterator[dict[str, Any]]:
         ends = held.answer([1e-300, 1.0])
-        return _row_keys(name, by, several, held.keys) | {
+        yield _row_keys(name, by, several, held.keys) | {
             "summary": held.to_binary().cast(pa.binary()),
             "n": held.n,
             "nulls": held.nulls,
@@ -240,12 +236,12 @@ def _summary_rows(by: Sequence[str], several: bool, kind: pa.DataType) -> Emit:
 
 
 def quantile_rows(by: Sequence[str], several: bool, phis: list[float], kind: pa.DataType) -> Emit:
-    def emit(name: str, held: Summaries) -> dict[str, Any]:
+    def emit(name: str, held: Summaries) -> Iterator[dict[str, Any]]:
         answers = held.answer(phis)
         wanted = ("phi", "value", "rank_lo", "rank_hi", "n", "error")
         columns = {column: answers[column] for column in wanted}
         columns["value"] = columns["value"].cast(kind)
-        return _row_keys(name, by, several, held.keys, len(phis)) | columns
+        yield _row_keys(name, by, several, held.keys, len(phis)) | columns
 
     return emit
 

@@ -20,6 +20,7 @@ from sqlglot.errors import SqlglotError
 
 from quantide.errors import InvalidArgumentError
 
+PARTS = ("this", "expression", "expressions", "low", "high", "negate")  # what is looked at of a condition's tree
 COMPARE: dict[type[Any], Callable[[Any, Any], Any]] = {
     sql.EQ: eq,
     sql.NEQ: ne,
@@ -56,6 +57,8 @@ class _Reader:
 
     def condition(self, node: Any) -> Any:
         """What is true, false or null of a row."""
+        if any(value for name, value in node.args.items() if name not in PARTS):
+            raise self._refusal(node)
         match node:
             case sql.Paren():
                 return self.condition(node.this)
@@ -73,7 +76,8 @@ class _Reader:
             case sql.Is() if isinstance(node.expression, sql.Null):
                 return pc.is_null(self._column(node.this))
             case sql.Like() if isinstance(node.expression, sql.Literal) and node.expression.is_string:
-                return pc.match_like(self._column(node.this), node.expression.this)
+                like = pc.match_like(self._column(node.this), node.expression.this)
+                return ~like if node.args.get("negate") else like
             case sql.Boolean():
                 return pc.scalar(bool(node.this))
             case sql.Column() if pa.types.is_boolean(self._kind(node)):
@@ -95,9 +99,16 @@ class _Reader:
         literal = self._literal(node)
         if isinstance(literal, str) and kind is not None and not _is_text(kind):
             literal = self._parsed(literal, kind)
-        if isinstance(literal, Decimal) and (kind is None or not pa.types.is_decimal(kind)):
+        if isinstance(literal, (int, Decimal)) and kind is not None and pa.types.is_decimal(kind):
+            literal = Decimal(literal)
+        elif isinstance(literal, Decimal) and kind is not None and pa.types.is_integer(kind):
+            literal = int(literal) if literal == int(literal) else literal
+        elif isinstance(literal, Decimal):
             literal = float(literal)
-        return pc.scalar(literal if isinstance(literal, pa.Scalar) else pa.scalar(literal))
+        try:
+            return pc.scalar(literal if isinstance(literal, pa.Scalar) else pa.scalar(literal))
+        except (OverflowError, pa.ArrowInvalid) as error:
+            raise InvalidArgumentError(f"where={self.text!r}: {literal} cannot be compared with {kind}") from error
 
     def _literal(self, node: Any) -> Any:
         match node:

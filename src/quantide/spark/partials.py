@@ -1,6 +1,6 @@
 """Partials, inside a task: tables go in, one summary for each column (and key) comes out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,18 +27,13 @@ class Request:
     eps: float
     nan: str
 
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """What the keys are called between tasks: PySpark cannot hand over columns with dots in their names."""
-        return tuple(f"key{i}" for i in range(len(self.by)))
 
-
-def summarise(tables: Iterable[pa.Table], request: Request) -> dict[str, Summaries]:
-    """For each column its Summaries by key, certified within TASK * eps."""
+def summarise(tables: Iterable[pa.Table], request: Request) -> Iterator[tuple[str, Summaries]]:
+    """For each column Summaries by key, several that may share keys, each certified within TASK * eps."""
     return _by_key(tables, request) if request.by else _of_all(tables, request)
 
 
-def _of_all(tables: Iterable[pa.Table], request: Request) -> dict[str, Summaries]:
+def _of_all(tables: Iterable[pa.Table], request: Request) -> Iterator[tuple[str, Summaries]]:
     share = TASK * request.eps
     sketches = {
         name: StreamSketch(share, request.nan, kind) for name, kind in zip(request.columns, request.types, strict=True)
@@ -46,11 +41,11 @@ def _of_all(tables: Iterable[pa.Table], request: Request) -> dict[str, Summaries
     for table in tables:
         for name, sketch in sketches.items():
             sketch.update(table[name])
-    keys = pa.array([ALL])
-    return {name: Summaries.from_binary(keys, [sketch.summary().to_bytes()]) for name, sketch in sketches.items()}
+    for name, sketch in sketches.items():
+        yield name, Summaries.from_binary(pa.array([ALL]), [sketch.summary().to_bytes()])
 
 
-def _by_key(tables: Iterable[pa.Table], request: Request) -> dict[str, Summaries]:
+def _by_key(tables: Iterable[pa.Table], request: Request) -> Iterator[tuple[str, Summaries]]:
     rungs: dict[str, Rungs] = {name: Rungs(RUNG * request.eps) for name in request.columns}
     waiting: list[pa.Table] = []
     rows = 0
@@ -70,7 +65,9 @@ def _by_key(tables: Iterable[pa.Table], request: Request) -> dict[str, Summaries
         if rows >= ROWS:
             group()
     group()
-    return {name: held.merged() for name, held in rungs.items() if held.any}
+    for name, climbed in rungs.items():
+        for rung in climbed.held:
+            yield from ((name, held) for held in rung)
 
 
 class Rungs:
@@ -79,10 +76,6 @@ class Rungs:
     def __init__(self, share: float) -> None:
         self.width = -int(-1 // (2 * share))
         self.held: list[list[Summaries]] = [[]]
-
-    @property
-    def any(self) -> bool:
-        return any(self.held)
 
     def add(self, summaries: Summaries) -> None:
         rung = 0
@@ -94,9 +87,6 @@ class Rungs:
             if rung == len(self.held):
                 self.held.append([])
             self.held[rung].append(climbing)
-
-    def merged(self) -> Summaries:
-        return Summaries.merge(*(summaries for rung in self.held for summaries in rung))
 
 
 def keys_of(table: pa.Table, by: Sequence[str]) -> Any:
@@ -119,16 +109,3 @@ def merge_within(parts: Summaries, eps: float, share: float) -> Summaries:
         return parts
     small = parts.compress(-int(-1 // (2 * share * eps)))
     return small if not len(small) or float(small.error.max()) <= eps else parts
-
-
-def to_batch(summaries: dict[str, Summaries], by: Sequence[str]) -> dict[str, Any]:
-    """Partials as columns: the keys, which column they are of, and the bytes of each summary."""
-    keys: list[list[pa.Array]] = [[] for _ in by]
-    columns, blobs = [], []
-    for name, held in summaries.items():
-        for i, column in enumerate(key_columns(held.keys, by)):
-            keys[i].append(column)
-        columns.append(pa.repeat(name, len(held)))
-        blobs.append(held.to_binary().cast(pa.binary()))
-    out: dict[str, Any] = {name: pa.concat_arrays(parts) for name, parts in zip(by, keys, strict=True)}
-    return out | {"column": pa.concat_arrays(columns), "summary": pa.concat_arrays(blobs)}

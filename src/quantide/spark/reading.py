@@ -51,7 +51,10 @@ def _pruned(piece: Piece, parquet: Any, path: str, filesystem: Any, schema: pa.S
     for name, value in piece.file.keys:
         known = known & (pc.field(name) == pa.scalar(value, schema.field(name).type))
     fragment = ds.ParquetFileFormat().make_fragment(path, filesystem, known, row_groups=groups)
-    return [group.id for part in fragment.split_by_row_group(where, schema) for group in part.row_groups]
+    try:
+        return [group.id for part in fragment.split_by_row_group(where, schema) for group in part.row_groups]
+    except pa.ArrowNotImplementedError:  # a type whose statistics Arrow cannot compare, as string views: read them all
+        return groups
 
 
 def _may_use(where: Any, name: str) -> bool:

@@ -1,5 +1,6 @@
 """Stored summaries: rolled up, hours to days, any subset, any keys; and asked."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,12 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import BinaryType, DoubleType, LongType, StructField, StructType
 
 from quantide.errors import InvalidArgumentError
-from quantide.spark.aggregate import merge_partials
+from quantide.spark.aggregate import buckets_for, merge_parts
 from quantide.spark.batch import Names, arrow_type, names, quantile_fields
-from quantide.spark.partials import Request, key_columns
+from quantide.spark.partials import Request, key_columns, keys_of
+from quantide.spark.parts import SCHEMA, to_parts
 from quantide.spark.rows import Batches, quoted, to_batches
-from quantide.spark.session import active_session
+from quantide.spark.session import check_workers, cores
 from quantide.summary.ranks import check_eps, check_phis
 from quantide.summary.summaries import Summaries
 from quantide.summary.summary import Summary
@@ -30,13 +32,23 @@ def merge_summaries(df: DataFrame, by: Names | None = None, eps: float | None = 
 
     Columns: those of `by`, `summary`, `n`, `nulls`, `error`.
     """
-    active_session()
+    check_workers(df.sparkSession)
     keys = names(by)
     _check(df, keys)
     fields = [df.schema[name] for name in keys]
     named = [F.col(quoted(name)).alias(f"key{i}") for i, name in enumerate(keys)]
     some = df.where(F.col(SUMMARY).isNotNull())
-    partials = some.select(*named, F.lit(SUMMARY).alias("column"), SUMMARY)
+    buckets = buckets_for(0, cores(df.sparkSession))
+
+    def read(batches: Batches) -> Batches:
+        for batch in batches:
+            if len(batch):
+                table = pa.Table.from_batches([batch]).rename_columns([*keys, SUMMARY]).sort_by(SUMMARY)
+                held = Summaries.from_binary(keys_of(table, keys), table[SUMMARY])
+                for rows in to_parts(SUMMARY, held, buckets):
+                    yield from to_batches(rows)
+
+    found = some.select(*named, SUMMARY).mapInArrow(read, SCHEMA)
     schema = StructType(
         [
             *fields,
@@ -47,13 +59,13 @@ def merge_summaries(df: DataFrame, by: Names | None = None, eps: float | None = 
         ]
     )
 
-    def emit(_: str, held: Summaries) -> dict[str, Any]:
+    def emit(_: str, held: Summaries) -> Iterator[dict[str, Any]]:
         columns = dict(zip(keys, key_columns(held.keys, keys), strict=True))
         blobs = held.to_binary().cast(pa.binary())
-        return columns | {SUMMARY: blobs, "n": held.n, "nulls": held.nulls, "error": held.error}
+        yield columns | {SUMMARY: blobs, "n": held.n, "nulls": held.nulls, "error": held.error}
 
     request = Request((SUMMARY,), ("float64",), keys, 0.0 if eps is None else check_eps(eps), "refuse")
-    return merge_partials(partials, 0, request, emit, schema)
+    return merge_parts(found, 0, buckets, request, emit, schema)
 
 
 def quantiles_of(df: DataFrame, phis: Any) -> DataFrame:
@@ -62,7 +74,7 @@ def quantiles_of(df: DataFrame, phis: Any) -> DataFrame:
     Columns: those of the DataFrame but `summary`, `n`, `nulls`, `min`, `max` and `error`, then `phi`, `value`,
     `rank_lo`, `rank_hi`, `n`, `error`. One summary is read at once, to know the type of the values.
     """
-    active_session()
+    check_workers(df.sparkSession)
     _check(df, ())
     asked = np.atleast_1d(check_phis(phis))
     some = df.where(F.col(SUMMARY).isNotNull())

@@ -156,11 +156,18 @@ class Summaries:
 
     def with_values(self) -> "Summaries":
         """The keys that have values."""
-        return self._chosen(np.flatnonzero(self.n))
+        return self.take(np.flatnonzero(self.n))
 
     def without_values(self) -> "Summaries":
         """The keys that have only nulls."""
-        return self._chosen(np.flatnonzero(self.n == 0))
+        return self.take(np.flatnonzero(self.n == 0))
+
+    def take(self, places: Ints) -> "Summaries":
+        """The summaries at these places among the keys, which must rise."""
+        t = self._tuples
+        at, bounds = spread(t.bounds, places)
+        flat = (t.values[at], t.rmin[at], t.rmax[at], bounds, t.n[places], t.nulls[places], t.nans[places])
+        return Summaries(self._keys.take(pa.array(places)), Tuples(t.type, *flat))
 
     @property
     def keys(self) -> pa.Array:
@@ -313,12 +320,6 @@ class Summaries:
         if len(distinct) < len(column):
             values, rmin, rmax = merge_groups(values, rmin, rmax, bounds, parts.n[order], groups)
         return cls(distinct, Tuples(parts.type, values, rmin, rmax, bounds[groups], n, nulls, nans))
-
-    def _chosen(self, some: Ints) -> "Summaries":
-        t = self._tuples
-        places, bounds = spread(t.bounds, some)
-        flat = (t.values[places], t.rmin[places], t.rmax[places], bounds, t.n[some], t.nulls[some], t.nans[some])
-        return Summaries(self._keys.take(pa.array(some)), Tuples(t.type, *flat))
 
     def _ask(self, phis: NDArray[np.float64]) -> tuple[Ints, Ints]:
         """Target ranks and places of the answering tuples, a row for each key, a column for each phi."""

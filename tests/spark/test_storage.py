@@ -1,0 +1,42 @@
+"""What cannot be reached is told apart from what cannot be read."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from quantide.errors import CorruptBytesError, InvalidArgumentError, StorageError
+from quantide.spark.files import DataFile, find_files
+from quantide.spark.reading import read_split
+from quantide.spark.splits import Piece
+from quantide.spark.storage import Storage
+
+SCHEMA = pa.schema([("v", pa.float64())])
+NOBODY = {
+    "AWS_ACCESS_KEY_ID": "a",
+    "AWS_SECRET_ACCESS_KEY": "b",
+    "AWS_REGION": "us-east-1",
+    "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+}
+
+
+def test_a_bucket_nobody_answers_for() -> None:
+    with pytest.raises(StorageError, match=r"s3://bucket/x cannot be reached.*storage_options"):
+        find_files(["s3://bucket/x"], Storage(NOBODY))
+
+
+def test_a_file_that_went_away_while_the_job_ran(tmp_path: Path) -> None:
+    piece = Piece(DataFile(str(tmp_path / "gone.parquet"), 100), None, 100)
+    with pytest.raises(StorageError, match=r"gone\.parquet cannot be reached"):
+        list(read_split((piece,), ["v"], SCHEMA, None, Storage()))
+
+
+def test_a_file_that_is_not_parquet(tmp_path: Path) -> None:
+    (tmp_path / "x.parquet").write_bytes(b"not at all" * 10)
+    with pytest.raises(CorruptBytesError, match=r"x\.parquet cannot be read as Parquet"):
+        find_files([str(tmp_path / "x.parquet")], Storage())
+
+
+def test_a_path_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="there is no file or folder"):
+        find_files([str(tmp_path / "none")], Storage())
