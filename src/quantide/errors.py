@@ -37,6 +37,18 @@ class StorageError(QuantideError, OSError):
     """A file or an object store that cannot be reached: the network, the credentials, the disk."""
 
 
+class WriterConflictError(QuantideError, RuntimeError):
+    """A store has one writer: another one holds it, or has taken it over from this one."""
+
+
+class SettingsError(QuantideError, ValueError):
+    """A store was opened with other settings than it was made with."""
+
+
+class SpanError(QuantideError, ValueError):
+    """A span of steps that does not end where runs end."""
+
+
 class TooCoarseError(QuantideError, ValueError):
     """A summary whose certified error is too large for the sketch it is fed to."""
 

@@ -169,6 +169,17 @@ class Summaries:
         flat = (t.values[at], t.rmin[at], t.rmax[at], bounds, t.n[places], t.nulls[places], t.nans[places])
         return Summaries(self._keys.take(pa.array(places)), Tuples(t.type, *flat))
 
+    def total(self) -> Summary:
+        """One summary of the values of all keys. Errors in ranks add up, so the relative error does not grow."""
+        if not len(self):
+            return Summary.of_sorted(self._tuples.values, self.type)
+        return Summaries._grouped(pa.array(np.zeros(len(self), dtype=np.int64)), self._tuples)[0]
+
+    @property
+    def tuples(self) -> Tuples:
+        """The flat arrays themselves, values carried: for Quantide's own use."""
+        return self._tuples
+
     @property
     def keys(self) -> pa.Array:
         """The keys, sorted, null last."""

@@ -184,6 +184,11 @@ class Summary:
         return self._type.restore(self._values)
 
     @property
+    def carried(self) -> Array:
+        """The kept values as the numbers that kernels see."""
+        return self._values
+
+    @property
     def rmin(self) -> Ranks:
         """The lowest rank each value can have."""
         return self._rmin

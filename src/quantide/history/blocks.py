@@ -1,0 +1,60 @@
+"""Blocks of segments, read from disk or from the few that were read last."""
+
+from collections import OrderedDict
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quantide.history.segment import Segment
+from quantide.store.datafile import DataFiles
+from quantide.summary.types import ValueType
+
+KEPT = 64 << 20  # bytes
+
+
+class Blocks:
+    """Reads blocks. Safe to use from several threads."""
+
+    def __init__(self, kind: ValueType) -> None:
+        self.files = DataFiles(kind)
+        self._kept: OrderedDict[tuple[str, int], NDArray[Any]] = OrderedDict()
+        self._size = 0
+        self._lock = Lock()
+
+    def read(self, segment: Segment, block: int) -> NDArray[Any]:
+        """The values of a block of a segment."""
+        length = int(segment.starts[block + 1] - segment.starts[block])
+        skip = int(segment.skip[block])
+        whole = self._group(segment.paths[segment.file[block]], int(segment.group[block]))
+        return whole[skip : skip + length]
+
+    def known(self, segment: Segment, block: int) -> NDArray[Any]:
+        """The values of a block that holds one value only."""
+        return np.full(int(segment.starts[block + 1] - segment.starts[block]), segment.fences[block])
+
+    def forget(self) -> None:
+        with self._lock:
+            self._kept.clear()
+            self._size = 0
+        self.files.forget()
+
+    @property
+    def nbytes(self) -> int:
+        return self._size
+
+    def _group(self, path: str, group: int) -> NDArray[Any]:
+        with self._lock:
+            found = self._kept.get((path, group))
+            if found is not None:
+                self._kept.move_to_end((path, group))
+                return found
+        found = self.files.values(path, [group])
+        with self._lock:
+            if (path, group) not in self._kept:
+                self._kept[path, group] = found
+                self._size += found.nbytes
+            while self._size > KEPT:
+                self._size -= self._kept.popitem(last=False)[1].nbytes
+        return found

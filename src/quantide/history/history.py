@@ -1,0 +1,406 @@
+"""History: everything that ever arrived, on disk, and the open step, asked as one."""
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import RLock
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from quantide.errors import InvalidArgumentError
+from quantide.history.answer import Comparison, HistoryAnswer
+from quantide.history.blocks import Blocks
+from quantide.history.keys import read_key, read_keys
+from quantide.history.rebuild import check_part, rebuild_side
+from quantide.history.run import Key, Run
+from quantide.history.snapshot import Catalog, Snapshot, Span
+from quantide.history.source import read_files
+from quantide.history.stream import OpenStep
+from quantide.history.tasks import Executor
+from quantide.history.vacuum import Vacuumed, vacuum
+from quantide.history.view import View
+from quantide.history.writer import Writer
+from quantide.store.disk import write_bytes
+from quantide.store.settings import Settings
+from quantide.store.table import StreamTable
+from quantide.summary.column import check_nan_policy, has_nan, nan_error, plain_values, read_column, read_rows
+from quantide.summary.ranks import check_phis, check_size
+from quantide.summary.types import type_named
+
+T = TypeVar("T")
+
+VIEWS = 64  # spans and keys whose fences are kept
+RETRIES = 5  # times that a reader starts again because files were merged and vacuumed under its hands
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What verify() looked at and found in order."""
+
+    files: int
+    values: int
+
+
+class History:
+    """All data of a stream in sorted runs on disk, and the open step: exact on what is stored, within eps on the step.
+
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> h = History(folder, eps=0.01, kappa=2)
+    >>> for step in range(4):
+    ...     h.append(range(step * 1000, step * 1000 + 1000))
+    ...     h.end_step()
+    >>> h.append(range(4000, 4100))
+    >>> answer = h.answer(0.5)
+    >>> answer.value, answer.error <= 0.01 * 100 / 4100, answer.blocks_read <= h.stats()["runs"]
+    (np.float64(2049.0), True, True)
+    >>> [span.last_steps for span in h.spans()]
+    [1, 4]
+    >>> h.close()
+
+    The first argument says where; a store that is there is opened, and needs no other argument. The guarantee of
+    every mode: docs/guarantees/history.md. What lies on disk: docs/store-format.md.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        eps: float | None = None,
+        kappa: int | None = None,
+        memory: int | str | None = None,
+        keys: str | Sequence[str] | None = None,
+        value_type: str | None = None,
+        retention: int | None = None,
+        durable: bool = False,
+        executor: Executor | None = None,
+    ) -> None:
+        given: dict[str, Any] = {"eps": eps, "kappa": kappa, "memory": memory, "keys": keys, "value_type": value_type}
+        asked = {name: value for name, value in (given | {"retention": retention}).items() if value is not None}
+        if eps is not None and memory is not None:
+            raise InvalidArgumentError("eps and memory both say how accurate answers are; give one of them")
+        self._path = os.fspath(path)
+        if "://" in self._path:
+            raise InvalidArgumentError(f"{self._path}: a history lies in a folder that this machine can write to")
+        table = StreamTable.open(self._path)
+        if table is None:
+            table = StreamTable.create(self._path, Settings.of(**asked))
+        if asked:
+            table.settings.check_same(asked)
+        self._table, self._settings = table, table.settings
+        self._kind = type_named(self._settings.value_type)
+        settings, folder = self._settings, self._path
+        self._catalog = Catalog(folder, lambda name: rebuild_side(folder, name, settings))
+        self._lock = RLock()
+        self._state = _State(table, self._catalog, self._lock)
+        self._writer = Writer(table, self._state.newest, durable, executor)
+        self._blocks = Blocks(self._kind)
+        self._open_step = OpenStep(self._settings.eps, self._settings.value_type)
+        self._views: OrderedDict[Any, View] = OrderedDict()
+
+    # Writing
+
+    def append(self, values: Any, key: Any = None, batch_id: Any = None, nan: str = "refuse") -> None:
+        """Add values to the open step; they are on disk, and visible to everyone, when this returns.
+
+        `key` is one key for all, or one for each value; tuples where keys have several columns. A batch_id that was
+        used before changes nothing: a number or text, or (source, number) for a source that counts upwards, of
+        which only the last number is kept.
+        """
+        plain = plain_values(values)
+        policy = check_nan_policy(nan)
+        column = read_column(plain, self._kind)
+        keys = None
+        if self._settings.keys:
+            keys = read_keys(key, self._settings.keys, len(plain), self._table.key_types())
+            valid = read_rows(plain).valid if column.nulls else None
+            keys = keys if valid is None else keys.filter(valid)
+        elif key is not None:
+            read_key(key, (), None)
+        carried = column.carried()
+        nans = 0
+        if has_nan(carried):
+            if policy == "refuse":
+                raise nan_error()
+            bad = np.isnan(carried)
+            nans, carried = int(np.count_nonzero(bad)), carried[~bad]
+            keys = keys if keys is None else keys.filter(~bad)
+        with self._lock:
+            self._begin()
+            if batch_id is not None and self._table.batch_seen(batch_id):
+                return
+            self._settle_keys(keys)
+            self._writer.append([(keys, carried)], batch_id, column.nulls, nans)
+
+    def append_files(
+        self, paths: str | Sequence[str], column: str | None = None, batch_id: Any = None, nan: str = "refuse"
+    ) -> int:
+        """Add a column of Parquet files (with key columns of this store's names) in one commit; how many values.
+
+        Files are read piece by piece: memory does not grow with their size.
+        """
+        policy = check_nan_policy(nan)
+        names = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+        pieces = read_files([os.fspath(name) for name in names], column, self._settings, policy, self._key_types)
+        with self._lock:
+            self._begin()
+            if batch_id is not None and self._table.batch_seen(batch_id):
+                return 0
+            return self._writer.append(self._settled(pieces), batch_id, 0, 0)
+
+    def end_step(self, wait: bool = True) -> None:
+        """End the open step: its chunks become a run, and full levels are merged.
+
+        With wait=False merges go on in the background, and so do appends and questions; an error of theirs is
+        raised by the next end_step() or by close().
+        """
+        self._begin()
+        self._writer.end_step(wait)
+
+    def vacuum(self, older_than_hours: float = 1) -> Vacuumed:
+        """Remove files that were merged away that long ago, and what writers that died have left."""
+        with self._lock:
+            self._begin()
+            return vacuum(self._table, self._writer.pending, older_than_hours)
+
+    def close(self) -> None:
+        """Wait for merges and give the lease back. A handle that is dropped instead loses nothing."""
+        self._writer.close()
+        self._blocks.forget()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Asking
+
+    def answer(
+        self, phi: float, mode: str = "accurate", last_steps: int | None = None, key: Any = None, widen: bool = False
+    ) -> HistoryAnswer:
+        """The phi-quantile of everything, or of the last steps with the open one, or of one key.
+
+        mode="quick" reads no data and is within eps of all elements; "accurate" is within eps of the elements of
+        the open step, reading at most one block of each run; "exact" is exact, reading one of each chunk as well.
+        """
+        return self._asking(lambda: self._view(last_steps, key, widen).answer(phi, mode))
+
+    def quantile(self, phi: float, mode: str = "accurate", last_steps: int | None = None, key: Any = None) -> Any:
+        """The value of answer(phi)."""
+        return self.answer(phi, mode, last_steps, key).value
+
+    def quantiles(
+        self, phis: ArrayLike, mode: str = "accurate", last_steps: int | None = None, key: Any = None
+    ) -> NDArray[Any]:
+        """The values for many phis."""
+        array = check_phis(phis)
+        found = [self.answer(float(phi), mode, last_steps, key).value for phi in array.ravel()]
+        return np.array(found, dtype=self._kind.dtype).reshape(array.shape)
+
+    def rank(
+        self, value: Any, mode: str = "accurate", last_steps: int | None = None, key: Any = None
+    ) -> tuple[Any, Any]:
+        """Proved bounds (lo, hi) on how many elements are <= value; arrays for an array of values."""
+        return self._asking(lambda: self._view(last_steps, key, False).rank(value, mode))
+
+    def cdf(self, values: Any, mode: str = "accurate", last_steps: int | None = None, key: Any = None) -> Any:
+        """The fraction of the elements that are <= each value."""
+
+        def ask() -> Any:
+            view = self._view(last_steps, key, False)
+            low, high = view.rank(values, mode)
+            return (low + high) / 2 / view.n
+
+        return self._asking(ask)
+
+    def compare(
+        self,
+        phis: ArrayLike,
+        last_steps: int | None = None,
+        against: int | tuple[int, int] | None = None,
+        key: Any = None,
+        mode: str = "accurate",
+    ) -> list[Comparison]:
+        """Each phi of one span beside the same phi of another: the last steps against more of them.
+
+        `against` is a number of last steps, None for everything, or (first, last) for steps that ended, without the
+        open one. Both spans must end where runs end, see spans().
+        """
+
+        def ask() -> list[Comparison]:
+            now = self._view(last_steps, key, False)
+            then = self._between(*against, key) if isinstance(against, tuple) else self._view(against, key, False)
+            out = []
+            for phi in np.atleast_1d(check_phis(phis)).tolist():
+                mine, theirs = now.answer(phi, mode), then.answer(phi, mode)
+                low, high = then.rank(mine.value, mode)
+                out.append(Comparison(phi, mine, theirs, (low / then.n, high / then.n)))
+            return out
+
+        return self._asking(ask)
+
+    def spans(self) -> list[Span]:
+        """The spans of last steps that can be asked about; each includes the open step."""
+        return self._state.current(self._writer.active).spans()
+
+    def verify(self) -> Verified:
+        """Read everything again; CorruptBytesError names the files that are damaged."""
+
+        def check() -> Verified:
+            snapshot = self._state.current(self._writer.active)
+            damaged = []
+            for part in snapshot.files:
+                try:
+                    check_part(self._path, part, self._settings)
+                except (InvalidArgumentError, ValueError) as error:
+                    damaged.append(error)
+            if damaged:
+                raise type(damaged[0])("; ".join(str(error) for error in damaged)) from damaged[0]
+            return Verified(len(snapshot.files), snapshot.history_rows + snapshot.stream_rows)
+
+        return self._asking(check)
+
+    def stats(self) -> dict[str, Any]:
+        """What there is: values, runs by level, steps, bytes on disk, blocks, memory."""
+        snapshot = self._state.current(self._writer.active)
+        levels: dict[int, int] = {}
+        for run in snapshot.runs:
+            levels[run.id.level] = levels.get(run.id.level, 0) + 1
+        parts = snapshot.files
+        held = self._catalog.nbytes + self._blocks.nbytes + self._open_step.nbytes
+        return {
+            "values": snapshot.history_rows + snapshot.stream_rows,
+            "history_values": snapshot.history_rows,
+            "stream_values": snapshot.stream_rows,
+            "nulls": sum(part.side.about.nulls for part in parts),
+            "nans": sum(part.side.about.nans for part in parts),
+            "steps": snapshot.step - 1,
+            "runs": len(snapshot.runs),
+            "runs_by_level": dict(sorted(levels.items())),
+            "chunks": len(snapshot.chunks),
+            "files": len(parts),
+            "blocks": sum(len(part.side.fences) for part in parts),
+            "bytes": sum(part.side.about.data_size for part in parts),
+            "memory": held,
+            "version": snapshot.version,
+        }
+
+    def runs(self) -> list[Run]:
+        """The runs of ended steps, the oldest first."""
+        return list(self._state.current(self._writer.active).runs)
+
+    @property
+    def eps(self) -> float:
+        """The error promised for the open step, and for quick answers over everything."""
+        return self._settings.eps
+
+    @property
+    def n(self) -> int:
+        """How many values there are."""
+        return int(self.stats()["values"])
+
+    @property
+    def settings(self) -> Settings:
+        return self._settings
+
+    def __repr__(self) -> str:
+        return f"History({self._path!r}, values={self.n}, steps={self._table.step - 1})"
+
+    # Inside
+
+    def _begin(self) -> None:
+        """Become the writer, and leave no file without its side file."""
+        if self._writer.active:
+            return
+        self._writer.begin()
+        self._state.newest()
+        for name in self._catalog.rebuilt:
+            place = os.path.join(self._path, name.side)
+            if not os.path.exists(place):
+                data = rebuild_side(self._path, name, self._settings)
+                write_bytes(place, data, False)
+        self._catalog.rebuilt.clear()
+
+    def _key_types(self) -> Any:
+        return self._table.key_types()
+
+    def _settle_keys(self, keys: Any) -> None:
+        """The first keys tell the types of the key columns."""
+        if keys is not None and self._table.key_types() is None:
+            names = self._settings.keys
+            self._table.add_keys([keys.type] if len(names) == 1 else [field.type for field in keys.type])
+
+    def _settled(self, pieces: Any) -> Any:
+        for keys, values in pieces:
+            self._settle_keys(keys)
+            yield keys, values
+
+    def _view(self, last_steps: int | None, key: Any, widen: bool) -> View:
+        steps = None if last_steps is None else check_size("last_steps", last_steps, 0)
+        wanted = None if key is None else read_key(key, self._settings.keys, self._table.key_types())
+        snapshot = self._state.current(self._writer.active)
+        runs, covered = snapshot.last(steps, widen)
+        widened = steps is not None and covered > steps
+        return self._kept((snapshot.version, covered, widened, wanted), runs, snapshot.chunks, wanted, covered, widened)
+
+    def _between(self, first: int, last: int, key: Any) -> View:
+        wanted = None if key is None else read_key(key, self._settings.keys, self._table.key_types())
+        snapshot = self._state.current(self._writer.active)
+        runs = snapshot.between(first, last)
+        return self._kept((snapshot.version, first, last, wanted), runs, (), wanted, last - first + 1, False)
+
+    def _kept(
+        self, name: Any, runs: tuple[Run, ...], chunks: tuple[Run, ...], key: Key | None, covered: int, widened: bool
+    ) -> View:
+        with self._lock:
+            view = self._views.get(name)
+            if view is None:
+                stream = self._open_step.summary(chunks, key) if chunks else self._open_step.nothing()
+                keyed = bool(self._settings.keys)
+                view = View(self._kind, self._blocks, runs, chunks, stream, keyed, key, covered, widened)
+                self._views[name] = view
+                while len(self._views) > VIEWS:
+                    self._views.popitem(last=False)
+            self._views.move_to_end(name)
+            return view
+
+    def _asking(self, ask: Callable[[], T]) -> T:
+        """Ask; when files were vacuumed away under our hands, look at the table again and ask again."""
+        for _ in range(RETRIES):
+            try:
+                return ask()
+            except FileNotFoundError:
+                with self._lock:
+                    self._blocks.forget()
+                    self._views.clear()
+                    self._state.reload()
+        return ask()
+
+
+class _State:
+    """The newest snapshot. A writer's own commits are all there are; a reader looks for those of others."""
+
+    def __init__(self, table: StreamTable, catalog: Catalog, lock: RLock) -> None:
+        self._table, self._catalog, self._lock = table, catalog, lock
+        self._snapshot: Snapshot | None = None
+
+    def current(self, writing: bool) -> Snapshot:
+        with self._lock:
+            if not writing:
+                self._table.refresh()
+            return self.newest()
+
+    def newest(self) -> Snapshot:
+        """What the table's handle knows now."""
+        with self._lock:
+            if self._snapshot is None or self._snapshot.version != self._table.version:
+                self._snapshot = self._catalog.snapshot(self._table)
+            return self._snapshot
+
+    def reload(self) -> None:
+        with self._lock:
+            self._table.reload()
+            self._snapshot = None

@@ -1,0 +1,89 @@
+"""Keys of appended values: one for all, one beside each value, several columns; always as one Arrow array."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from quantide.errors import InvalidArgumentError, TypeMismatchError, UnknownKeyError
+from quantide.history.run import Key
+from quantide.summary.keys import check_same_length, key_array
+
+SINGLE = (str, bytes, int, float, bool, np.generic)
+
+
+def read_keys(key: Any, names: Sequence[str], rows: int, types: list[pa.DataType] | None) -> pa.Array:
+    """An array of keys, one for each row, of the types the table has (or of their own, while it has none)."""
+    columns = _columns(key, names, rows)
+    wanted = types or [_plain_type(column.type, name) for column, name in zip(columns, names, strict=True)]
+    cast = []
+    for column, kind, name in zip(columns, wanted, names, strict=True):
+        check_same_length(len(column), rows)
+        try:
+            cast.append(column.cast(kind))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise TypeMismatchError(f"keys {name!r} are {kind} in this store, not {column.type}: {error}") from error
+    return cast[0] if len(names) == 1 else pa.StructArray.from_arrays(cast, names=list(names))
+
+
+def read_key(key: Any, names: Sequence[str], types: list[pa.DataType] | None) -> Key:
+    """One key that is asked about, as the directory has it."""
+    if not names:
+        raise InvalidArgumentError("this store has no keys; leave key out, or make one with History(path, keys=...)")
+    parts = tuple(key[name] for name in names) if isinstance(key, dict) and set(key) == set(names) else key
+    parts = parts if isinstance(parts, (tuple, list)) and len(names) > 1 else (parts,)
+    if len(parts) != len(names):
+        raise InvalidArgumentError(f"a key here has {len(names)} parts: {', '.join(names)}; {key!r} has {len(parts)}")
+    if types is None:
+        raise UnknownKeyError(f"there is no value with the key {key!r}: nothing was appended yet")
+    try:
+        return tuple(
+            pa.scalar(part.item() if isinstance(part, np.generic) else part, kind).as_py()
+            for part, kind in zip(parts, types, strict=True)
+        )
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise UnknownKeyError(f"there is no key {key!r}: keys here are {', '.join(map(str, types))}") from error
+
+
+def _columns(key: Any, names: Sequence[str], rows: int) -> list[pa.Array]:
+    if not names:
+        raise InvalidArgumentError("this store has no keys; leave key out, or make one with History(path, keys=...)")
+    if key is None and len(names) == 1:
+        raise InvalidArgumentError(f"values of this store need a key ({names[0]}): pass key=")
+    if len(names) == 1:
+        return [_column(key, rows)]
+    if isinstance(key, dict) and set(key) == set(names):
+        return [_column(key[name], rows) for name in names]
+    if isinstance(key, tuple) and len(key) == len(names) and not any(isinstance(part, tuple) for part in key):
+        return [_column(part, rows) for part in key]
+    if isinstance(key, (list, np.ndarray)) and all(isinstance(one, tuple) and len(one) == len(names) for one in key):
+        return [_column(list(column), rows) for column in zip(*key, strict=True)] or [pa.nulls(0)] * len(names)
+    held = key_array(key)
+    if pa.types.is_struct(held.type) and held.type.num_fields == len(names):
+        return list(held.flatten())
+    raise InvalidArgumentError(f"a key here has {len(names)} parts: {', '.join(names)}; give tuples of that many")
+
+
+def _column(key: Any, rows: int) -> pa.Array:
+    if key is None or isinstance(key, SINGLE) or not hasattr(key, "__len__"):
+        one = key.item() if isinstance(key, np.generic) else key
+        return pa.repeat(pa.scalar(one), rows) if one is not None else pa.nulls(rows)
+    return key_array(key)
+
+
+def _plain_type(kind: pa.DataType, name: str) -> pa.DataType:
+    """The type of a new key column: one that every reader of Delta tables knows."""
+    if pa.types.is_null(kind):
+        raise TypeMismatchError(f"the first keys {name!r} are all null, which tells no type; begin with others")
+    if pa.types.is_integer(kind):
+        return pa.int64()
+    if pa.types.is_large_string(kind) or pa.types.is_string(kind):
+        return pa.string()
+    if pa.types.is_floating(kind):
+        return pa.float64()
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz and "UTC")
+    if pa.types.is_large_binary(kind):
+        return pa.binary()
+    return kind

@@ -1,0 +1,81 @@
+"""Rebuild: a lost side file out of its data file, and the check that both agree."""
+
+import os
+
+import numpy as np
+import pyarrow as pa
+
+from quantide.errors import CorruptBytesError
+from quantide.history.run import Part
+from quantide.store.datafile import BLOCK, read_rows
+from quantide.store.disk import checksum
+from quantide.store.names import FileName
+from quantide.store.rows import ALL, SortedRows
+from quantide.store.settings import Settings
+from quantide.store.sidefile import About, SideFile, build_side
+from quantide.summary.keys import encode_keys
+from quantide.summary.types import type_named
+
+
+def rebuild_side(folder: str, name: FileName, settings: Settings) -> bytes:
+    """The bytes of a side file, from the data alone."""
+    path = os.path.join(folder, name.data)
+    rows = load(path, settings)
+    size, crc = checksum(path)
+    about = About(len(rows), settings.value_type, BLOCK, size, crc)
+    return build_side(rows, bool(settings.keys), about, settings.run_eps, None)
+
+
+def load(path: str, settings: Settings) -> SortedRows:
+    """All rows of a data file; CorruptBytesError when they are not sorted by (key, value)."""
+    kind, names = type_named(settings.value_type), settings.keys
+    keys: list[list[pa.Array]] = [[] for _ in names]
+    pieces = [np.empty(0, kind.carrier)]
+    for columns, values in read_rows(path, kind, names):
+        pieces.append(values)
+        for held, column in zip(keys, columns, strict=True):
+            held.append(column)
+    values = np.concatenate(pieces)
+    if not names:
+        bounds, distinct = np.array([0, len(values)]), ALL
+    else:
+        columns = [pa.concat_arrays(held) for held in keys]
+        whole = columns[0] if len(names) == 1 else pa.StructArray.from_arrays(columns, names=list(names))
+        codes, distinct = encode_keys(whole)
+        if (codes[1:] < codes[:-1]).any():
+            raise CorruptBytesError(f"{path} is damaged: its keys are not in order")
+        bounds = np.searchsorted(codes, np.arange(len(distinct) + 1))
+    falls = values[1:] < values[:-1]
+    falls[bounds[1:-1] - 1] = False  # from one key to the next values may fall
+    if falls.any():
+        raise CorruptBytesError(f"{path} is damaged: its values are not in order")
+    return SortedRows(kind, distinct, bounds, values)
+
+
+def check_part(folder: str, part: Part, settings: Settings) -> None:
+    """Read a data file and its side file again, and compare everything that is known twice."""
+    name = part.name
+    try:
+        with open(os.path.join(folder, name.side), "rb") as file:
+            side = SideFile(file.read(), name.side)
+    except FileNotFoundError as error:
+        raise CorruptBytesError(f"{name.side} is missing; open the store for writing to rebuild it") from error
+    side.check()
+    try:
+        size, crc = checksum(part.path)
+    except FileNotFoundError as error:
+        raise CorruptBytesError(f"{name.data} is missing") from error
+    if (size, crc) != (side.about.data_size, side.about.data_crc):
+        raise CorruptBytesError(f"{name.data} is damaged: its checksum is not the one it was written with")
+    rows = load(part.path, settings)
+    t = side.tuples
+    place = np.repeat(rows.bounds[:-1], np.diff(t.bounds)) + t.rmin - 1 if len(rows) == side.about.rows else None
+    same = (
+        place is not None
+        and np.array_equal(rows.counts, side.counts)
+        and rows.keys.equals(side.keys)
+        and np.array_equal(rows.values[::BLOCK], side.fences)
+        and np.array_equal(rows.values[place], t.values)
+    )
+    if not same:
+        raise CorruptBytesError(f"{name.side} is damaged: it does not tell what is in {name.data}")

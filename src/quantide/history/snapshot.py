@@ -1,0 +1,117 @@
+"""Snapshots: the runs and the open step's chunks as one version of the table has them."""
+
+import mmap
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+
+from quantide.errors import CorruptBytesError, SpanError
+from quantide.history.run import Part, Run
+from quantide.store.names import FileName
+from quantide.store.sidefile import SideFile
+from quantide.store.table import StreamTable
+
+
+@dataclass(frozen=True)
+class Span:
+    """The last steps that can be asked about together: `last_steps` ended ones from `first_step` on."""
+
+    last_steps: int
+    first_step: int
+    last_step: int
+    values: int
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Runs of ended steps in the order of time, and chunks of the open one."""
+
+    version: int
+    step: int  # the open one
+    runs: tuple[Run, ...]
+    chunks: tuple[Run, ...]
+
+    @cached_property
+    def history_rows(self) -> int:
+        return sum(run.rows for run in self.runs)
+
+    @cached_property
+    def stream_rows(self) -> int:
+        return sum(run.rows for run in self.chunks)
+
+    @property
+    def files(self) -> list[Part]:
+        return [part for run in (*self.runs, *self.chunks) for part in run.parts]
+
+    def spans(self) -> list[Span]:
+        """Every span that ends on run boundaries, the shortest first."""
+        out, rows = [], 0
+        for first, runs in groupby(reversed(self.runs), key=lambda run: run.id.first):
+            rows += sum(run.rows for run in runs)
+            out.append(Span(self.step - first, first, self.step - 1, rows))
+        return out
+
+    def last(self, steps: int | None, widen: bool) -> tuple[tuple[Run, ...], int]:
+        """The runs of the last steps, and how many steps those are; all of them for None."""
+        if steps is None or steps >= self.step - 1:
+            return self.runs, self.step - 1
+        first = self.step - steps
+        cut = [run for run in self.runs if run.id.first < first <= run.id.last]
+        if cut and not widen:
+            known = ", ".join(str(span.last_steps) for span in self.spans())
+            raise SpanError(
+                f"last_steps={steps} would cut a run of steps {cut[0].id.first} to {cut[0].id.last}; it can be one of "
+                f"{known}, or pass widen=True to get the next longer one"
+            )
+        first = min((run.id.first for run in cut), default=first)
+        return tuple(run for run in self.runs if run.id.first >= first), self.step - first
+
+    def between(self, first: int, last: int) -> tuple[Run, ...]:
+        """The runs of ended steps first to last."""
+        cut = [run for run in self.runs if run.id.first < first <= run.id.last or run.id.first <= last < run.id.last]
+        if cut or not 1 <= first <= last < self.step:
+            known = ", ".join(f"{run.id.first}-{run.id.last}" for run in self.runs)
+            raise SpanError(f"steps {first} to {last} do not begin and end where runs do; runs are of steps {known}")
+        return tuple(run for run in self.runs if first <= run.id.first and run.id.last <= last)
+
+
+class Catalog:
+    """Side files by the data files they belong to, read once."""
+
+    def __init__(self, folder: str, rebuild: Callable[[FileName], bytes]) -> None:
+        self._folder, self._rebuild = folder, rebuild
+        self._parts: dict[FileName, Part] = {}
+        self.rebuilt: list[FileName] = []
+
+    def snapshot(self, table: StreamTable) -> Snapshot:
+        """What the table says now."""
+        names = table.files()
+        known = self._parts
+        parts = {name: known[name] if name in known else self._part(name) for name in names}
+        self._parts = parts
+        runs = [Run(run, tuple(parts[name] for name in held)) for run, held in groupby(names, key=lambda n: n.run)]
+        step = table.step
+        ended = tuple(run for run in runs if run.id.last < step)
+        return Snapshot(table.version, step, ended, tuple(run for run in runs if run.id.last >= step))
+
+    def _part(self, name: FileName) -> Part:
+        path = os.path.join(self._folder, name.data)
+        try:
+            side = SideFile(_mapped(os.path.join(self._folder, name.side)), name.side)
+        except (FileNotFoundError, CorruptBytesError):
+            side = SideFile(self._rebuild(name), name.side)
+            self.rebuilt.append(name)
+        return Part(name, path, side)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.side.nbytes for part in self._parts.values())
+
+
+def _mapped(path: str) -> mmap.mmap | bytes:
+    with open(path, "rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return b""
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

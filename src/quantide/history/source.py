@@ -1,0 +1,84 @@
+"""Source files: a column of Parquet files, with its keys, in pieces of bounded size."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from quantide.errors import CorruptBytesError, InvalidArgumentError
+from quantide.history.keys import read_keys
+from quantide.store.settings import VALUE, Settings
+from quantide.summary.column import has_nan, nan_error, read_column
+from quantide.summary.types import type_named
+
+PIECE = 1 << 23  # rows that are sorted together
+
+Piece = tuple[pa.Array | None, NDArray[Any]]
+
+
+def read_files(
+    paths: Sequence[str],
+    column: str | None,
+    settings: Settings,
+    nan: str,
+    key_types: Callable[[], list[pa.DataType] | None],
+) -> Iterator[Piece]:
+    """(keys, carried values) of all files, PIECE rows at a time; nulls are left out."""
+    waiting: list[pa.Table] = []
+    rows = 0
+    for path in paths:
+        for batch in _batches(path, column, settings.keys):
+            waiting.append(batch)
+            rows += len(batch)
+            if rows >= PIECE:
+                yield _piece(pa.concat_tables(waiting), settings, nan, key_types())
+                waiting, rows = [], 0
+    if waiting:
+        yield _piece(pa.concat_tables(waiting), settings, nan, key_types())
+
+
+def _batches(path: str, column: str | None, keys: Sequence[str]) -> Iterator[pa.Table]:
+    try:
+        with pq.ParquetFile(path) as parquet:
+            names = parquet.schema_arrow.names
+            value = column or _only(names, keys, path)
+            for name in (value, *keys):
+                if name not in names:
+                    raise InvalidArgumentError(f"{path} has no column {name!r}; it has {', '.join(names)}")
+            for batch in parquet.iter_batches(1 << 20, columns=[*keys, value], use_threads=False):
+                table = pa.Table.from_batches([batch])
+                yield table.select([*keys, value]).rename_columns([*keys, VALUE])
+    except (OSError, pa.ArrowInvalid) as error:
+        if isinstance(error, InvalidArgumentError):
+            raise
+        raise CorruptBytesError(f"{path} cannot be read as Parquet: {error}") from error
+
+
+def _only(names: Sequence[str], keys: Sequence[str], path: str) -> str:
+    others = [name for name in names if name not in keys]
+    if VALUE in others:
+        return VALUE
+    if len(others) == 1:
+        return others[0]
+    raise InvalidArgumentError(f"{path} has the columns {', '.join(others)}; say which with column=")
+
+
+def _piece(table: pa.Table, settings: Settings, nan: str, types: list[pa.DataType] | None) -> Piece:
+    kind = type_named(settings.value_type)
+    if table[VALUE].null_count:
+        table = table.filter(table[VALUE].is_valid())
+    values = read_column(table[VALUE], kind).carried()
+    keys = None
+    if settings.keys:
+        columns = {name: table[name] for name in settings.keys}
+        given: Any = columns if len(columns) > 1 else columns[settings.keys[0]]
+        keys = read_keys(given, settings.keys, len(values), types)
+    if has_nan(values):
+        if nan == "refuse":
+            raise nan_error()
+        good = ~np.isnan(values)
+        values, keys = values[good], keys if keys is None else keys.filter(pa.array(good))
+    return keys, values

@@ -1,0 +1,139 @@
+"""Tasks: plain functions that write files, run by whatever executor there is, here or on another machine."""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from quantide.history.sort import merge_pieces
+from quantide.store import faults
+from quantide.store.datafile import BLOCK, DataFiles, write_data
+from quantide.store.disk import write_bytes
+from quantide.store.names import FileName, RunId
+from quantide.store.rows import ALL, SortedRows
+from quantide.store.sidefile import About, SideFile, build_side
+from quantide.summary.types import type_named
+
+
+@dataclass(frozen=True)
+class Source:
+    """Some rows of a file of the store."""
+
+    data: str
+    side: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class MergeTask:
+    """Rows of several files that become one: a range of the merged run. It travels as JSON."""
+
+    folder: str
+    first: int
+    last: int
+    level: int
+    epoch: int
+    serial: int
+    part: int
+    run_rows: int
+    value_type: str
+    keys: tuple[str, ...]
+    run_eps: float
+    durable: bool
+    sources: tuple[Source, ...]
+
+    @property
+    def name(self) -> FileName:
+        return FileName(RunId(self.first, self.last, self.level, self.epoch, self.serial), self.part)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, found: dict[str, Any]) -> "MergeTask":
+        sources = tuple(Source(**source) for source in found["sources"])
+        return cls(**{**found, "sources": sources, "keys": tuple(found["keys"])})
+
+
+@dataclass(frozen=True)
+class Written:
+    """A file that was written: its part of the run, its size and its rows."""
+
+    part: int
+    size: int
+    rows: int
+
+
+class Executor(Protocol):
+    """Runs merge tasks, all of them or none that counts."""
+
+    def map(self, tasks: Sequence[MergeTask]) -> list[Written]: ...
+
+
+class LocalExecutor:
+    """Threads of this process: sorting, reading and writing all let go of the interpreter."""
+
+    def __init__(self, workers: int | None = None) -> None:
+        self._workers = workers or os.cpu_count() or 1
+
+    def map(self, tasks: Sequence[MergeTask]) -> list[Written]:
+        return self.run(merge_range, tasks)
+
+    def run(self, function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+        with ThreadPoolExecutor(self._workers) as pool:
+            return list(pool.map(function, items))
+
+
+def merge_range(task: MergeTask) -> Written:
+    """Read some rows of each source, write them as one sorted file."""
+    files = DataFiles(type_named(task.value_type))
+    pieces, nulls, nans, batches = [], 0, 0, set()
+    for source in task.sources:
+        with open(os.path.join(task.folder, source.side), "rb") as file:
+            side = SideFile(file.read(), source.side)
+        pieces.append(_read(files, os.path.join(task.folder, source.data), side, source))
+        if source.start == 0:  # counts of what was skipped go where a file's first row goes
+            nulls, nans = nulls + side.about.nulls, nans + side.about.nans
+        batches.update(side.about.sources)
+    rows = merge_pieces(pieces)
+    faults.point("merge.sorted")
+    about = About(len(rows), task.value_type, BLOCK, 0, 0, nulls, nans, sorted(batches)[:100])
+    return write_part(task.folder, task.name, rows, task.keys, about, task.run_eps, task.run_rows, task.durable)
+
+
+def write_part(
+    folder: str,
+    name: FileName,
+    rows: SortedRows,
+    keys: Sequence[str],
+    about: About,
+    run_eps: float,
+    run_rows: int,
+    durable: bool,
+) -> Written:
+    """A data file and its side file. Nothing is visible before both are committed."""
+    size, crc = write_data(os.path.join(folder, name.data), rows, keys, durable)
+    faults.point("write.data")
+    told = About(**{**about.__dict__, "data_size": size, "data_crc": crc})
+    data = build_side(rows, bool(keys), told, run_eps, run_rows)
+    write_bytes(os.path.join(folder, name.side), data, durable)
+    faults.point("write.side")
+    return Written(name.part, size, len(rows))
+
+
+def _read(files: DataFiles, path: str, side: SideFile, source: Source) -> SortedRows:
+    """Rows start to end of a file. Which keys they have is known from the directory, so only values are read."""
+    size = side.about.block_rows
+    groups = list(range(source.start // size, (source.end - 1) // size + 1))
+    offset = groups[0] * size
+    values = files.values(path, groups)[source.start - offset : source.end - offset]
+    if not side.keyed:
+        return SortedRows(side.kind, ALL, np.array([0, len(values)]), values)
+    first = int(np.searchsorted(side.first_rows, source.start, side="right")) - 1
+    last = int(np.searchsorted(side.first_rows, source.end, side="left"))
+    bounds = np.clip(side.first_rows[first : last + 1], source.start, source.end) - source.start
+    return SortedRows(side.kind, side.keys.slice(first, last - first), bounds, values)

@@ -1,0 +1,149 @@
+"""Views: the runs of a span and the open step, for one key or all, asked together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quantide.errors import EmptyError, InvalidArgumentError, UnknownKeyError
+from quantide.history.answer import HistoryAnswer
+from quantide.history.blocks import Blocks
+from quantide.history.run import Key, Run
+from quantide.history.search import Cut, Fences, cut
+from quantide.history.segment import Segment
+from quantide.summary.asked import read_asked
+from quantide.summary.ranks import check_phi, target_ranks
+from quantide.summary.summary import Summary
+from quantide.summary.types import ValueType
+
+MODES = ("accurate", "quick", "exact")
+MOST_SEGMENTS = 4096  # segments that a question over all keys may look at
+
+
+@dataclass(frozen=True)
+class View:
+    """What a question is about. `stream` summarises the chunks; with `exact` chunks are searched like runs."""
+
+    kind: ValueType
+    blocks: Blocks
+    runs: tuple[Run, ...]
+    chunks: tuple[Run, ...]
+    stream: Summary
+    keyed: bool
+    key: Key | None
+    last_steps: int
+    widened: bool
+
+    def answer(self, phi: float, mode: str) -> HistoryAnswer:
+        """The phi-quantile. docs/guarantees/history.md proves the bounds of each mode."""
+        phi = check_phi(phi)
+        if mode not in MODES:
+            raise InvalidArgumentError(f"mode={mode!r} is not one of {', '.join(MODES)}")
+        self._check_something()
+        if mode == "quick":
+            return self._told(self.quick, phi, mode, 0)
+        target = int(target_ranks(phi, self.n))
+        if mode == "exact":
+            found = cut(self.all_fences, None, target, self.blocks.read)
+            exact = Summary(np.array([found.above]), np.array([target]), np.array([target]), self.n, self.kind)
+            return self._told(exact, phi, mode, found.blocks_read)
+        if self.fences is None:
+            return self._told(self.stream, phi, mode, 0)
+        found = cut(self.fences, self.stream, target, self.blocks.read)
+        # Of equal values those of the stream go first, as search.estimate() has it.
+        return self._told(Summary.merge(self.stream, self._around(found)), phi, mode, found.blocks_read)
+
+    def rank(self, value: Any, mode: str) -> tuple[Any, Any]:
+        """Bounds on how many elements are <= value; arrays for an array of values."""
+        if mode not in MODES:
+            raise InvalidArgumentError(f"mode={mode!r} is not one of {', '.join(MODES)}")
+        self._check_something()
+        if mode == "quick":
+            return self.quick.rank(value)
+        asked, below, single = read_asked(value, self.kind)
+        fences = self.all_fences if mode == "exact" else self.fences
+        counted = np.zeros(len(asked), dtype=np.int64)
+        for segment in fences.segments if fences else []:
+            counted += np.where(below, 0, [self._count(segment, one) for one in asked])
+        low, high = self.stream.rank(value) if mode == "accurate" and self.stream.n else (0, 0)
+        low, high = counted + low, counted + high
+        return (int(low[0]), int(high[0])) if single else (low, high)
+
+    @cached_property
+    def n(self) -> int:
+        if self.key is None:
+            return sum(run.rows for run in self.runs) + self.stream.n
+        return (self.fences.n if self.fences else 0) + self.stream.n
+
+    @cached_property
+    def quick(self) -> Summary:
+        """All summaries merged: no data is read for it."""
+        found = [summary for run in self.runs if (summary := run.summary(self.key)) is not None]
+        return Summary.merge(*found, self.stream)
+
+    @cached_property
+    def fences(self) -> Fences | None:
+        """The fences of the runs."""
+        return self._fences_of(self.runs)
+
+    @cached_property
+    def all_fences(self) -> Fences:
+        """The fences of the runs and of the chunks."""
+        found = self._fences_of((*self.runs, *self.chunks))
+        assert found is not None  # there is something, or the question was refused
+        return found
+
+    def _fences_of(self, runs: Sequence[Run]) -> Fences | None:
+        if self.keyed and self.key is None:
+            places = sum(len(part.side.counts) for run in runs for part in run.parts)
+            if places > MOST_SEGMENTS:
+                raise InvalidArgumentError(
+                    f'a question about all keys would look at {places} places; name a key, or use mode="quick"'
+                )
+        segments = self._segments(runs)
+        return Fences(segments) if segments else None
+
+    def _segments(self, runs: Sequence[Run]) -> list[Segment]:
+        if not self.keyed:
+            return [run.whole for run in runs]
+        if self.key is None:
+            return [segment for run in runs for segment in run.segments()]
+        return [segment for run in runs if (segment := run.segment(self.key)) is not None]
+
+    def _around(self, found: Cut) -> Summary:
+        """The history as the two neighbours of the cut, whose ranks are exact."""
+        rank = int(found.before.sum())
+        tuples = [(found.below, rank), (found.above, rank + 1)]
+        held = [(value, rank) for value, rank in tuples if value is not None]
+        ranks = np.array([rank for _, rank in held])
+        values = np.array([value for value, _ in held], dtype=self.kind.carrier)
+        assert self.fences is not None
+        return Summary(values, ranks, ranks, self.fences.n, self.kind)
+
+    def _count(self, segment: Segment, value: Any) -> int:
+        """How many rows of a segment are <= value: at most one block is read."""
+        if value >= segment.last:
+            return len(segment)
+        block = int(np.searchsorted(segment.fences, value, side="right")) - 1
+        if block < 0:
+            return 0
+        if segment.constant[block]:
+            return int(segment.starts[block + 1])
+        held: NDArray[Any] = self.blocks.read(segment, block)
+        return int(segment.starts[block] + np.searchsorted(held, value, side="right"))
+
+    def _told(self, summary: Summary, phi: float, mode: str, blocks_read: int) -> HistoryAnswer:
+        a = summary.answer(phi)
+        same = (a.value, a.phi, a.target, a.rank_lo, a.rank_hi, a.n, a.error, a.n_lo, a.n_hi)
+        return HistoryAnswer(*same, mode, blocks_read, self.stream.n, self.last_steps, self.widened)
+
+    def _check_something(self) -> None:
+        if self.n:
+            return
+        if self.key is not None:
+            shown = self.key[0] if len(self.key) == 1 else self.key
+            raise UnknownKeyError(f"there is no value with the key {shown!r} in this span")
+        raise EmptyError("there are no values in this span yet; append() some first")

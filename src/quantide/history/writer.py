@@ -1,0 +1,180 @@
+"""The writer: appends chunks, ends steps, merges runs, drops what expired. Every change is one commit."""
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Lock
+from typing import Any
+
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from quantide.history.blocks import Blocks
+from quantide.history.merge import Merge, next_merge, ranges
+from quantide.history.snapshot import Snapshot
+from quantide.history.sort import lots_of, sort_keyed, sort_values
+from quantide.history.tasks import Executor, LocalExecutor, MergeTask, Written, write_part
+from quantide.store import faults
+from quantide.store.datafile import BLOCK
+from quantide.store.disk import check_space
+from quantide.store.lease import Lease
+from quantide.store.names import FileName, RunId
+from quantide.store.sidefile import About
+from quantide.store.table import StreamTable
+from quantide.summary.types import type_named
+
+Progress = Callable[[int, int], None]
+
+
+class Writer:
+    """Holds the store's lease from its first write on."""
+
+    def __init__(
+        self, table: StreamTable, snapshot: Callable[[], Snapshot], durable: bool, executor: Executor | None
+    ) -> None:
+        self.table, self._snapshot, self._durable = table, snapshot, durable
+        self._executor: Executor = executor or LocalExecutor()
+        self._lease: Lease | None = None
+        self._serial = 0
+        self._lock = Lock()
+        self._background: ThreadPoolExecutor | None = None
+        self._merging: Future[None] | None = None
+        self.pending: set[RunId] = set()
+
+    @property
+    def active(self) -> bool:
+        return self._lease is not None
+
+    def begin(self) -> None:
+        """Take the lease, if this handle does not have it yet."""
+        if self._lease is None:
+            lease = Lease(self.table.path)
+            try:
+                self.table.take_over()
+            except BaseException:
+                lease.release()
+                raise
+            self._lease = lease
+
+    def append(self, pieces: Iterable[tuple[pa.Array | None, NDArray[Any]]], batch: Any, nulls: int, nans: int) -> int:
+        """One chunk for each piece of (keys, carried values), all visible at once; how many rows there were."""
+        step = self.table.step
+        added: list[tuple[FileName, int, int]] = []
+        runs = []
+        try:
+            for keys, values in pieces:
+                if len(values):
+                    run = self._new_run(step, step, 0)
+                    runs.append(run)
+                    added += self._write_chunk(run, keys, values, batch, nulls, nans)
+                    nulls = nans = 0
+            faults.point("append.written")
+            if added or batch is not None:
+                self.table.commit(add=added, batch=batch, durable=self._durable)
+        finally:
+            self.pending.difference_update(runs)
+        return sum(rows for _, _, rows in added)
+
+    def end_step(self, wait: bool) -> None:
+        """Close the open step; merge what is to be merged, now or in the background."""
+        self.join()
+        self.table.commit(step=self.table.step, durable=self._durable)
+        faults.point("step.ended")
+        if wait:
+            self.merge()
+            return
+        if self._background is None:
+            self._background = ThreadPoolExecutor(1, thread_name_prefix="quantide-merge")
+        self._merging = self._background.submit(self.merge)
+
+    def join(self) -> None:
+        """Wait for merges in the background; their error, if they had one, is raised here."""
+        merging, self._merging = self._merging, None
+        if merging is not None:
+            merging.result()
+
+    def merge(self, progress: Progress | None = None) -> None:
+        """Drop what expired, then merge until no level has too many runs."""
+        settings = self.table.settings
+        self._drop_expired(settings.retention)
+        while (merge := next_merge(self._snapshot().runs, settings.kappa, settings.retention)) is not None:
+            self._merge(merge)
+
+    def close(self) -> None:
+        try:
+            self.join()
+        finally:
+            if self._background is not None:
+                self._background.shutdown()
+            if self._lease is not None:
+                self._lease.release()
+                self._lease = None
+
+    def _merge(self, merge: Merge) -> None:
+        settings = self.table.settings
+        size = sum(run.size for run in merge.runs)
+        check_space(self.table.path, size + size // 4)
+        run = self._new_run(merge.first, merge.last, merge.level)
+        try:
+            cut = ranges(merge, bool(settings.keys), Blocks(type_named(settings.value_type)))
+            tasks = [
+                MergeTask(
+                    self.table.path,
+                    run.first,
+                    run.last,
+                    run.level,
+                    run.epoch,
+                    run.serial,
+                    part,
+                    merge.rows,
+                    settings.value_type,
+                    settings.keys,
+                    settings.run_eps,
+                    self._durable,
+                    sources,
+                )
+                for part, sources in enumerate(cut)
+            ]
+            faults.point("merge.planned")
+            written = self._executor.map(tasks)
+            faults.point("merge.written")
+            inputs = [part.name for held in merge.runs for part in held.parts]
+            self.table.commit(_named(run, written), inputs, durable=self._durable)
+        finally:
+            self.pending.discard(run)
+
+    def _drop_expired(self, retention: int | None) -> None:
+        if retention is None:
+            return
+        snapshot = self._snapshot()
+        expired = [run for run in snapshot.runs if run.id.last < snapshot.step - retention]
+        if expired:
+            self.table.commit(remove=[part.name for run in expired for part in run.parts], durable=self._durable)
+
+    def _write_chunk(
+        self, run: RunId, keys: pa.Array | None, values: NDArray[Any], batch: Any, nulls: int, nans: int
+    ) -> list[tuple[FileName, int, int]]:
+        settings, kind = self.table.settings, type_named(self.table.settings.value_type)
+        sources = [] if batch is None else [str(batch)]
+        lots: Sequence[Any] = lots_of(values) if keys is None else [values]
+        total = len(values)
+
+        def write(numbered: tuple[int, NDArray[Any]]) -> Written:
+            part, lot = numbered
+            rows = sort_values(lot, kind) if keys is None else sort_keyed(keys, lot, kind)
+            skipped = (nulls, nans) if part == 0 else (0, 0)
+            about = About(len(rows), kind.name, BLOCK, 0, 0, *skipped, sources)
+            name = FileName(run, part)
+            return write_part(self.table.path, name, rows, settings.keys, about, settings.run_eps, total, self._durable)
+
+        return _named(run, LocalExecutor().run(write, enumerate(lots)))
+
+    def _new_run(self, first: int, last: int, level: int) -> RunId:
+        with self._lock:
+            self._serial += 1
+            run = RunId(first, last, level, self.table.epoch, self._serial)
+            self.pending.add(run)
+            return run
+
+
+def _named(run: RunId, written: Sequence[Written]) -> list[tuple[FileName, int, int]]:
+    return [(FileName(run, one.part), one.size, one.rows) for one in written]

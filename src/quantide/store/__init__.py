@@ -1,0 +1,1 @@
+"""The Delta table of a stream and its side files. Nothing else knows the names of files."""

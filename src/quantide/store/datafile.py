@@ -1,0 +1,153 @@
+"""Data files: sorted rows as Parquet that anyone can read, in blocks (row groups) that are read one by one."""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from quantide.errors import CorruptBytesError
+from quantide.store.disk import Sink, write_file
+from quantide.store.rows import SortedRows
+from quantide.store.settings import VALUE
+from quantide.summary.column import read_column
+from quantide.summary.types import ValueType
+
+BLOCK = 1 << 16  # rows of a block
+WRITE_ROWS = 1 << 20  # rows that are handed to the writer at once
+OPEN_FILES = 64
+AS_THEY_ARE = (
+    "float64",
+    "float32",
+    "int64",
+    "int32",
+    "int16",
+    "int8",
+    "date",
+    "timestamp[us]",
+    "timestamp[us, tz=UTC]",
+)
+
+
+def stored_type(kind: ValueType) -> pa.DataType:
+    """The type of the column of values; what Delta has no type for (nanoseconds, say) is stored as an integer."""
+    return kind.arrow if kind.name in AS_THEY_ARE or kind.is_decimal else pa.int64()
+
+
+def write_data(path: str, rows: SortedRows, names: Sequence[str], durable: bool) -> tuple[int, int]:
+    """Write sorted rows; the size and checksum of the file."""
+    keys = rows.keys.flatten() if len(names) > 1 else [rows.keys] * len(names)
+    coded = [column.dictionary_encode() for column in keys]
+    fields = [pa.field(name, column.type) for name, column in zip(names, coded, strict=True)]
+    schema = pa.schema([*fields, pa.field(VALUE, stored_type(rows.kind))])
+
+    def fill(sink: Sink) -> None:
+        with pq.ParquetWriter(
+            pa.PythonFile(sink, "w"),
+            schema,
+            compression="lz4",
+            use_dictionary=list(names),
+            column_encoding={VALUE: _encoding(rows.kind)},
+            write_page_checksum=True,
+            store_schema=False,
+        ) as writer:
+            for start in range(0, len(rows), WRITE_ROWS):
+                end = min(start + WRITE_ROWS, len(rows))
+                columns = [*_key_columns(rows, coded, start, end), _stored(rows.values[start:end], rows.kind)]
+                writer.write_table(pa.table(columns, schema=schema), BLOCK)
+
+    return write_file(path, fill, durable)
+
+
+class DataFiles:
+    """Reads blocks; keeps the files it read last open."""
+
+    def __init__(self, kind: ValueType) -> None:
+        self._kind = kind
+        self._open: OrderedDict[str, tuple[Any, Lock]] = OrderedDict()
+        self._lock = Lock()
+
+    def values(self, path: str, groups: list[int]) -> NDArray[Any]:
+        """The values of some blocks, one after the other, carried."""
+        parquet, lock = self._file(path)
+        try:
+            with lock:
+                column = parquet.read_row_groups(groups, columns=[VALUE], use_threads=False)[VALUE]
+        except (OSError, pa.ArrowInvalid) as error:
+            raise CorruptBytesError(f"{path} is damaged: {error}") from error
+        return carried(column, self._kind)
+
+    def forget(self) -> None:
+        """Let go of all files."""
+        with self._lock:
+            self._open.clear()
+
+    def _file(self, path: str) -> tuple[Any, Lock]:
+        with self._lock:
+            found = self._open.get(path)
+            if found is None:
+                found = self._open[path] = (open_data(path), Lock())
+                while len(self._open) > OPEN_FILES:
+                    self._open.popitem(last=False)
+            self._open.move_to_end(path)
+            return found
+
+
+def open_data(path: str) -> Any:
+    """A data file; FileNotFoundError when it is gone."""
+    try:
+        return pq.ParquetFile(path, memory_map=True, pre_buffer=False, page_checksum_verification=True)
+    except FileNotFoundError:
+        raise
+    except (OSError, pa.ArrowInvalid) as error:
+        raise CorruptBytesError(f"{path} is damaged: {error}") from error
+
+
+def read_rows(path: str, kind: ValueType, names: Sequence[str]) -> Iterator[tuple[list[Any], NDArray[Any]]]:
+    """Everything in a data file, some blocks at a time: the key columns, and the values carried."""
+    parquet = open_data(path)
+    try:
+        for batch in parquet.iter_batches(WRITE_ROWS, use_threads=False):
+            yield [batch.column(name) for name in names], carried(batch.column(VALUE), kind)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise CorruptBytesError(f"{path} is damaged: {error}") from error
+
+
+def carried(column: Any, kind: ValueType) -> NDArray[Any]:
+    """A stored column as carried numbers."""
+    if kind.is_decimal:
+        return read_column(column, kind).carried()
+    if not kind.is_float and column.type != pa.int64():
+        column = column.cast(pa.int32()) if pa.types.is_date(column.type) else column
+        column = column.cast(pa.int64())
+    if isinstance(column, pa.ChunkedArray):
+        chunks = [chunk.to_numpy() for chunk in column.chunks]
+        return chunks[0] if len(chunks) == 1 else np.concatenate([np.empty(0, kind.carrier), *chunks])
+    values: NDArray[Any] = column.to_numpy()
+    return values
+
+
+def _stored(values: NDArray[Any], kind: ValueType) -> pa.Array:
+    return kind.restore_arrow(values) if stored_type(kind) == kind.arrow else pa.array(values)
+
+
+def _encoding(kind: ValueType) -> str:
+    """Sorted floats are small when their bytes lie apart, sorted integers as differences."""
+    if kind.is_float:
+        return "BYTE_STREAM_SPLIT"
+    return "PLAIN" if kind.is_decimal else "DELTA_BINARY_PACKED"
+
+
+def _key_columns(rows: SortedRows, coded: list[Any], start: int, end: int) -> list[pa.Array]:
+    """The keys of rows start to end, as numbers into the distinct ones, which Parquet writes as they are."""
+    if not coded:
+        return []
+    first = int(np.searchsorted(rows.bounds, start, side="right")) - 1
+    last = int(np.searchsorted(rows.bounds, end, side="left"))
+    inside = np.clip(rows.bounds[first : last + 1], start, end)
+    place = pa.array(np.repeat(np.arange(first, last), np.diff(inside)))
+    return [pa.DictionaryArray.from_arrays(column.indices.take(place), column.dictionary) for column in coded]

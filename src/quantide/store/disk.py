@@ -1,0 +1,103 @@
+"""The disk: files written whole and, where power loss matters, for good; and errors that say which file it was."""
+
+import os
+import shutil
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+from quantide.errors import StorageError
+
+
+class Sink:
+    """A file being written that knows its size and checksum; what pyarrow needs to write to."""
+
+    def __init__(self, path: str) -> None:
+        self._file = open(path, "wb", buffering=0)  # noqa: SIM115 (closed by close)
+        self.size = self.crc = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data)
+        while len(view):
+            written = self._file.write(view) or 0
+            self.crc = zlib.crc32(view[:written], self.crc)
+            self.size += written
+            view = view[written:]
+        return len(memoryview(data))
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def sync(self) -> None:
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+            self.closed = True
+
+
+def write_file(path: str, fill: Callable[[Sink], None], durable: bool) -> tuple[int, int]:
+    """Write a file; its size and checksum. What is left of one that failed is removed."""
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        sink = Sink(path)
+        try:
+            fill(sink)
+            if durable:
+                sink.sync()
+        finally:
+            sink.close()
+    except OSError as error:
+        remove(path)
+        raise StorageError(
+            f"{path} cannot be written: {error}. Nothing was committed; free some space and repeat"
+        ) from error
+    return sink.size, sink.crc
+
+
+def write_bytes(path: str, data: bytes, durable: bool) -> None:
+    """Write a file of these bytes."""
+
+    def fill(sink: Sink) -> None:
+        sink.write(data)
+
+    write_file(path, fill, durable)
+
+
+def sync_folder(path: str) -> None:
+    """Make the names of new files last."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def remove(path: str) -> bool:
+    """Remove a file if it is there."""
+    try:
+        os.remove(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def check_space(folder: str, needed: int) -> None:
+    """Refuse to begin what the disk has no room for."""
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise StorageError(
+            f"{folder} has {free / 1e6:,.0f} MB free and this merge needs {needed / 1e6:,.0f} MB; nothing was changed. "
+            "Free some space, then call end_step() again"
+        )
+
+
+def checksum(path: str) -> tuple[int, int]:
+    """Size and checksum of a file as it lies there."""
+    size = crc = 0
+    with open(path, "rb") as file:
+        while data := file.read(1 << 20):
+            size, crc = size + len(data), zlib.crc32(data, crc)
+    return size, crc

@@ -1,0 +1,58 @@
+"""The names of files: a name tells which run a file is part of, and that nobody else can have written it.
+
+Names carry the writer's epoch, which no two writers share, and a number that grows: a fenced writer that is still
+running cannot touch a file of its successor.
+"""
+
+import re
+from dataclasses import dataclass
+
+DATA, SIDE = "runs", "_quantide/side"
+_NAME = re.compile(r"runs/L(\d+)-S(\d+)-(\d+)-E(\d+)-(\d+)-P(\d+)\.parquet")
+
+
+@dataclass(frozen=True, order=True)
+class RunId:
+    """A run: the steps it covers, its level, and who wrote it when."""
+
+    first: int
+    last: int
+    level: int
+    epoch: int
+    serial: int
+
+
+@dataclass(frozen=True, order=True)
+class FileName:
+    """A part of a run; parts follow each other in the order of (key, value)."""
+
+    run: RunId
+    part: int
+
+    @property
+    def stem(self) -> str:
+        run = self.run
+        return f"L{run.level}-S{run.first}-{run.last}-E{run.epoch}-{run.serial}-P{self.part}"
+
+    @property
+    def data(self) -> str:
+        """Where the data lies, within the store."""
+        return f"{DATA}/{self.stem}.parquet"
+
+    @property
+    def side(self) -> str:
+        """Where the side file lies: in a folder that starts with _, which readers of the table pass by."""
+        return f"{SIDE}/{self.stem}.side"
+
+    @classmethod
+    def parse(cls, data: str) -> "FileName | None":
+        """The name behind a path within the store; None for what is not ours."""
+        found = _NAME.fullmatch(data)
+        if found is None:
+            return None
+        level, first, last, epoch, serial, part = map(int, found.groups())
+        return cls(RunId(first, last, level, epoch, serial), part)
+
+    @classmethod
+    def parse_side(cls, side: str) -> "FileName | None":
+        return cls.parse(f"{DATA}/{side.removeprefix(SIDE + '/').removesuffix('.side')}.parquet")
