@@ -2,12 +2,13 @@
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import RLock
 from typing import Any, Self, TypeVar
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from quantide.errors import InvalidArgumentError
@@ -17,7 +18,8 @@ from quantide.history.keys import read_key, read_keys
 from quantide.history.rebuild import check_part, rebuild_side
 from quantide.history.run import Key, Run
 from quantide.history.snapshot import Catalog, Snapshot, Span
-from quantide.history.source import read_files
+from quantide.history.sort import Chunk, chunk_of
+from quantide.history.source import Piece, read_files
 from quantide.history.stream import OpenStep
 from quantide.history.tasks import Executor
 from quantide.history.vacuum import Vacuumed, vacuum
@@ -26,7 +28,7 @@ from quantide.history.writer import Writer
 from quantide.store.disk import write_bytes
 from quantide.store.settings import Settings
 from quantide.store.table import StreamTable
-from quantide.summary.column import check_nan_policy, has_nan, nan_error, plain_values, read_column, read_rows
+from quantide.summary.column import check_nan_policy, plain_values, read_column, read_rows
 from quantide.summary.ranks import check_phis, check_size
 from quantide.summary.types import type_named
 
@@ -116,23 +118,17 @@ class History:
         if self._settings.keys:
             keys = read_keys(key, self._settings.keys, len(plain), self._table.key_types())
             valid = read_rows(plain).valid if column.nulls else None
-            keys = keys if valid is None else keys.filter(valid)
-        elif key is not None:
-            read_key(key, (), None)
-        carried = column.carried()
-        nans = 0
-        if has_nan(carried):
-            if policy == "refuse":
-                raise nan_error()
-            bad = np.isnan(carried)
-            nans, carried = int(np.count_nonzero(bad)), carried[~bad]
-            keys = keys if keys is None else keys.filter(~bad)
+            chunk = chunk_of(keys if valid is None else keys.filter(pa.array(valid)), column, self._kind, policy)
+        else:
+            if key is not None:
+                read_key(key, (), None)
+            chunk = chunk_of(None, column, self._kind, policy)
         with self._lock:
             self._begin()
             if batch_id is not None and self._table.batch_seen(batch_id):
                 return
             self._settle_keys(keys)
-            self._writer.append([(keys, carried)], batch_id, column.nulls, nans)
+            self._writer.append([chunk], batch_id)
 
     def append_files(
         self, paths: str | Sequence[str], column: str | None = None, batch_id: Any = None, nan: str = "refuse"
@@ -143,12 +139,12 @@ class History:
         """
         policy = check_nan_policy(nan)
         names = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-        pieces = read_files([os.fspath(name) for name in names], column, self._settings, policy, self._key_types)
+        pieces = read_files([os.fspath(name) for name in names], column, self._settings, self._table.key_types)
         with self._lock:
             self._begin()
             if batch_id is not None and self._table.batch_seen(batch_id):
                 return 0
-            return self._writer.append(self._settled(pieces), batch_id, 0, 0)
+            return self._writer.append(self._settled(pieces, policy), batch_id)
 
     def end_step(self, wait: bool = True) -> None:
         """End the open step: its chunks become a run, and full levels are merged.
@@ -324,19 +320,16 @@ class History:
                 write_bytes(place, data, False)
         self._catalog.rebuilt.clear()
 
-    def _key_types(self) -> Any:
-        return self._table.key_types()
-
     def _settle_keys(self, keys: Any) -> None:
         """The first keys tell the types of the key columns."""
         if keys is not None and self._table.key_types() is None:
             names = self._settings.keys
             self._table.add_keys([keys.type] if len(names) == 1 else [field.type for field in keys.type])
 
-    def _settled(self, pieces: Any) -> Any:
-        for keys, values in pieces:
+    def _settled(self, pieces: Iterable[Piece], nan: str) -> Iterator[Chunk]:
+        for keys, column in pieces:
             self._settle_keys(keys)
-            yield keys, values
+            yield chunk_of(keys, column, self._kind, nan)
 
     def _view(self, last_steps: int | None, key: Any, widen: bool) -> View:
         steps = None if last_steps is None else check_size("last_steps", last_steps, 0)

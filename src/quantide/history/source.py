@@ -3,30 +3,27 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from quantide.errors import CorruptBytesError, InvalidArgumentError
 from quantide.history.keys import read_keys
 from quantide.store.settings import VALUE, Settings
-from quantide.summary.column import has_nan, nan_error, read_column
+from quantide.summary.column import Column, read_column
 from quantide.summary.types import type_named
 
 PIECE = 1 << 23  # rows that are sorted together
 
-Piece = tuple[pa.Array | None, NDArray[Any]]
+Piece = tuple[pa.Array | None, Column]
 
 
 def read_files(
     paths: Sequence[str],
     column: str | None,
     settings: Settings,
-    nan: str,
     key_types: Callable[[], list[pa.DataType] | None],
 ) -> Iterator[Piece]:
-    """(keys, carried values) of all files, PIECE rows at a time; nulls are left out."""
+    """Keys and values of all files, PIECE rows at a time; nulls are left out, and counted."""
     waiting: list[pa.Table] = []
     rows = 0
     for path in paths:
@@ -34,10 +31,10 @@ def read_files(
             waiting.append(batch)
             rows += len(batch)
             if rows >= PIECE:
-                yield _piece(pa.concat_tables(waiting), settings, nan, key_types())
+                yield _piece(pa.concat_tables(waiting), settings, key_types())
                 waiting, rows = [], 0
     if waiting:
-        yield _piece(pa.concat_tables(waiting), settings, nan, key_types())
+        yield _piece(pa.concat_tables(waiting), settings, key_types())
 
 
 def _batches(path: str, column: str | None, keys: Sequence[str]) -> Iterator[pa.Table]:
@@ -66,19 +63,11 @@ def _only(names: Sequence[str], keys: Sequence[str], path: str) -> str:
     raise InvalidArgumentError(f"{path} has the columns {', '.join(others)}; say which with column=")
 
 
-def _piece(table: pa.Table, settings: Settings, nan: str, types: list[pa.DataType] | None) -> Piece:
-    kind = type_named(settings.value_type)
-    if table[VALUE].null_count:
-        table = table.filter(table[VALUE].is_valid())
-    values = read_column(table[VALUE], kind).carried()
-    keys = None
-    if settings.keys:
-        columns = {name: table[name] for name in settings.keys}
-        given: Any = columns if len(columns) > 1 else columns[settings.keys[0]]
-        keys = read_keys(given, settings.keys, len(values), types)
-    if has_nan(values):
-        if nan == "refuse":
-            raise nan_error()
-        good = ~np.isnan(values)
-        values, keys = values[good], keys if keys is None else keys.filter(pa.array(good))
-    return keys, values
+def _piece(table: pa.Table, settings: Settings, types: list[pa.DataType] | None) -> Piece:
+    column = read_column(table[VALUE], type_named(settings.value_type))
+    if not settings.keys:
+        return None, column
+    valid = table.filter(table[VALUE].is_valid()) if column.nulls else table
+    columns = {name: valid[name] for name in settings.keys}
+    given: Any = columns if len(columns) > 1 else columns[settings.keys[0]]
+    return read_keys(given, settings.keys, len(valid), types), column

@@ -1,14 +1,13 @@
 """Tasks: plain functions that write files, run by whatever executor there is, here or on another machine."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
-from quantide.history.sort import merge_pieces
+from quantide.history.sort import in_threads, merge_pieces
 from quantide.store import faults
 from quantide.store.datafile import BLOCK, DataFiles, write_data
 from quantide.store.disk import write_bytes
@@ -75,17 +74,10 @@ class Executor(Protocol):
 
 
 class LocalExecutor:
-    """Threads of this process: sorting, reading and writing all let go of the interpreter."""
-
-    def __init__(self, workers: int | None = None) -> None:
-        self._workers = workers or os.cpu_count() or 1
+    """Threads of this process."""
 
     def map(self, tasks: Sequence[MergeTask]) -> list[Written]:
-        return self.run(merge_range, tasks)
-
-    def run(self, function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-        with ThreadPoolExecutor(self._workers) as pool:
-            return list(pool.map(function, items))
+        return in_threads(merge_range, tasks)
 
 
 def merge_range(task: MergeTask) -> Written:

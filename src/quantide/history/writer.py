@@ -5,13 +5,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
 from typing import Any
 
-import pyarrow as pa
-from numpy.typing import NDArray
-
 from quantide.history.blocks import Blocks
 from quantide.history.merge import Merge, next_merge, ranges
 from quantide.history.snapshot import Snapshot
-from quantide.history.sort import lots_of, sort_keyed, sort_values
+from quantide.history.sort import Chunk, in_threads
 from quantide.history.tasks import Executor, LocalExecutor, MergeTask, Written, write_part
 from quantide.store import faults
 from quantide.store.datafile import BLOCK
@@ -55,18 +52,17 @@ class Writer:
                 raise
             self._lease = lease
 
-    def append(self, pieces: Iterable[tuple[pa.Array | None, NDArray[Any]]], batch: Any, nulls: int, nans: int) -> int:
-        """One chunk for each piece of (keys, carried values), all visible at once; how many rows there were."""
+    def append(self, chunks: Iterable[Chunk], batch: Any) -> int:
+        """Chunks, all visible at once; how many rows there were."""
         step = self.table.step
         added: list[tuple[FileName, int, int]] = []
         runs = []
         try:
-            for keys, values in pieces:
-                if len(values):
+            for chunk in chunks:
+                if chunk.rows:
                     run = self._new_run(step, step, 0)
                     runs.append(run)
-                    added += self._write_chunk(run, keys, values, batch, nulls, nans)
-                    nulls = nans = 0
+                    added += self._write_chunk(run, chunk, batch)
             faults.point("append.written")
             if added or batch is not None:
                 self.table.commit(add=added, batch=batch, durable=self._durable)
@@ -150,23 +146,20 @@ class Writer:
         if expired:
             self.table.commit(remove=[part.name for run in expired for part in run.parts], durable=self._durable)
 
-    def _write_chunk(
-        self, run: RunId, keys: pa.Array | None, values: NDArray[Any], batch: Any, nulls: int, nans: int
-    ) -> list[tuple[FileName, int, int]]:
-        settings, kind = self.table.settings, type_named(self.table.settings.value_type)
+    def _write_chunk(self, run: RunId, chunk: Chunk, batch: Any) -> list[tuple[FileName, int, int]]:
+        settings = self.table.settings
         sources = [] if batch is None else [str(batch)]
-        lots: Sequence[Any] = lots_of(values) if keys is None else [values]
-        total = len(values)
 
-        def write(numbered: tuple[int, NDArray[Any]]) -> Written:
-            part, lot = numbered
-            rows = sort_values(lot, kind) if keys is None else sort_keyed(keys, lot, kind)
-            skipped = (nulls, nans) if part == 0 else (0, 0)
-            about = About(len(rows), kind.name, BLOCK, 0, 0, *skipped, sources)
+        def write(part: int) -> Written:
+            rows = chunk.lots[part]()
+            skipped = (chunk.nulls, chunk.nans) if part == 0 else (0, 0)
+            about = About(len(rows), settings.value_type, BLOCK, 0, 0, *skipped, sources)
             name = FileName(run, part)
-            return write_part(self.table.path, name, rows, settings.keys, about, settings.run_eps, total, self._durable)
+            return write_part(
+                self.table.path, name, rows, settings.keys, about, settings.run_eps, chunk.rows, self._durable
+            )
 
-        return _named(run, LocalExecutor().run(write, enumerate(lots)))
+        return _named(run, in_threads(write, range(len(chunk.lots))))
 
     def _new_run(self, first: int, last: int, level: int) -> RunId:
         with self._lock:
