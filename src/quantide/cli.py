@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from quantide.errors import QuantideError
+from quantide.errors import InvalidArgumentError, QuantideError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -32,6 +32,8 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"quantide {version('quantide')}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     add_demo(commands.add_parser("demo", help="watch a sketch answer, beside the exact quantiles"))
+    add_quantile(commands.add_parser("quantile", help="quantiles of a history, with their proved bounds"))
+    add_history(commands.add_parser("history", help="the runs of a history; `history build` makes one of a lake"))
     return top
 
 
@@ -47,6 +49,51 @@ def demo(args: argparse.Namespace) -> None:
     from quantide.demo import run
 
     run(sys.stdout, eps=args.eps, rate=args.rate, seed=args.seed, seconds=args.seconds)
+
+
+def add_quantile(command: argparse.ArgumentParser) -> None:
+    command.add_argument("path", metavar="PATH", help="the folder of a history")
+    command.add_argument("phis", metavar="PHI", type=float, nargs="+", help="0.5 for the median, 0.99 for p99")
+    command.add_argument("--mode", choices=("accurate", "quick", "exact"), default="accurate", help="(%(default)s)")
+    command.add_argument("--last-steps", type=int, metavar="N", help="only the last N steps, and the open one")
+    command.add_argument("--widen", action="store_true", help="take more steps where N of them would cut a run")
+    command.add_argument("--key", action="append", metavar="KEY", help="of one key; again for each of its columns")
+    command.set_defaults(command=quantile)
+
+
+def quantile(args: argparse.Namespace) -> None:
+    from quantide.history.show import show_answers
+
+    show_answers(sys.stdout, args.path, args.phis, args.mode, args.last_steps, args.widen, args.key)
+
+
+def add_history(command: argparse.ArgumentParser) -> None:
+    command.add_argument("path", metavar="PATH", help="the folder of a history; or: build SOURCE PATH")
+    command.add_argument("rest", nargs="*", metavar="SOURCE PATH", help="with build: a lake table, and a new folder")
+    command.add_argument("--column", help="build: the column of values (the only one)")
+    command.add_argument("--by", action="append", metavar="COLUMN", help="build: a key column; again for more")
+    command.add_argument("--eps", type=float, help="build: error allowed on the open step (0.001)")
+    command.add_argument("--kappa", type=int, help="build: runs a level may have (10)")
+    command.add_argument("--master", default="local[*]", help="build: the Spark master (%(default)s)")
+    command.set_defaults(command=history)
+
+
+def history(args: argparse.Namespace) -> None:
+    if args.path == "build":
+        if len(args.rest) != 2:
+            raise InvalidArgumentError(
+                "history build needs a SOURCE and a PATH: quantide history build lake.parquet store"
+            )
+        from quantide.spark.build import build
+
+        source, path = args.rest
+        build(source, path, args.column, args.by, args.eps, args.kappa, args.master, sys.stdout)
+        return
+    if args.rest:
+        raise InvalidArgumentError("history shows one PATH; to make one: quantide history build SOURCE PATH")
+    from quantide.history.show import show_history
+
+    show_history(sys.stdout, args.path)
 
 
 def abandon_output() -> None:

@@ -15,6 +15,7 @@ from quantide.errors import InvalidArgumentError
 from quantide.history.answer import Comparison, HistoryAnswer
 from quantide.history.blocks import Blocks
 from quantide.history.keys import read_key, read_keys
+from quantide.history.load import Loaded, Slot
 from quantide.history.rebuild import check_part, rebuild_side
 from quantide.history.run import Key, Run
 from quantide.history.snapshot import Catalog, Snapshot, Span
@@ -145,6 +146,25 @@ class History:
             if batch_id is not None and self._table.batch_seen(batch_id):
                 return 0
             return self._writer.append(self._settled(pieces, policy), batch_id)
+
+    def load(
+        self,
+        tasks: int,
+        write: Callable[[Slot], Iterable[Loaded]],
+        key_types: Sequence[pa.DataType] = (),
+        batch_id: Any = None,
+    ) -> int:
+        """Add what tasks write with quantide.history.load.write_chunks, in one commit; how many values.
+
+        For executors of one's own: quantide.spark.build uses it to load a lake.
+        """
+        with self._lock:
+            self._begin()
+            if batch_id is not None and self._table.batch_seen(batch_id):
+                return 0
+            if key_types and self._table.key_types() is None:
+                self._table.add_keys(list(key_types))
+            return self._writer.load(tasks, write, batch_id)
 
     def end_step(self, wait: bool = True) -> None:
         """End the open step: its chunks become a run, and full levels are merged.

@@ -16,7 +16,7 @@ SINGLE = (str, bytes, int, float, bool, np.generic)
 def read_keys(key: Any, names: Sequence[str], rows: int, types: list[pa.DataType] | None) -> pa.Array:
     """An array of keys, one for each row, of the types the table has (or of their own, while it has none)."""
     columns = _columns(key, names, rows)
-    wanted = types or [_plain_type(column.type, name) for column, name in zip(columns, names, strict=True)]
+    wanted = types or [plain_type(column.type, name) for column, name in zip(columns, names, strict=True)]
     cast = []
     for column, kind, name in zip(columns, wanted, names, strict=True):
         check_same_length(len(column), rows)
@@ -72,7 +72,7 @@ def _column(key: Any, rows: int) -> pa.Array:
     return key_array(key)
 
 
-def _plain_type(kind: pa.DataType, name: str) -> pa.DataType:
+def plain_type(kind: pa.DataType, name: str) -> pa.DataType:
     """The type of a new key column: one that every reader of Delta tables knows."""
     if pa.types.is_null(kind):
         raise TypeMismatchError(f"the first keys {name!r} are all null, which tells no type; begin with others")

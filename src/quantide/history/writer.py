@@ -6,6 +6,7 @@ from threading import Lock
 from typing import Any
 
 from quantide.history.blocks import Blocks
+from quantide.history.load import EACH, Loaded, Slot
 from quantide.history.merge import Merge, next_merge, ranges
 from quantide.history.snapshot import Snapshot
 from quantide.history.sort import Chunk, in_threads
@@ -68,6 +69,21 @@ class Writer:
                 self.table.commit(add=added, batch=batch, durable=self._durable)
         finally:
             self.pending.difference_update(runs)
+        return sum(rows for _, _, rows in added)
+
+    def load(self, tasks: int, write: Callable[[Slot], Iterable[Loaded]], batch: Any) -> int:
+        """What some number of tasks write, all visible at once; how many rows there were."""
+        table = self.table
+        with self._lock:
+            first, self._serial = self._serial + 1, self._serial + tasks * EACH + 1
+        slot = Slot(table.path, table.step, table.epoch, first, table.settings, self._durable)
+        added = []
+        for one in write(slot):
+            name = FileName.parse(one.data)
+            assert name is not None
+            added.append((name, one.size, one.rows))
+        faults.point("append.written")
+        table.commit(add=added, batch=batch, durable=self._durable)
         return sum(rows for _, _, rows in added)
 
     def end_step(self, wait: bool) -> None:
