@@ -11,20 +11,20 @@ export PYTHON
 VENV := .venv
 RUN := source scripts/env.sh &&
 KERNELS := $(shell find src/quantide/kernels -name '*.py' 2>/dev/null)
-CODE := $(wildcard src tests benchmarks)
+CODE := $(wildcard src tests benchmarks characterization)
 
 PACKAGES := $(VENV)/.done-packages
 WARM := $(VENV)/.done-kernels
 JAVA := $(VENV)/.done-java
 PEERS := $(VENV)/.done-bench
 
-.PHONY: help setup demo test test-all lint bench clean
+.PHONY: help setup demo test test-all lint bench characterize clean
 
 help:  ## Show this list
 	@echo "Quantide: quantiles of data that keeps arriving, with a proved bound for every answer."
 	@echo
 	@sed -n -E 's/^([a-z-]+):.*  ## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
-		while IFS='|' read -r target text; do printf '%-15s %s\n' "$$target" "$$text"; done
+		while IFS='|' read -r target text; do printf '%-19s %s\n' "$$target" "$$text"; done
 
 setup: $(PACKAGES) $(WARM) $(JAVA)  ## Prepare everything: virtual environment, packages, compiled kernels, Java
 	@echo "Ready. Try: make demo"
@@ -50,6 +50,9 @@ lint: $(PACKAGES)  ## Check style (ruff), types (mypy, strict) and that rooms im
 
 bench: $(PEERS) $(WARM)  ## Measure speed beside the peers and write docs/results (ARGS are handed on)
 	@$(RUN) python -m benchmarks $(ARGS)
+
+characterize: $(WARM) $(JAVA)  ## Measure how time and memory grow and write docs/characterization (ARGS are handed on)
+	@$(RUN) python -m characterization $(ARGS)
 
 clean:  ## Remove the virtual environment, caches and build output
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -18,6 +18,7 @@ PACKAGES = (
     "duckdb",
     "polars",
     "pandas",
+    "pyspark",
 )
 VECTORS = ("avx2", "avx512f", "asimd", "sve")  # numpy's sort is several times faster with them
 

@@ -2,11 +2,11 @@
 
 from benchmarks.report import Report
 
-MADE = "<!-- Made by benchmarks/pages.py from the JSON beside it. Do not edit. -->"
+MADE = "<!-- Made by {maker} from the JSON beside it. Do not edit. -->"
 
 
-def page(parts: list[str]) -> str:
-    return "\n\n".join(part.strip("\n") for part in (MADE, *parts)) + "\n"
+def page(parts: list[str], maker: str = "benchmarks/pages.py") -> str:
+    return "\n\n".join(part.strip("\n") for part in (MADE.format(maker=maker), *parts)) + "\n"
 
 
 def prose(text: str) -> str:

@@ -29,20 +29,22 @@ class Panel:
     lines: Sequence[Line]
 
 
-def svg(panels: Sequence[Panel], description: str) -> str:
-    """The panels side by side, the names of the lines below."""
+def svg(panels: Sequence[Panel], description: str, columns: int = 3) -> str:
+    """The panels side by side, so many in a row, the names of the lines below."""
     names = {line.name: line for panel in panels for line in panel.lines}
-    width = WIDTH * len(panels)
-    height = HEIGHT + 22 * math.ceil(len(names) / 3) + 8
+    width = WIDTH * min(len(panels), columns)
+    bottom = HEIGHT * math.ceil(len(panels) / columns)
+    height = bottom + 22 * math.ceil(len(names) / 3) + 8
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
         f'font-family="system-ui, sans-serif" font-size="12" fill="{INK}">',
         f"<title>{escape(description)}</title>",
     ]
     for number, panel in enumerate(panels):
-        parts += [f'<g transform="translate({WIDTH * number},0)">', *_panel(panel), "</g>"]
+        down, along = divmod(number, columns)
+        parts += [f'<g transform="translate({WIDTH * along},{HEIGHT * down})">', *_panel(panel), "</g>"]
     for number, line in enumerate(names.values()):
-        x, y = 62 + (number % 3) * (width - 80) / 3, HEIGHT + 12 + 22 * (number // 3)
+        x, y = 62 + (number % 3) * (width - 80) / 3, bottom + 12 + 22 * (number // 3)
         parts.append(f'<path d="M{x:.0f} {y - 4}h26" {_stroke(line)}/>')
         parts.append(f'<text x="{x + 32:.0f}" y="{y}">{escape(line.name)}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
@@ -97,4 +99,4 @@ def _stroke(line: Line) -> str:
 
 
 def _tick(value: float) -> str:
-    return f"{value / 1e6:g}M" if value >= 1e6 else f"{value:g}"
+    return f"{value / 1e6:g}M" if value >= 1e6 else f"{value / 1e3:g}k" if value >= 1e3 else f"{value:g}"

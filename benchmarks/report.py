@@ -2,6 +2,7 @@
 
 import datetime
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ FOLDER = Path(__file__).resolve().parent.parent / "docs" / "results"
 
 @dataclass(frozen=True)
 class Report:
-    """What one part of the benchmarks found; the same in memory and as JSON."""
+    """What one part of the benchmarks, or one subject of characterization, found; the same in memory and as JSON."""
 
     part: str
     settings: Row
@@ -22,12 +23,15 @@ class Report:
     about: Row
 
     @classmethod
-    def of(cls, part: str, settings: Row, rows: dict[str, list[Row]], command: str) -> "Report":
+    def of(
+        cls, part: str, settings: Row, rows: dict[str, list[Row]], command: str, missing: Sequence[str] | None = None
+    ) -> "Report":
+        """`missing`: packages that would have been measured; those of the peers when it is not given."""
         about = {
             "date": datetime.date.today().isoformat(),
             "command": command,
             "machine": machine.describe(),
-            "not_installed": peers.missing(),
+            "not_installed": peers.missing() if missing is None else list(missing),
         }
         return cls(part, settings, rows, about)
 

@@ -21,7 +21,7 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _numeric(cell: str) -> bool:
-    return cell == DASH or cell[:1].isdigit()
+    return cell == DASH or cell.removeprefix("-")[:1].isdigit()
 
 
 def ratio(value: float | None) -> str:
@@ -45,7 +45,7 @@ def size(count: int | None) -> str:
     """Bytes in the unit that fits."""
     if count is None:
         return DASH
-    for unit, factor in (("MB", 1e6), ("KB", 1e3)):
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
         if count >= factor:
             return f"{count / factor:.1f} {unit}"
     return f"{count} B"

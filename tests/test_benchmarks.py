@@ -133,6 +133,7 @@ def test_tables_are_rectangular_and_refuse_others() -> None:
     text = table.markdown(["a", "number"], [["x", "1.5"], ["longer", "-"]])
     assert len({len(line) for line in text.splitlines()}) == 1
     assert text.splitlines()[1] == "| ------ | -----: |"
+    assert table.markdown(["number"], [["-1"], ["20"]]).splitlines()[1] == "| -----: |"
     with pytest.raises(ValueError, match="2 cells"):
         table.markdown(["a", "b"], [["x"]])
 
@@ -140,6 +141,7 @@ def test_tables_are_rectangular_and_refuse_others() -> None:
 def test_numbers_read_well() -> None:
     assert [table.ratio(x) for x in (None, 0.853, 8.31, 120.4)] == ["-", "0.85", "8.3", "120"]
     assert [table.size(x) for x in (None, 12, 20_500, 1_500_000)] == ["-", "12 B", "20.5 KB", "1.5 MB"]
+    assert table.size(4_900_000_000) == "4.9 GB"
     assert [table.millions(x) for x in (250_000, 20_400_000, 158_000_000)] == ["0.25", "20.4", "158"]
     assert [table.power(x) for x in (10**9, 2_000_000, 100)] == ["10^9", "2,000,000", "100"]
 
@@ -151,3 +153,11 @@ def test_plot_is_a_picture() -> None:
     assert "a &lt; b" in text
     assert "ours &amp; theirs" in text
     assert "nan" not in text
+
+
+def test_panels_fill_rows_and_then_begin_another() -> None:
+    panel = plot.Panel("t", "x", "y", [plot.Line("one", [(1_000, 1.0), (20_000, 2.0)])])
+    text = plot.svg([panel] * 3, "three", columns=2)
+    moved = re.findall(r"<g transform=\"translate\((\d+),(\d+)\)", text)
+    assert [(int(x), int(y)) for x, y in moved] == [(0, 0), (plot.WIDTH, 0), (0, plot.HEIGHT)]
+    assert ">20k<" in text

@@ -1,0 +1,1 @@
+"""How things grow, and the bounds that are stated beside what is measured: `python -m characterization`."""

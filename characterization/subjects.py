@@ -1,0 +1,32 @@
+"""The subjects, in the order they are run and listed. A new one is a module that measures, one for its page, a line."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks.report import Report
+from characterization import page_spark, spark
+
+
+@dataclass(frozen=True)
+class Subject:
+    """`run(quick, command)` measures; the rest is made from the report and from nothing else.
+
+    `figures` gives SVG by the name of its file.
+    """
+
+    about: str
+    run: Callable[[bool, str], Report]
+    render: Callable[[Report], str]
+    figures: Callable[[Report], dict[str, str]]
+    headlines: Callable[[Report], list[str]]
+
+
+SUBJECTS = {
+    "spark": Subject(
+        "percentiles of a lake, with more rows, more files and more keys; what a task holds",
+        spark.run,
+        page_spark.render,
+        page_spark.figures,
+        page_spark.headlines,
+    ),
+}
