@@ -27,7 +27,8 @@ def stated(tables: Iterable[pa.Table], keys: int, eps: float) -> int:
         sketch = StreamSketch.max_nbytes(TASK * eps, sum(n for n, _ in sizes))
         return LITTLE + READ * max(size for _, size in sizes) + sketch
     groups = _grouped(sizes)
-    held = [VALUE * min(n, int(KEPT * keys / eps)) + KEY * min(n, keys) for n, _ in groups]
+    kept = [min(n // 2, int(KEPT * keys / eps)) for n, _ in groups]  # a group that keeps more leaves at once
+    held = [VALUE * values + KEY * min(n, keys) for values, (n, _) in zip(kept, groups, strict=True)]
     eights = [sum(held[i : i + FAN]) for i in range(0, len(held) - FAN + 1, FAN)]
     return LITTLE + max(GROUPED * max(size for _, size in groups) + sum(held), MERGED * max(eights, default=0))
 

@@ -47,27 +47,31 @@ def _of_all(tables: Iterable[pa.Table], request: Request) -> Iterator[tuple[str,
 
 def _by_key(tables: Iterable[pa.Table], request: Request) -> Iterator[tuple[str, Summaries]]:
     rungs: dict[str, Rungs] = {name: Rungs(RUNG * request.eps) for name in request.columns}
+    for table in _gathered(tables):
+        keys = keys_of(table, request.by)
+        for name in request.columns:
+            held = Summaries.of(keys, table[name], GROUP * request.eps, request.nan)
+            if 2 * len(held.rmin) > len(table):  # so many keys that merging would not make it smaller: let it go
+                yield name, held
+            else:
+                rungs[name].add(held)
+    for name, climbed in rungs.items():
+        for rung in climbed.held:
+            yield from ((name, held) for held in rung)
+
+
+def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Tables of about ROWS rows."""
     waiting: list[pa.Table] = []
     rows = 0
-
-    def group() -> None:
-        nonlocal waiting, rows
-        if waiting:
-            table = pa.concat_tables(waiting)
-            keys = keys_of(table, request.by)
-            for name in request.columns:
-                rungs[name].add(Summaries.of(keys, table[name], GROUP * request.eps, request.nan))
-        waiting, rows = [], 0
-
     for table in tables:
         waiting.append(table)
         rows += len(table)
         if rows >= ROWS:
-            group()
-    group()
-    for name, climbed in rungs.items():
-        for rung in climbed.held:
-            yield from ((name, held) for held in rung)
+            yield pa.concat_tables(waiting)
+            waiting, rows = [], 0
+    if waiting:
+        yield pa.concat_tables(waiting)
 
 
 class Rungs:

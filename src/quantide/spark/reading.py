@@ -12,7 +12,7 @@ from quantide.errors import TypeMismatchError
 from quantide.spark.splits import Piece, Split
 from quantide.spark.storage import Storage, unreadable
 
-AT_ONCE = 64 << 20  # bytes, uncompressed, that are read by one call; larger row groups are streamed
+AT_ONCE = 64 << 20  # bytes that are read by one call; larger row groups are streamed
 ROWS_AT_ONCE = 1 << 20
 
 
@@ -36,7 +36,7 @@ def _read_piece(
         present = parquet.schema_arrow.names
         used = [name for name in schema.names if name in columns or _may_use(where, name)]
         needed = [name for name in used if name in present]
-        for run in _runs(groups, parquet.metadata):
+        for run in _runs(groups, parquet.metadata, needed):
             for table in _read_groups(parquet, run, needed):
                 full = _conform(_with_keys(table, piece, schema), piece, used, schema)
                 yield (full.filter(where) if where is not None else full).select(columns)
@@ -62,12 +62,12 @@ def _may_use(where: Any, name: str) -> bool:
     return where is not None and (name in (text := str(where)) or "FieldPath" in text)
 
 
-def _runs(groups: list[int], metadata: Any) -> Iterator[list[int]]:
+def _runs(groups: list[int], metadata: Any, columns: list[str]) -> Iterator[list[int]]:
     """Row groups that are read together: as many as fit AT_ONCE."""
     run: list[int] = []
     size = 0
     for group in groups:
-        bytes_of_group = metadata.row_group(group).total_byte_size
+        bytes_of_group = _size(metadata, group, columns)
         if run and size + bytes_of_group > AT_ONCE:
             yield run
             run, size = [], 0
@@ -78,12 +78,20 @@ def _runs(groups: list[int], metadata: Any) -> Iterator[list[int]]:
 
 
 def _read_groups(parquet: Any, run: list[int], columns: list[str]) -> Iterator[pa.Table]:
-    size = sum(parquet.metadata.row_group(group).total_byte_size for group in run)
+    size = sum(_size(parquet.metadata, group, columns) for group in run)
     if size <= 4 * AT_ONCE:
         yield parquet.read_row_groups(run, columns=columns, use_threads=False)
         return
     for batch in parquet.iter_batches(ROWS_AT_ONCE, row_groups=run, columns=columns, use_threads=False):
         yield pa.Table.from_batches([batch])
+
+
+def _size(metadata: Any, group: int, columns: list[str]) -> int:
+    """Bytes of some columns of a row group in memory, where a value stored in a few bits takes eight bytes."""
+    found = metadata.row_group(group)
+    chunks = [found.column(i) for i in range(found.num_columns)]
+    wanted = [chunk for chunk in chunks if chunk.path_in_schema.split(".")[0] in columns]
+    return sum(max(chunk.total_uncompressed_size, 8 * found.num_rows) for chunk in wanted)
 
 
 def _with_keys(table: pa.Table, piece: Piece, schema: pa.Schema) -> pa.Table:
