@@ -1,22 +1,36 @@
-"""`python -m benchmarks [stream] [fast] [keys] [spark] [results] [--quick] [--output FOLDER]`."""
+"""`python -m benchmarks [stream] [fast] [keys] [history] [spark] [results] [--quick] [--output FOLDER]`."""
 
 import argparse
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import fast_paper, keys, page_fast, page_keys, page_spark, page_stream, pages, spark, stream
+from benchmarks import (
+    fast_paper,
+    history,
+    keys,
+    page_fast,
+    page_history,
+    page_keys,
+    page_spark,
+    page_stream,
+    pages,
+    spark,
+    stream,
+)
 from benchmarks.report import FOLDER, Report, say
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Speed against peers, in one run.")
-    parser.add_argument("parts", nargs="*", metavar="stream|fast|keys|spark|results", help="default: everything")
+    parser.add_argument(
+        "parts", nargs="*", metavar="stream|fast|keys|history|spark|results", help="default: everything"
+    )
     parser.add_argument("--quick", action="store_true", help="a smoke run of seconds; its numbers mean nothing")
     parser.add_argument("--output", type=Path, help="where JSON and pages go (default: docs/results; quick: nowhere)")
     options = parser.parse_args(arguments)
     if unknown := set(options.parts) - {*pages.PARTS, "results"}:
-        parser.error(f"unknown part {sorted(unknown)[0]!r}; choose from stream, fast, keys, spark, results")
+        parser.error(f"unknown part {sorted(unknown)[0]!r}; choose from stream, fast, keys, history, spark, results")
     folder = options.output or (None if options.quick else FOLDER)
     chosen = [part for part in pages.PARTS if not options.parts or part in options.parts]
     begun = time.perf_counter()
@@ -35,6 +49,8 @@ def _run(part: str, quick: bool, command: str) -> Report:
         return stream.run(stream.QUICK if quick else stream.Settings(), command)
     if part == "fast":
         return fast_paper.run(fast_paper.QUICK if quick else fast_paper.Settings(), command)
+    if part == "history":
+        return history.run(history.QUICK if quick else history.Settings(), command)
     if part == "spark":
         return spark.run(spark.QUICK if quick else spark.Settings(), command)
     return keys.run(keys.QUICK if quick else keys.Settings(), command)
@@ -42,6 +58,8 @@ def _run(part: str, quick: bool, command: str) -> Report:
 
 def _show(reports: dict[str, Report]) -> None:
     """Tables with the ratios first; the one against all peers last, where the eye is."""
+    if "history" in reports:
+        say("\n" + page_history.render(reports["history"]))
     if "spark" in reports:
         say("\nSpark (ratio: its time / ours)\n\n" + page_spark.spark_table(reports["spark"]))
     if "keys" in reports:

@@ -309,6 +309,13 @@ class History:
         return list(self._state.current(self._writer.active).runs)
 
     @property
+    def index_nbytes(self) -> int:
+        """Bytes that questions look at: directories, first values of blocks, summaries of runs and the open step."""
+        parts = self._state.current(self._writer.active).files
+        summaries = sum(part.side.tuples.values.nbytes + part.side.tuples.rmin.nbytes for part in parts)
+        return self._catalog.nbytes + summaries + self._open_step.nbytes
+
+    @property
     def eps(self) -> float:
         """The error promised for the open step, and for quick answers over everything."""
         return self._settings.eps

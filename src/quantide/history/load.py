@@ -48,7 +48,7 @@ def write_chunks(slot: Slot, task: int, pieces: Iterable[Piece], nan: str) -> li
             about = About(len(rows), settings.value_type, BLOCK, 0, 0, *skipped)
             name = FileName(run, part)
             written = write_part(
-                slot.folder, name, rows, settings.keys, about, settings.run_eps, chunk.rows, slot.durable
+                slot.folder, name, rows, settings.keys, about, settings.chunk_eps, chunk.rows, slot.durable
             )
             out.append(Loaded(name.data, written.size, written.rows))
     return out

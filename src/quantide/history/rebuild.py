@@ -23,7 +23,7 @@ def rebuild_side(folder: str, name: FileName, settings: Settings) -> bytes:
     rows = load(path, settings)
     size, crc = checksum(path)
     about = About(len(rows), settings.value_type, BLOCK, size, crc)
-    return build_side(rows, bool(settings.keys), about, settings.run_eps, None)
+    return build_side(rows, bool(settings.keys), about, settings.chunk_eps, None)
 
 
 def load(path: str, settings: Settings) -> SortedRows:

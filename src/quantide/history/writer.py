@@ -172,7 +172,7 @@ class Writer:
             about = About(len(rows), settings.value_type, BLOCK, 0, 0, *skipped, sources)
             name = FileName(run, part)
             return write_part(
-                self.table.path, name, rows, settings.keys, about, settings.run_eps, chunk.rows, self._durable
+                self.table.path, name, rows, settings.keys, about, settings.chunk_eps, chunk.rows, self._durable
             )
 
         return _named(run, in_threads(write, range(len(chunk.lots))))

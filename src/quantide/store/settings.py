@@ -55,6 +55,11 @@ class Settings:
         budget = read_bytes(memory)
         return cls(*share_memory(budget, kappa), kappa, kind, names, budget, retention)
 
+    @property
+    def chunk_eps(self) -> float:
+        """For the summaries of chunks, which the sketch of the open step is fed with."""
+        return min(self.run_eps, self.eps / 4)
+
     def to_json(self) -> str:
         return json.dumps({"version": VERSION, **asdict(self)})
 
