@@ -8,32 +8,30 @@ when any other commit came in between, and it then finds an epoch that is not it
 import fcntl
 import os
 import socket
-from typing import IO
+import weakref
 
 from quantide.errors import WriterConflictError
 
 
 class Lease:
-    """Held from the first write of a handle until it is closed or forgotten."""
+    """Held from the first write of a handle until it is released or forgotten."""
 
     def __init__(self, folder: str) -> None:
         place = os.path.join(folder, "_quantide")
         os.makedirs(place, exist_ok=True)
-        path = os.path.join(place, "writer.lock")
-        self._file: IO[str] = open(path, "a+", encoding="utf-8")  # noqa: SIM115 (it stays open as long as the lease)
+        file = os.open(os.path.join(place, "writer.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._release = weakref.finalize(self, os.close, file)
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            self._file.seek(0)
-            holder = self._file.read().strip() or "another process"
-            self._file.close()
+            holder = os.read(file, 200).decode(errors="replace") or "another process"
+            self._release()
             raise WriterConflictError(
                 f"{folder} is being written by {holder}; a store has one writer at a time: close that one first. "
                 "Reading needs no lease"
             ) from error
-        self._file.truncate(0)
-        self._file.write(f"process {os.getpid()} on {socket.gethostname()}")
-        self._file.flush()
+        os.ftruncate(file, 0)
+        os.pwrite(file, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
 
     def release(self) -> None:
-        self._file.close()
+        self._release()
