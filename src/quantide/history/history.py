@@ -1,6 +1,7 @@
 """History: everything that ever arrived, on disk, and the open step, asked as one."""
 
 import os
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from quantide.errors import InvalidArgumentError
+from quantide.errors import CorruptBytesError, InvalidArgumentError, TypeMismatchError
 from quantide.history.answer import Comparison, HistoryAnswer
 from quantide.history.blocks import Blocks
 from quantide.history.keys import read_key, read_keys
 from quantide.history.load import Loaded, Slot
-from quantide.history.rebuild import check_part, rebuild_side
+from quantide.history.rebuild import check_part, missing, rebuild_side, replace_side
 from quantide.history.run import Key, Run
 from quantide.history.snapshot import Catalog, Snapshot, Span
 from quantide.history.sort import Chunk, chunk_of
@@ -26,7 +27,6 @@ from quantide.history.tasks import Executor
 from quantide.history.vacuum import Vacuumed, vacuum
 from quantide.history.view import View
 from quantide.history.writer import Writer
-from quantide.store.disk import write_bytes
 from quantide.store.settings import Settings
 from quantide.store.table import StreamTable
 from quantide.summary.column import check_nan_policy, plain_values, read_column, read_rows
@@ -36,6 +36,7 @@ from quantide.summary.types import type_named
 T = TypeVar("T")
 
 VIEWS = 64  # spans and keys whose fences are kept
+MOST_HOURS = 10**6  # that a file may wait for vacuum()
 RETRIES = 5  # times that a reader starts again because files were merged and vacuumed under its hands
 
 
@@ -84,9 +85,7 @@ class History:
         asked = {name: value for name, value in (given | {"retention": retention}).items() if value is not None}
         if eps is not None and memory is not None:
             raise InvalidArgumentError("eps and memory both say how accurate answers are; give one of them")
-        self._path = os.fspath(path)
-        if "://" in self._path:
-            raise InvalidArgumentError(f"{self._path}: a history lies in a folder that this machine can write to")
+        self._path, self._durable = _folder(path), durable
         table = StreamTable.open(self._path)
         if table is None:
             table = StreamTable.create(self._path, Settings.of(**asked))
@@ -117,7 +116,9 @@ class History:
         column = read_column(plain, self._kind)
         keys = None
         if self._settings.keys:
-            keys = read_keys(key, self._settings.keys, len(plain), self._table.key_types())
+            with self._lock:
+                self._begin()  # what types keys have is sure only for the writer
+                keys = read_keys(key, self._settings.keys, len(plain), self._table.key_types())
             valid = read_rows(plain).valid if column.nulls else None
             chunk = chunk_of(keys if valid is None else keys.filter(pa.array(valid)), column, self._kind, policy)
         else:
@@ -172,11 +173,14 @@ class History:
         With wait=False merges go on in the background, and so do appends and questions; an error of theirs is
         raised by the next end_step() or by close().
         """
-        self._begin()
+        with self._lock:
+            self._begin()
         self._writer.end_step(wait)
 
     def vacuum(self, older_than_hours: float = 1) -> Vacuumed:
         """Remove files that were merged away that long ago, and what writers that died have left."""
+        if not isinstance(older_than_hours, (int, float)) or not 0 <= older_than_hours <= MOST_HOURS:
+            raise InvalidArgumentError(f"older_than_hours is a number from 0 to {MOST_HOURS}, not {older_than_hours!r}")
         with self._lock:
             self._begin()
             return vacuum(self._table, self._writer.pending, older_than_hours)
@@ -245,6 +249,8 @@ class History:
         `against` is a number of last steps, None for everything, or (first, last) for steps that ended, without the
         open one. Both spans must end where runs end, see spans().
         """
+        if isinstance(against, tuple) and len(against) != 2:
+            raise InvalidArgumentError(f"against={against!r} is not a number of last steps, or (first, last)")
 
         def ask() -> list[Comparison]:
             now = self._view(last_steps, key, False)
@@ -260,17 +266,22 @@ class History:
 
     def spans(self) -> list[Span]:
         """The spans of last steps that can be asked about; each includes the open step."""
-        return self._state.current(self._writer.active).spans()
+        return self._asking(self._current).spans()
 
     def verify(self) -> Verified:
         """Read everything again; CorruptBytesError names the files that are damaged."""
 
         def check() -> Verified:
-            snapshot = self._state.current(self._writer.active)
-            damaged = []
+            snapshot = self._current()
+            damaged: list[Exception] = []
             for part in snapshot.files:
                 try:
                     check_part(self._path, part, self._settings)
+                except FileNotFoundError:
+                    self._table.refresh()
+                    if part.name not in self._table.files():
+                        raise  # it was merged away meanwhile: begin again
+                    damaged.append(missing(self._path, part.name))
                 except (InvalidArgumentError, ValueError) as error:
                     damaged.append(error)
             if damaged:
@@ -281,7 +292,7 @@ class History:
 
     def stats(self) -> dict[str, Any]:
         """What there is: values, runs by level, steps, bytes on disk, blocks, memory."""
-        snapshot = self._state.current(self._writer.active)
+        snapshot = self._asking(self._current)
         levels: dict[int, int] = {}
         for run in snapshot.runs:
             levels[run.id.level] = levels.get(run.id.level, 0) + 1
@@ -306,7 +317,7 @@ class History:
 
     def runs(self) -> list[Run]:
         """The runs of ended steps, the oldest first."""
-        return list(self._state.current(self._writer.active).runs)
+        return list(self._asking(self._current).runs)
 
     @property
     def index_nbytes(self) -> int:
@@ -335,40 +346,48 @@ class History:
     # Inside
 
     def _begin(self) -> None:
-        """Become the writer, and leave no file without its side file."""
-        if self._writer.active:
-            return
-        self._writer.begin()
-        self._state.newest()
-        for name in self._catalog.rebuilt:
-            place = os.path.join(self._path, name.side)
-            if not os.path.exists(place):
-                data = rebuild_side(self._path, name, self._settings)
-                write_bytes(place, data, False)
-        self._catalog.rebuilt.clear()
+        """Become the writer, and leave no file without a side file that is in order."""
+        if not self._writer.active:
+            self._writer.begin()
+            self._state.newest()
+        lost = self._catalog.rebuilt
+        while lost:
+            if lost[-1] in self._table.files():
+                replace_side(self._path, lost[-1], self._settings, self._durable)
+            lost.pop()
+
+    def _current(self) -> Snapshot:
+        return self._state.current(self._writer.active)
 
     def _settle_keys(self, keys: Any) -> None:
         """The first keys tell the types of the key columns."""
-        if keys is not None and self._table.key_types() is None:
-            names = self._settings.keys
-            self._table.add_keys([keys.type] if len(names) == 1 else [field.type for field in keys.type])
+        if keys is None:
+            return
+        own = [field.type for field in keys.type] if len(self._settings.keys) > 1 else [keys.type]
+        known = self._table.key_types()
+        if known is None:
+            self._table.add_keys(own)
+        elif own != known:
+            raise TypeMismatchError(f"another thread began with keys of {known} while these are {own}; repeat")
 
     def _settled(self, pieces: Iterable[Piece], nan: str) -> Iterator[Chunk]:
         for keys, column in pieces:
+            chunk = chunk_of(keys, column, self._kind, nan)
             self._settle_keys(keys)
-            yield chunk_of(keys, column, self._kind, nan)
+            yield chunk
 
     def _view(self, last_steps: int | None, key: Any, widen: bool) -> View:
         steps = None if last_steps is None else check_size("last_steps", last_steps, 0)
+        snapshot = self._current()
         wanted = None if key is None else read_key(key, self._settings.keys, self._table.key_types())
-        snapshot = self._state.current(self._writer.active)
         runs, covered = snapshot.last(steps, widen)
         widened = steps is not None and covered > steps
         return self._kept((snapshot.version, covered, widened, wanted), runs, snapshot.chunks, wanted, covered, widened)
 
     def _between(self, first: int, last: int, key: Any) -> View:
+        first, last = check_size("the first step", first, 1), check_size("the last step", last, 1)
+        snapshot = self._current()
         wanted = None if key is None else read_key(key, self._settings.keys, self._table.key_types())
-        snapshot = self._state.current(self._writer.active)
         runs = snapshot.between(first, last)
         return self._kept((snapshot.version, first, last, wanted), runs, (), wanted, last - first + 1, False)
 
@@ -397,7 +416,21 @@ class History:
                     self._blocks.forget()
                     self._views.clear()
                     self._state.reload()
-        return ask()
+        try:
+            return ask()
+        except FileNotFoundError as error:
+            raise CorruptBytesError(f"a file of the store is missing: {error}; verify() names all that are") from error
+
+
+def _folder(path: str | os.PathLike[str]) -> str:
+    """A folder by its whole name: it stays the same where the process, or a Spark worker, is in another one."""
+    given = os.fspath(path)
+    if not isinstance(given, str) or not given or "://" in given:
+        raise InvalidArgumentError(f"{given!r}: a history lies in a folder that this machine can write to")
+    whole = os.path.abspath(given)
+    if re.search(r"%[0-9A-Fa-f]{2}|\\", whole):
+        raise InvalidArgumentError(f"{whole}: Delta tables cannot be found again under names with \\ or such as %20")
+    return whole
 
 
 class _State:

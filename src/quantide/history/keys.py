@@ -32,17 +32,14 @@ def read_key(key: Any, names: Sequence[str], types: list[pa.DataType] | None) ->
     if not names:
         raise InvalidArgumentError("this store has no keys; leave key out, or make one with History(path, keys=...)")
     parts = tuple(key[name] for name in names) if isinstance(key, dict) and set(key) == set(names) else key
-    parts = parts if isinstance(parts, (tuple, list)) and len(names) > 1 else (parts,)
+    parts = parts if isinstance(parts, (tuple, list)) else (parts,)
     if len(parts) != len(names):
         raise InvalidArgumentError(f"a key here has {len(names)} parts: {', '.join(names)}; {key!r} has {len(parts)}")
     if types is None:
         raise UnknownKeyError(f"there is no value with the key {key!r}: nothing was appended yet")
     try:
-        return tuple(
-            pa.scalar(part.item() if isinstance(part, np.generic) else part, kind).as_py()
-            for part, kind in zip(parts, types, strict=True)
-        )
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        return tuple(key_array([part])[0].cast(kind).as_py() for part, kind in zip(parts, types, strict=True))
+    except (pa.ArrowException, TypeMismatchError) as error:
         raise UnknownKeyError(f"there is no key {key!r}: keys here are {', '.join(map(str, types))}") from error
 
 
@@ -67,8 +64,7 @@ def _columns(key: Any, names: Sequence[str], rows: int) -> list[pa.Array]:
 
 def _column(key: Any, rows: int) -> pa.Array:
     if key is None or isinstance(key, SINGLE) or not hasattr(key, "__len__"):
-        one = key.item() if isinstance(key, np.generic) else key
-        return pa.repeat(pa.scalar(one), rows) if one is not None else pa.nulls(rows)
+        return pa.repeat(key_array([key])[0], rows)
     return key_array(key)
 
 
@@ -84,6 +80,8 @@ def plain_type(kind: pa.DataType, name: str) -> pa.DataType:
         return pa.float64()
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", kind.tz and "UTC")
-    if pa.types.is_large_binary(kind):
+    if pa.types.is_large_binary(kind) or pa.types.is_binary(kind):
         return pa.binary()
-    return kind
+    if pa.types.is_boolean(kind) or pa.types.is_date32(kind) or pa.types.is_decimal128(kind):
+        return kind
+    raise TypeMismatchError(f"keys {name!r} of type {kind} are not supported; give numbers, text, dates or times")

@@ -73,15 +73,18 @@ def _span(chosen: list[list[Run]]) -> int:
     return max(held[0].id.last for held in chosen) - min(held[0].id.first for held in chosen) + 1
 
 
-def ranges(merge: Merge, keyed: bool, blocks: Blocks, rows: int = RANGE) -> list[tuple[Source, ...]]:
-    """The sources of each task: together they are all rows of all runs, in the order of (key, value)."""
-    tasks = max(1, -(-merge.rows // rows))
+def ranges(merge: Merge, keyed: bool, blocks: Blocks) -> list[tuple[Source, ...]]:
+    """The sources of each task: together they are all rows of all runs, in the order of (key, value).
+
+    A key that is not cut can leave nothing between two cuts: there is no task for that.
+    """
+    tasks = max(1, -(-merge.rows // RANGE))
     targets = [merge.rows * i // tasks for i in range(1, tasks)]
     cuts = (
         _keyed_cuts(merge.runs, targets, blocks) if keyed else _cuts([run.whole for run in merge.runs], targets, blocks)
     )
     edges = [np.zeros(len(merge.runs), dtype=np.int64), *cuts, np.array([run.rows for run in merge.runs])]
-    return [_sources(merge.runs, low, high) for low, high in pairwise(edges)]
+    return [found for low, high in pairwise(edges) if (found := _sources(merge.runs, low, high))]
 
 
 def _cuts(segments: list[Segment], targets: list[int], blocks: Blocks) -> list[Ints]:

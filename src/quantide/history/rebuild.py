@@ -7,9 +7,10 @@ import pyarrow as pa
 
 from quantide.errors import CorruptBytesError
 from quantide.history.run import Part
+from quantide.store import faults
 from quantide.store.datafile import BLOCK, read_rows
-from quantide.store.disk import checksum
-from quantide.store.names import FileName
+from quantide.store.disk import checksum, write_bytes
+from quantide.store.names import SPARE, FileName
 from quantide.store.rows import ALL, SortedRows
 from quantide.store.settings import Settings
 from quantide.store.sidefile import About, SideFile, build_side
@@ -24,6 +25,14 @@ def rebuild_side(folder: str, name: FileName, settings: Settings) -> bytes:
     size, crc = checksum(path)
     about = About(len(rows), settings.value_type, BLOCK, size, crc)
     return build_side(rows, bool(settings.keys), about, settings.chunk_eps, None)
+
+
+def replace_side(folder: str, name: FileName, settings: Settings, durable: bool) -> None:
+    """Write a side file again; readers may have the old one mapped, so that it is not written over."""
+    spare = os.path.join(folder, SPARE)
+    write_bytes(spare, rebuild_side(folder, name, settings), durable)
+    faults.point("side.rebuilt")
+    os.replace(spare, os.path.join(folder, name.side))
 
 
 def load(path: str, settings: Settings) -> SortedRows:
@@ -52,19 +61,20 @@ def load(path: str, settings: Settings) -> SortedRows:
     return SortedRows(kind, distinct, bounds, values)
 
 
+def missing(folder: str, name: FileName) -> CorruptBytesError:
+    """What to say about an active file that is not there."""
+    if os.path.exists(os.path.join(folder, name.data)):
+        return CorruptBytesError(f"{name.side} is missing; open the store for writing to rebuild it")
+    return CorruptBytesError(f"{name.data} is missing")
+
+
 def check_part(folder: str, part: Part, settings: Settings) -> None:
     """Read a data file and its side file again, and compare everything that is known twice."""
     name = part.name
-    try:
-        with open(os.path.join(folder, name.side), "rb") as file:
-            side = SideFile(file.read(), name.side)
-    except FileNotFoundError as error:
-        raise CorruptBytesError(f"{name.side} is missing; open the store for writing to rebuild it") from error
+    with open(os.path.join(folder, name.side), "rb") as file:
+        side = SideFile(file.read(), name.side)
     side.check()
-    try:
-        size, crc = checksum(part.path)
-    except FileNotFoundError as error:
-        raise CorruptBytesError(f"{name.data} is missing") from error
+    size, crc = checksum(part.path)
     if (size, crc) != (side.about.data_size, side.about.data_crc):
         raise CorruptBytesError(f"{name.data} is damaged: its checksum is not the one it was written with")
     rows = load(part.path, settings)

@@ -88,7 +88,7 @@ def cut(fences: Fences, stream: Summary | None, rank: int, read: Read) -> Cut:
     state = _Search(fences, stream, rank)
     while (wave := state.wanted()) or len(state.value):
         for run, block in wave:
-            state.blocks[run, block] = read(fences.segments[run], block)
+            state.blocks[run] = (block, read(fences.segments[run], block))
         left = len(state.value)
         state.look_again()
         if not wave and len(state.value) == left:
@@ -100,7 +100,7 @@ def cut(fences: Fences, stream: Summary | None, rank: int, read: Read) -> Cut:
 class _Search:
     def __init__(self, fences: Fences, stream: Summary | None, rank: int) -> None:
         self.segments, self.stream, self.rank = fences.segments, stream, rank
-        self.blocks: dict[tuple[int, int], NDArray[Any]] = {}
+        self.blocks: dict[int, tuple[int, NDArray[Any]]] = {}  # what was read: one block of a segment, no more
         estimated = fences.estimates(stream) + 1
         first = int(np.searchsorted(fences.high + estimated, rank, side="left"))
         last = int(np.searchsorted(fences.low + estimated, rank, side="left"))
@@ -114,7 +114,8 @@ class _Search:
         out, ambiguous = [], [[int(b) for b in self.block[self.run == run]] for run in range(len(self.segments))]
         for run, blocks in enumerate(ambiguous):
             candidates = [*([int(self.passed[run]) - 1] if self.passed[run] else []), *blocks]
-            unread = [b for b in candidates if (run, b) not in self.blocks and not self.segments[run].constant[b]]
+            held = self.blocks.get(run, (None,))[0]
+            unread = [b for b in candidates if b != held and not self.segments[run].constant[b]]
             if len(unread) == 1:
                 out.append((run, unread[0]))
         return out
@@ -146,15 +147,15 @@ class _Search:
         least = np.where(passed > 0, segment.starts[block] + 1, 0)
         most = np.where(passed > 0, segment.starts[block + 1], 0)
         least = np.where((passed > 0) & segment.constant[block], most, least)
-        for (run, b), values in self.blocks.items():
-            if run == other:
-                here = (passed > 0) & (block == b)
-                exact = segment.starts[b] + np.where(
-                    other < self.run,
-                    np.searchsorted(values, self.value, side="right"),
-                    np.searchsorted(values, self.value, side="left"),
-                )
-                least, most = np.where(here, exact, least), np.where(here, exact, most)
+        if other in self.blocks:
+            b, values = self.blocks[other]
+            here = (passed > 0) & (block == b)
+            exact = segment.starts[b] + np.where(
+                other < self.run,
+                np.searchsorted(values, self.value, side="right"),
+                np.searchsorted(values, self.value, side="left"),
+            )
+            least, most = np.where(here, exact, least), np.where(here, exact, most)
         return least, most
 
     def finish(self) -> tuple[Ints, Any, Any]:
@@ -213,9 +214,9 @@ class _Search:
         return low, high
 
     def _block(self, run: int, block: int) -> NDArray[Any]:
-        known = self.blocks.get((run, block))
-        if known is not None:
-            return known
+        known = self.blocks.get(run)
+        if known is not None and known[0] == block:
+            return known[1]
         segment = self.segments[run]
         return np.full(int(segment.starts[block + 1] - segment.starts[block]), segment.fences[block])
 

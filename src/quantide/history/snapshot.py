@@ -87,14 +87,13 @@ class Catalog:
 
     def snapshot(self, table: StreamTable) -> Snapshot:
         """What the table says now."""
-        names = table.files()
+        version, step, names = table.state()
         known = self._parts
         parts = {name: known[name] if name in known else self._part(name) for name in names}
         self._parts = parts
         runs = [Run(run, tuple(parts[name] for name in held)) for run, held in groupby(names, key=lambda n: n.run)]
-        step = table.step
         ended = tuple(run for run in runs if run.id.last < step)
-        return Snapshot(table.version, step, ended, tuple(run for run in runs if run.id.last >= step))
+        return Snapshot(version, step, ended, tuple(run for run in runs if run.id.last >= step))
 
     def _part(self, name: FileName) -> Part:
         path = os.path.join(self._folder, name.data)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from quantide.kernels.segments import spread
+from quantide.kernels.split import split
 from quantide.store.rows import ALL, SortedRows
 from quantide.summary.column import Column, has_nan, nan_error, store
 from quantide.summary.grouping import group_by_code, sort_segments
@@ -20,8 +21,9 @@ from quantide.summary.types import ValueType
 A = TypeVar("A")
 B = TypeVar("B")
 
-LOT = 1 << 22  # values that one thread sorts, and that one file of a chunk has, or about so many
-SAMPLE = 1 << 10  # values of each sorted slice that pivots are chosen from
+LOT = 1 << 24  # values of a file of a chunk, about
+SMALL = 1 << 20  # values that are not worth a second thread
+SAMPLE = 1 << 12  # values that a pivot is chosen from
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,9 @@ class Chunk:
 
 def in_threads(function: Callable[[A], B], items: Iterable[A]) -> list[B]:
     """map() on all cores: sorting, reading and writing all let go of the interpreter."""
+    items = list(items)
+    if len(items) < 2:  # threads would cost more than a small append
+        return [function(item) for item in items]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         return list(pool.map(function, items))
 
@@ -46,19 +51,15 @@ def chunk_of(keys: pa.Array | None, column: Column, kind: ValueType, nan: str) -
 
 
 def _of_values(column: Column, kind: ValueType, nan: str) -> Chunk:
-    """Slices are sorted at once, each by a thread; lots are merged out of them when they are written."""
-    whole = [piece[at : at + LOT] for piece in column.pieces for at in range(0, len(piece), LOT)]
-
-    def sort(piece: NDArray[Any]) -> NDArray[Any]:
-        out = np.empty(len(piece), dtype=kind.carrier)
-        store(out, piece)
-        out.sort()
-        return out[: len(out) - _nans(out, nan)]
-
-    slices = in_threads(sort, whole)
-    rows = sum(map(len, slices))
-    lots = [_lot(pieces, kind) for pieces in _dealt(slices, rows)]
-    return Chunk(rows, column.nulls, len(column) - rows, lots)
+    """Values are split into lots; each is sorted by the thread that writes it."""
+    as_they_are = len(column.pieces) == 1 and column.pieces[0].dtype == kind.carrier
+    values = column.pieces[0] if as_they_are else column.carried()
+    if has_nan(values):
+        if nan == "refuse":
+            raise nan_error()
+        values = values[~np.isnan(values)]
+    lots = [_lot(part, kind) for part in _split(values, _halvings(len(values)))]
+    return Chunk(len(values), column.nulls, len(column) - len(values), lots)
 
 
 def _of_keyed(keys: pa.Array, column: Column, kind: ValueType, nan: str) -> Chunk:
@@ -75,11 +76,11 @@ def _of_keyed(keys: pa.Array, column: Column, kind: ValueType, nan: str) -> Chun
 
 
 def merge_pieces(pieces: Sequence[SortedRows]) -> SortedRows:
-    """Sorted pieces as one: numpy's stable sort finds what is sorted already, and merges it."""
+    """Sorted pieces as one. Sorting anew is faster than merging: np.sort uses the processor's vector units."""
     kind, values = pieces[0].kind, np.concatenate([piece.values for piece in pieces])
     if all(piece.keys is ALL for piece in pieces):
         if len(pieces) > 1:
-            values.sort(kind="stable")
+            values.sort()
         return SortedRows(kind, ALL, np.array([0, len(values)]), values)
     codes, distinct = encode_keys(pa.concat_arrays([piece.keys for piece in pieces]))
     counts = np.concatenate([piece.counts for piece in pieces])
@@ -92,29 +93,33 @@ def merge_pieces(pieces: Sequence[SortedRows]) -> SortedRows:
     return SortedRows(kind, distinct, bounds, grouped)
 
 
-def _nans(values: NDArray[Any], nan: str) -> int:
-    """How many NaN stand at the end of sorted values; none may when they are refused."""
-    if values.dtype.kind != "f" or not len(values) or values[-1] == values[-1]:
-        return 0
-    if nan == "refuse":
-        raise nan_error()
-    return len(values) - int(np.searchsorted(values, np.nan, side="left"))
+def _halvings(rows: int) -> int:
+    """How often values are split in two: often enough for all cores, and for lots that are not too large."""
+    lots = max(os.cpu_count() or 1 if rows >= SMALL else 1, -(-rows // LOT))
+    return (lots - 1).bit_length()
 
 
-def _dealt(slices: list[NDArray[Any]], rows: int) -> list[list[NDArray[Any]]]:
-    """For each lot its part of every slice. Equal values share a lot, so lots can be larger than LOT."""
-    lots = -(-rows // LOT)
-    if lots <= 1:
-        return [[piece for piece in slices if len(piece)]] if rows else []
-    some = np.sort(np.concatenate([piece[:: max(1, len(piece) // SAMPLE)] for piece in slices if len(piece)]))
-    pivots = np.unique(some[np.arange(1, lots) * len(some) // lots])
-    edges = [[0, *np.searchsorted(piece, pivots).tolist(), len(piece)] for piece in slices]
-    dealt = [
-        [piece[bounds[lot] : bounds[lot + 1]] for piece, bounds in zip(slices, edges, strict=True)]
-        for lot in range(len(pivots) + 1)
-    ]
-    return [held for pieces in dealt if (held := [piece for piece in pieces if len(piece)])]
+def _split(values: NDArray[Any], halvings: int) -> list[NDArray[Any]]:
+    """Arrays of our own, each above the one before, about equally long. Equal values stay together."""
+    if halvings == 0:
+        own = np.empty_like(values)
+        store(own, values)
+        return [own] if len(own) else []
+    lots = [values]
+    for _ in range(halvings):
+        lots = [half for lot in lots for half in _halves(lot)]
+    return lots
 
 
-def _lot(pieces: list[NDArray[Any]], kind: ValueType) -> Callable[[], SortedRows]:
-    return lambda: merge_pieces([SortedRows(kind, ALL, np.array([0, len(piece)]), piece) for piece in pieces])
+def _halves(values: NDArray[Any]) -> list[NDArray[Any]]:
+    some = np.sort(values[:: max(1, len(values) // SAMPLE)])
+    out, low = split(values, some[len(some) // 2 :][:1])
+    return [half for half in (out[:low], out[low:]) if len(half)]
+
+
+def _lot(values: NDArray[Any], kind: ValueType) -> Callable[[], SortedRows]:
+    def sort() -> SortedRows:
+        values.sort()
+        return SortedRows(kind, ALL, np.array([0, len(values)]), values)
+
+    return sort

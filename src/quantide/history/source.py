@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from quantide.errors import CorruptBytesError, InvalidArgumentError
+from quantide.errors import CorruptBytesError, InvalidArgumentError, StorageError
 from quantide.history.keys import read_keys
 from quantide.store.settings import VALUE, Settings
 from quantide.summary.column import Column, read_column
@@ -28,6 +28,9 @@ def read_files(
     rows = 0
     for path in paths:
         for batch in _batches(path, column, settings.keys):
+            if waiting and batch.schema != waiting[0].schema:  # files of narrower and wider numbers
+                yield _piece(pa.concat_tables(waiting), settings, key_types())
+                waiting, rows = [], 0
             waiting.append(batch)
             rows += len(batch)
             if rows >= PIECE:
@@ -48,6 +51,8 @@ def _batches(path: str, column: str | None, keys: Sequence[str]) -> Iterator[pa.
             for batch in parquet.iter_batches(1 << 20, columns=[*keys, value], use_threads=False):
                 table = pa.Table.from_batches([batch])
                 yield table.select([*keys, value]).rename_columns([*keys, VALUE])
+    except FileNotFoundError as error:
+        raise StorageError(f"{path} is not there: {error}") from error
     except (OSError, pa.ArrowInvalid) as error:
         if isinstance(error, InvalidArgumentError):
             raise

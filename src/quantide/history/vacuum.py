@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from quantide.store import faults
 from quantide.store.disk import remove
-from quantide.store.names import DATA, SIDE, FileName, RunId
+from quantide.store.names import DATA, SIDE, SPARE, FileName, RunId
 from quantide.store.table import StreamTable
 
 
@@ -22,22 +22,34 @@ def vacuum(table: StreamTable, pending: Iterable[RunId], hours: float) -> Vacuum
     """Remove what was merged away or dropped at least that many hours ago, and what was never committed.
 
     A reader may still have the files of an older version in hand: those wait. Files that were never committed have
-    no reader; they are of a writer that died, or of this one but not in hand: both are sure, because names carry
-    the epoch of their writer and there is no other writer now.
+    no reader; they are of a writer that died, or of this one but not in hand. Files of a later epoch are left alone:
+    then this writer was fenced off and does not know it yet.
+
+    A merge may run meanwhile. So what lies there is listed first, then what is in hand, then what is active: a file
+    of the list that is committed on the way is found in one of the two.
     """
-    active, in_hand = set(table.files()), set(pending)
+    table.check_writer()
+    found = _entries(table.path)
+    in_hand = set(pending)
+    active = set(table.files())
     waiting = set(table.expired(0)) - set(table.expired(hours))
     files = size = 0
-    for folder, parse in ((DATA, FileName.parse), (SIDE, FileName.parse_side)):
-        for entry in _entries(os.path.join(table.path, folder)):
-            name = parse(f"{folder}/{entry.name}")
-            needed = name is None or name in active or name.run in in_hand or name.data in waiting
-            if not needed:
-                size += entry.stat().st_size
-                files += remove(entry.path)
-                faults.point("vacuum.removed")
+    for name, entry in found:
+        needed = name in active or name.run in in_hand or name.data in waiting or name.run.epoch > table.epoch
+        if not needed:
+            size += entry.stat().st_size
+            files += remove(entry.path)
+            faults.point("vacuum.removed")
+    remove(os.path.join(table.path, SPARE))
     return Vacuumed(files, size)
 
 
-def _entries(folder: str) -> list["os.DirEntry[str]"]:
-    return sorted(os.scandir(folder), key=lambda entry: entry.name) if os.path.isdir(folder) else []
+def _entries(path: str) -> list[tuple[FileName, "os.DirEntry[str]"]]:
+    """The data and side files that lie there."""
+    out = []
+    for folder, parse in ((DATA, FileName.parse), (SIDE, FileName.parse_side)):
+        place = os.path.join(path, folder)
+        found = sorted(os.scandir(place), key=lambda entry: entry.name) if os.path.isdir(place) else []
+        named = [(parse(f"{folder}/{entry.name}"), entry) for entry in found]
+        out += [(name, entry) for name, entry in named if name is not None]
+    return out

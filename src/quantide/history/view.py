@@ -47,14 +47,14 @@ class View:
             return self._told(self.quick, phi, mode, 0)
         target = int(target_ranks(phi, self.n))
         if mode == "exact":
-            found = cut(self.all_fences, None, target, self.blocks.read)
+            found, read = self._cut(self.all_fences, None, target)
             exact = Summary(np.array([found.above]), np.array([target]), np.array([target]), self.n, self.kind)
-            return self._told(exact, phi, mode, found.blocks_read)
+            return self._told(exact, phi, mode, read)
         if self.fences is None:
             return self._told(self.stream, phi, mode, 0)
-        found = cut(self.fences, self.stream, target, self.blocks.read)
+        found, read = self._cut(self.fences, self.stream, target)
         # Of equal values those of the stream go first, as search.estimate() has it.
-        return self._told(Summary.merge(self.stream, self._around(found)), phi, mode, found.blocks_read)
+        return self._told(Summary.merge(self.stream, self._around(found)), phi, mode, read)
 
     def rank(self, value: Any, mode: str) -> tuple[Any, Any]:
         """Bounds on how many elements are <= value; arrays for an array of values."""
@@ -112,6 +112,16 @@ class View:
         if self.key is None:
             return [segment for run in runs for segment in run.segments()]
         return [segment for run in runs if (segment := run.segment(self.key)) is not None]
+
+    def _cut(self, fences: Fences, stream: Summary | None, target: int) -> tuple[Cut, int]:
+        """Where a rank cuts, and how many blocks of files were read: small keys share one."""
+        seen = set()
+
+        def read(segment: Segment, block: int) -> NDArray[Any]:
+            seen.add((segment.paths[segment.file[block]], int(segment.group[block])))
+            return self.blocks.read(segment, block)
+
+        return cut(fences, stream, target, read), len(seen)
 
     def _around(self, found: Cut) -> Summary:
         """The history as the two neighbours of the cut, whose ranks are exact."""

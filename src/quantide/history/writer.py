@@ -8,6 +8,7 @@ from typing import Any
 from quantide.history.blocks import Blocks
 from quantide.history.load import EACH, Loaded, Slot
 from quantide.history.merge import Merge, next_merge, ranges
+from quantide.history.run import Run
 from quantide.history.snapshot import Snapshot
 from quantide.history.sort import Chunk, in_threads
 from quantide.history.tasks import Executor, LocalExecutor, MergeTask, Written, write_part
@@ -30,12 +31,14 @@ class Writer:
         self, table: StreamTable, snapshot: Callable[[], Snapshot], durable: bool, executor: Executor | None
     ) -> None:
         self.table, self._snapshot, self._durable = table, snapshot, durable
+        table.durable = durable
         self._executor: Executor = executor or LocalExecutor()
         self._lease: Lease | None = None
         self._serial = 0
         self._lock = Lock()
         self._background: ThreadPoolExecutor | None = None
         self._merging: Future[None] | None = None
+        self._owed = False  # a step was ended by a call whose merges failed
         self.pending: set[RunId] = set()
 
     @property
@@ -66,7 +69,7 @@ class Writer:
                     added += self._write_chunk(run, chunk, batch)
             faults.point("append.written")
             if added or batch is not None:
-                self.table.commit(add=added, batch=batch, durable=self._durable)
+                self.table.commit(add=added, batch=batch)
         finally:
             self.pending.difference_update(runs)
         return sum(rows for _, _, rows in added)
@@ -83,16 +86,21 @@ class Writer:
             assert name is not None
             added.append((name, one.size, one.rows))
         faults.point("append.written")
-        table.commit(add=added, batch=batch, durable=self._durable)
+        table.commit(add=added, batch=batch)
         return sum(rows for _, _, rows in added)
 
     def end_step(self, wait: bool) -> None:
         """Close the open step; merge what is to be merged, now or in the background."""
         self.join()
-        self.table.commit(step=self.table.step, durable=self._durable)
-        faults.point("step.ended")
+        snapshot = self._snapshot()
+        if not self._owed or snapshot.chunks:  # else the call that failed is repeated, and has ended the step
+            self._check_space(self._next_merge((*snapshot.runs, *snapshot.chunks), snapshot.step + 1))
+            self.table.commit(step=snapshot.step)
+            faults.point("step.ended")
         if wait:
+            self._owed = True
             self.merge()
+            self._owed = False
             return
         if self._background is None:
             self._background = ThreadPoolExecutor(1, thread_name_prefix="quantide-merge")
@@ -106,9 +114,8 @@ class Writer:
 
     def merge(self, progress: Progress | None = None) -> None:
         """Drop what expired, then merge until no level has too many runs."""
-        settings = self.table.settings
-        self._drop_expired(settings.retention)
-        while (merge := next_merge(self._snapshot().runs, settings.kappa, settings.retention)) is not None:
+        self._drop_expired()
+        while (merge := self._next_merge((snapshot := self._snapshot()).runs, snapshot.step)) is not None:
             self._merge(merge)
 
     def close(self) -> None:
@@ -117,14 +124,14 @@ class Writer:
         finally:
             if self._background is not None:
                 self._background.shutdown()
+                self._background = None
             if self._lease is not None:
                 self._lease.release()
                 self._lease = None
 
     def _merge(self, merge: Merge) -> None:
         settings = self.table.settings
-        size = sum(run.size for run in merge.runs)
-        check_space(self.table.path, size + size // 4)
+        self._check_space(merge)
         run = self._new_run(merge.first, merge.last, merge.level)
         try:
             cut = ranges(merge, bool(settings.keys), Blocks(type_named(settings.value_type)))
@@ -150,17 +157,27 @@ class Writer:
             written = self._executor.map(tasks)
             faults.point("merge.written")
             inputs = [part.name for held in merge.runs for part in held.parts]
-            self.table.commit(_named(run, written), inputs, durable=self._durable)
+            self.table.commit(_named(run, written), inputs)
         finally:
             self.pending.discard(run)
 
-    def _drop_expired(self, retention: int | None) -> None:
-        if retention is None:
-            return
+    def _next_merge(self, runs: Sequence[Run], step: int) -> Merge | None:
+        settings = self.table.settings
+        return next_merge([run for run in runs if not self._expired(run, step)], settings.kappa, settings.retention)
+
+    def _check_space(self, merge: Merge | None) -> None:
+        size = sum(run.size for run in merge.runs) if merge else 0
+        check_space(self.table.path, size + size // 4)
+
+    def _expired(self, run: Run, step: int) -> bool:
+        retention = self.table.settings.retention
+        return retention is not None and run.id.last < step - retention
+
+    def _drop_expired(self) -> None:
         snapshot = self._snapshot()
-        expired = [run for run in snapshot.runs if run.id.last < snapshot.step - retention]
+        expired = [run for run in snapshot.runs if self._expired(run, snapshot.step)]
         if expired:
-            self.table.commit(remove=[part.name for run in expired for part in run.parts], durable=self._durable)
+            self.table.commit(remove=[part.name for run in expired for part in run.parts])
 
     def _write_chunk(self, run: RunId, chunk: Chunk, batch: Any) -> list[tuple[FileName, int, int]]:
         settings = self.table.settings

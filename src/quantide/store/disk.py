@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from quantide.errors import StorageError
+from quantide.store import faults
 
 
 class Sink:
@@ -18,6 +19,7 @@ class Sink:
         self.closed = False
 
     def write(self, data: Any) -> int:
+        faults.point("disk.write")
         view = memoryview(data)
         while len(view):
             written = self._file.write(view) or 0
@@ -66,13 +68,19 @@ def write_bytes(path: str, data: bytes, durable: bool) -> None:
     write_file(path, fill, durable)
 
 
-def sync_folder(path: str) -> None:
-    """Make the names of new files last."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def sync(*paths: str) -> None:
+    """Make files that others wrote, and the names of new files in a folder, outlast a loss of power."""
+    for path in paths:
+        try:
+            handle = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            continue
+        try:
+            os.fsync(handle)
+        except OSError as error:
+            raise StorageError(f"{path} may not outlast a loss of power: {error}") from error
+        finally:
+            os.close(handle)
 
 
 def remove(path: str) -> bool:

@@ -9,17 +9,22 @@ import fcntl
 import os
 import socket
 import weakref
+from contextlib import suppress
 
-from quantide.errors import WriterConflictError
+from quantide.errors import StorageError, WriterConflictError
+from quantide.store.names import LOCK
 
 
 class Lease:
     """Held from the first write of a handle until it is released or forgotten."""
 
     def __init__(self, folder: str) -> None:
-        place = os.path.join(folder, "_quantide")
-        os.makedirs(place, exist_ok=True)
-        file = os.open(os.path.join(place, "writer.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        path = os.path.join(folder, LOCK)
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StorageError(f"{folder} cannot be written to: {error}") from error
         self._release = weakref.finalize(self, os.close, file)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -30,8 +35,9 @@ class Lease:
                 f"{folder} is being written by {holder}; a store has one writer at a time: close that one first. "
                 "Reading needs no lease"
             ) from error
-        os.ftruncate(file, 0)
-        os.pwrite(file, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
+        with suppress(OSError):  # a full disk: the lock holds, whatever the file says
+            os.ftruncate(file, 0)
+            os.pwrite(file, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
 
     def release(self) -> None:
         self._release()

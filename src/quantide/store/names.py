@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 
 DATA, SIDE = "runs", "_quantide/side"
+LOCK, SPARE = "_quantide/writer.lock", "_quantide/spare"  # who writes; what is about to replace a side file
 _NAME = re.compile(r"runs/L(\d+)-S(\d+)-(\d+)-E(\d+)-(\d+)-P(\d+)\.parquet")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -12,8 +13,10 @@ from quantide.summary.types import type_named
 VERSION = 1
 PROPERTY = "quantide.settings"
 VALUE = "value"  # the name of the column of values
+FORBIDDEN = " ,;{}()\n\t="
 UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 BYTES_A_TUPLE = 24
+MOST_MEMORY = 10**15
 
 
 @dataclass(frozen=True)
@@ -39,12 +42,16 @@ class Settings:
         retention: int | None = None,
     ) -> "Settings":
         """Settings out of what a user says: checked, with what they imply."""
+        if keys is not None and not isinstance(keys, (str, list, tuple)):
+            raise InvalidArgumentError(f"keys are a name or a list of names of columns, not {keys!r}")
         names = () if keys is None else (keys,) if isinstance(keys, str) else tuple(keys)
         for name in names:
-            if not isinstance(name, str) or not name or name == VALUE:
+            if not isinstance(name, str) or not name or name.lower() == VALUE:
                 raise InvalidArgumentError(f"keys are names of columns other than {VALUE!r}, not {name!r}")
-        if len(set(names)) < len(names):
-            raise InvalidArgumentError(f"keys must differ, and do not in {names!r}")
+            if set(name) & set(FORBIDDEN):
+                raise InvalidArgumentError(f"Delta allows none of {FORBIDDEN!r} in the name of a column, as in {name!r}")
+        if len({name.lower() for name in names}) < len(names):
+            raise InvalidArgumentError(f"keys must differ by more than upper and lower case, and do not in {names!r}")
         kappa = check_size("kappa", kappa, 1)
         if retention is not None:
             retention = check_size("retention", retention, 1)
@@ -102,12 +109,16 @@ def read_bytes(text: Any) -> int:
     >>> read_bytes("250 MB")
     250000000
     """
+    size = text
     if isinstance(text, str):
-        number, _, unit = text.strip().partition(" ")
-        if unit.upper() in UNITS and number.replace(".", "", 1).isdigit():
-            return int(float(number) * UNITS[unit.upper()])
-        raise InvalidArgumentError(f"memory={text!r} is not a size; write it as '250 MB'")
-    return check_size("memory", text, 1)
+        found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]*)?) *([KMGT]?B)", text.strip().upper())
+        if found is None:
+            raise InvalidArgumentError(f"memory={text!r} is not a size; write it as '250 MB'")
+        size = int(float(found[1]) * UNITS[found[2]])
+    size = check_size("memory", size, 1)
+    if size > MOST_MEMORY:
+        raise InvalidArgumentError(f"memory={text!r} is more than there is; write it as '250 MB'")
+    return size
 
 
 def share_memory(budget: int, kappa: int) -> tuple[float, float]:

@@ -6,6 +6,7 @@ and looked at when a question needs them.
 """
 
 import json
+import math
 import struct
 import zlib
 from dataclasses import dataclass, field
@@ -56,7 +57,7 @@ def build_side(rows: SortedRows, keyed: bool, about: About, run_eps: float, of: 
     }
     if keyed:
         sections["keys"] = _to_ipc(rows.keys)
-        sections["total"] = held.total().compress(max(1, int(1 / (2 * run_eps)))).to_bytes()
+        sections["total"] = held.total().compress(math.ceil(1 / (2 * run_eps))).to_bytes()
     return _pack(about, sections)
 
 
@@ -120,6 +121,9 @@ class SideFile:
         summaries = Summaries(self.keys, self.tuples)
         if self.total.n != self.about.rows or not (np.diff(summaries.offsets) > 0).all():
             raise self._damaged("its summaries contradict its counts")
+        sections = sorted(self._places, key=lambda name: self._places[name][0])
+        if _pack(self.about, {name: bytes(self._section(name)) for name in sections}) != self._data:
+            raise self._damaged("there are bytes between its sections")
 
     @property
     def nbytes(self) -> int:
@@ -140,7 +144,7 @@ class SideFile:
         return found
 
     def _damaged(self, why: str) -> CorruptBytesError:
-        return CorruptBytesError(f"{self._name} is damaged: {why}; it can be rebuilt from its data file")
+        return CorruptBytesError(f"{self._name} is damaged: {why}; remove it, and it is rebuilt from its data file")
 
 
 def _pack(about: About, sections: dict[str, bytes]) -> bytes:

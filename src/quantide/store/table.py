@@ -1,27 +1,32 @@
 """The Delta table: which files are active, and commits that change that all at once."""
 
 import json
+import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import RLock
 from typing import Any
+from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from quantide.errors import InvalidArgumentError, StorageError, WriterConflictError
 from quantide.store import faults
 from quantide.store.datafile import stored_type
-from quantide.store.disk import sync_folder
-from quantide.store.names import FileName
+from quantide.store.disk import sync
+from quantide.store.names import DATA, SIDE, FileName
 from quantide.store.settings import PROPERTY, VALUE, Settings
 from quantide.summary.types import type_named
 
 WRITER, STEP, BATCH, SOURCE = "quantide.writer", "quantide.step", "quantide.batch:", "quantide.source:"
+COMMIT = "quantide.commit"
 CHECKPOINT = 10
+AFTERWARDS = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 
 
 class StreamTable:
@@ -31,6 +36,7 @@ class StreamTable:
         self.path, self._table = path, table
         self._lock = RLock()
         self.epoch = 0  # of this writer; 0 for readers
+        self.durable = False  # whether a commit must outlast a loss of power
         text = table.metadata().configuration.get(PROPERTY)
         if text is None:
             raise InvalidArgumentError(f"{path} is a Delta table, but not one that Quantide made")
@@ -52,11 +58,13 @@ class StreamTable:
     def create(cls, path: str, settings: Settings) -> "StreamTable":
         """A new, empty store; or the one that someone else made there a moment ago."""
         schema = pa.schema([pa.field(VALUE, stored_type(type_named(settings.value_type)))])
-        os.makedirs(path, exist_ok=True)
-        if os.listdir(path) and not os.path.isdir(os.path.join(path, "_delta_log")):
-            known = {"_quantide"}
-            if set(os.listdir(path)) - known:
-                raise InvalidArgumentError(f"{path} is not empty and not a store; choose a new folder")
+        try:
+            os.makedirs(path, exist_ok=True)
+            others = set(os.listdir(path)) - {"_quantide"}
+        except OSError as error:
+            raise StorageError(f"no store can be made at {path}: {error}") from error
+        if others and not os.path.isdir(os.path.join(path, "_delta_log")):
+            raise InvalidArgumentError(f"{path} is not empty and not a store; choose a new folder")
         try:
             table = DeltaTable.create(
                 path,
@@ -79,8 +87,7 @@ class StreamTable:
     def refresh(self) -> bool:
         """Look for commits of others; whether there were any."""
         with self._lock:
-            following = os.path.join(self.path, "_delta_log", f"{self.version + 1:020}.json")
-            if not os.path.exists(following):
+            if not os.path.exists(self._entry(self.version + 1)):
                 return False
             before = self.version
             self._table.update_incremental()
@@ -90,6 +97,11 @@ class StreamTable:
         """Read the whole log again, whatever this handle knew."""
         with self._lock:
             self._table = DeltaTable(self.path)
+
+    def state(self) -> tuple[int, int, list[FileName]]:
+        """The version, the open step and the active files, all of the same moment."""
+        with self._lock:
+            return self.version, self.step, self.files()
 
     def files(self) -> list[FileName]:
         """The active files, by the steps they cover."""
@@ -107,9 +119,13 @@ class StreamTable:
     def add_keys(self, types: Sequence[pa.DataType]) -> None:
         """Give the table its key columns."""
         fields = [pa.field(name, kind) for name, kind in zip(self.settings.keys, types, strict=True)]
+        columns = Schema.from_arrow(pa.schema(fields)).fields
         with self._lock:
-            self._table.alter.add_columns(Schema.from_arrow(pa.schema(fields)).fields)
-            self._table.update_incremental()
+            self._commit(
+                lambda properties: self._table.alter.add_columns(
+                    columns, commit_properties=properties, post_commithook_properties=AFTERWARDS
+                )
+            )
 
     @property
     def step(self) -> int:
@@ -126,7 +142,14 @@ class StreamTable:
         with self._lock:
             self._table.update_incremental()
             self.epoch = int(self._table.transaction_version(WRITER) or 0) + 1
-            self._commit([], [])
+            self._add([], [])
+
+    def check_writer(self) -> None:
+        """Refuse to go on where another writer has taken over."""
+        with self._lock:
+            self.refresh()
+            if self._table.transaction_version(WRITER) != self.epoch:
+                raise self._fenced()
 
     def commit(
         self,
@@ -134,7 +157,6 @@ class StreamTable:
         remove: Sequence[FileName] = (),
         step: int | None = None,
         batch: Any = None,
-        durable: bool = False,
     ) -> None:
         """Add files (name, size, rows) and remove others, end a step, mark a batch: all of it or nothing."""
         now = int(time.time() * 1000)
@@ -149,30 +171,51 @@ class StreamTable:
                 AddAction(name.data, size, {}, now, True, json.dumps({"numRecords": rows})) for name, size, rows in add
             ]
             actions += [RemoveAction(name.data, True, now, None, {}) for name in remove]
-            faults.point("commit.before")
-            self._commit(actions, transactions)
-            faults.point("commit.after")
-        if durable:
-            sync_folder(os.path.join(self.path, "_delta_log"))
+            if self.durable and add:
+                sync(os.path.join(self.path, DATA), os.path.join(self.path, SIDE))
+            self._add(actions, transactions)
 
-    def _commit(self, actions: list[Any], transactions: list[Transaction]) -> None:
-        if self._table.transaction_version(WRITER) not in (None, self.epoch, self.epoch - 1):
-            raise self._fenced()
-        try:
-            self._table.create_write_transaction(
+    def _add(self, actions: list[Any], transactions: list[Transaction]) -> None:
+        self._commit(
+            lambda properties: self._table.create_write_transaction(
                 actions,
                 "append",
                 self._table.schema(),
-                commit_properties=CommitProperties(
-                    app_transactions=[Transaction(WRITER, self.epoch), *transactions], max_commit_retries=0
-                ),
-                post_commithook_properties=PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False),
-            )
-        except CommitFailedError as error:
-            raise self._fenced() from error
+                commit_properties=properties,
+                post_commithook_properties=AFTERWARDS,
+            ),
+            transactions,
+        )
+
+    def _commit(self, change: Callable[[CommitProperties], None], transactions: Sequence[Transaction] = ()) -> None:
+        """One change as the writer. A commit that fails can still have happened: its entry in the log tells."""
+        if self._table.transaction_version(WRITER) not in (None, self.epoch, self.epoch - 1):
+            raise self._fenced()
+        token, entry = uuid4().hex, self._entry(self.version + 1)
+        properties = CommitProperties(
+            custom_metadata={COMMIT: token},
+            app_transactions=[Transaction(WRITER, self.epoch), *transactions],
+            max_commit_retries=0,
+        )
+        try:
+            faults.point("commit.before")
+            change(properties)
+            faults.point("commit.after")
         except (DeltaError, OSError) as error:
-            raise StorageError(f"{self.path}: the commit failed, nothing was changed: {error}") from error
+            if not os.path.exists(entry):
+                raise StorageError(f"{self.path}: the commit failed, nothing was changed: {error}") from error
+            with open(entry, encoding="utf-8") as file:
+                if token not in file.read():
+                    raise self._fenced() from error
+            # It is done, and only the checkpoint after it failed: the next one makes up for that.
         self._table.update_incremental()
+        if self.durable:
+            log = os.path.dirname(entry)
+            sync(entry, entry.replace(".json", ".checkpoint.parquet"), os.path.join(log, "_last_checkpoint"), log)
+
+    def _entry(self, version: int) -> str:
+        """Where the log has a version."""
+        return os.path.join(self.path, "_delta_log", f"{version:020}.json")
 
     def _fenced(self) -> WriterConflictError:
         return WriterConflictError(
@@ -182,13 +225,20 @@ class StreamTable:
     def expired(self, hours: float) -> list[str]:
         """Paths of files that were removed from the table that long ago and still lie there."""
         with self._lock:
-            return list(self._table.vacuum(retention_hours=int(hours), dry_run=True, enforce_retention_duration=False))
+            whole = math.ceil(hours)
+            return list(self._table.vacuum(retention_hours=whole, dry_run=True, enforce_retention_duration=False))
 
 
 def batch_transaction(batch: Any) -> tuple[str, int]:
     """A batch as Delta's log remembers it: an id of its own, or the number in a source that counts upwards."""
-    if isinstance(batch, tuple) and len(batch) == 2 and isinstance(batch[0], str) and isinstance(batch[1], int):
-        return f"{SOURCE}{batch[0]}", batch[1]
-    if isinstance(batch, (str, int)) and not isinstance(batch, bool):
-        return f"{BATCH}{type(batch).__name__}:{batch}", 1
+    if isinstance(batch, tuple) and len(batch) == 2 and isinstance(batch[0], str) and _is_number(batch[1]):
+        if not 0 <= batch[1] < 2**63:
+            raise InvalidArgumentError(f"the number of a batch counts from 0 to 2**63 - 1, and is not {batch[1]}")
+        return f"{SOURCE}{batch[0]}", int(batch[1])
+    if isinstance(batch, str) or _is_number(batch):
+        return f"{BATCH}{'str' if isinstance(batch, str) else 'int'}:{batch}", 1
     raise InvalidArgumentError(f"batch_id is text, a number, or (source, number), not {batch!r}")
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, (int, np.integer)) and not isinstance(x, bool)
