@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from quantide.kernels import compress, gk, merge, order, pack, segments
+from quantide.kernels import compress, gk, merge, order, pack, segments, split
 from quantide.kernels.compiled import frozen
 
 CARRIERS = (np.float64, np.float32, np.int64)
@@ -29,6 +29,7 @@ def warm() -> Iterator[str]:
         segments.gather_rows(grouped, bounds, zero, rows)
         segments.return_rows(grouped, bounds, zero, rows)
         segments.sample(grouped, bounds, np.array([1]))
+        split.split(values, values[:1])
         yield f"sorting, merging and GK01 for {np.dtype(carrier).name}"
     compress.kept_tuples(ranks, ranks, bounds, two, 1)
     compress.nearest_tuples(ranks, ranks, bounds, np.array([[1]]))
