@@ -1,11 +1,12 @@
 """The figures in README.md: a few lines of the results, put between two marks."""
 
 from benchmarks import table
+from benchmarks.page_history import loading_ratio
 from benchmarks.report import Report, Row
 
 BEGIN = "<!-- figures: made by `python -m benchmarks results` -->"
 END = "<!-- /figures -->"
-PARTS = ("stream", "fast", "keys")
+PARTS = ("stream", "fast", "keys", "history", "spark")
 
 
 def insert(readme: str, reports: dict[str, Report]) -> str:
@@ -16,7 +17,8 @@ def insert(readme: str, reports: dict[str, Report]) -> str:
 
 
 def figures(reports: dict[str, Report]) -> str:
-    lines = [*_speed(reports["stream"]), *_paper(reports["fast"]), *_keys(reports["keys"])]
+    made = {"stream": _speed, "fast": _paper, "keys": _keys, "history": _history, "spark": _spark}
+    lines = [line for part, make in made.items() for line in make(reports[part])]
     return table.markdown(["measured in one run", "Quantide"], [list(line) for line in lines])
 
 
@@ -64,6 +66,30 @@ def _keys(report: Report) -> list[tuple[str, str]]:
         )
         for row in found
     ]
+
+
+def _history(report: Report) -> list[tuple[str, str]]:
+    row = report.rows["asked"][0]
+    return [
+        (
+            f"a quantile of {row['values']:,} values on disk and a stream, exact but for the stream",
+            f"**{table.seconds(row['accurate_median'])}**, at most {row['accurate_most_reads']} blocks read",
+        ),
+        ("loading them, sorted and summarised, against a plain write", f"{table.ratio(loading_ratio(report))} times"),
+    ]
+
+
+def _spark(report: Report) -> list[tuple[str, str]]:
+    whole = [row for row in report.rows["rows"] if row["question"] == report.rows["rows"][0]["question"]]
+    against = [row for row in whole if row["ratio"] and not row["method"].startswith("quantide")]
+    names = {"kll": "Spark's KLL", "percentile_approx": "percentile_approx"}
+    told = ", ".join(
+        f"**{table.ratio(row['ratio'])} times** as fast as {name}"
+        for row in against
+        for start, name in names.items()
+        if row["method"].startswith(start)
+    )
+    return [(f"two quantiles of {whole[0]['rows']:,} rows of Parquet on Spark, eps = 0.001", told)]
 
 
 def _first(rows: list[Row], eps: tuple[float | None, ...], **wanted: str) -> Row:
