@@ -58,7 +58,7 @@ def peers_table(report: Report) -> str:
             table.size(row["bytes"]),
             f"{row['mean_error']:.2e}",
             f"{row['worst_error']:.2e}",
-            "-" if row is ours else table.ratio(row["mean_error"] / max(ours["mean_error"], 1e-12)),
+            "-" if row is ours else _times(row, ours),
         ]
         for row in report.rows["peers"]
     ]
@@ -98,12 +98,13 @@ def headlines(report: Report) -> list[str]:
         f"accurate answers over {row['values']:,} values in {table.seconds(row['accurate_median'])} (median), reading "
         f"at most {row['accurate_most_reads']} blocks of {row['runs']} runs",
         f"loading takes {table.ratio(loading_ratio(report))} times a plain write of the same values",
-        *(
-            f"**{table.ratio(peer['mean_error'] / max(ours['mean_error'], 1e-12))}** times smaller error than "
-            f"{peer['method']} in equal memory"
-            for peer in worst
-        ),
+        *(f"**{_times(peer, ours)}** times smaller error than {peer['method']} in equal memory" for peer in worst),
     ]
+
+
+def _times(row: Row, ours: Row) -> str:
+    """How many times its error is ours, which can be none."""
+    return table.ratio(row["mean_error"] / ours["mean_error"]) if ours["mean_error"] else "any number of"
 
 
 def _ours(report: Report) -> Row:

@@ -1,36 +1,14 @@
 """The curves about Spark, and the figures that show them."""
 
-from dataclasses import dataclass
-
-from benchmarks import plot
 from benchmarks.report import Report, Row
+from characterization.curves import Curve, figure
 from characterization.growth import Points
-
-STATED = "6 3"  # the dashes of a bound
-
-
-@dataclass(frozen=True)
-class Curve:
-    """What was measured to grow by what, and its bound; lines of one name look alike in all panels."""
-
-    panel: str
-    by: str
-    unit: str
-    name: str
-    colour: int
-    points: Points
-    stated: Points = ()
-
-    def lines(self) -> list[plot.Line]:
-        measured = plot.Line(self.name, self.points, self.colour)
-        bound = plot.Line(f"{self.name}: stated", self.stated, self.colour, STATED)
-        return [measured, bound] if self.stated else [measured]
 
 
 def figures(report: Report) -> dict[str, str]:
     grown = "Time of a question and memory of its tasks, by rows, files and keys, logarithmic axes"
     tasks = "Memory of one task by the rows it reads, measured and stated, logarithmic axes"
-    return {"spark.svg": _figure(curves(report), grown), "spark-tasks.svg": _figure(task_curves(report), tasks)}
+    return {"spark.svg": figure(curves(report), grown), "spark-tasks.svg": figure(task_curves(report), tasks)}
 
 
 def curves(report: Report) -> list[Curve]:
@@ -59,15 +37,6 @@ def task_curves(report: Report) -> list[Curve]:
 
 def kind_of(row: Row) -> str:
     return f"{row['keys']:,} keys" if row["keys"] else "no keys"
-
-
-def _figure(shown: list[Curve], description: str) -> str:
-    panels = []
-    for title in dict.fromkeys(curve.panel for curve in shown):
-        some = [curve for curve in shown if curve.panel == title]
-        lines = [line for curve in some for line in curve.lines()]
-        panels.append(plot.Panel(title, some[0].by, some[0].unit, lines))
-    return plot.svg(panels, description)
 
 
 def _memory(panel: str, by: str, name: str, colour: int, rows: list[Row], prefix: str = "") -> Curve:

@@ -3,7 +3,8 @@
 from benchmarks import table
 from benchmarks.page import prose
 from benchmarks.report import Report, Row
-from characterization.figures_spark import Curve, curves, figures, kind_of
+from characterization.curves import Curve
+from characterization.figures_spark import curves, figures, kind_of
 from characterization.growth import exponent, last_exponent, last_step
 
 __all__ = ["figures", "headlines", "render"]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from benchmarks.report import Report
-from characterization import page_spark, spark
+from characterization import history, page_history, page_spark, spark
 
 
 @dataclass(frozen=True)
@@ -28,5 +28,12 @@ SUBJECTS = {
         page_spark.render,
         page_spark.figures,
         page_spark.headlines,
+    ),
+    "history": Subject(
+        "history and stream, the figures of the paper: memory, kappa, updates, questions, windows, growth",
+        history.run,
+        page_history.render,
+        page_history.figures,
+        page_history.headlines,
     ),
 }

@@ -163,6 +163,25 @@ def test_plot_is_a_picture() -> None:
     assert "nan" not in text
 
 
+def test_linear_axes_begin_at_zero_and_dots_are_not_joined() -> None:
+    line = plot.Line("one", [(3, 0.0), (40, 12.0), (100, 50.0)], joined=False)
+    text = plot.svg([plot.Panel("t", "x", "y", [line], linear="xy")], "linear")
+    for label in (0, 20, 40, 60, 80, 100):
+        assert f'text-anchor="middle">{label}<' in text
+    for label in (0, 10, 50):
+        assert f'text-anchor="end">{label}<' in text
+    assert "<circle" not in text
+    assert text.count("h0M") == 2
+
+
+def test_labels_of_an_axis_do_not_overlap() -> None:
+    line = plot.Line("one", [(x, 1.0) for x in (10_000, 10_001, 20_000)])
+    text = plot.svg([plot.Panel("t", "x", "y", [line])], "close")
+    assert ">10k<" in text
+    assert ">20k<" in text
+    assert ">10.001k<" not in text
+
+
 def test_panels_fill_rows_and_then_begin_another() -> None:
     panel = plot.Panel("t", "x", "y", [plot.Line("one", [(1_000, 1.0), (20_000, 2.0)])])
     text = plot.svg([panel] * 3, "three", columns=2)

@@ -5,18 +5,33 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.report import Report
-from characterization import growth, memory, pages, spark, spark_lakes
+from characterization import figures_history, growth, history, history_data, memory, pages, spark, spark_lakes
 from characterization.__main__ import main
+from characterization.history_peers import PEERS, Peer
+from characterization.history_trial import trial
+from characterization.history_truth import Truth
+from characterization.history_watch import PARTS
 from characterization.spark_bound import stated
 from characterization.spark_task import Task
 from characterization.subjects import SUBJECTS
+from quantide.history import tasks
 from quantide.spark.partials import ROWS
+from quantide.store.datafile import BLOCK, write_data
 
 ROOT = Path(__file__).parent.parent
 COMMITTED = sorted(pages.FOLDER.glob("*.json"))
+
+
+@pytest.fixture(scope="module")
+def quick_history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which a quick run about history left everything."""
+    folder = tmp_path_factory.mktemp("history")
+    main(["history", "--quick", "--output", str(folder)])
+    return folder
 
 
 @pytest.mark.slow
@@ -118,3 +133,96 @@ def test_exponents_of_powers() -> None:
     assert growth.last_step([(1.0, 5.0), (4.0, 10.0), (8.0, 12.0)]) == 0.5
     with pytest.raises(ValueError, match="two different places"):
         growth.exponent(points[:1])
+
+
+def test_quick_run_about_history_writes_everything(quick_history: Path) -> None:
+    made = pages.render(quick_history)
+    names = ("memory", "kappa", "updates", "questions", "spans", "growth", "stream")
+    assert {"index.md", "history.md", *(f"history-{name}.svg" for name in names)} == set(made)
+    kept = {path.name: path.read_text() for path in quick_history.glob("*.*") if path.suffix != ".json"}
+    assert kept == made
+    assert not any("nan" in text for name, text in made.items() if name.endswith(".svg"))
+
+
+def test_what_is_certified_holds_in_a_quick_run_about_history(quick_history: Path) -> None:
+    check_history(Report.read(quick_history / "history.json"))
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in COMMITTED if path.name == "history.json"], ids=lambda path: path.name
+)
+def test_what_is_certified_holds_in_the_results_about_history(path: Path) -> None:
+    check_history(Report.read(path))
+
+
+def check_history(report: Report) -> None:
+    """Observed errors within those certified, those within eps of the open step; one block of a run at most."""
+    rows = report.rows
+    for row in (*rows["memory"], *rows["data_kappas"], *rows["windows"]):
+        assert row["mean_error"] <= row["worst_error"] <= row["certified"] + 1e-3, row
+    for row in (*rows["kappas"], *rows["history"], *rows["stream"]):
+        for mode in ("accurate", "quick"):
+            assert row[f"{mode}_worst_error"] <= row[f"{mode}_certified"] + 1e-3, row
+        assert row["accurate_most_reads"] <= row["runs"], row
+        assert row["quick_most_reads"] == 0, row
+    for row in (*rows["history"], *rows["stream"]):
+        assert row["accurate_certified"] <= row["allowed"], row
+    accurate = [row for row in rows["data_kappas"] if row["mode"] == "accurate"]
+    assert all(row["certified"] <= row["eps"] * report.settings["small_values"] for row in accurate)
+
+
+def test_ranks_in_pieces_are_those_in_everything(rng: np.random.Generator) -> None:
+    pieces = [rng.integers(0, 50, size).astype(float) for size in (1, 40, 300, 7)]
+    phis, found = rng.uniform(0.01, 1, 30), rng.integers(-2, 60, 30) / 1.25
+    truth = Truth()
+    for piece in pieces:
+        truth.add(piece)
+    for last in (None, 1, 2):
+        everything = np.sort(np.concatenate(pieces if last is None else pieces[-last:])).tolist()
+        assert truth.n(last) == len(everything)
+        for phi, value, error in zip(phis, found, truth.rank_errors(phis, found, last), strict=True):
+            below = sum(x < value for x in everything)
+            ranks = range(below + 1, max(below + 1, sum(x <= value for x in everything)) + 1)
+            target = max(1, int(np.ceil(phi * len(everything) - 1e-9)))
+            assert error == min(abs(rank - target) for rank in ranks)
+
+
+@pytest.mark.parametrize("name", history_data.SETS)
+def test_data_sets_are_the_same_every_time(name: str) -> None:
+    one, same, other = (history_data.step_values(name, step, 10_000) for step in (3, 3, 4))
+    assert one.tobytes() == same.tobytes() != other.tobytes()
+    assert np.isfinite(one).all()
+    assert one.min() > 0
+
+
+def test_data_sets_look_like_what_they_are_called() -> None:
+    flows = history_data.step_values("network", 0, 10_000)
+    _, counts = np.unique(flows, return_counts=True)
+    assert counts.max() > 500
+    assert flows.max() > 100 * np.median(flows)
+    night, day = (np.quantile(history_data.step_values("latency", step, 10_000), 0.9) for step in (18, 6))
+    assert day > 1.5 * night
+
+
+def test_updates_are_watched_from_outside() -> None:
+    values = history_data.step_values("normal", 0, BLOCK + 1)
+    with trial(history.QUICK, history.QUICK.memory, kappa=2) as t:
+        t.fill([values] * 4)
+        assert [(cost.read, cost.written) for cost in t.costs] == [(0, 2), (0, 2), (6, 2 + 4)]
+        assert all(min(cost.load, cost.sort, cost.summary, cost.merge, cost.commit) > 0 for cost in t.costs)
+        assert t.costs[0].seconds == pytest.approx(sum(vars(t.costs[0])[part] for part in PARTS))
+        assert "".join(str(span.last_steps) for span in t.history.spans()) == "3"
+    assert vars(tasks)["write_data"] is write_data
+
+
+@pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)
+def test_peers_get_as_much_memory(peer: Peer) -> None:
+    steps = [history_data.step_values("normal", step, 2_000).astype(np.float32) for step in range(20)]
+    _, (sketch, size) = peer.fitted(steps, 8_000)
+    assert 6_000 <= size <= 10_000
+    assert sketch.n == 40_000
+
+
+def test_shares_of_steps_by_blocks() -> None:
+    rows = [{"blocks": 4, "steps": 3}, {"blocks": 50, "steps": 1}]
+    assert figures_history.cumulated(rows) == [(4, 0.0), (4, 75.0), (50, 75.0), (50, 100.0)]

@@ -1,5 +1,7 @@
 """Quantiles of data that never stops arriving, with a proved error for every answer."""
 
+from typing import TYPE_CHECKING, Any
+
 from quantide import errors
 from quantide.sketches.gk import GKSketch
 from quantide.sketches.stream import StreamSketch
@@ -7,5 +9,17 @@ from quantide.summary.answer import Answer
 from quantide.summary.summaries import Summaries
 from quantide.summary.summary import Summary
 
+if TYPE_CHECKING:
+    from quantide.history.history import History
+
 __version__ = "0.1.0"
-__all__ = ["Answer", "GKSketch", "StreamSketch", "Summaries", "Summary", "errors"]
+__all__ = ["Answer", "GKSketch", "History", "StreamSketch", "Summaries", "Summary", "errors"]
+
+
+def __getattr__(name: str) -> Any:
+    """What needs an extra is imported when it is used."""
+    if name == "History":
+        from quantide.history.history import History
+
+        return History
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

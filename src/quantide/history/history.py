@@ -2,6 +2,7 @@
 
 import os
 import re
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,8 +25,8 @@ from quantide.history.sort import Chunk, chunk_of
 from quantide.history.source import Piece, read_files
 from quantide.history.stream import OpenStep
 from quantide.history.tasks import Executor
-from quantide.history.vacuum import Vacuumed, vacuum
-from quantide.history.view import View
+from quantide.history.vacuum import Vacuumed, check_hours, vacuum
+from quantide.history.view import KnownFences, View
 from quantide.history.writer import Writer
 from quantide.store.settings import Settings
 from quantide.store.table import StreamTable
@@ -35,8 +36,7 @@ from quantide.summary.types import type_named
 
 T = TypeVar("T")
 
-VIEWS = 64  # spans and keys whose fences are kept
-MOST_HOURS = 10**6  # that a file may wait for vacuum()
+VIEWS = 64  # spans and keys that are kept as they were last asked about
 RETRIES = 5  # times that a reader starts again because files were merged and vacuumed under its hands
 
 
@@ -95,11 +95,13 @@ class History:
         self._kind = type_named(self._settings.value_type)
         settings, folder = self._settings, self._path
         self._catalog = Catalog(folder, lambda name: rebuild_side(folder, name, settings))
-        self._lock = RLock()
+        self._lock, self._writing = RLock(), RLock()  # questions do not wait for chunks to be written
         self._state = _State(table, self._catalog, self._lock)
         self._writer = Writer(table, self._state.newest, durable, executor)
+        weakref.finalize(self, self._writer.let_go).atexit = False  # the next writer need not wait for its merges
         self._blocks = Blocks(self._kind)
         self._open_step = OpenStep(self._settings.eps, self._settings.value_type)
+        self._fences = KnownFences()
         self._views: OrderedDict[Any, View] = OrderedDict()
 
     # Writing
@@ -116,7 +118,7 @@ class History:
         column = read_column(plain, self._kind)
         keys = None
         if self._settings.keys:
-            with self._lock:
+            with self._writing:
                 self._begin()  # what types keys have is sure only for the writer
                 keys = read_keys(key, self._settings.keys, len(plain), self._table.key_types())
             valid = read_rows(plain).valid if column.nulls else None
@@ -125,7 +127,7 @@ class History:
             if key is not None:
                 read_key(key, (), None)
             chunk = chunk_of(None, column, self._kind, policy)
-        with self._lock:
+        with self._writing:
             self._begin()
             if batch_id is not None and self._table.batch_seen(batch_id):
                 return
@@ -142,7 +144,7 @@ class History:
         policy = check_nan_policy(nan)
         names = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
         pieces = read_files([os.fspath(name) for name in names], column, self._settings, self._table.key_types)
-        with self._lock:
+        with self._writing:
             self._begin()
             if batch_id is not None and self._table.batch_seen(batch_id):
                 return 0
@@ -159,7 +161,7 @@ class History:
 
         For executors of one's own: quantide.spark.build uses it to load a lake.
         """
-        with self._lock:
+        with self._writing:
             self._begin()
             if batch_id is not None and self._table.batch_seen(batch_id):
                 return 0
@@ -173,17 +175,16 @@ class History:
         With wait=False merges go on in the background, and so do appends and questions; an error of theirs is
         raised by the next end_step() or by close().
         """
-        with self._lock:
+        with self._writing:
             self._begin()
-        self._writer.end_step(wait)
+            self._writer.end_step(wait)
 
     def vacuum(self, older_than_hours: float = 1) -> Vacuumed:
         """Remove files that were merged away that long ago, and what writers that died have left."""
-        if not isinstance(older_than_hours, (int, float)) or not 0 <= older_than_hours <= MOST_HOURS:
-            raise InvalidArgumentError(f"older_than_hours is a number from 0 to {MOST_HOURS}, not {older_than_hours!r}")
-        with self._lock:
+        hours = check_hours(older_than_hours)
+        with self._writing:
             self._begin()
-            return vacuum(self._table, self._writer.pending, older_than_hours)
+            return vacuum(self._table, self._writer.pending, hours)
 
     def close(self) -> None:
         """Wait for merges and give the lease back. A handle that is dropped instead loses nothing."""
@@ -322,8 +323,8 @@ class History:
     @property
     def index_nbytes(self) -> int:
         """Bytes that questions look at: directories, first values of blocks, summaries of runs and the open step."""
-        parts = self._state.current(self._writer.active).files
-        summaries = sum(part.side.tuples.values.nbytes + part.side.tuples.rmin.nbytes for part in parts)
+        runs = self._current().runs
+        summaries = sum(run.thinned(self._settings.run_eps).nbytes for run in runs)
         return self._catalog.nbytes + summaries + self._open_step.nbytes
 
     @property
@@ -352,9 +353,10 @@ class History:
             self._state.newest()
         lost = self._catalog.rebuilt
         while lost:
-            if lost[-1] in self._table.files():
-                replace_side(self._path, lost[-1], self._settings, self._durable)
-            lost.pop()
+            name = lost[0]
+            if name in self._table.files():
+                replace_side(self._path, name, self._settings, self._durable)
+            lost.remove(name)
 
     def _current(self) -> Snapshot:
         return self._state.current(self._writer.active)
@@ -399,7 +401,8 @@ class History:
             if view is None:
                 stream = self._open_step.summary(chunks, key) if chunks else self._open_step.nothing()
                 keyed = bool(self._settings.keys)
-                view = View(self._kind, self._blocks, runs, chunks, stream, keyed, key, covered, widened)
+                known = (self._blocks, self._fences, self._settings.run_eps)
+                view = View(self._kind, *known, runs, chunks, stream, keyed, key, covered, widened)
                 self._views[name] = view
                 while len(self._views) > VIEWS:
                     self._views.popitem(last=False)
@@ -422,9 +425,9 @@ class History:
             raise CorruptBytesError(f"a file of the store is missing: {error}; verify() names all that are") from error
 
 
-def _folder(path: str | os.PathLike[str]) -> str:
+def _folder(path: Any) -> str:
     """A folder by its whole name: it stays the same where the process, or a Spark worker, is in another one."""
-    given = os.fspath(path)
+    given: Any = os.fspath(path)
     if not isinstance(given, str) or not given or "://" in given:
         raise InvalidArgumentError(f"{given!r}: a history lies in a folder that this machine can write to")
     whole = os.path.abspath(given)

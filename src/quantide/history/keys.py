@@ -38,7 +38,7 @@ def read_key(key: Any, names: Sequence[str], types: list[pa.DataType] | None) ->
     if types is None:
         raise UnknownKeyError(f"there is no value with the key {key!r}: nothing was appended yet")
     try:
-        return tuple(key_array([part])[0].cast(kind).as_py() for part, kind in zip(parts, types, strict=True))
+        return tuple(_scalar(part).cast(kind).as_py() for part, kind in zip(parts, types, strict=True))
     except (pa.ArrowException, TypeMismatchError) as error:
         raise UnknownKeyError(f"there is no key {key!r}: keys here are {', '.join(map(str, types))}") from error
 
@@ -64,8 +64,13 @@ def _columns(key: Any, names: Sequence[str], rows: int) -> list[pa.Array]:
 
 def _column(key: Any, rows: int) -> pa.Array:
     if key is None or isinstance(key, SINGLE) or not hasattr(key, "__len__"):
-        return pa.repeat(key_array([key])[0], rows)
+        return pa.repeat(_scalar(key), rows)
     return key_array(key)
+
+
+def _scalar(key: Any) -> pa.Scalar:
+    """One key, read as an array of them would be."""
+    return key_array(np.array([key]) if isinstance(key, np.generic) else [key])[0]
 
 
 def plain_type(kind: pa.DataType, name: str) -> pa.DataType:

@@ -1,5 +1,6 @@
 """Runs: sorted rows in one or more files, asked for the rows and the summary of a key."""
 
+import math
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import cached_property
@@ -89,6 +90,19 @@ class Run:
         else:
             found = [part.side.summary_of(place) for part, place in self.places(key)]
         return Summary.merge(*found) if found else None
+
+    def thinned(self, eps: float) -> Summary:
+        """The summary of everything with as few tuples as an error of eps allows; it is kept."""
+        if eps not in self._thinned:
+            found = self.summary(None)
+            assert found is not None  # there is no run without rows
+            room = eps - found.error
+            self._thinned[eps] = found.compress(math.ceil(1 / (2 * room))) if room > 0 else found
+        return self._thinned[eps]
+
+    @cached_property
+    def _thinned(self) -> dict[float, Summary]:
+        return {}
 
     @cached_property
     def _first_keys(self) -> list[Any]:

@@ -67,9 +67,10 @@ class Fences:
 
     def estimates(self, stream: Summary | None) -> Ints:
         """How many elements of the stream lie below each fence, as far as its summary tells."""
-        if self._estimated[0] is not stream:
-            self._estimated = (stream, estimate(stream, self.value))
-        return self._estimated[1]
+        held = self._estimated  # read once: another thread may ask with another stream meanwhile
+        if held[0] is not stream:
+            held = self._estimated = (stream, estimate(stream, self.value))
+        return held[1]
 
 
 def estimate(stream: Summary | None, values: NDArray[Any]) -> Ints:

@@ -8,31 +8,33 @@ from quantide.sketches.stream import StreamSketch
 from quantide.store.names import RunId
 from quantide.summary.summary import Summary
 
-KEPT = 1024  # keys whose sketches are kept
+KEPT = 1024  # keys whose summaries are kept
+FEW = 32  # tuples, times 1/eps, up to which the summaries of chunks are merged as they are
 
 
 class OpenStep:
-    """Sketches of the open step by key, None for all of it, fed with chunks as they come."""
+    """Summaries of the open step by key, None for all of it, fed with chunks as they come."""
 
     def __init__(self, eps: float, value_type: str) -> None:
         self._eps, self._type = eps, value_type
-        self._kept: OrderedDict[Key | None, tuple[StreamSketch, list[RunId]]] = OrderedDict()
+        self._kept: OrderedDict[Key | None, _Fed] = OrderedDict()
 
     def summary(self, chunks: Sequence[Run], key: Key | None) -> Summary:
         """The summary of a key's values in these chunks; the same chunks always give the same one."""
-        sketch, seen = self._kept.get(key, (StreamSketch(self._eps, value_type=self._type), []))
+        fed = self._kept.get(key)
         ids = [chunk.id for chunk in chunks]
-        if ids[: len(seen)] != seen:
-            sketch, seen = StreamSketch(self._eps, value_type=self._type), []
-        for chunk in chunks[len(seen) :]:
+        if fed is None or ids[: len(fed.seen)] != fed.seen:
+            fed = _Fed(self._eps, self._type)
+        for chunk in chunks[len(fed.seen) :]:
             found = chunk.summary(key)
             if found is not None:
-                sketch.update_summary(found)
-        self._kept[key] = (sketch, ids)
+                fed.add(found)
+            fed.seen.append(chunk.id)  # one by one: a damaged chunk must not count those before it twice
+        self._kept[key] = fed
         self._kept.move_to_end(key)
         while len(self._kept) > KEPT:
             self._kept.popitem(last=False)
-        return sketch.summary()
+        return fed.summary()
 
     def nothing(self) -> Summary:
         """The summary of a step without values."""
@@ -40,4 +42,28 @@ class OpenStep:
 
     @property
     def nbytes(self) -> int:
-        return sum(sketch.nbytes for sketch, _ in self._kept.values())
+        return sum(fed.nbytes for fed in self._kept.values())
+
+
+class _Fed:
+    """What chunks told: few summaries as they are, which costs no accuracy; many in a sketch, however many."""
+
+    def __init__(self, eps: float, value_type: str) -> None:
+        self._sketch = StreamSketch(eps, value_type=value_type)
+        self._few: list[Summary] = []
+        self._most = FEW / eps
+        self.seen: list[RunId] = []
+
+    def add(self, summary: Summary) -> None:
+        self._few.append(summary)
+        if self._sketch.n or sum(map(len, self._few)) > self._most:
+            few, self._few = self._few, []
+            for held in few:
+                self._sketch.update_summary(held)
+
+    def summary(self) -> Summary:
+        return Summary.merge(*self._few) if self._few else self._sketch.summary()
+
+    @property
+    def nbytes(self) -> int:
+        return self._sketch.nbytes + sum(held.nbytes for held in self._few)

@@ -3,11 +3,15 @@
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
+from quantide.errors import InvalidArgumentError
 from quantide.store import faults
 from quantide.store.disk import remove
 from quantide.store.names import DATA, SIDE, SPARE, FileName, RunId
 from quantide.store.table import StreamTable
+
+MOST_HOURS = 10**6
 
 
 @dataclass(frozen=True)
@@ -16,6 +20,13 @@ class Vacuumed:
 
     files: int
     bytes: int
+
+
+def check_hours(hours: Any) -> float:
+    """How long a file may wait."""
+    if isinstance(hours, bool) or not isinstance(hours, (int, float)) or not 0 <= hours <= MOST_HOURS:
+        raise InvalidArgumentError(f"older_than_hours is a number from 0 to {MOST_HOURS}, not {hours!r}")
+    return float(hours)
 
 
 def vacuum(table: StreamTable, pending: Iterable[RunId], hours: float) -> Vacuumed:

@@ -1,8 +1,10 @@
 """Views: the runs of a span and the open step, for one key or all, asked together."""
 
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,26 @@ from quantide.summary.summary import Summary
 from quantide.summary.types import ValueType
 
 MODES = ("accurate", "quick", "exact")
+KEPT = 64  # spans and keys whose fences are kept
 MOST_SEGMENTS = 4096  # segments that a question over all keys may look at
+
+
+class KnownFences:
+    """Fences of the runs that were asked about last: they stay while chunks come and go."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Any, Fences | None] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, runs: Sequence[Run], key: Key | None, make: Callable[[], Fences | None]) -> Fences | None:
+        name = (tuple(run.id for run in runs), key)
+        with self._lock:
+            if name not in self._kept:
+                self._kept[name] = make()
+            self._kept.move_to_end(name)
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+            return self._kept[name]
 
 
 @dataclass(frozen=True)
@@ -29,6 +50,8 @@ class View:
 
     kind: ValueType
     blocks: Blocks
+    known: KnownFences
+    run_eps: float
     runs: tuple[Run, ...]
     chunks: tuple[Run, ...]
     stream: Summary
@@ -67,7 +90,7 @@ class View:
         fences = self.all_fences if mode == "exact" else self.fences
         counted = np.zeros(len(asked), dtype=np.int64)
         for segment in fences.segments if fences else []:
-            counted += np.where(below, 0, [self._count(segment, one) for one in asked])
+            counted += np.where(below, 0, np.array([self._count(segment, one) for one in asked], dtype=np.int64))
         low, high = self.stream.rank(value) if mode == "accurate" and self.stream.n else (0, 0)
         low, high = counted + low, counted + high
         return (int(low[0]), int(high[0])) if single else (low, high)
@@ -81,13 +104,15 @@ class View:
     @cached_property
     def quick(self) -> Summary:
         """All summaries merged: no data is read for it."""
+        if self.key is None:
+            return Summary.merge(*(run.thinned(self.run_eps) for run in self.runs), self.stream)
         found = [summary for run in self.runs if (summary := run.summary(self.key)) is not None]
         return Summary.merge(*found, self.stream)
 
     @cached_property
     def fences(self) -> Fences | None:
         """The fences of the runs."""
-        return self._fences_of(self.runs)
+        return self.known.get(self.runs, self.key, lambda: self._fences_of(self.runs))
 
     @cached_property
     def all_fences(self) -> Fences:

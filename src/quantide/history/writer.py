@@ -125,9 +125,13 @@ class Writer:
             if self._background is not None:
                 self._background.shutdown()
                 self._background = None
-            if self._lease is not None:
-                self._lease.release()
-                self._lease = None
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Give the lease back. A merge that still runs may end, unless another writer comes first and fences it off."""
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
 
     def _merge(self, merge: Merge) -> None:
         settings = self.table.settings

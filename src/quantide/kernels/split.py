@@ -15,7 +15,7 @@ def split(values: Array, pivot: Array) -> tuple[Array, int]:
     -0.0 becomes 0.0. There is no branch to mispredict: every value is written at both ends, and one end moves on.
     """
     out = np.empty_like(values)
-    zero = pivot[0] - pivot[0]
+    zero = np.zeros_like(pivot)[0]
     low, high = 0, len(values) - 1
     for i in range(len(values)):
         x = values[i] + zero

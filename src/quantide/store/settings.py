@@ -49,7 +49,9 @@ class Settings:
             if not isinstance(name, str) or not name or name.lower() == VALUE:
                 raise InvalidArgumentError(f"keys are names of columns other than {VALUE!r}, not {name!r}")
             if set(name) & set(FORBIDDEN):
-                raise InvalidArgumentError(f"Delta allows none of {FORBIDDEN!r} in the name of a column, as in {name!r}")
+                raise InvalidArgumentError(
+                    f"Delta allows none of {FORBIDDEN!r} in a column's name, and {name!r} has one"
+                )
         if len({name.lower() for name in names}) < len(names):
             raise InvalidArgumentError(f"keys must differ by more than upper and lower case, and do not in {names!r}")
         kappa = check_size("kappa", kappa, 1)
@@ -64,8 +66,8 @@ class Settings:
 
     @property
     def chunk_eps(self) -> float:
-        """For the summaries of chunks, which the sketch of the open step is fed with."""
-        return min(self.run_eps, self.eps / 4)
+        """For the summaries of chunks, which the summary of the open step is made of."""
+        return min(self.run_eps, self.eps / 16)
 
     def to_json(self) -> str:
         return json.dumps({"version": VERSION, **asdict(self)})

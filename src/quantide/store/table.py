@@ -26,6 +26,7 @@ from quantide.summary.types import type_named
 WRITER, STEP, BATCH, SOURCE = "quantide.writer", "quantide.step", "quantide.batch:", "quantide.source:"
 COMMIT = "quantide.commit"
 CHECKPOINT = 10
+TRIES = 10  # to take over
 AFTERWARDS = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 
 
@@ -138,11 +139,19 @@ class StreamTable:
         return seen is not None and int(seen) >= number
 
     def take_over(self) -> None:
-        """Become the writer: a new epoch, which fences off any other."""
+        """Become the writer: a new epoch, which fences off any other.
+
+        A merge of a handle that was dropped may still commit; then the next try comes after it.
+        """
         with self._lock:
-            self._table.update_incremental()
-            self.epoch = int(self._table.transaction_version(WRITER) or 0) + 1
-            self._add([], [])
+            for left in reversed(range(TRIES)):
+                self._table.update_incremental()
+                self.epoch = int(self._table.transaction_version(WRITER) or 0) + 1
+                try:
+                    return self._add([], [])
+                except WriterConflictError:
+                    if not left:
+                        raise
 
     def check_writer(self) -> None:
         """Refuse to go on where another writer has taken over."""
