@@ -177,7 +177,8 @@ class History:
         """
         with self._writing:
             self._begin()
-            self._writer.end_step(wait)
+            self._writer.end_step()
+        self._writer.merge_levels(wait)
 
     def vacuum(self, older_than_hours: float = 1) -> Vacuumed:
         """Remove files that were merged away that long ago, and what writers that died have left."""

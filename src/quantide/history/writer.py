@@ -35,7 +35,7 @@ class Writer:
         self._executor: Executor = executor or LocalExecutor()
         self._lease: Lease | None = None
         self._serial = 0
-        self._lock = Lock()
+        self._lock, self._one_merge = Lock(), Lock()
         self._background: ThreadPoolExecutor | None = None
         self._merging: Future[None] | None = None
         self._owed = False  # a step was ended by a call whose merges failed
@@ -89,14 +89,17 @@ class Writer:
         table.commit(add=added, batch=batch)
         return sum(rows for _, _, rows in added)
 
-    def end_step(self, wait: bool) -> None:
-        """Close the open step; merge what is to be merged, now or in the background."""
+    def end_step(self) -> None:
+        """Close the open step. Its chunks are runs from now on, and wait to be merged."""
         self.join()
         snapshot = self._snapshot()
         if not self._owed or snapshot.chunks:  # else the call that failed is repeated, and has ended the step
             self._check_space(self._next_merge((*snapshot.runs, *snapshot.chunks), snapshot.step + 1))
             self.table.commit(step=snapshot.step)
             faults.point("step.ended")
+
+    def merge_levels(self, wait: bool) -> None:
+        """Merge what is to be merged, now or in the background; appends and questions go on."""
         if wait:
             self._owed = True
             self.merge()
@@ -114,9 +117,10 @@ class Writer:
 
     def merge(self, progress: Progress | None = None) -> None:
         """Drop what expired, then merge until no level has too many runs."""
-        self._drop_expired()
-        while (merge := self._next_merge((snapshot := self._snapshot()).runs, snapshot.step)) is not None:
-            self._merge(merge)
+        with self._one_merge:
+            self._drop_expired()
+            while (merge := self._next_merge((snapshot := self._snapshot()).runs, snapshot.step)) is not None:
+                self._merge(merge)
 
     def close(self) -> None:
         try:
