@@ -1,4 +1,4 @@
-"""`python -m benchmarks [stream] [fast] [keys] [history] [spark] [results] [--quick] [--output FOLDER]`."""
+"""`python -m benchmarks [PART ...] [results] [--quick] [--output FOLDER]`, the parts being those of pages.PARTS."""
 
 import argparse
 import time
@@ -16,6 +16,7 @@ from benchmarks import (
     page_stream,
     pages,
     spark,
+    spark_partitions,
     stream,
 )
 from benchmarks.report import FOLDER, Report, say
@@ -24,13 +25,15 @@ from benchmarks.report import FOLDER, Report, say
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Speed against peers, in one run.")
     parser.add_argument(
-        "parts", nargs="*", metavar="stream|fast|keys|history|spark|results", help="default: everything"
+        "parts", nargs="*", metavar="stream|fast|keys|history|spark|partitions|results", help="default: everything"
     )
     parser.add_argument("--quick", action="store_true", help="a smoke run of seconds; its numbers mean nothing")
     parser.add_argument("--output", type=Path, help="where JSON and pages go (default: docs/results; quick: nowhere)")
     options = parser.parse_args(arguments)
     if unknown := set(options.parts) - {*pages.PARTS, "results"}:
-        parser.error(f"unknown part {sorted(unknown)[0]!r}; choose from stream, fast, keys, history, spark, results")
+        parser.error(
+            f"unknown part {sorted(unknown)[0]!r}; choose from stream, fast, keys, history, spark, partitions, results"
+        )
     folder = options.output or (None if options.quick else FOLDER)
     chosen = [part for part in pages.PARTS if not options.parts or part in options.parts]
     begun = time.perf_counter()
@@ -51,6 +54,8 @@ def _run(part: str, quick: bool, command: str) -> Report:
         return fast_paper.run(fast_paper.QUICK if quick else fast_paper.Settings(), command)
     if part == "history":
         return history.run(history.QUICK if quick else history.Settings(), command)
+    if part == "partitions":
+        return spark_partitions.run(spark_partitions.QUICK if quick else spark_partitions.Settings(), command)
     if part == "spark":
         return spark.run(spark.QUICK if quick else spark.Settings(), command)
     return keys.run(keys.QUICK if quick else keys.Settings(), command)
@@ -60,6 +65,8 @@ def _show(reports: dict[str, Report]) -> None:
     """Tables with the ratios first; the one against all peers last, where the eye is."""
     if "history" in reports:
         say("\n" + page_history.render(reports["history"]))
+    if "partitions" in reports:
+        say("\nMany partitions (ns a row)\n\n" + page_spark.partitions_table(reports["partitions"]))
     if "spark" in reports:
         say("\nSpark (ratio: its time / ours)\n\n" + page_spark.spark_table(reports["spark"]))
     if "keys" in reports:

@@ -19,6 +19,7 @@ PARTS: dict[str, tuple[Callable[[Report], str], Callable[[Report], list[str]], s
     "keys": (page_keys.render, page_keys.headlines, "summaries of many keys at once"),
     "history": (page_history.render, page_history.headlines, "a billion values on disk and a stream, asked together"),
     "spark": (page_spark.render, page_spark.headlines, "percentiles of a lake, beside Spark's own functions"),
+    "partitions": (page_spark.render_partitions, page_spark.headlines_partitions, "what many partitions cost on Spark"),
 }
 
 

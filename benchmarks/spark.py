@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks import spark_partitions
 from benchmarks.report import Report, Row, say
 from benchmarks.timing import interleave
 
@@ -35,8 +34,6 @@ class Settings:
     rounds: int = 3
     other_rounds: int = 1
     group: int = 1 << 20
-    partition_rows: int = 10_000_000
-    partitions: tuple[int, ...] = (2, 100, 1_000)
     tpch: float = 10
 
 
@@ -47,8 +44,6 @@ QUICK = Settings(
     exact_rows=20_000,
     rounds=1,
     group=10_000,
-    partition_rows=10_000,
-    partitions=(2, 4),
     tpch=0,
 )
 
@@ -64,21 +59,18 @@ class Job:
 
 
 def run(settings: Settings, command: str) -> Report:
-    with tempfile.TemporaryDirectory(prefix="quantide-bench-") as folder, _session(settings.cores) as spark:
+    with tempfile.TemporaryDirectory(prefix="quantide-bench-") as folder, local_session(settings.cores) as spark:
         say(f"spark: writing {settings.rows:,} rows of Parquet")
         lake, small = Path(folder) / "lake", Path(folder) / "small"
         _write(lake, settings.rows, settings)
         _write(small, settings.exact_rows, settings)
         questions = chain(_questions(spark, str(lake), str(small), settings), _tpch(spark, Path(folder), settings))
         rows = [row for jobs in questions for row in _measure(jobs, settings)]
-        many = spark_partitions.measure(
-            spark, Path(folder) / "many", settings.partition_rows, settings.partitions, settings.rounds
-        )
-    return Report.of("spark", asdict(settings), {"rows": rows, "partitions": many}, command)
+    return Report.of("spark", asdict(settings), {"rows": rows}, command)
 
 
 @contextmanager
-def _session(cores: int) -> Iterator[Any]:
+def local_session(cores: int) -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable

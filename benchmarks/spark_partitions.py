@@ -1,6 +1,8 @@
 """SPARK-47836: what many partitions cost. Each has few rows, so that merging its sketch weighs more than filling it."""
 
+import tempfile
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -8,15 +10,35 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.report import Row, say
+from benchmarks.report import Report, Row, say
+from benchmarks.spark import local_session
 from benchmarks.timing import interleave
 
 FLOOR = "sum(v): what the partitions alone cost"
 
 
-def measure(spark: Any, folder: Path, rows: int, partitions: tuple[int, ...], rounds: int) -> list[Row]:
+@dataclass(frozen=True)
+class Settings:
+    """Few rows: Spark's own merge of a thousand sketches of ten thousand rows takes minutes."""
+
+    rows: int = 2_000_000
+    partitions: tuple[int, ...] = (2, 50, 500)
+    cores: int = 2
+    rounds: int = 2
+
+
+QUICK = Settings(rows=10_000, partitions=(2, 4), rounds=1)
+
+
+def run(settings: Settings, command: str) -> Report:
     """Nanoseconds a row (of wall time) for each number of partitions and each method."""
-    return [row for number in partitions for row in _measure(spark, folder / str(number), rows, number, rounds)]
+    with tempfile.TemporaryDirectory(prefix="quantide-bench-") as folder, local_session(settings.cores) as spark:
+        rows = [
+            row
+            for number in settings.partitions
+            for row in _measure(spark, Path(folder) / str(number), settings.rows, number, settings.rounds)
+        ]
+    return Report.of("partitions", asdict(settings), {"rows": rows}, command)
 
 
 def _measure(spark: Any, folder: Path, rows: int, partitions: int, rounds: int) -> list[Row]:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.report import Report, Row, say
-from benchmarks.spark import _session as session
+from benchmarks.spark import local_session as session
 from benchmarks.timing import interleave
 from characterization import spark_lakes
 from characterization.spark_task import Task, measure

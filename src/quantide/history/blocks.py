@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quantide.errors import CorruptBytesError
 from quantide.history.segment import Segment
 from quantide.store.datafile import DataFiles
 from quantide.summary.types import ValueType
@@ -27,8 +28,18 @@ class Blocks:
         """The values of a block of a segment."""
         length = int(segment.starts[block + 1] - segment.starts[block])
         skip = int(segment.skip[block])
-        whole = self._group(segment.paths[segment.file[block]], int(segment.group[block]))
-        return whole[skip : skip + length]
+        path, group = segment.paths[segment.file[block]], int(segment.group[block])
+        held = self._group(path, group)[skip : skip + length]
+        following = segment.fences[block + 1] if block + 1 < len(segment.fences) else segment.last
+        # Pages have checksums, but what says where they lie and how to read them has none.
+        if (
+            len(held) != length
+            or held[0] != segment.fences[block]
+            or held[-1] > following
+            or (held[1:] < held[:-1]).any()
+        ):
+            raise CorruptBytesError(f"{path} is damaged: block {group} is not what the side file tells")
+        return held
 
     def known(self, segment: Segment, block: int) -> NDArray[Any]:
         """The values of a block that holds one value only."""

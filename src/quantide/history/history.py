@@ -22,7 +22,7 @@ from quantide.history.rebuild import check_part, missing, rebuild_side, replace_
 from quantide.history.run import Key, Run
 from quantide.history.snapshot import Catalog, Snapshot, Span
 from quantide.history.sort import Chunk, chunk_of
-from quantide.history.source import Piece, read_files
+from quantide.history.source import Piece, check_paths, read_files
 from quantide.history.stream import OpenStep
 from quantide.history.tasks import Executor
 from quantide.history.vacuum import Vacuumed, check_hours, vacuum
@@ -117,14 +117,14 @@ class History:
         policy = check_nan_policy(nan)
         column = read_column(plain, self._kind)
         keys = None
-        if self._settings.keys:
+        if self._settings.keys and len(plain):
             with self._writing:
                 self._begin()  # what types keys have is sure only for the writer
                 keys = read_keys(key, self._settings.keys, len(plain), self._table.key_types())
             valid = read_rows(plain).valid if column.nulls else None
             chunk = chunk_of(keys if valid is None else keys.filter(pa.array(valid)), column, self._kind, policy)
         else:
-            if key is not None:
+            if key is not None and not self._settings.keys:
                 read_key(key, (), None)
             chunk = chunk_of(None, column, self._kind, policy)
         with self._writing:
@@ -142,8 +142,8 @@ class History:
         Files are read piece by piece: memory does not grow with their size.
         """
         policy = check_nan_policy(nan)
-        names = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-        pieces = read_files([os.fspath(name) for name in names], column, self._settings, self._table.key_types)
+        names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+        pieces = read_files(check_paths(names), column, self._settings, self._table.key_types)
         with self._writing:
             self._begin()
             if batch_id is not None and self._table.batch_seen(batch_id):
@@ -351,7 +351,11 @@ class History:
         """Become the writer, and leave no file without a side file that is in order."""
         if not self._writer.active:
             self._writer.begin()
-            self._state.newest()
+            try:
+                self._asking(self._state.newest)
+            except BaseException:
+                self._writer.close()
+                raise
         lost = self._catalog.rebuilt
         while lost:
             name = lost[0]
@@ -384,6 +388,8 @@ class History:
         snapshot = self._current()
         wanted = None if key is None else read_key(key, self._settings.keys, self._table.key_types())
         runs, covered = snapshot.last(steps, widen)
+        if self._settings.retention is not None and runs:  # of what was dropped nothing is said
+            covered = min(covered, snapshot.step - runs[0].id.first)
         widened = steps is not None and covered > steps
         return self._kept((snapshot.version, covered, widened, wanted), runs, snapshot.chunks, wanted, covered, widened)
 

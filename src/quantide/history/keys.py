@@ -54,12 +54,16 @@ def _columns(key: Any, names: Sequence[str], rows: int) -> list[pa.Array]:
         return [_column(key[name], rows) for name in names]
     if isinstance(key, tuple) and len(key) == len(names) and not any(isinstance(part, tuple) for part in key):
         return [_column(part, rows) for part in key]
-    if isinstance(key, (list, np.ndarray)) and all(isinstance(one, tuple) and len(one) == len(names) for one in key):
-        return [_column(list(column), rows) for column in zip(*key, strict=True)] or [pa.nulls(0)] * len(names)
+    rows_of_key = key.tolist() if isinstance(key, np.ndarray) and key.dtype == object else key
+    if isinstance(rows_of_key, list) and all(isinstance(one, tuple) and len(one) == len(names) for one in rows_of_key):
+        return [_column(list(column), rows) for column in zip(*rows_of_key, strict=True)] or [pa.nulls(0)] * len(names)
     held = key_array(key)
-    if pa.types.is_struct(held.type) and held.type.num_fields == len(names):
-        return list(held.flatten())
-    raise InvalidArgumentError(f"a key here has {len(names)} parts: {', '.join(names)}; give tuples of that many")
+    if pa.types.is_struct(held.type) and {field.name for field in held.type} == set(names):
+        columns = {field.name: column for field, column in zip(held.type, held.flatten(), strict=True)}
+        return [columns[name] for name in names]
+    raise InvalidArgumentError(
+        f"a key here has {len(names)} parts: {', '.join(names)}; give tuples of that many, or columns named so"
+    )
 
 
 def _column(key: Any, rows: int) -> pa.Array:
@@ -70,7 +74,10 @@ def _column(key: Any, rows: int) -> pa.Array:
 
 def _scalar(key: Any) -> pa.Scalar:
     """One key, read as an array of them would be."""
-    return key_array(np.array([key]) if isinstance(key, np.generic) else [key])[0]
+    found = key_array(np.array([key]) if isinstance(key, np.generic) else [key])
+    if pa.types.is_nested(found.type):
+        raise TypeMismatchError(f"{key!r} is not one key")
+    return found[0]
 
 
 def plain_type(kind: pa.DataType, name: str) -> pa.DataType:
@@ -87,6 +94,8 @@ def plain_type(kind: pa.DataType, name: str) -> pa.DataType:
         return pa.timestamp("us", kind.tz and "UTC")
     if pa.types.is_large_binary(kind) or pa.types.is_binary(kind):
         return pa.binary()
-    if pa.types.is_boolean(kind) or pa.types.is_date32(kind) or pa.types.is_decimal128(kind):
+    if pa.types.is_decimal128(kind):
+        return pa.decimal128(38, kind.scale)
+    if pa.types.is_boolean(kind) or pa.types.is_date32(kind):
         return kind
     raise TypeMismatchError(f"keys {name!r} of type {kind} are not supported; give numbers, text, dates or times")

@@ -9,8 +9,8 @@ from quantide.errors import CorruptBytesError
 from quantide.history.run import Part
 from quantide.store import faults
 from quantide.store.datafile import BLOCK, read_rows
-from quantide.store.disk import checksum, write_bytes
-from quantide.store.names import SPARE, FileName
+from quantide.store.disk import check_whole, checksum, write_bytes
+from quantide.store.names import FileName
 from quantide.store.rows import ALL, SortedRows
 from quantide.store.settings import Settings
 from quantide.store.sidefile import About, SideFile, build_side
@@ -28,11 +28,9 @@ def rebuild_side(folder: str, name: FileName, settings: Settings) -> bytes:
 
 
 def replace_side(folder: str, name: FileName, settings: Settings, durable: bool) -> None:
-    """Write a side file again; readers may have the old one mapped, so that it is not written over."""
-    spare = os.path.join(folder, SPARE)
-    write_bytes(spare, rebuild_side(folder, name, settings), durable)
+    """Write a side file again. Readers that have the old one mapped keep it: it is not written over."""
+    write_bytes(os.path.join(folder, name.side), rebuild_side(folder, name, settings), durable)
     faults.point("side.rebuilt")
-    os.replace(spare, os.path.join(folder, name.side))
 
 
 def load(path: str, settings: Settings) -> SortedRows:
@@ -74,9 +72,7 @@ def check_part(folder: str, part: Part, settings: Settings) -> None:
     with open(os.path.join(folder, name.side), "rb") as file:
         side = SideFile(file.read(), name.side)
     side.check()
-    size, crc = checksum(part.path)
-    if (size, crc) != (side.about.data_size, side.about.data_crc):
-        raise CorruptBytesError(f"{name.data} is damaged: its checksum is not the one it was written with")
+    check_whole(part.path, side.about.data_size, side.about.data_crc)
     rows = load(part.path, settings)
     t = side.tuples
     place = np.repeat(rows.bounds[:-1], np.diff(t.bounds)) + t.rmin - 1 if len(rows) == side.about.rows else None

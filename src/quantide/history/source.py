@@ -1,6 +1,7 @@
 """Source files: a column of Parquet files, with its keys, in pieces of bounded size."""
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,17 @@ from quantide.summary.types import type_named
 PIECE = 1 << 23  # rows that are sorted together
 
 Piece = tuple[pa.Array | None, Column]
+
+
+def check_paths(paths: Any) -> list[str]:
+    """The names of files, each as text."""
+    if not isinstance(paths, Iterable) or isinstance(paths, bytes):
+        raise InvalidArgumentError(f"files are given by a path or a list of paths, not {paths!r}")
+    names = list(paths)
+    for name in names:
+        if not isinstance(name, (str, os.PathLike)):
+            raise InvalidArgumentError(f"files are given by a path or a list of paths, not {name!r}")
+    return [os.fspath(name) for name in names]
 
 
 def read_files(

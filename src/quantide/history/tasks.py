@@ -7,10 +7,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from quantide.errors import CorruptBytesError
 from quantide.history.sort import in_threads, merge_pieces
 from quantide.store import faults
 from quantide.store.datafile import BLOCK, DataFiles, write_data
-from quantide.store.disk import write_bytes
+from quantide.store.disk import check_whole, write_bytes
 from quantide.store.names import FileName, RunId
 from quantide.store.rows import ALL, SortedRows
 from quantide.store.sidefile import About, SideFile, build_side
@@ -87,7 +88,10 @@ def merge_range(task: MergeTask) -> Written:
     for source in task.sources:
         with open(os.path.join(task.folder, source.side), "rb") as file:
             side = SideFile(file.read(), source.side)
-        pieces.append(_read(files, os.path.join(task.folder, source.data), side, source))
+        path = os.path.join(task.folder, source.data)
+        if source.start == 0:  # once for each file: it is looked at whole, for what is merged cannot be told from good
+            check_whole(path, side.about.data_size, side.about.data_crc)
+        pieces.append(_read(files, path, side, source))
         if source.start == 0:  # counts of what was skipped go where a file's first row goes
             nulls, nans = nulls + side.about.nulls, nans + side.about.nans
         batches.update(side.about.sources)
@@ -123,6 +127,8 @@ def _read(files: DataFiles, path: str, side: SideFile, source: Source) -> Sorted
     groups = list(range(source.start // size, (source.end - 1) // size + 1))
     offset = groups[0] * size
     values = files.values(path, groups)[source.start - offset : source.end - offset]
+    if len(values) != source.end - source.start:
+        raise CorruptBytesError(f"{path} is damaged: it has not the rows that the side file tells")
     if not side.keyed:
         return SortedRows(side.kind, ALL, np.array([0, len(values)]), values)
     first = int(np.searchsorted(side.first_rows, source.start, side="right")) - 1

@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from quantide.errors import InvalidArgumentError
 from quantide.store import faults
-from quantide.store.disk import remove
-from quantide.store.names import DATA, SIDE, SPARE, FileName, RunId
+from quantide.store.names import DATA, SIDE, FileName, RunId, without_spare
 from quantide.store.table import StreamTable
 
 MOST_HOURS = 10**6
@@ -45,22 +45,23 @@ def vacuum(table: StreamTable, pending: Iterable[RunId], hours: float) -> Vacuum
     active = set(table.files())
     waiting = set(table.expired(0)) - set(table.expired(hours))
     files = size = 0
-    for name, entry in found:
-        needed = name in active or name.run in in_hand or name.data in waiting or name.run.epoch > table.epoch
-        if not needed:
-            size += entry.stat().st_size
-            files += remove(entry.path)
+    for name, whole, entry in found:
+        needed = name.run in in_hand or name.run.epoch > table.epoch
+        if not needed and not (whole and (name in active or name.data in waiting)):
+            with suppress(FileNotFoundError):
+                held = entry.stat().st_size
+                os.remove(entry.path)
+                files, size = files + 1, size + held
             faults.point("vacuum.removed")
-    remove(os.path.join(table.path, SPARE))
     return Vacuumed(files, size)
 
 
-def _entries(path: str) -> list[tuple[FileName, "os.DirEntry[str]"]]:
-    """The data and side files that lie there."""
+def _entries(path: str) -> list[tuple[FileName, bool, "os.DirEntry[str]"]]:
+    """The data and side files that lie there, and whether they are whole or were being written."""
     out = []
     for folder, parse in ((DATA, FileName.parse), (SIDE, FileName.parse_side)):
         place = os.path.join(path, folder)
         found = sorted(os.scandir(place), key=lambda entry: entry.name) if os.path.isdir(place) else []
-        named = [(parse(f"{folder}/{entry.name}"), entry) for entry in found]
-        out += [(name, entry) for name, entry in named if name is not None]
+        named = [(parse(f"{folder}/{without_spare(entry.name)}"), entry) for entry in found]
+        out += [(name, without_spare(entry.name) == entry.name, entry) for name, entry in named if name is not None]
     return out

@@ -21,8 +21,6 @@ from quantide.store.sidefile import About
 from quantide.store.table import StreamTable
 from quantide.summary.types import type_named
 
-Progress = Callable[[int, int], None]
-
 
 class Writer:
     """Holds the store's lease from its first write on."""
@@ -115,7 +113,7 @@ class Writer:
         if merging is not None:
             merging.result()
 
-    def merge(self, progress: Progress | None = None) -> None:
+    def merge(self) -> None:
         """Drop what expired, then merge until no level has too many runs."""
         with self._one_merge:
             self._drop_expired()

@@ -82,8 +82,9 @@ def build(
     master: str,
     out: TextIO,
 ) -> None:
-    """The command: a Spark session of its own, bound to loopback when it is local."""
+    """The command: a Spark session of its own, bound to loopback when it is local; or the one that runs already."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    running = SparkSession.getActiveSession()
     builder = SparkSession.builder.master(master).appName("quantide history build")
     if master.startswith("local"):
         builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
@@ -94,7 +95,8 @@ def build(
             stats = history.stats()
         out.write(f"{stats['values']:,} values in {stats['files']:,} files, {stats['bytes'] / 1e6:,.1f} MB: {path}\n")
     finally:
-        session.stop()
+        if running is None:
+            session.stop()
 
 
 def _run(

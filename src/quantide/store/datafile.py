@@ -20,6 +20,7 @@ from quantide.summary.types import ValueType
 BLOCK = 1 << 16  # rows of a block
 WRITE_ROWS = 1 << 20  # rows that are handed to the writer at once
 OPEN_FILES = 64
+UNREADABLE = (OSError, ValueError, LookupError, OverflowError, pa.ArrowException)  # what damaged Parquet can lead to
 AS_THEY_ARE = (
     "float64",
     "float32",
@@ -77,9 +78,9 @@ class DataFiles:
         try:
             with lock:
                 column = parquet.read_row_groups(groups, columns=[VALUE], use_threads=False)[VALUE]
-        except (OSError, pa.ArrowInvalid) as error:
+            return carried(column, self._kind)
+        except UNREADABLE as error:
             raise CorruptBytesError(f"{path} is damaged: {error}") from error
-        return carried(column, self._kind)
 
     def forget(self) -> None:
         """Let go of all files."""
@@ -103,7 +104,7 @@ def open_data(path: str) -> Any:
         return pq.ParquetFile(path, memory_map=True, pre_buffer=False, page_checksum_verification=True)
     except FileNotFoundError:
         raise
-    except (OSError, pa.ArrowInvalid) as error:
+    except UNREADABLE as error:
         raise CorruptBytesError(f"{path} is damaged: {error}") from error
 
 
@@ -113,7 +114,7 @@ def read_rows(path: str, kind: ValueType, names: Sequence[str]) -> Iterator[tupl
     try:
         for batch in parquet.iter_batches(WRITE_ROWS, use_threads=False):
             yield [batch.column(name) for name in names], carried(batch.column(VALUE), kind)
-    except (OSError, pa.ArrowInvalid) as error:
+    except UNREADABLE as error:
         raise CorruptBytesError(f"{path} is damaged: {error}") from error
 
 

@@ -6,8 +6,9 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from quantide.errors import StorageError
+from quantide.errors import CorruptBytesError, StorageError
 from quantide.store import faults
+from quantide.store.names import spare_of
 
 
 class Sink:
@@ -41,18 +42,25 @@ class Sink:
 
 
 def write_file(path: str, fill: Callable[[Sink], None], durable: bool) -> tuple[int, int]:
-    """Write a file; its size and checksum. What is left of one that failed is removed."""
+    """Write a file; its size and checksum. What is left of one that failed is removed.
+
+    It has its name only when it is whole: a Spark task that is run twice, or lives on though it was given up, does
+    no harm to the file that the first one wrote, and which may be committed. Both write the same bytes.
+    """
+    spare = spare_of(path)
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        sink = Sink(path)
+        sink = Sink(spare)
         try:
             fill(sink)
             if durable:
                 sink.sync()
         finally:
             sink.close()
+        faults.point("disk.named")
+        os.replace(spare, path)
     except OSError as error:
-        remove(path)
+        remove(spare)
         raise StorageError(
             f"{path} cannot be written: {error}. Nothing was committed; free some space and repeat"
         ) from error
@@ -109,3 +117,9 @@ def checksum(path: str) -> tuple[int, int]:
         while data := file.read(1 << 20):
             size, crc = size + len(data), zlib.crc32(data, crc)
     return size, crc
+
+
+def check_whole(path: str, size: int, crc: int) -> None:
+    """Compare a file with what it was when it was written."""
+    if checksum(path) != (size, crc):
+        raise CorruptBytesError(f"{path} is damaged: its checksum is not the one it was written with")

@@ -6,9 +6,11 @@ running cannot touch a file of its successor.
 
 import re
 from dataclasses import dataclass
+from uuid import uuid4
 
 DATA, SIDE = "runs", "_quantide/side"
-LOCK, SPARE = "_quantide/writer.lock", "_quantide/spare"  # who writes; what is about to replace a side file
+LOCK = "_quantide/writer.lock"
+_SPARE = re.compile(r"\.[0-9a-f]{32}\.tmp")
 _NAME = re.compile(r"runs/L(\d+)-S(\d+)-(\d+)-E(\d+)-(\d+)-P(\d+)\.parquet")
 
 
@@ -57,3 +59,13 @@ class FileName:
     @classmethod
     def parse_side(cls, side: str) -> "FileName | None":
         return cls.parse(f"{DATA}/{side.removeprefix(SIDE + '/').removesuffix('.side')}.parquet")
+
+
+def spare_of(path: str) -> str:
+    """A name of its own for a file that is being written."""
+    return f"{path}.{uuid4().hex}.tmp"
+
+
+def without_spare(name: str) -> str:
+    """The name that a file will have when it is whole."""
+    return _SPARE.sub("", name)

@@ -1,0 +1,265 @@
+"""Processes that work on a store and are killed: forked from one that has everything imported and compiled.
+
+`python -m tests.history.driver` takes orders, a line of JSON each: start a child, wait for one. A child notes in a file
+what it begins and what is done, so that a test knows what was acknowledged before the end.
+"""
+
+import importlib
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from quantide import StreamSketch, Summary
+from quantide.errors import QuantideError, StorageError
+from quantide.history.sort import chunk_of
+from quantide.history.tasks import write_part
+from quantide.store import faults
+from quantide.store.names import FileName, RunId
+from quantide.store.sidefile import About, SideFile
+from quantide.summary.column import read_column
+from quantide.summary.types import type_named
+from tests.history.work import BLOCK, HOSTS, WORK, Op, Work, batch, small
+
+ROOT = Path(__file__).parents[2]
+LIMIT = 60.0  # seconds: many times what a child takes
+HUNG = 1000
+
+
+# In the child
+
+
+def work(folder: str, settings: dict[str, Any], durable: bool = False) -> None:
+    """All the work, from the beginning."""
+    doing = Work(folder, settings, durable)
+    for op in WORK:
+        _note(folder, "begin", op)
+        doing.do(op)
+        _note(folder, "done", op)
+    doing.history.close()
+
+
+def count(folder: str, settings: dict[str, Any]) -> None:
+    """All the work; how often it passes each fault point is written down."""
+    passed: dict[str, int] = {}
+
+    def counted(name: str) -> None:
+        passed[name] = passed.get(name, 0) + 1
+
+    setattr(faults, "point", counted)  # noqa: B010 (a function is replaced)
+    work(folder, settings)
+    Path(f"{folder}-counts").write_text(json.dumps(passed))
+
+
+def go_on(folder: str, settings: dict[str, Any], full: int | None = None, every: int = 3) -> None:
+    """All the work; what fails is repeated, with the same handle. No file may be larger than `full`, now and then."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    doing = Work(folder, settings)
+    here = 0
+    for place, op in enumerate((*WORK, ("close", 0))):
+        _limit(full if place % every == 0 else None)
+        try:
+            doing.do(op)
+        except OSError as error:
+            _limit(None)
+            _note(folder, "refused" if isinstance(error, StorageError) else f"raw {type(error).__name__}", op)
+            assert doing.history.n == here, "part of what failed is visible"
+            doing.do(op)
+        _limit(None)
+        here += len(batch(op[1])) if op[0] in ("append", "files", "load") else 0
+        assert doing.history.n == here
+        _note(folder, "done", op)
+
+
+def _limit(size: int | None) -> None:
+    most = resource.RLIM_INFINITY
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most if size is None else size, most))
+
+
+def compete(folder: str, settings: dict[str, Any], numbers: list[int], begin: float) -> None:
+    """Append batches and end steps, whenever the store lets us."""
+    time.sleep(max(0.0, begin - time.time()))
+    for number in numbers:
+        for op in (("append", number), ("step", 0)):
+            doing = None
+            try:
+                doing = Work(folder, settings)
+                doing.do(op)
+                doing.history.close()
+                _note(folder, "done", op)
+            except QuantideError as error:
+                _note(folder, type(error).__name__, op)
+                if doing is not None:
+                    doing.history.close()
+
+
+def hold(folder: str, settings: dict[str, Any], number: int) -> None:
+    """Append one batch, then keep the lease until killed."""
+    doing = Work(folder, settings)
+    doing.do(("append", number))
+    _note(folder, "done", ("append", number))
+    time.sleep(LIMIT)
+
+
+def keep_writing(folder: str, settings: dict[str, Any], batches: int) -> None:
+    """Append, end steps, merge, and vacuum at once all that was merged."""
+    doing = Work(folder, settings)
+    for number in range(batches):
+        doing.append(number)
+        if number % 2:
+            doing.history.end_step(wait=number % 3 == 0)
+        doing.history.vacuum(0)
+    doing.history.close()
+
+
+TASKS = {task.__name__: task for task in (work, count, go_on, compete, hold, keep_writing)}
+
+
+def _note(folder: str, word: str, op: Op) -> None:
+    line = f"{word},{op[0]},{op[1]}\n".encode()
+    file = os.open(f"{folder}-notes", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(file, line)
+    os.close(file)
+
+
+# In the process that forks
+
+
+def main() -> None:
+    small()
+    _warm()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        order = json.loads(line)
+        print(json.dumps(_wait(order["wait"]) if "wait" in order else _start(order)), flush=True)
+
+
+def _start(order: dict[str, Any]) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for stream in (1, 2):
+        os.dup2(log, stream)
+    os.environ["QUANTIDE_FAULT"] = order["fault"]
+    importlib.reload(faults)
+    code = 1
+    try:
+        TASKS[order["task"]](**order["arguments"])
+        code = 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(code)
+
+
+def _wait(pid: int) -> int:
+    """How a child ended: its code, or the signal as a negative number."""
+    last = time.monotonic() + LIMIT
+    while True:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > last:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            return HUNG
+        time.sleep(0.002)
+
+
+def _warm() -> None:
+    """Load what a child will call. Not the table: its library does not outlive a fork."""
+    kind = type_named("float64")
+    column = read_column(np.arange(200.0), kind)
+    name = FileName(RunId(1, 1, 0, 1, 1), 0)
+    for keys, names in ((None, ()), (pa.array(HOSTS[np.arange(200) % 3]), ("host",))):
+        with tempfile.TemporaryDirectory() as folder:
+            rows = chunk_of(keys, column, kind, "refuse").lots[0]()
+            write_part(folder, name, rows, names, About(len(rows), "float64", BLOCK, 0, 0), 0.01, 200, False)
+            total = SideFile((Path(folder) / name.side).read_bytes()).total
+        sketch = StreamSketch(0.05)
+        sketch.update_summary(total)
+        Summary.merge(sketch.summary(), total).answer(0.5)
+
+
+# In the test
+
+
+@dataclass
+class Child:
+    """A process that works on a store."""
+
+    driver: "Driver"
+    pid: int
+    folder: str
+    log: Path
+
+    def wait(self) -> int:
+        return self.driver.ask({"wait": self.pid})
+
+    def finish(self) -> None:
+        """Wait for an end that must be good."""
+        assert self.wait() == 0, self.log.read_text()
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        self.wait()
+
+    def notes(self) -> list[tuple[str, Op]]:
+        path = Path(f"{self.folder}-notes")
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [(word, (what, int(number))) for word, what, number in (line.split(",") for line in lines)]
+
+    def batches(self, word: str) -> list[int]:
+        """The batches of which that was noted."""
+        return [op[1] for said, op in self.notes() if said == word and op[0] in ("append", "files", "load")]
+
+
+class Driver:
+    """The process that forks, as a test sees it."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+
+    def ask(self, order: dict[str, Any]) -> int:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        return int(json.loads(self._process.stdout.readline()))
+
+    def start(self, task: str, folder: Path, fault: str = "", **arguments: Any) -> Child:
+        log = Path(f"{folder}-log")
+        arguments = {"folder": str(folder), **arguments}
+        pid = self.ask({"task": task, "arguments": arguments, "fault": fault, "log": str(log)})
+        return Child(self, pid, str(folder), log)
+
+
+@contextmanager
+def driving() -> Iterator[Driver]:
+    command = [sys.executable, "-m", "tests.history.driver"]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        try:
+            yield Driver(process)
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait(LIMIT)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""`quantide quantile` and `quantide history`, as a user calls them."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quantide import History
+from quantide.cli import main
+
+Out = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    """Thirteen steps of a hundred values, 1 to 1300, of four hosts; two values in the open step."""
+    folder = tmp_path / "store"
+    with History(folder, kappa=2, keys=["host", "port"]) as history:
+        for step in range(13):
+            values = np.arange(100) * 13.0 + step + 1
+            history.append(values, key=[("ab"[i % 2], i // 50) for i in range(100)])
+            history.end_step()
+        history.append([0.0, 2000.0], key=("c", 5))
+    return str(folder)
+
+
+def lines(out: Out) -> list[list[str]]:
+    return [line.split() for line in out.readouterr().out.splitlines()]
+
+
+def test_quantiles_with_their_bounds(store: str, capsys: Out) -> None:
+    assert main(["quantile", store, "0.5", "0.99", "1"]) == 0
+    shown = lines(capsys)
+    assert [line[:2] for line in shown[1:4]] == [["0.5", "650.0"], ["0.99", "1288.0"], ["1", "2000.0"]]
+    assert shown[1][2:5] == ["651", "to", "651"]
+    assert "1,302 values of 13 steps and the open one, 2 of them in the open step; mode accurate" in " ".join(shown[4])
+
+
+@pytest.mark.parametrize("mode", ["quick", "accurate", "exact"])
+def test_the_mode(mode: str, store: str, capsys: Out) -> None:
+    assert main(["quantile", store, "0.25", "--mode", mode]) == 0
+    shown = capsys.readouterr().out
+    assert f"mode {mode}" in shown
+    assert "325.0" in shown
+
+
+def test_a_key_of_text_and_number(store: str, capsys: Out) -> None:
+    assert main(["quantile", store, "1", "--key", "b", "--key", "0", "--mode", "exact"]) == 0
+    assert lines(capsys)[1][1] == str(49 * 13 + 13.0)
+    assert main(["quantile", store, "1", "--key", "c", "--key", "5"]) == 0
+    assert lines(capsys)[1][1] == "2000.0"
+
+
+def test_the_last_steps(store: str, capsys: Out) -> None:
+    assert main(["quantile", store, "0.5", "--last-steps", "1"]) == 0
+    assert "102 values of 1 steps and the open one" in capsys.readouterr().out
+    assert main(["quantile", store, "0.5", "--last-steps", "2", "--widen"]) == 0
+    assert "402 values of 4 steps and the open one (more than asked" in capsys.readouterr().out
+    assert main(["quantile", store, "0.5", "--last-steps", "2"]) == 2
+    assert "1, 4, 13" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("rest", "told"),
+    [
+        (["1.5"], "1.5"),
+        (["0.5", "--key", "a"], "2 parts: host, port"),
+        (["0.5", "--key", "zz", "--key", "1"], "'zz'"),
+        (["0.5", "--key", "a", "--key", "one"], "one"),
+        (["0.5", "--last-steps", "-1"], "-1"),
+    ],
+)
+def test_errors_are_one_line(rest: list[str], told: str, store: str, capsys: Out) -> None:
+    assert main(["quantile", store, *rest]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("quantide: ")
+    assert told in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["quantile", "history"])
+def test_a_place_without_a_history_is_left_alone(command: str, tmp_path: Path, capsys: Out) -> None:
+    missing = tmp_path / "missing"
+    assert main([command, str(missing), *(["0.5"] if command == "quantile" else [])]) == 2
+    assert f"no history in {missing}" in capsys.readouterr().err
+    assert not missing.exists()
+
+
+def test_a_picture_of_the_runs(store: str, capsys: Out) -> None:
+    """A bar for each run: 1 to 9 on level 2, 10 to 12 on level 1, 13 on level 0."""
+    assert main(["history", store]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert re.match(r"1,302 values in 13 steps, 3 runs, 4 files, .* MB; 2 values in the open step", shown[0])
+    assert [line.split()[:2] for line in shown[1:4]] == [["level", "2"], ["level", "1"], ["level", "0"]]
+    bars = [(line.index("["), line.index("]")) for line in shown[1:4]]
+    assert bars[0][0] < bars[0][1] < bars[1][0] < bars[1][1] < bars[2][0] < bars[2][1]
+    assert (bars[0][1] - bars[0][0]) > 2 * (bars[1][1] - bars[1][0]) > 2 * (bars[2][1] - bars[2][0])
+    assert [line.split("  ")[-1].strip() for line in shown[1:4]] == [f"1 runs, {n} values" for n in (900, 300, 100)]
+    assert shown[-1] == "last_steps that can be asked about: 1, 4, 13"
+
+
+def test_a_picture_of_nothing_and_of_very_much(tmp_path: Path, capsys: Out) -> None:
+    History(tmp_path / "none")
+    assert main(["history", str(tmp_path / "none")]) == 0
+    assert "none yet" in capsys.readouterr().out
+    with History(tmp_path / "many", kappa=200) as history:
+        for _ in range(130):
+            history.append([1.0])
+            history.end_step()
+    assert main(["history", str(tmp_path / "many")]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert "130 runs, 130 values" in shown[1]
+    assert max(map(len, shown[:3])) < 120
+
+
+@pytest.mark.parametrize("argv", [["history", "build"], ["history", "build", "a"], ["history", "a", "b"]])
+def test_a_wrong_call(argv: list[str], capsys: Out) -> None:
+    assert main(argv) == 2
+    assert "quantide history build" in capsys.readouterr().err
+
+
+def test_as_a_module_beside_a_writer(store: str) -> None:
+    """Reading needs no lease: the command answers while another process writes."""
+    with History(store) as history:
+        history.append([5000.0], key=("d", 1))
+        found = subprocess.run(
+            [sys.executable, "-m", "quantide", "quantile", store, "1"], check=True, capture_output=True, text=True
+        )
+    assert "5000.0" in found.stdout

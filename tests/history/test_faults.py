@@ -1,0 +1,292 @@
+"""Nothing is lost: a process is killed, or its disk is full, at every step of its work, and the store opened again."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import cycle
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quantide.errors import CorruptBytesError, StorageError
+from quantide.history import History, tasks
+from tests.conftest import seed_of
+from tests.history.driver import ROOT, Child, Driver, driving
+from tests.history.work import (
+    BATCHES,
+    KEYED,
+    SETTINGS,
+    SIDES,
+    WORK,
+    Work,
+    active,
+    all_of,
+    batch,
+    check_stored,
+    leftovers,
+    small,
+)
+from tests.oracle import bound_faults, count_at_most, exact_quantile
+
+POINTS = (
+    "append.written",
+    "commit.after",
+    "commit.before",
+    "disk.named",
+    "disk.write",
+    "merge.planned",
+    "merge.sorted",
+    "merge.written",
+    "step.ended",
+    "vacuum.removed",
+    "write.data",
+    "write.side",
+)
+WRITES = ("disk.write", "disk.named", "commit.before")  # where the system says that the disk is full
+STORES = {"plain": SETTINGS, "keyed": KEYED}
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    small(monkeypatch.setattr)
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[Driver]:
+    with driving() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def counts(driver: Driver, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, int]]:
+    """How often the work passes each point."""
+    found = {}
+    for name, settings in STORES.items():
+        folder = tmp_path_factory.mktemp("counts") / name
+        driver.start("count", folder, settings=settings).finish()
+        found[name] = json.loads(Path(f"{folder}-counts").read_text())
+    return found
+
+
+def check_store(folder: Path, settings: dict[str, Any], surely: list[int], perhaps: list[int]) -> None:
+    """After the worst: what is there is right, can be cleaned up, and the work can be done again from the start."""
+    if not (folder / "_delta_log").exists():
+        assert not surely
+        return
+    here = check_stored(folder, surely, perhaps)
+    with History(folder) as history:
+        assert history.verify().values == len(all_of(here))
+        check_answers(history, all_of(here))
+        history.vacuum(older_than_hours=0)
+        assert leftovers(folder) == set()
+        check_stored(folder, here)
+    again = Work(str(folder), settings)
+    for op in WORK:
+        again.do(op)
+    again.history.close()
+    check_stored(folder, BATCHES)
+    assert History(folder).verify().values == len(all_of(BATCHES))
+
+
+def check_answers(history: History, data: Any) -> None:
+    assert history.n == len(data)
+    for phi in (0.01, 0.5, 0.9, 1) if len(data) else ():
+        assert history.quantile(phi, mode="exact") == exact_quantile(data, phi)
+        assert not [fault for mode in ("quick", "accurate") for fault in bound_faults(data, history.answer(phi, mode))]
+        value = exact_quantile(data, phi)
+        low, high = history.rank(value)
+        assert low <= count_at_most(data, value) <= high
+
+
+def check_child(child: Child, settings: dict[str, Any]) -> None:
+    done = child.batches("done")
+    check_store(Path(child.folder), settings, done, [b for b in child.batches("begin") if b not in done])
+
+
+# Killed
+
+
+def test_all_points_are_passed(counts: dict[str, dict[str, int]]) -> None:
+    """A new fault point must be tried below, or, where the work does not pass it, in a test of its own."""
+    text = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    assert set(re.findall(r'faults\.point\("(.*?)"\)', text)) == {*POINTS, "side.rebuilt"}
+    assert set(counts["plain"]) == set(counts["keyed"]) == set(POINTS)
+
+
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("point", POINTS)
+def test_killed(point: str, store: str, driver: Driver, counts: dict[str, dict[str, int]], tmp_path: Path) -> None:
+    """Somewhere in the middle; another place for each point."""
+    rng = np.random.default_rng(seed_of(point + store))
+    kill_at(point, int(rng.integers(counts[store][point])) + 1, store, driver, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_each_time(
+    point: str, store: str, driver: Driver, counts: dict[str, dict[str, int]], tmp_path: Path
+) -> None:
+    times = counts[store][point]
+    for time in range(1, times + 1, 1 + times // 25):
+        kill_at(point, time, store, driver, tmp_path / str(time))
+
+
+def kill_at(point: str, time: int, store: str, driver: Driver, folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    child = driver.start("work", folder / "store", f"{point}@{time}:kill", settings=STORES[store])
+    assert child.wait() == -9, child.log.read_text()
+    check_child(child, STORES[store])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("store", STORES)
+def test_killed_at_any_time(store: str, driver: Driver, tmp_path: Path, rng: np.random.Generator) -> None:
+    for number, delay in enumerate(rng.uniform(0.01, 0.5, 25)):
+        child = driver.start("work", tmp_path / str(number), settings=STORES[store], durable=number % 4 == 0)
+        sleep(delay)
+        child.kill()
+        check_child(child, STORES[store])
+
+
+@pytest.mark.parametrize("time", [1, 2])
+def test_killed_while_lost_side_files_are_written(driver: Driver, tmp_path: Path, time: int) -> None:
+    folder = tmp_path / "store"
+    driver.start("work", folder, settings=SETTINGS).finish()
+    for side in active(folder)[1][:3]:
+        side.unlink()
+    child = driver.start("work", folder, f"side.rebuilt@{time}:kill", settings=SETTINGS)
+    assert child.wait() == -9, child.log.read_text()
+    with pytest.raises(CorruptBytesError, match="is missing; open the store for writing"):
+        History(folder).verify()
+    with History(folder) as history:
+        check_answers(history, all_of(BATCHES))
+        history.vacuum()
+    check_store(folder, SETTINGS, list(BATCHES), [])
+
+
+def test_killed_through_the_environment(tmp_path: Path) -> None:
+    """As anyone would do it, in a process of its own."""
+    code = f"""if True:
+        from quantide.history import History
+        history = History({str(tmp_path / "store")!r})
+        for number in range(3):
+            history.append([1.0], batch_id=number)
+            print(number, flush=True)
+    """
+    env = os.environ | {"QUANTIDE_FAULT": "commit.after@3:kill"}
+    ended = subprocess.run([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, check=False)
+    assert (ended.stdout, ended.returncode) == (b"0\n", -9)
+    assert History(tmp_path / "store").n == 2
+
+
+# Full
+
+
+@pytest.mark.parametrize(("point", "store"), list(zip(POINTS, cycle(STORES), strict=False)))
+def test_disk_full(point: str, store: str, driver: Driver, counts: dict[str, dict[str, int]], tmp_path: Path) -> None:
+    rng = np.random.default_rng(seed_of(point + store))
+    fill_at(point, int(rng.integers(counts[store][point])) + 1, store, driver, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("point", POINTS)
+def test_disk_full_each_time(
+    point: str, store: str, driver: Driver, counts: dict[str, dict[str, int]], tmp_path: Path
+) -> None:
+    times = counts[store][point]
+    for time in range(1, times + 1, 1 + times // 25):
+        fill_at(point, time, store, driver, tmp_path / str(time))
+
+
+def fill_at(point: str, time: int, store: str, driver: Driver, folder: Path) -> None:
+    """One failure; the same handle goes on. Only where something is written is the error named: nothing else can
+    fail for want of space, but the store is good whatever fails."""
+    folder.mkdir(exist_ok=True)
+    child = driver.start("go_on", folder / "store", f"{point}@{time}:full", settings=STORES[store])
+    child.finish()
+    failed = [word for word, _ in child.notes() if word != "done"]
+    assert set(failed) <= ({"refused"} if point in WRITES else {"raw OSError"}), failed
+    assert failed or point == "commit.after"
+    check_store(folder / "store", STORES[store], list(BATCHES), [])
+
+
+@pytest.mark.parametrize("size", [0, 200, 1000, 2500])
+def test_disk_full_for_the_kernel(size: int, driver: Driver, tmp_path: Path) -> None:
+    """No file may be larger than so many bytes: data, side files, the log and its checkpoints fail, each in turn."""
+    child = driver.start("go_on", tmp_path / "store", settings=SETTINGS, full=size, every=2)
+    child.finish()
+    assert {word for word, _ in child.notes()} == {"done", "refused"}
+    check_store(tmp_path / "store", SETTINGS, list(BATCHES), [])
+
+
+def test_no_room_for_a_merge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    history = History(tmp_path, **SETTINGS)
+    for number in range(2):
+        history.append(batch(number))
+    before, usage = history.stats(), shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=10))
+    for wait in (True, False):
+        with pytest.raises(StorageError, match="MB free"):
+            history.end_step(wait)
+        assert {name: history.stats()[name] for name in ("values", "steps", "files", "version")} == {
+            name: before[name] for name in ("values", "steps", "files", "version")
+        }
+    history.append(batch(2))
+    monkeypatch.undo()
+    history.end_step()
+    assert (history.stats()["steps"], history.stats()["runs"], history.stats()["chunks"]) == (1, 1, 0)
+    check_stored(tmp_path, [0, 1, 2])
+    history.close()
+
+
+def test_a_step_whose_merge_failed_ends_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    history = History(tmp_path, **SETTINGS)
+    for number in range(2):
+        history.append(batch(number))
+
+    def full(*_: Any) -> Any:
+        raise StorageError("the disk is full")
+
+    monkeypatch.setattr(tasks, "write_part", full)
+    for _ in range(2):
+        with pytest.raises(StorageError):
+            history.end_step()
+    monkeypatch.undo()
+    history.end_step()
+    assert (history.stats()["steps"], history.stats()["runs"]) == (1, 1)
+    history.append(batch(2))
+    history.end_step()
+    history.end_step()
+    assert history.stats()["steps"] == 3
+    check_stored(tmp_path, [0, 1, 2])
+    history.close()
+
+
+def test_durable_means_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data before the commit that shows it, the log's entry before the call returns, and the names of all of them."""
+    order: list[str] = []
+
+    def fsync(handle: int) -> None:
+        order.append(os.path.relpath(os.readlink(f"/proc/self/fd/{handle}"), tmp_path))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    history = History(tmp_path, **SETTINGS, durable=True)
+    for number in range(12):
+        history.append(batch(number))
+        entry = f"_delta_log/{history.stats()['version']:020}.json"
+        new = [str(path.relative_to(tmp_path)) for paths in active(tmp_path) for path in paths]
+        assert set(new) | {"runs", SIDES, entry, "_delta_log"} <= set(order)
+        assert max(order.index(name) for name in new) < order.index(entry)
+        last = len(order) - 1 - order[::-1].index("runs")
+        assert max(order.index(name) for name in new) < last < order.index(entry)
+    assert any("checkpoint.parquet" in name for name in order)
+    history.close()

@@ -1,0 +1,328 @@
+"""Readers while files are merged and vacuumed away under their hands; merges in the background."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quantide.errors import EmptyError, StorageError
+from quantide.history import History, vacuum
+from quantide.history.rebuild import check_part
+from quantide.store import faults
+from tests.history.driver import Driver, driving
+from tests.history.work import KEYED, ROWS, SETTINGS, Work, all_of, check_stored, leftovers, small
+from tests.oracle import bound_faults, count_at_most
+
+STORES = {"plain": SETTINGS, "keyed": KEYED}
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    small(monkeypatch.setattr)
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[Driver]:
+    with driving() as found:
+        yield found
+
+
+class Reader:
+    """Asks one question after the other; batches are appended in order, so n tells what the answer is about."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.history, self.rng = History(folder), np.random.default_rng(seed)
+        self.seen = [0]
+        self.asked = 0
+
+    def ask(self) -> None:
+        phi, value = float(self.rng.uniform(0.001, 1)), float(self.rng.integers(-40_000, 40_000))
+        kind = self.asked % 6
+        self.asked += 1
+        try:
+            if kind == 3:
+                self.counted(value)
+            elif kind == 4:
+                self.looked()
+            elif kind == 5 and self.asked % 30 == 6:
+                self.known(self.history.verify().values)
+            else:
+                answer = self.history.answer(phi, ("quick", "accurate", "exact")[kind % 3])
+                assert not bound_faults(all_of(range(self.known(answer.n))), answer)
+        except EmptyError:
+            self.known(0)
+
+    def counted(self, value: float) -> None:
+        """Counts lie between those before and after: what they are about is not told."""
+        before = self.known(self.history.n)
+        low, high = self.history.rank(value)
+        after = self.known(self.history.n)
+        assert low <= count_at_most(all_of(range(after)), value)
+        assert high >= count_at_most(all_of(range(before)), value)
+
+    def looked(self) -> None:
+        self.known(self.history.stats()["values"])
+        assert all(span.values <= self.history.n for span in self.history.spans())
+        assert "values=" in repr(self.history)
+        self.history.runs()
+
+    def known(self, n: int) -> int:
+        """How many batches there are; never fewer than before."""
+        assert n % ROWS == 0
+        assert n >= self.seen[-1]
+        self.seen.append(n)
+        return n // ROWS
+
+
+def stress(folder: Path, settings: dict[str, Any], driver: Driver, batches: int) -> None:
+    History(folder, **settings)
+    child = driver.start("keep_writing", folder, settings=settings, batches=batches)
+    readers = [Reader(folder, seed) for seed in range(2)]
+    ended = Event()
+
+    def read(reader: Reader) -> None:
+        while not ended.is_set():
+            reader.ask()
+
+    with ThreadPoolExecutor(2) as pool:
+        reading = [pool.submit(read, reader) for reader in readers]
+        try:
+            child.finish()
+        finally:
+            ended.set()
+        for one in reading:
+            one.result()
+    for reader in readers:
+        assert len(set(reader.seen)) > 3
+        assert reader.history.n == batches * ROWS
+        assert reader.history.verify().values == batches * ROWS
+    check_stored(folder, range(batches))
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_reader_of_another_process(store: str, driver: Driver, tmp_path: Path) -> None:
+    stress(tmp_path / "store", STORES[store], driver, 20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("store", STORES)
+def test_a_reader_for_long(store: str, driver: Driver, tmp_path: Path) -> None:
+    stress(tmp_path / "store", STORES[store], driver, 400)
+
+
+def test_threads_of_the_writer(tmp_path: Path) -> None:
+    """Questions go on in other threads of the same handle, and see what was appended before them."""
+    work = Work(str(tmp_path), SETTINGS)
+    readers = [Reader(tmp_path, seed) for seed in range(2)]
+    for reader in readers:
+        reader.history = work.history
+    ended, done = Event(), [0]
+
+    def read(reader: Reader) -> None:
+        while not ended.is_set():
+            least = done[0]
+            reader.ask()
+            assert reader.seen[-1] >= least * ROWS
+
+    with ThreadPoolExecutor(2) as pool:
+        reading = [pool.submit(read, reader) for reader in readers]
+        try:
+            for number in range(24):
+                work.append(number)
+                done[0] = number + 1
+                if number % 2:
+                    work.history.end_step(wait=False)
+                if number % 5 == 4:
+                    work.history.vacuum(0)
+        finally:
+            ended.set()
+        for one in reading:
+            one.result()
+    work.history.close()
+    check_stored(tmp_path, range(24))
+
+
+def test_a_reader_of_an_old_version(tmp_path: Path) -> None:
+    """Everything it knew is merged and vacuumed away at once; each question finds the new files."""
+    work = Work(str(tmp_path), SETTINGS)
+    asks: list[Callable[[History], Any]] = [
+        lambda history: history.answer(0.5, mode="exact").n,
+        lambda history: history.answer(0.5).n,
+        lambda history: history.verify().values,
+        lambda history: history.stats()["values"],
+        lambda history: len(history.runs()) and history.n,
+        lambda history: history.spans()[-1].values,
+        lambda history: history.rank(1e9)[0],
+        lambda history: round(float(history.cdf(1e9)) * history.n),
+        lambda history: history.compare(0.5)[0].value.n,
+    ]
+    for number, ask in enumerate(asks):
+        work.append(2 * number)
+        work.step(0)
+        reader = History(tmp_path)
+        reader._state.current(False)
+        work.append(2 * number + 1)
+        work.step(0)
+        work.vacuum(0)
+        assert ask(reader) in (n := (2 * number + 1) * ROWS, n + ROWS)
+    work.close(0)
+
+
+def test_verify_while_files_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that was merged away while verify() was on its way to it is not a lost file."""
+    work = Work(str(tmp_path), SETTINGS)
+    for number in range(3):
+        work.append(number)
+    reader = History(tmp_path)
+    left = [1]
+
+    def slowly(*arguments: Any) -> None:
+        if left:
+            left.pop()
+            work.step(0)
+            work.vacuum(0)
+        check_part(*arguments)
+
+    monkeypatch.setattr("quantide.history.history.check_part", slowly)
+    assert reader.verify().values == 3 * ROWS
+    assert not left
+    work.close(0)
+
+
+# In the background
+
+
+class Gate:
+    """Holds whoever passes a fault point, until it is opened."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str, fails: bool = False) -> None:
+        self._name, self._fails = name, fails
+        self.reached, self.open = Event(), Event()
+        monkeypatch.setattr(faults, "point", self._point)
+
+    def _point(self, name: str) -> None:
+        if name == self._name:
+            self.reached.set()
+            assert self.open.wait(20)
+            if self._fails:
+                raise StorageError("no space")
+
+
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("point", ["merge.planned", "merge.sorted", "write.side", "merge.written"])
+def test_work_goes_on_while_a_merge_runs(
+    point: str, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = Work(str(tmp_path), STORES[store])
+    for number in range(3):
+        work.append(number)
+    with monkeypatch.context() as patch:
+        gate = Gate(patch, point)
+        work.history.end_step(wait=False)
+        assert gate.reached.wait(20)
+    for number in range(3, 6):
+        work.append(number)
+        for mode in ("quick", "accurate", "exact"):
+            assert not bound_faults(all_of(range(number + 1)), work.history.answer(0.5, mode))
+        work.vacuum(0)
+    assert work.history.stats()["steps"] == 1
+    gate.open.set()
+    work.history.end_step()
+    assert (work.history.stats()["runs"], work.history.stats()["steps"]) == (2, 2)
+    work.vacuum(0)
+    assert leftovers(tmp_path) == set()
+    assert work.history.verify().values == 6 * ROWS
+    work.close(0)
+    check_stored(tmp_path, range(6))
+
+
+@pytest.mark.parametrize("end", ["end_step", "close"])
+@pytest.mark.parametrize("point", ["merge.planned", "merge.sorted", "merge.written"])
+def test_an_error_in_the_background(point: str, end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is raised where the merge is waited for, once, and nothing is lost."""
+    work = Work(str(tmp_path), SETTINGS)
+    for number in range(3):
+        work.append(number)
+    with monkeypatch.context() as patch:
+        gate = Gate(patch, point, fails=True)
+        work.history.end_step(wait=False)
+        assert gate.reached.wait(20)
+    work.append(3)
+    gate.open.set()
+    with pytest.raises(StorageError, match="no space"):
+        getattr(work.history, end)()
+    assert work.history.n == 4 * ROWS
+    assert work.history.stats()["steps"] == 1
+    work.append(4)
+    work.history.end_step()
+    assert (work.history.stats()["runs"], work.history.stats()["steps"]) == (2, 2)
+    work.vacuum(0)
+    assert leftovers(tmp_path) == set()
+    work.close(0)
+    check_stored(tmp_path, range(5))
+    assert History(tmp_path).verify().values == 5 * ROWS
+
+
+@pytest.mark.parametrize("moment", ["_entries", "files", "expired"])
+def test_vacuum_while_a_merge_is_committed(moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The merge ends while vacuum looks around: its files are no longer in hand, and were not active before."""
+    work = Work(str(tmp_path), SETTINGS)
+    for number in range(3):
+        work.append(number)
+    with monkeypatch.context() as patch:
+        gate = Gate(patch, "merge.written")
+        work.history.end_step(wait=False)
+        assert gate.reached.wait(20)
+    owner: Any = vacuum if moment == "_entries" else work.history._table
+    look = getattr(owner, moment)
+
+    def then_merged(*arguments: Any) -> Any:
+        found = look(*arguments)
+        if not gate.open.is_set():
+            gate.open.set()
+            work.history._writer.join()
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, moment, then_merged)
+        work.vacuum(0)
+    check_stored(tmp_path, range(3))
+    assert work.history.verify().values == 3 * ROWS
+    work.close(0)
+
+
+def test_a_question_while_a_merge_is_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A snapshot is of one version: files of one and the number of the next would hide the merge from the merger."""
+    work = Work(str(tmp_path), SETTINGS)
+    for number in range(2):
+        work.append(number)
+    with monkeypatch.context() as patch:
+        gate = Gate(patch, "merge.written")
+        work.history.end_step(wait=False)
+        assert gate.reached.wait(20)
+    table = work.history._table
+    look = table.files
+
+    def then_merged() -> Any:
+        found = look()
+        gate.open.set()
+        merging = work.history._writer._merging
+        assert merging is not None
+        for _ in range(20):
+            if merging.done():
+                break
+            Event().wait(0.01)
+        return found
+
+    work.append(2)  # so that the next question looks at the table
+    monkeypatch.setattr(table, "files", then_merged)
+    assert work.history.n == 3 * ROWS
+    monkeypatch.undo()
+    work.history.end_step()
+    assert work.history.stats()["runs"] == 2
+    work.close(0)
+    check_stored(tmp_path, range(3))

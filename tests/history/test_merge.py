@@ -1,0 +1,268 @@
+"""Merges: what retention drops, how long runs may be, and that the same appends make the same files."""
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from threading import Event, Thread
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quantide.errors import StorageError
+from quantide.history import History, merge
+from quantide.history.tasks import LocalExecutor, MergeTask, Written, merge_range
+from tests.history.model import BY_NAME, SHAPES, Model, Rng, check_all, small
+from tests.oracle import SLACK
+
+# --- retention ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("retention", "kappa"), [(1, 2), (4, 1), (8, 1), (12, 2), (20, 3), (5, 10)])
+def test_expired_steps_are_dropped(retention: int, kappa: int, tmp_path: Path, rng: Rng) -> None:
+    """The last `retention` steps are always there; no run is so long that much more than them is."""
+    longest = max(1, retention // merge.DROPPED)
+    history = History(tmp_path / "s", eps=0.05, kappa=kappa, retention=retention)
+    steps: list[Any] = []
+    for step in range(1, 3 * retention + 12):
+        steps.append(rng.normal(size=20))
+        history.append(steps[-1])
+        history.end_step()
+        runs = history.runs()
+        covered = [number for run in runs for number in range(run.id.first, run.id.last + 1)]
+        assert covered == list(range(covered[0], step + 1))
+        assert step - retention - longest < covered[0] <= max(1, step - retention + 1)
+        assert max(run.id.last - run.id.first + 1 for run in runs) <= longest
+        kept = np.concatenate(steps[covered[0] - 1 :])
+        answer = history.answer(0.5, "exact")
+        assert (answer.n, answer.value) == (len(kept), np.sort(kept)[answer.target - 1])
+        assert answer.last_steps == history.spans()[-1].last_steps == step - covered[0] + 1
+    assert history.verify().values == history.n
+    assert history.vacuum(0).files > 0
+    assert sum(1 for _ in (tmp_path / "s" / "runs").iterdir()) == history.stats()["files"]
+
+
+def test_retention_is_a_number_of_steps(tmp_path: Path) -> None:
+    wrong: list[Any] = [0, -1, 1.5, "7 days", True]
+    for retention in wrong:
+        with pytest.raises(ValueError, match="retention"):
+            History(tmp_path / "s", retention=retention)
+
+
+# --- the same appends, the same files -----------------------------------------------------------------------
+
+
+def fill(history: History, keyed: bool) -> None:
+    """Seven steps of several chunks, some of them large enough for several files."""
+    rng = np.random.default_rng(5)
+    for step in range(7):
+        for shape in ("wide", "ties", "sorted"):
+            values = BY_NAME["float64"].of(SHAPES[shape](rng, int(rng.integers(1, 120))))
+            history.append(values, key=rng.integers(0, 4, len(values)) if keyed else None, batch_id=f"{step}{shape}")
+        if step < 6:
+            history.end_step()
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    """Every data and side file of a store, by name."""
+    places = [*(folder / "runs").iterdir(), *(folder / "_quantide" / "side").iterdir()]
+    return {place.name: place.read_bytes() for place in places}
+
+
+class OneByOne:
+    """An executor that runs tasks in another order, through what they are on the way to another machine."""
+
+    def map(self, tasks: Sequence[MergeTask]) -> list[Written]:
+        found = [merge_range(MergeTask.from_dict(task.to_dict())) for task in reversed(tasks)]
+        return found[::-1]
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_the_same_appends_make_the_same_files(keyed: bool, tmp_path: Path) -> None:
+    found = []
+    executors: list[Callable[[], Any]] = [LocalExecutor, OneByOne]
+    with small():
+        for number, make in enumerate(executors):
+            folder = tmp_path / str(number)
+            with History(folder, kappa=2, keys="k" if keyed else None, executor=make()) as history:
+                fill(history, keyed)
+                told = [history.answer(phi, mode) for phi in (0.1, 0.5, 0.9) for mode in ("quick", "accurate", "exact")]
+            found.append((bytes_of(folder), told))
+    assert len(found[0][0]) > 40
+    assert found[0] == found[1]
+
+
+# --- while a merge runs -------------------------------------------------------------------------------------
+
+
+class Held:
+    """An executor that waits until it is let go."""
+
+    def __init__(self) -> None:
+        self.begun, self.go = Event(), Event()
+
+    def map(self, tasks: Sequence[MergeTask]) -> list[Written]:
+        self.begun.set()
+        assert self.go.wait(30)
+        return LocalExecutor().map(tasks)
+
+
+@pytest.mark.usefixtures("no_hang")
+def test_appends_and_questions_go_on_while_a_merge_runs(tmp_path: Path, rng: Rng) -> None:
+    model, executor = Model(BY_NAME["float64"]), Held()
+    with small(), History(tmp_path / "s", eps=0.05, kappa=1, executor=executor) as history:
+        executor.go.set()
+        for size in (100, 70):
+            values = rng.normal(size=size)
+            for part in np.array_split(values, 3):
+                history.append(part)
+            model.append(values)
+            executor.go.clear()
+            executor.begun.clear()
+            history.end_step(wait=False)
+            model.end_step()
+            assert executor.begun.wait(30)
+            for _ in range(3):
+                more = rng.normal(size=20)
+                history.append(more)
+                model.append(more)
+                check_all(history, model, rng, questions=1)
+                check_all(History(tmp_path / "s"), model, rng, questions=1)
+            assert history.vacuum(0).files >= 0
+            executor.go.set()
+        history.end_step()
+        model.end_step()
+        check_all(history, model, rng)
+        assert history.stats()["runs"] <= 2
+        history.verify()
+
+
+@pytest.mark.usefixtures("no_hang")
+def test_many_threads_ask_while_one_writes(tmp_path: Path) -> None:
+    """Every answer is right for some moment: n tells which, for values arrive in order."""
+    history = History(tmp_path / "s", eps=0.01, kappa=2)
+    history.append(np.arange(100.0))
+    wrong: list[object] = []
+    done = Event()
+
+    def ask(asked: History, mode: str) -> None:
+        try:
+            while not done.is_set():
+                answer = asked.answer(0.5, mode)
+                if answer.n % 100 or abs(answer.value + 1 - answer.target) > answer.error * answer.n + SLACK:
+                    wrong.append(answer)
+        except BaseException as error:
+            wrong.append(error)
+
+    askers = [Thread(target=ask, args=(history, mode)) for mode in ("accurate", "exact", "quick", "accurate")]
+    askers.append(Thread(target=ask, args=(History(tmp_path / "s"), "accurate")))
+    for asker in askers:
+        asker.start()
+    try:
+        for step in range(1, 30):
+            history.append(np.arange(100.0) + 100 * step)
+            if step % 3 == 0:
+                history.end_step(wait=step % 2 == 0)
+            if step % 10 == 0:
+                history.vacuum(0)
+    finally:
+        done.set()
+        for asker in askers:
+            asker.join()
+        history.close()
+    assert wrong == []
+    assert history.quantile(1.0) == 2999
+
+
+# --- what a merge needs and what it leaves ------------------------------------------------------------------
+
+
+def test_a_merge_without_room_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    history = History(tmp_path / "s", kappa=1)
+    history.append([1.0])
+    history.end_step()
+    history.append([2.0, 3.0])
+    before = history.answer(0.5, "exact")
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=0))
+        with pytest.raises(StorageError, match="free"):
+            history.end_step()
+        assert history.answer(0.5, "exact").value == before.value
+    history.end_step()
+    assert history.answer(0.5, "exact").value == before.value
+    assert (history.stats()["runs"], history.stats()["steps"]) == (1, 2)
+
+
+class Failing:
+    """An executor whose disk is full for a while."""
+
+    def __init__(self, times: int) -> None:
+        self.left = times
+
+    def map(self, tasks: Sequence[MergeTask]) -> list[Written]:
+        self.left -= 1
+        if self.left >= 0:
+            raise StorageError("no room")
+        return LocalExecutor().map(tasks)
+
+
+def two_steps(path: Path) -> History:
+    """One ended step and one that is about to: its merge fails once."""
+    history = History(path, kappa=1, executor=Failing(1))
+    history.append([1.0])
+    history.end_step()
+    history.append([2.0])
+    return history
+
+
+def test_a_merge_that_failed_can_be_repeated(tmp_path: Path) -> None:
+    history = two_steps(tmp_path / "s")
+    with pytest.raises(StorageError, match="no room"):
+        history.end_step()
+    assert history.quantiles([0.5, 1.0], "exact").tolist() == [1, 2]
+    history.end_step()
+    assert (history.stats()["steps"], history.stats()["runs"]) == (2, 1)
+
+
+@pytest.mark.parametrize("told_by", ["end_step", "close"])
+def test_a_merge_that_failed_in_the_background(told_by: str, tmp_path: Path) -> None:
+    """Its error is raised by the next end_step() or by close(), once."""
+    history = two_steps(tmp_path / "s")
+    history.end_step(wait=False)
+    with pytest.raises(StorageError, match="no room"):
+        getattr(history, told_by)()
+    assert history.quantiles([0.5, 1.0], "exact").tolist() == [1, 2]
+    history.append([3.0])
+    history.end_step()
+    history.close()
+    assert History(tmp_path / "s").quantiles([0.3, 0.6, 1.0]).tolist() == [1, 2, 3]
+    assert history.stats()["runs"] <= 2
+
+
+def test_vacuum_keeps_what_a_reader_may_have_in_hand(tmp_path: Path, rng: Rng) -> None:
+    history = History(tmp_path / "s", kappa=1)
+    for _ in range(4):
+        history.append(rng.normal(size=50))
+        history.end_step()
+    files = sum(1 for _ in (tmp_path / "s" / "runs").iterdir())
+    assert history.vacuum().files == 0
+    assert history.vacuum(0.5).files == 0
+    removed = history.vacuum(0)
+    assert removed.files == 2 * (files - history.stats()["files"]) > 0
+    assert removed.bytes > 0
+    wrong: list[Any] = [-1, float("nan"), float("inf"), "1", None, True]
+    for hours in wrong:
+        with pytest.raises(ValueError, match="older_than_hours"):
+            history.vacuum(hours)
+
+
+def test_a_closed_history_begins_again(tmp_path: Path) -> None:
+    """close() gives the lease back; the next write takes it again, also in the background."""
+    history = History(tmp_path / "s", kappa=1)
+    for step in range(3):
+        history.append([float(step)])
+        history.end_step(wait=False)
+        history.close()
+    assert history.n == 3
+    history.close()

@@ -1,0 +1,181 @@
+"""The worked examples of the paper (Singh, Srivastava, Tirthapura, VLDB 2016), and its budget of memory."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quantide import Summary
+from quantide.errors import InvalidArgumentError, SettingsError
+from quantide.history import History
+from quantide.store.settings import read_bytes
+from quantide.summary.types import type_named
+from tests import oracle
+from tests.history.model import BY_NAME, Model, Rng, check_span
+
+# --- Figure 3: eps=1/2, eps1=1/4, eps2=1/8 ------------------------------------------------------------------
+
+RUNS = [np.arange(1.0, 101), np.arange(101.0, 201), np.arange(2.0, 202)]
+STREAM = np.arange(401.0, 601)
+RUN_TUPLES = [[1, 25, 50, 75, 100], [101, 125, 150, 175, 200], [2, 51, 101, 151, 201]]
+STREAM_TUPLES = [401, 438, 452, 480, 520, 530, 565, 595, 600]
+LOWER = [0, 0, 25, 50, 100, 125, 150, 200, 200, 225, 250, 300, 325, 350, 400]
+LOWER += [400, 425, 450, 475, 500, 525, 550, 575, 600]
+UPPER = [25, 75, 100, 125, 175, 200, 225, 300, 300, 325, 350, 400, 425, 450, 500]
+UPPER += [550, 575, 600, 625, 650, 675, 700, 725, 750]
+FLOATS = type_named("float64")
+UNION = sorted([*(value for values in RUN_TUPLES for value in values), *STREAM_TUPLES])
+
+
+def test_the_figures_bounds_are_those_of_the_formula() -> None:
+    """With alpha of a summary's values up to v: alpha - 1 steps below, alpha above; of the stream one more."""
+    lower, upper = [], []
+    for value in UNION:
+        counts = [sum(x <= value for x in values) for values in RUN_TUPLES]
+        rows = [alpha * len(run) // 4 for alpha, run in zip(counts, RUNS, strict=True)]
+        steps = [len(run) // 4 if alpha else 0 for alpha, run in zip(counts, RUNS, strict=True)]
+        alpha = sum(x <= value for x in STREAM_TUPLES)
+        lower.append(sum(rows) - sum(steps) + max(0, alpha - 1) * 25)
+        upper.append(sum(rows) + (alpha + 1 if alpha else 0) * 25)
+    assert lower == LOWER
+    assert upper == UPPER
+
+
+def test_our_summaries_of_the_figure_are_nowhere_looser() -> None:
+    """The same tuples, merged as section 1 has it: within the paper's bounds at each of the 24 values."""
+    parts = [_ranked(values, run) for values, run in zip(RUN_TUPLES, RUNS, strict=True)]
+    rmin = np.array([1, *(25 * i for i in range(1, 8)), 200])
+    rmax = np.array([1, *(25 * i + 25 for i in range(1, 8)), 200])
+    parts.append(Summary(np.array(STREAM_TUPLES, dtype=float), rmin, rmax, 200, FLOATS))
+    everything = np.concatenate([*RUNS, STREAM])
+    merged = Summary.merge(*parts)
+    assert oracle.summary_faults(merged, everything) == []
+    for value, lower, upper in zip(UNION, LOWER, UPPER, strict=True):
+        low, high = merged.rank(value)
+        assert lower <= low <= oracle.count_at_most(everything, value) <= high <= upper
+
+
+def _ranked(values: list[int], run: oracle.Data) -> Summary:
+    ranks = np.array([oracle.count_at_most(run, value) for value in values])
+    return Summary(np.array(values, dtype=float), ranks, ranks, int(ranks[-1]), FLOATS)
+
+
+def test_a_history_of_the_figure(tmp_path: Path, rng: Rng) -> None:
+    """Three runs and a stream: quick within eps/4 of all, accurate within eps*m, exact; every rank asked."""
+    model, history = Model(BY_NAME["float64"]), History(tmp_path / "s", eps=0.5, kappa=3)
+    for run in RUNS:
+        history.append(run)
+        history.end_step()
+        model.append(run)
+        model.end_step()
+    history.append(STREAM)
+    model.append(STREAM)
+    assert [(run.id.first, run.id.last, run.rows) for run in history.runs()] == [(1, 1, 100), (2, 2, 100), (3, 3, 200)]
+    check_span(history, model, rng, None, None, 20)
+    everything = np.concatenate([*RUNS, STREAM])
+    for rank in range(1, 601, 7):
+        assert history.answer(rank / 600, "quick").error <= 0.5 / 4
+        answer = history.answer(rank / 600)
+        assert oracle.bound_faults(everything, answer) == []
+        assert answer.blocks_read <= 3
+    assert history.quantile(0.5, "exact") == 151
+
+
+# --- runs of kappa=2 after 13 steps -------------------------------------------------------------------------
+
+
+def test_the_runs_after_thirteen_steps(tmp_path: Path) -> None:
+    history = History(tmp_path / "s", kappa=2)
+    for step in range(13):
+        history.append([float(step)])
+        history.end_step()
+    assert [(run.id.first, run.id.last) for run in history.runs()] == [(1, 9), (10, 12), (13, 13)]
+    assert [span.last_steps for span in history.spans()] == [1, 4, 13]
+    assert history.stats()["runs_by_level"] == {0: 1, 1: 1, 2: 1}
+
+
+@pytest.mark.parametrize(("kappa", "steps"), [(1, 20), (2, 30), (3, 40), (10, 25)])
+def test_runs_follow_the_levels_of_the_paper(kappa: int, steps: int, tmp_path: Path) -> None:
+    """More than kappa runs of a level become one of the next, and so on: played with lists beside it."""
+    history = History(tmp_path / "s", kappa=kappa)
+    levels: list[list[tuple[int, int]]] = [[] for _ in range(10)]
+    for step in range(1, steps + 1):
+        history.append([float(step)])
+        history.end_step()
+        levels[0].append((step, step))
+        for level, above in pairwise(levels):
+            if len(level) > kappa:
+                above.append((level[0][0], level[-1][1]))
+                level.clear()
+        assert sorted((run.id.first, run.id.last) for run in history.runs()) == sorted(
+            run for level in levels for run in level
+        )
+        held = {number: len(runs) for number, runs in enumerate(levels) if runs}
+        assert history.stats()["runs_by_level"] == held
+
+
+# --- memory instead of eps ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("memory", ["250 MB", 250_000_000, "250MB", "0.25 gb", "250000 kb"])
+def test_a_budget_of_memory(memory: int | str, tmp_path: Path, rng: Rng) -> None:
+    """Half to the stream, half to the runs: far finer than this much data needs."""
+    history = History(tmp_path / "s", memory=memory)
+    assert history.settings.memory == 250_000_000
+    values = rng.normal(size=50_000)
+    history.append(values)
+    assert oracle.bound_faults(values, history.answer(0.5)) == []
+    history.end_step()
+    for mode in ("quick", "accurate"):
+        assert history.answer(0.5, mode).error == 0
+    assert history.stats()["memory"] + history.index_nbytes < 250_000_000
+
+
+@pytest.mark.parametrize(("memory", "kappa"), [("20 KB", 10), ("20 KB", 2), ("100 KB", 10), ("1 MB", 3)])
+def test_a_small_budget(memory: str, kappa: int, tmp_path: Path, rng: Rng) -> None:
+    """Answers stay within what the budget's own eps allow, and the summaries within the budget."""
+    model = Model(BY_NAME["float64"])
+    history = History(tmp_path / "s", memory=memory, kappa=kappa)
+    for step in range(6):
+        for size in (20_000, 7, 3000):
+            values = rng.normal(size=size)
+            history.append(values)
+            model.append(values)
+        if step < 5:
+            history.end_step()
+            model.end_step()
+    check_span(history, model, rng, None, None, 8)
+    budget = read_bytes(memory)
+    runs = sum(part.side.tuples.values.nbytes * 3 for run in history.runs() for part in run.parts)
+    assert runs <= budget / 2
+    reopened = History(tmp_path / "s")
+    assert reopened.settings == history.settings
+    assert reopened.answer(0.5) == history.answer(0.5)
+
+
+def test_more_memory_means_a_smaller_error(tmp_path: Path) -> None:
+    found = [History(tmp_path / size.replace(" ", ""), memory=size).settings for size in ("50 KB", "5 MB", "5 GB")]
+    assert found[0].eps > found[1].eps > found[2].eps
+    assert found[0].run_eps > found[1].run_eps > found[2].run_eps
+
+
+@pytest.mark.parametrize(
+    "memory",
+    ["0 MB", "1 KB", "² MB", "MB", "-5 MB", "5 parsecs", "nan MB", "", "9" * 400 + " TB", 10**400, 0, -1, 1.5, True],
+)
+def test_what_is_no_budget(memory: object, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="memory"):
+        History(tmp_path / "s", memory=memory)  # type: ignore[arg-type]
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_budget_and_eps_are_two_words_for_one_thing(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="one of them"):
+        History(tmp_path / "s", eps=0.1, memory="1 MB")
+    History(tmp_path / "s", memory="1 MB").append([1.0])
+    assert History(tmp_path / "s", memory=10**6).n == 1
+    with pytest.raises(SettingsError, match="eps"):
+        History(tmp_path / "s", memory="2 MB")
+    with pytest.raises(SettingsError, match="eps"):
+        History(tmp_path / "s", eps=0.1)
