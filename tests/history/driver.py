@@ -124,7 +124,17 @@ def keep_writing(folder: str, settings: dict[str, Any], batches: int) -> None:
     doing.history.close()
 
 
-TASKS = {task.__name__: task for task in (work, count, go_on, compete, hold, keep_writing)}
+def expire(folder: str, settings: dict[str, Any]) -> None:
+    """A batch a step; old ones are dropped."""
+    doing = Work(folder, settings)
+    for number in range(10):
+        for op in (("append", number), ("step", number)):
+            _note(folder, "begin", op)
+            doing.do(op)
+            _note(folder, "done", op)
+
+
+TASKS = {task.__name__: task for task in (work, count, go_on, compete, hold, keep_writing, expire)}
 
 
 def _note(folder: str, word: str, op: Op) -> None:

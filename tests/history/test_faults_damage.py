@@ -84,6 +84,8 @@ def test_a_flipped_bit(kind: str, folder: Path, rng: np.random.Generator) -> Non
     for path in active(folder)[kind == "side"]:
         for place in rng.choice(path.stat().st_size, 3, replace=False):
             refused += flip(folder, path, int(place), int(rng.integers(8)))
+    if kind == "data":
+        refused += flip(folder, path, path.read_bytes().index(b"value"), 7)  # a name that is no text any more
     assert refused
     assert (History(folder).verify().values, asked(History(folder))) == (len(DATA), 0)
 

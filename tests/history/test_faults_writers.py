@@ -218,6 +218,7 @@ def test_a_task_that_lives_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             patch.setattr(faults, "point", full)
             with pytest.raises(StorageError):
                 merge_range(task)
+        assert not list(tmp_path.rglob("*.tmp"))
         history.verify()
         merge_range(task)
         history.verify()

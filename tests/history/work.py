@@ -23,7 +23,7 @@ from quantide.summary.types import type_named
 
 Floats = NDArray[np.float64]
 
-ROWS = 300
+ROWS = 200
 BLOCK = 64
 SIDES = "_quantide/side"
 SETTINGS: dict[str, Any] = {"eps": 0.05, "kappa": 2}

@@ -44,7 +44,7 @@ def vacuum(table: StreamTable, pending: Iterable[RunId], hours: float) -> Vacuum
     in_hand = set(pending)
     active = set(table.files())
     waiting = set(table.expired(0)) - set(table.expired(hours))
-    files = size = 0
+    files, size = len(table.clear_log()), 0
     for name, whole, entry in found:
         needed = name.run in in_hand or name.run.epoch > table.epoch
         if not needed and not (whole and (name in active or name.data in waiting)):

@@ -18,7 +18,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from quantide.errors import InvalidArgumentError, StorageError, WriterConflictError
 from quantide.store import faults
 from quantide.store.datafile import stored_type
-from quantide.store.disk import sync
+from quantide.store.disk import remove, sync
 from quantide.store.names import DATA, SIDE, FileName
 from quantide.store.settings import PROPERTY, VALUE, Settings
 from quantide.summary.types import type_named
@@ -230,6 +230,12 @@ class StreamTable:
         return WriterConflictError(
             f"{self.path} was taken over by another writer; this one may not write any more. Open the store again"
         )
+
+    def clear_log(self) -> list[str]:
+        """Remove what a commit leaves that is cut off by a kill: files of the log under a name for the time being."""
+        with self._lock:
+            log = os.path.join(self.path, "_delta_log")
+            return [name for name in os.listdir(log) if "#" in name and remove(os.path.join(log, name))]
 
     def expired(self, hours: float) -> list[str]:
         """Paths of files that were removed from the table that long ago and still lie there."""
