@@ -283,7 +283,8 @@ def test_no_room_for_a_merge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     history.close()
 
 
-def test_a_step_whose_merge_failed_ends_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("wait", [True, False])
+def test_a_step_whose_merge_failed_ends_once(wait: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     history = History(tmp_path, **SETTINGS)
     for number in range(2):
         history.append(batch(number))
@@ -296,12 +297,14 @@ def test_a_step_whose_merge_failed_ends_once(tmp_path: Path, monkeypatch: pytest
         with pytest.raises(StorageError):
             history.end_step()
     monkeypatch.undo()
-    history.end_step()
+    history.end_step(wait)
+    history._writer.join()
     assert (history.stats()["steps"], history.stats()["runs"]) == (1, 1)
+    history.end_step()
     history.append(batch(2))
     history.end_step()
     history.end_step()
-    assert history.stats()["steps"] == 3
+    assert history.stats()["steps"] == 4
     check_stored(tmp_path, [0, 1, 2])
     history.close()
 

@@ -80,7 +80,7 @@ def check_part(folder: str, part: Part, settings: Settings) -> None:
         place is not None
         and np.array_equal(rows.counts, side.counts)
         and rows.keys.equals(side.keys)
-        and np.array_equal(rows.values[::BLOCK], side.fences)
+        and np.array_equal(rows.values[:: side.about.block_rows], side.fences)
         and np.array_equal(rows.values[place], t.values)
     )
     if not same:

@@ -101,7 +101,6 @@ class Writer:
         if wait:
             self._owed = True
             self.merge()
-            self._owed = False
             return
         if self._background is None:
             self._background = ThreadPoolExecutor(1, thread_name_prefix="quantide-merge")
@@ -119,6 +118,7 @@ class Writer:
             self._drop_expired()
             while (merge := self._next_merge((snapshot := self._snapshot()).runs, snapshot.step)) is not None:
                 self._merge(merge)
+            self._owed = False
 
     def close(self) -> None:
         try:

@@ -17,6 +17,7 @@ Batches = Iterator[pa.RecordBatch]
 Tables = Iterator[pa.Table]
 Work = Callable[[Tables], Iterator[dict[str, Any]]]
 
+GATHERED = 1 << 20  # rows of a table made of a DataFrame's batches
 CHUNK = 1 << 16  # rows of a message from a task: a million keys are not one
 
 
@@ -81,13 +82,31 @@ class FrameRows:
         types = self.schema
 
         def run(batches: Batches) -> Batches:
-            whole = (pa.Table.from_batches([batch]) for batch in batches if len(batch))
-            tables = (table.rename_columns(types.names).cast(types) for table in whole)
-            for found in work(tables):
+            for found in work(_tables(batches, types)):
                 yield from to_batches(found)
 
         plain = [F.col(quoted(name)).alias(f"c{i}") for i, name in enumerate(types.names)]
         return self.frame.select(*plain).mapInArrow(run, schema)
+
+
+def _tables(batches: Batches, types: pa.Schema) -> Tables:
+    """Batches of a DataFrame as tables of these columns: Spark's batches are small, so many make a table."""
+
+    def table() -> pa.Table:
+        named = pa.Table.from_batches(waiting).rename_columns(types.names)
+        return named if named.schema.types == types.types else named.cast(types)
+
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        if len(batch):
+            waiting.append(batch)
+            rows += len(batch)
+        if rows >= GATHERED:
+            yield table()
+            waiting, rows = [], 0
+    if waiting:
+        yield table()
 
 
 def quoted(name: str) -> str:
