@@ -257,6 +257,18 @@ def test_vacuum_keeps_what_a_reader_may_have_in_hand(tmp_path: Path, rng: Rng) -
             history.vacuum(hours)
 
 
+@pytest.mark.parametrize("keyed", [False, True])
+def test_what_was_skipped_is_counted_once(keyed: bool, tmp_path: Path, rng: Rng) -> None:
+    """Chunks of many files, merged in many ranges: nulls and NaN are still as many."""
+    values = [None, float("nan"), *rng.normal(size=98).tolist()]
+    with small(), History(tmp_path / "s", kappa=1, keys="k" if keyed else None) as history:
+        for _ in range(5):
+            history.append(values, key=rng.integers(0, 3, 100) if keyed else None, nan="skip")
+            history.end_step()
+        assert history.stats()["files"] > 10
+        assert (history.n, history.stats()["nulls"], history.stats()["nans"]) == (490, 5, 5)
+
+
 def test_a_closed_history_begins_again(tmp_path: Path) -> None:
     """close() gives the lease back; the next write takes it again, also in the background."""
     history = History(tmp_path / "s", kappa=1)

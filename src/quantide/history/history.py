@@ -28,6 +28,7 @@ from quantide.history.tasks import Executor
 from quantide.history.vacuum import Vacuumed, check_hours, vacuum
 from quantide.history.view import KnownFences, View
 from quantide.history.writer import Writer
+from quantide.store.names import FileName
 from quantide.store.settings import Settings
 from quantide.store.table import StreamTable
 from quantide.summary.column import check_nan_policy, plain_values, read_column, read_rows
@@ -37,7 +38,6 @@ from quantide.summary.types import type_named
 T = TypeVar("T")
 
 VIEWS = 64  # spans and keys that are kept as they were last asked about
-RETRIES = 5  # times that a reader starts again because files were merged and vacuumed under its hands
 
 
 @dataclass(frozen=True)
@@ -272,17 +272,20 @@ class History:
 
     def verify(self) -> Verified:
         """Read everything again; CorruptBytesError names the files that are damaged."""
+        good: set[FileName] = set()
 
         def check() -> Verified:
             snapshot = self._current()
             damaged: list[Exception] = []
             for part in snapshot.files:
                 try:
-                    check_part(self._path, part, self._settings)
+                    if part.name not in good:
+                        check_part(self._path, part, self._settings)
+                        good.add(part.name)
                 except FileNotFoundError:
                     self._table.refresh()
                     if part.name not in self._table.files():
-                        raise  # it was merged away meanwhile: begin again
+                        raise  # it was merged away meanwhile: go on with the files there are now
                     damaged.append(missing(self._path, part.name))
                 except (InvalidArgumentError, ValueError) as error:
                     damaged.append(error)
@@ -417,19 +420,21 @@ class History:
             return view
 
     def _asking(self, ask: Callable[[], T]) -> T:
-        """Ask; when files were vacuumed away under our hands, look at the table again and ask again."""
-        for _ in range(RETRIES):
+        """Ask; when files were vacuumed away under our hands, look at the table again and ask again.
+
+        What is vacuumed was merged before, in a version of the table that is newer than the one that was asked.
+        """
+        while True:
+            version = self._table.version
             try:
                 return ask()
-            except FileNotFoundError:
+            except FileNotFoundError as error:
                 with self._lock:
                     self._blocks.forget()
                     self._views.clear()
                     self._state.reload()
-        try:
-            return ask()
-        except FileNotFoundError as error:
-            raise CorruptBytesError(f"a file of the store is missing: {error}; verify() names all that are") from error
+                if self._table.version == version:
+                    raise CorruptBytesError(f"a file is missing: {error}; verify() names all that are") from error
 
 
 def _folder(path: Any) -> str:
