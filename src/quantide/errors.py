@@ -46,7 +46,11 @@ class SettingsError(QuantideError, ValueError):
 
 
 class SpanError(QuantideError, ValueError):
-    """A span of steps that does not end where runs end."""
+    """A span that cannot be answered: steps that do not end where runs end, a window finer than its blocks."""
+
+
+class LateError(QuantideError, ValueError):
+    """A time that lies before one that came earlier. Pass late="clamp" to count it as arriving now."""
 
 
 class TooCoarseError(QuantideError, ValueError):

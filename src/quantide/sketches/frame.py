@@ -1,7 +1,9 @@
 """The state of a sketch as bytes: a header, fields, a checksum. docs/format.md describes every byte."""
 
+import re
 import struct
 import zlib
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -31,12 +33,18 @@ class FrameWriter:
         """The numbers alone, little-endian; how many is for the reader to know."""
         self._pieces.append(np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<")).tobytes())
 
+    def blob(self, data: bytes) -> None:
+        """Bytes of any length, such as another frame."""
+        self.number(len(data))
+        self._pieces.append(data)
+
+    def text(self, text: str) -> None:
+        self.blob(text.encode("utf-8"))
+
     def summaries(self, summaries: list[Summary]) -> None:
         self.number(len(summaries))
         for summary in summaries:
-            packed = summary.to_bytes()
-            self.number(len(packed))
-            self._pieces.append(packed)
+            self.blob(summary.to_bytes())
 
     def finish(self) -> bytes:
         body = b"".join(self._pieces)
@@ -88,10 +96,26 @@ class FrameReader:
         self.require(bool((values[1:] >= values[:-1]).all()))
         return values
 
+    def blob(self) -> bytes:
+        return self._take(self.number(len(self._data)))
+
+    def text(self) -> str:
+        try:
+            return self.blob().decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise CorruptBytesError(f"these bytes are not a sketch: {error}") from error
+
+    def fraction(self) -> Fraction | None:
+        """A fraction above zero, written as text; None for no text."""
+        text = self.text()
+        match = re.fullmatch(r"([0-9]{1,400})(?:/([0-9]{1,400}))?", text)
+        self.require(not text or (match is not None and int(match[1]) > 0 and int(match[2] or 1) > 0))
+        return Fraction(text) if text else None
+
     def summaries(self) -> list[Summary]:
         out = []
         for _ in range(self.number(len(self._data))):
-            summary = Summary.from_bytes(self._take(self.number(len(self._data))))
+            summary = Summary.from_bytes(self.blob())
             self.require(summary.n > 0 and summary.type == self.kind)
             out.append(summary)
         return out

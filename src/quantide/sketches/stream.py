@@ -1,7 +1,6 @@
 """StreamSketch: a whole stream of unknown length, at the speed of sorting."""
 
 import math
-from array import array
 from typing import Any, Self
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 from quantide.sketches.base import Sketch
 from quantide.sketches.blocks import BlockCutter, sorted_blocks
 from quantide.sketches.frame import FrameReader, FrameWriter
+from quantide.sketches.intake import SINGLES
 from quantide.sketches.ladder import Ladder
 from quantide.sketches.schedule import FAN, leaf_for, schedule_for
 from quantide.sketches.tower import Tower
@@ -21,12 +21,6 @@ MAGIC = b"QTK"
 # How eps is shared out. Values go through the tower; a summary may bring FED of error and goes through the ladder.
 # Both are compressed once when blocks have settled, and once more together with the open block when asked.
 TOWER, FED, LADDER, SETTLED, ASKED = 11 / 16, 1 / 2, 11 / 64, 1 / 16, 1 / 4
-SINGLES = 4096  # values taken one by one that wait before they join the open block
-ONE_BY_ONE = {  # Python types that are of a value type as they are, and the array code that holds them
-    "float64": (frozenset((float, np.float64)), "d"),
-    "int64": (frozenset((int, np.int64)), "q"),
-    "float32": (frozenset((np.float32,)), "f"),
-}
 
 
 class StreamSketch(Sketch):
@@ -61,8 +55,6 @@ class StreamSketch(Sketch):
         self._filled = 0
         self._settled: Summary | None = None  # tower and ladder; None when they changed
         self._asked: Summary | None = None  # everything; None when anything changed
-        self._single_types: frozenset[type] = frozenset()
-        self._singles: array[Any] = array("d")
         self._changed()
 
     @property
@@ -84,6 +76,12 @@ class StreamSketch(Sketch):
         singles = self._singles.itemsize * len(self._singles)
         return self._tower.nbytes + self._ladder.nbytes + self._block.nbytes + singles + kept
 
+    @property
+    def tuples(self) -> int:
+        """How many values are held."""
+        rows = sum(len(row) for rows in self._tower.levels for row in rows)
+        return rows + sum(len(s) for s in self._ladder.held) + self._filled + len(self._singles)
+
     @staticmethod
     def max_nbytes(eps: float, n: int, itemsize: int = 8) -> int:
         """The most that `nbytes` reports after n values of `itemsize` bytes, not counting summaries fed in."""
@@ -97,14 +95,8 @@ class StreamSketch(Sketch):
         return values * itemsize + tuples * (itemsize + 3 * 8)
 
     def update(self, values: Any, nan: str | None = None) -> None:
-        if nan is None and type(values) in self._single_types and values == values:
-            try:
-                self._singles.append(values)
-            except OverflowError:  # an int beyond 64 bits: refused below, by name
-                super().update(values)
+        if nan is None and self._wait(values):
             self._asked = None
-            if len(self._singles) >= SINGLES:
-                self._join_singles()
             return
         self._join_singles()
         super().update(values, nan)
@@ -121,6 +113,10 @@ class StreamSketch(Sketch):
         self._join_singles()
         super().merge(other)
         self._changed()
+
+    def take_column(self, column: Column) -> None:
+        self._take(column)
+        self._asked = None
 
     def summary(self) -> Summary:
         """At most ceil(2/eps) + 1 tuples, certified within eps; while all values fit one block, all of them."""
@@ -211,17 +207,7 @@ class StreamSketch(Sketch):
 
     def _changed(self) -> None:
         self._asked = None
-        types, code = ONE_BY_ONE.get(self._type.name if self._type else "", (frozenset(), "d"))
-        self._single_types = types if self.n <= MAX_N - SINGLES else frozenset()
-        self._singles = array(code)
-
-    def _join_singles(self) -> None:
-        """Let the values that came one by one join the open block."""
-        if self._singles:
-            waiting, self._singles = self._singles, array(self._singles.typecode)
-            self._take(Column(self._type, [np.frombuffer(waiting, dtype=self._kind().carrier)]))
-            if self.n > MAX_N - SINGLES:
-                self._single_types = frozenset()  # from now on every value is counted before it is taken
+        self._expect_singles()
 
 
 def _width(share: float, eps: float) -> int:
