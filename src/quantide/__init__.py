@@ -8,12 +8,30 @@ from quantide.sketches.stream import StreamSketch
 from quantide.summary.answer import Answer
 from quantide.summary.summaries import Summaries
 from quantide.summary.summary import Summary
+from quantide.windows.constrained import ConstrainedWindow
+from quantide.windows.constraint import last, where, within
+from quantide.windows.recent import RecentWindow
+from quantide.windows.sliding import SlidingWindow
 
 if TYPE_CHECKING:
     from quantide.history.history import History
 
 __version__ = "0.1.0"
-__all__ = ["Answer", "GKSketch", "History", "StreamSketch", "Summaries", "Summary", "errors"]
+__all__ = [
+    "Answer",
+    "ConstrainedWindow",
+    "GKSketch",
+    "History",
+    "RecentWindow",
+    "SlidingWindow",
+    "StreamSketch",
+    "Summaries",
+    "Summary",
+    "errors",
+    "last",
+    "where",
+    "within",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -41,6 +41,10 @@ class FrameWriter:
     def text(self, text: str) -> None:
         self.blob(text.encode("utf-8"))
 
+    def fraction(self, x: Fraction | None) -> None:
+        """A fraction above zero, or None."""
+        self.text("" if x is None else str(x))
+
     def summaries(self, summaries: list[Summary]) -> None:
         self.number(len(summaries))
         for summary in summaries:
@@ -106,7 +110,7 @@ class FrameReader:
             raise CorruptBytesError(f"these bytes are not a sketch: {error}") from error
 
     def fraction(self) -> Fraction | None:
-        """A fraction above zero, written as text; None for no text."""
+        """A fraction above zero, or None."""
         text = self.text()
         match = re.fullmatch(r"([0-9]{1,400})(?:/([0-9]{1,400}))?", text)
         self.require(not text or (match is not None and int(match[1]) > 0 and int(match[2] or 1) > 0))

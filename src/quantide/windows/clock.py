@@ -27,7 +27,7 @@ UNITS = {
     Fraction(1, 10**6): ("us", "microsecond", "microseconds"),
     Fraction(1, 1000): ("ms", "millisecond", "milliseconds"),
     Fraction(1): ("s", "sec", "secs", "second", "seconds"),
-    Fraction(60): ("m", "min", "mins", "minute", "minutes"),
+    Fraction(60): ("min", "m", "mins", "minute", "minutes"),
     Fraction(3600): ("h", "hour", "hours"),
     Fraction(86400): ("d", "day", "days"),
     Fraction(604800): ("w", "week", "weeks"),
@@ -53,8 +53,12 @@ def read_span(span: Any) -> Fraction:
 
 
 def show_span(seconds: Fraction) -> str:
-    """A length of time as text that read_span reads, in the largest unit that is not above it."""
-    unit = max((unit for unit in UNITS if unit <= seconds), default=Fraction(1, NANOSECONDS))
+    """A length of time as text, in the largest unit that it is a whole number of.
+
+    >>> show_span(Fraction(300)), show_span(Fraction(100)), show_span(Fraction(1, 3))
+    ('5 min', '100 s', '0.333333 s')
+    """
+    unit = max((unit for unit in UNITS if (seconds / unit).denominator == 1), default=Fraction(1))
     return f"{float(seconds / unit):.6g} {UNITS[unit][0]}"
 
 

@@ -189,7 +189,7 @@ class RecentWindow(Intake):
         self._join_singles()
         frame = FrameWriter(MAGIC, self._type, self._eps, self._nan == "skip", self._nulls, self._nans)
         frame.number(self._max_items or 0)
-        frame.text("" if self._max_age is None else str(self._max_age))
+        frame.fraction(self._max_age)
         self._times.write(frame)
         frame.number(self._values is not None)
         if self._values:

@@ -44,7 +44,7 @@ class Timeline:
         elif len(numbers) != rows:
             raise InvalidArgumentError(f"{len(numbers)} times for {rows} values; give one for each, or one for all")
         elif rows > len(column):
-            numbers = numbers[_kept(plain, column)]
+            numbers = numbers[kept_rows(plain, column)]
         highest = numbers
         if len(numbers) and not (_rises(numbers) and (self.newest is None or self.newest <= numbers[0])):
             highest = np.maximum.accumulate(numbers if self.newest is None else np.maximum(numbers, self.newest))
@@ -160,7 +160,7 @@ def _has_length(times: Any) -> bool:
     return np.ndim(times) > 0 if isinstance(times, (np.ndarray, np.generic)) else hasattr(times, "__len__")
 
 
-def _kept(plain: Any, column: Column) -> NDArray[np.bool_]:
+def kept_rows(plain: Any, column: Column) -> NDArray[np.bool_]:
     """Which rows are neither null nor a NaN that was skipped."""
     rows = read_rows(plain)
     kept = np.ones(rows.length, dtype=bool) if rows.valid is None else rows.valid.copy()
