@@ -1,15 +1,20 @@
 """Buckets: the last `size` elements in consecutive buckets of eps*size/2, each summarised; after RECENT's SW.
 
-The newest bucket is open, an eps/2 sketch of its values beside the blocks that came summarised. A full one is
-compressed until G - 1 reaches 1.5 * eps times its elements. The oldest leaves as soon as its first element does. So
-fewer than eps*size/2 elements of the window are not covered, and G + missing stays within 2 * eps * size, which is what
-an error of eps needs: docs/guarantees/windows.md.
+The newest bucket is open: its values as they are, or an eps/2 sketch of them when they are many, beside the blocks that
+came summarised. A full one is thinned until G - 1 reaches 1.25 * eps times its elements; when asked, all full ones are
+merged and thinned by another eps/4. The oldest leaves as soon as its first element does. So fewer than eps*size/2
+elements of the window are not covered, and G + missing stays within 2 * eps * size, which is what an error of eps
+needs: docs/guarantees/windows.md.
+
+A bucket of values alone keeps its smallest and every `step`-th: all such buckets have the same ranks, which are held
+once, and are merged by one sort, as the rows of a Tower.
 """
 
 import math
 from collections import deque
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from quantide.sketches.frame import FrameReader, FrameWriter
@@ -18,22 +23,25 @@ from quantide.summary.column import Column
 from quantide.summary.ranks import MAX_N
 from quantide.summary.summary import Summary
 from quantide.summary.types import ValueType
+from quantide.windows.run import RUN, Run
+from quantide.windows.sealed import LOOSE, loose_within, sealed
 
 Array = NDArray[Any]
 
+SETTLED = 1 / 4  # of eps * n: what merging all full buckets may cost
 POOL = 64  # blocks from elsewhere that wait in the open bucket before they are merged
 
 
-def sealed(summary: Summary, eps: float) -> Summary:
-    """With as few tuples as G - 1 <= 1.5 * eps * n allows."""
-    room = 1.5 * eps * summary.n - (summary.gap - 1)
-    return summary.compress(math.ceil(summary.n / room)) if room >= 1 else summary
+def bucket_of(size: int, eps: float) -> tuple[int, int]:
+    """How many elements a bucket has, and the distance of the values that it keeps of its values.
 
-
-def loose_within(summary: Summary, eps: float) -> bool:
-    """Whether a summary is one that sealed() gives."""
-    ends = max(int(summary.rmax[0]) - 1, summary.n - int(summary.rmin[-1]))
-    return summary.gap - 1 <= 1.5 * eps * summary.n and ends <= eps / 2 * summary.n
+    The distance divides the number, so that the largest value is always kept.
+    """
+    most = max(1, int(eps * size / 2))
+    step = max(1, int(LOOSE * eps * most))
+    while step - 1 > LOOSE * eps * (most - most % step):
+        step -= 1
+    return most - most % step, step
 
 
 class Buckets:
@@ -42,20 +50,22 @@ class Buckets:
     def __init__(self, size: int, eps: float, kind: ValueType) -> None:
         self.size, self.eps, self.kind = size, eps, kind
         self.left = 0  # how large the bucket was that left last
-        self._full = bucket_size(size, eps)
+        self._full, self._step = bucket_of(size, eps)
+        self._ranks = np.unique(np.append(np.arange(self._step, self._full + 1, self._step), 1))
+        self._as_they_are = self._step > 1 and self._full <= max(RUN, eps**-2)
         self._closed: deque[Summary] = deque()
-        self._settled: Summary | None = None  # all closed buckets; None when they changed
         self._closed_n = 0
+        self._settled: Summary | None = None  # all closed buckets; None when they changed
         self._open()
 
     def _open(self) -> None:
-        self._values = StreamSketch(self.eps / 2, value_type=self.kind.name)
+        self._run = Run(self.kind.carrier, self._full)
+        self._sketch = StreamSketch(self.eps / 2, value_type=self.kind.name)
         self._blocks: list[Summary] = []
-        self._blocks_n = 0
 
     @property
     def _open_n(self) -> int:
-        return self._values.n + self._blocks_n
+        return self._run.n + self._sketch.n + sum(block.n for block in self._blocks)
 
     @property
     def live(self) -> int:
@@ -64,18 +74,23 @@ class Buckets:
 
     @property
     def nbytes(self) -> int:
-        settled = self._settled.nbytes if self._settled else 0
-        return sum(s.nbytes for s in (*self._closed, *self._blocks)) + self._values.nbytes + settled
+        held = [*self._closed, *self._blocks, *([self._settled] if self._settled else [])]
+        arrays = {id(a): a.nbytes for s in held for a in (s.carried, s.rmin, s.rmax)}
+        return sum(arrays.values()) + self._run.nbytes + self._sketch.nbytes
 
     @property
     def tuples(self) -> int:
-        return sum(len(s) for s in (*self._closed, *self._blocks)) + self._values.tuples
+        return sum(len(s) for s in (*self._closed, *self._blocks)) + self._run.n + self._sketch.tuples
 
     def append(self, values: Array) -> None:
         at = 0
         while at < len(values):
             taken = min(self._full - self._open_n, len(values) - at)
-            self._values.take_column(Column(self.kind, [values[at : at + taken]]))
+            piece = values[at : at + taken]
+            if self._as_they_are:
+                self._run.extend(piece)
+            else:
+                self._sketch.take_column(Column(self.kind, [piece]))
             at += taken
             if self._open_n >= self._full:
                 self._close()
@@ -85,7 +100,6 @@ class Buckets:
         if self._open_n and self._open_n + summary.n > self._full:
             self._close()
         self._blocks.append(summary)
-        self._blocks_n += summary.n
         if len(self._blocks) >= POOL:
             self._blocks = [sealed(Summary.merge(*self._blocks), self.eps)]
         if self._open_n >= self._full:
@@ -93,7 +107,11 @@ class Buckets:
         self._leave()
 
     def _close(self) -> None:
-        closed = sealed(self._opened(), self.eps)
+        if self._run.n == self._full:
+            values = np.sort(self._run.values)[self._ranks - 1]
+            closed = Summary(values, self._ranks, self._ranks, self._full, self.kind)
+        else:
+            closed = sealed(self._opened(), self.eps)
         self._closed.append(closed)
         self._closed_n += closed.n
         self._settled = None
@@ -101,7 +119,9 @@ class Buckets:
         self._leave()
 
     def _opened(self) -> Summary:
-        return Summary.merge(self._values.summary(), *self._blocks)
+        step = max(1, min(self._step, int(LOOSE * self.eps * self._run.n)))
+        values = Summary.of_sorted(np.sort(self._run.values), self.kind, step)
+        return Summary.merge(values, self._sketch.summary(), *self._blocks)
 
     def _leave(self) -> None:
         while self.live > self.size and self._closed:
@@ -110,25 +130,46 @@ class Buckets:
 
     def summary(self) -> Summary:
         if self._settled is None and self._closed:
-            self._settled = Summary.merge(*self._closed)
+            even = [s for s in self._closed if s.rmin is self._ranks]
+            rows = [self._merged(even)] if len(even) > 1 else even
+            merged = Summary.merge(*rows, *(s for s in self._closed if s.rmin is not self._ranks))
+            self._settled = merged.compress(math.ceil(1 / (SETTLED * self.eps)))
         return Summary.merge(self._settled, self._opened()) if self._settled else self._opened()
+
+    def _merged(self, even: list[Summary]) -> Summary:
+        """Buckets of the same ranks as one summary: a value's place among all says what its rank is."""
+        values = np.concatenate([s.carried[1:] for s in even])
+        values.sort()
+        n, slack = len(even) * self._full, len(even) * (self._step - 1) + 1 - self._step
+        rmin = np.arange(1, len(values) + 1) * self._step
+        low = np.array([min(s.carried[0] for s in even)], values.dtype)
+        rmax = np.minimum(rmin + slack, n)
+        values, rmin, rmax = (np.concatenate(pair) for pair in ((low, values), ([1], rmin), ([1], rmax)))
+        return Summary(values, rmin, rmax, n, self.kind)
 
     def write(self, frame: FrameWriter) -> None:
         frame.number(self.left)
         frame.summaries([*self._closed])
         frame.summaries(self._blocks)
-        frame.blob(self._values.to_bytes())
+        frame.number(self._run.n)
+        frame.array(self._run.values)
+        frame.blob(self._sketch.to_bytes())
 
     def read(self, frame: FrameReader) -> None:
         """Take what write() left, refusing what no values could have left."""
         self.left = frame.number(MAX_N)
-        self._closed, self._blocks = deque(frame.summaries()), frame.summaries()
-        self._values = StreamSketch.from_bytes(frame.blob())
-        self._closed_n, self._blocks_n = (sum(s.n for s in held) for held in (self._closed, self._blocks))
-        frame.require(self._values.eps == self.eps / 2 and self._values.type == self.kind)
+        self._closed = deque(self._shared(s) for s in frame.summaries())
+        self._blocks = frame.summaries()
+        if filled := frame.number(self._full - 1):
+            self._run.extend(frame.values(filled))
+        self._sketch = StreamSketch.from_bytes(frame.blob())
+        self._closed_n = sum(s.n for s in self._closed)
+        frame.require(self._sketch.eps == self.eps / 2 and self._sketch.type == self.kind)
         frame.require(all(loose_within(s, self.eps) for s in (*self._closed, *self._blocks)))
-        frame.require(self.live <= self.size and self._open_n < self._full)
+        frame.require(self.live <= self.size and self._open_n < self._full and len(self._blocks) < POOL)
 
-
-def bucket_size(size: int, eps: float) -> int:
-    return max(1, int(eps * size / 2))
+    def _shared(self, summary: Summary) -> Summary:
+        """The same bucket, its ranks held once for all that have the same."""
+        if self._step < 2 or not np.array_equal(summary.rmin, self._ranks) or summary.n != self._full:
+            return summary
+        return Summary(summary.carried, self._ranks, self._ranks, summary.n, self.kind)

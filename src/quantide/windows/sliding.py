@@ -8,7 +8,7 @@ from quantide.sketches.intake import Intake
 from quantide.summary.column import Column, has_nan, nan_error
 from quantide.summary.ranks import MAX_N, check_not_empty, check_size
 from quantide.summary.summary import Summary
-from quantide.windows.buckets import Buckets, bucket_size
+from quantide.windows.buckets import Buckets, bucket_of
 from quantide.windows.tail import Tail
 from quantide.windows.view import View, WindowAnswer, known_empty
 
@@ -150,8 +150,8 @@ class SlidingWindow(Intake):
     def _hold(self) -> Tail | Buckets:
         """What keeps the values: themselves, or summaries of buckets of them."""
         if self._held is None:
-            precise = 1.5 * self._eps * bucket_size(self._size, self._eps) < WORTH
-            kind = Tail if self._size <= EXACT or precise else Buckets
+            _, step = bucket_of(self._size, self._eps)
+            kind = Tail if self._size <= EXACT or step < WORTH else Buckets
             self._held = kind(self._size, self._eps, self._kind())
         return self._held
 

@@ -10,37 +10,10 @@ from quantide.sketches.frame import FrameReader, FrameWriter
 from quantide.summary.ranks import MAX_N
 from quantide.summary.summary import Summary
 from quantide.summary.types import ValueType
-from quantide.windows.buckets import loose_within, sealed
+from quantide.windows.run import RUN, Run
+from quantide.windows.sealed import loose_within, sealed
 
 Array = NDArray[Any]
-
-RUN = 1 << 16  # values that are held as one array
-
-
-class Run:
-    """Consecutive values, from `first` to `end` of an array that grows by doubling."""
-
-    __slots__ = ("array", "end", "first")
-
-    def __init__(self, dtype: np.dtype[Any]) -> None:
-        self.array, self.first, self.end = np.empty(0, dtype), 0, 0
-
-    @property
-    def n(self) -> int:
-        return self.end - self.first
-
-    @property
-    def values(self) -> Array:
-        return self.array[self.first : self.end]
-
-    def extend(self, values: Array) -> None:
-        size = self.end + len(values)
-        if size > len(self.array):
-            larger = np.empty(min(RUN, max(64, 1 << (size - 1).bit_length())), self.array.dtype)
-            larger[: self.end] = self.array[: self.end]
-            self.array = larger
-        self.array[self.end : size] = values
-        self.end = size
 
 
 class Tail:
