@@ -19,6 +19,7 @@ def warm() -> Iterator[str]:
     for carrier in CARRIERS:
         values = np.array([1, 2], dtype=carrier)
         order.order_of(values)
+        merge.merge_halves(values, 2, values.copy())
         merge.merge_groups(values, ranks, ranks, bounds, two, np.array([0, 1]))
         held, g, delta = np.empty(8, dtype=carrier), np.empty(8, dtype=np.int64), np.empty(8, dtype=np.int64)
         gk.insert_all(values, held, g, delta, 0, 0, 0, 0.1)

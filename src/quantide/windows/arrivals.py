@@ -17,7 +17,8 @@ from quantide.sketches.frame import FrameReader, FrameWriter
 from quantide.summary.summary import Summary
 from quantide.summary.types import ValueType
 from quantide.windows.layout import Layout
-from quantide.windows.levels import Levels, Part
+from quantide.windows.level import Part
+from quantide.windows.levels import Levels
 
 Array = NDArray[Any]
 Start = tuple[int, int]  # a window starts at one of these positions or between them

@@ -1,112 +1,19 @@
-"""Levels: arrivals older than the newest, as aligned blocks of every power-of-two size.
+"""Levels: arrivals older than the newest, as aligned blocks of every power-of-two size, each made of two smaller ones."""
 
-All blocks of one size and one spacing are rows of tables, so that sorting and thinning them are single operations.
-A row holds a block's smallest value and then every `spacing`-th of its sorted values: places say all about ranks, as in
-a Tower. Rows are thinned again whenever their age allows twice the spacing.
-"""
-
-from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import lru_cache
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from quantide.kernels.merge import merge_halves
 from quantide.sketches.frame import FrameReader, FrameWriter
 from quantide.summary.ranks import MAX_N
 from quantide.windows.layout import Layout
+from quantide.windows.level import Half, Level, Part, Segment
 
 Array = NDArray[Any]
-Part = tuple[Array, NDArray[np.int64], NDArray[np.int64], int]  # values, rmin, rmax, n: as merge_tuples wants them
 
-GROUP = 8  # rows are thinned when an eighth of those of their spacing are due
-
-
-@dataclass(slots=True)
-class Segment:
-    """Consecutive blocks of one size, one to a row; `marks` has for each mark every block's first and last."""
-
-    start: int
-    rows: Array
-    marks: list[Array]
-
-    @property
-    def nbytes(self) -> int:
-        return self.rows.nbytes + sum(mark.nbytes for mark in self.marks)
-
-
-@dataclass(slots=True)
-class Half:
-    """A block that waits for its other half, thinned only as far as its own making allows."""
-
-    start: int
-    row: Array  # every spacing-th value
-    low: Any
-    marks: list[Array]
-
-
-@dataclass(slots=True)
-class Level:
-    """All blocks of one size. Those of band i have a spacing of `finest << i`."""
-
-    size: int
-    spacing: int  # as a block is made
-    loose: int
-    finest: int  # as it is stored at first
-    bands: list[deque[Segment]] = field(default_factory=list)
-    waiting: Half | None = None
-
-    def age_for(self, spacing: int, layout: Layout) -> float:
-        """How old a block must be to be held at this spacing: thinning adds what the spacing grows by."""
-        return (self.loose + spacing - self.spacing) / layout.room
-
-    def add(self, segment: Segment) -> None:
-        if not self.bands:
-            self.bands.append(deque())
-        self.bands[0].append(segment)
-
-    def settle(self, now: int, layout: Layout) -> None:
-        """Thin what has become old enough."""
-        for i, band in enumerate(self.bands):
-            spacing = self.finest << i
-            if 2 * spacing > self.size or not band:
-                continue
-            old_enough = now + self.size - self.age_for(2 * spacing, layout)
-            due, rows, group = 0, 0, int(spacing / (layout.room * self.size * GROUP))
-            for segment in band:
-                if segment.start + len(segment.rows) * self.size > old_enough:
-                    break
-                due, rows = due + 1, rows + len(segment.rows)
-            if due and rows >= group:
-                if i + 1 == len(self.bands):
-                    self.bands.append(deque())
-                self.bands[i + 1].append(_thinned([band.popleft() for _ in range(due)]))
-
-    def drop(self, before: int) -> None:
-        """Forget segments that end at or before a position."""
-        for band in reversed(self.bands):
-            while band and band[0].start + len(band[0].rows) * self.size <= before:
-                band.popleft()
-
-    def segments(self) -> Iterator[Segment]:
-        """Newest first."""
-        for band in self.bands:
-            yield from reversed(band)
-
-    def part(self, position: int) -> Part:
-        """The block that starts here."""
-        for i, band in enumerate(self.bands):
-            if band and band[0].start <= position:
-                for segment in band:
-                    row = (position - segment.start) // self.size
-                    if 0 <= row < len(segment.rows):
-                        rmin, rmax = _ranks(self.size, self.finest << i, self.loose - self.spacing)
-                        values = segment.rows[row]
-                        return values if len(values) == len(rmin) else values[1:], rmin, rmax, self.size
-        raise AssertionError(f"no block of {self.size} at {position}")
+SORTED = 512  # up to this size sorting is faster than merging two halves
 
 
 class Levels:
@@ -142,12 +49,17 @@ class Levels:
         return halves + sum(segment.rows.size for level in self.levels for segment in level.segments())
 
     def add(self, chunk: Array, marks: list[Array], now: int) -> None:
-        """Take the next chunk of arrivals, which are sorted in place; `now` arrivals there are in all."""
+        """Take the next chunk of arrivals, which it may sort in place; `now` arrivals there are in all."""
         start, self.end = self.end, self.end + len(chunk)
+        spare = np.empty_like(chunk)
         for level in self.levels:
             size = level.size
+            if size <= max(SORTED, self.layout.smallest):
+                chunk.reshape(-1, size).sort(axis=1)
+            else:
+                merge_halves(chunk, size, spare)
+                chunk, spare = spare, chunk
             rows = chunk.reshape(-1, size)
-            rows.sort(axis=1)
             ends = [np.stack((mark[::size], mark[size - 1 :: size]), axis=1) for mark in marks]
             if size < len(chunk):
                 level.add(Segment(start, _sampled(rows, level.finest), ends))
@@ -258,59 +170,18 @@ class Levels:
             frame.array(np.array([gone]))
         frame.number(len(self.levels))
         for level in self.levels:
-            frame.number(len(level.bands))
-            for band in level.bands:
-                frame.number(len(band))
-                for segment in band:
-                    frame.number(segment.start)
-                    frame.number(len(segment.rows))
-                    for table in (segment.rows, *segment.marks):
-                        frame.array(table)
-            frame.number(level.waiting is not None)
-            if level.waiting:
-                frame.number(level.waiting.start)
-                for table in (np.array([level.waiting.low], level.waiting.row.dtype), level.waiting.row):
-                    frame.array(table)
-                for mark in level.waiting.marks:
-                    frame.array(mark)
+            level.write(frame)
 
     def read(self, frame: FrameReader, marks: list[np.dtype[Any]]) -> None:
         """Take what write() left, refusing what no arrivals could have left."""
         self.end, self.start = frame.number(MAX_N), frame.number(MAX_N)
         frame.require(self.end % self.layout.chunk == 0)
         self.gone = [frame.array(mark, 1)[0] for mark in marks] if self.start else []
-        at = len(self.levels) - 1
         for i in range(frame.number(64)):
             if i == len(self.levels):
                 self.levels.append(self._above(self.levels[-1]))
-            level = self.levels[i]
-            level.bands = [deque() for _ in range(frame.number(64))]
-            for band, segments in enumerate(level.bands):
-                width = 1 + level.size // (level.finest << band)
-                frame.require(level.finest << band <= level.size)
-                for _ in range(frame.number(MAX_N)):
-                    start, count = frame.number(MAX_N), frame.number(MAX_N)
-                    rows = frame.values(count * width).reshape(count, width)
-                    frame.require(start % level.size == 0 and start + count * level.size <= self.end)
-                    frame.require(count > 0 and bool((rows[:, 1:] >= rows[:, :-1]).all()))
-                    segments.append(Segment(start, rows, [frame.array(m, 2 * count).reshape(-1, 2) for m in marks]))
-            _require_order(level, frame)
-            if frame.number(1):
-                start = frame.number(MAX_N)
-                frame.require(i >= at and start % (2 * level.size) == 0)
-                low, row = frame.values(1)[0], frame.sorted_values(level.size // level.spacing)
-                frame.require(bool(low <= row[0]))
-                level.waiting = Half(start, row, low, [frame.array(m, 2).reshape(1, 2) for m in marks])
-
-
-def _require_order(level: Level, frame: FrameReader) -> None:
-    """Segments are side by side, oldest in the last band, and their marks never decrease."""
-    oldest_first = [segment for band in reversed(level.bands) for segment in band]
-    for before, after in pairwise(oldest_first):
-        frame.require(before.start + len(before.rows) * level.size == after.start)
-    for mark in range(len(oldest_first[0].marks) if oldest_first else 0):
-        flat = np.concatenate([segment.marks[mark].reshape(-1) for segment in oldest_first])
-        frame.require(bool((flat[1:] >= flat[:-1]).all()))
+            self.levels[i].read(frame, self.end, marks)
+            frame.require(self.levels[i].waiting is None or self.levels[i].size >= self.layout.chunk)
 
 
 def _largest_spacing(spacing: int, loose: int, room: float, size: int) -> int:
@@ -327,20 +198,3 @@ def _sampled(rows: Array, spacing: int) -> Array:
 
 def _row(half: Half, q: int) -> Array:
     return np.concatenate(([half.low], half.row[q - 1 :: q]))[None, :].astype(half.row.dtype, copy=False)
-
-
-def _thinned(segments: list[Segment]) -> Segment:
-    rows = [np.concatenate((s.rows[:, :1], s.rows[:, 2::2]), axis=1) for s in segments]
-    marks = [np.concatenate(mark) for mark in zip(*(s.marks for s in segments), strict=True)]
-    return Segment(segments[0].start, np.concatenate(rows), marks)
-
-
-@lru_cache(maxsize=1024)
-def _ranks(size: int, spacing: int, loose: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The ranks of a row's values; loose + spacing is how far the next value's rank may be from one's own, less one."""
-    rmin = np.arange(spacing, size + 1, spacing)
-    rmax = np.minimum(rmin + loose + 1, size)
-    if spacing > 1:
-        rmin, rmax = np.concatenate(([1], rmin)), np.concatenate(([1], rmax))
-    rmin.flags.writeable = rmax.flags.writeable = False
-    return rmin, rmax

@@ -22,7 +22,7 @@ from quantide.sketches.frame import FrameReader, FrameWriter
 from quantide.summary.ranks import MAX_N
 from quantide.summary.summary import Summary
 from quantide.windows.layout import BLOCKS, SPARSE, STEADY, Layout, blocks_of
-from quantide.windows.levels import Part
+from quantide.windows.level import Part
 
 OFTEN = 4  # groups are looked over when a quarter as many slices came as there are groups
 

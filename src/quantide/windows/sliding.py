@@ -30,7 +30,7 @@ class SlidingWindow(Intake):
     >>> window = SlidingWindow(1_000_000, eps=0.01)
     >>> for block in range(300):
     ...     window.update(np.arange(10_000.0) + block * 10_000)
-    >>> window.n, window.tuples < 20_000
+    >>> window.n, window.tuples < 25_000
     (1000000, True)
     >>> answer = window.answer(0.5)
     >>> answer.error <= 0.01, bool(2_490_000 <= answer.value <= 2_510_000)

@@ -10,7 +10,7 @@ from quantide.errors import EmptyError, SpanError
 from quantide.summary.answer import Answer
 from quantide.summary.summary import Summary, merge_tuples
 from quantide.summary.types import ValueType
-from quantide.windows.levels import Part
+from quantide.windows.level import Part
 
 Start = tuple[int, int]  # a window starts at one of these positions or between them
 
