@@ -14,31 +14,29 @@ from benchmarks import (
     page_keys,
     page_spark,
     page_stream,
+    page_windows,
     pages,
     spark,
     spark_partitions,
     stream,
+    windows,
 )
 from benchmarks.report import FOLDER, Report, say
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Speed against peers, in one run.")
-    parser.add_argument(
-        "parts", nargs="*", metavar="stream|fast|keys|history|spark|partitions|results", help="default: everything"
-    )
+    parser.add_argument("parts", nargs="*", metavar="|".join([*pages.PARTS, "results"]), help="default: everything")
     parser.add_argument("--quick", action="store_true", help="a smoke run of seconds; its numbers mean nothing")
     parser.add_argument("--output", type=Path, help="where JSON and pages go (default: docs/results; quick: nowhere)")
     options = parser.parse_args(arguments)
     if unknown := set(options.parts) - {*pages.PARTS, "results"}:
-        parser.error(
-            f"unknown part {sorted(unknown)[0]!r}; choose from stream, fast, keys, history, spark, partitions, results"
-        )
+        parser.error(f"unknown part {sorted(unknown)[0]!r}; choose from {', '.join([*pages.PARTS, 'results'])}")
     folder = options.output or (None if options.quick else FOLDER)
     chosen = [part for part in pages.PARTS if not options.parts or part in options.parts]
     begun = time.perf_counter()
     command = " ".join(["python -m benchmarks", *options.parts, *(["--quick"] if options.quick else [])])
-    reports = {part: _run(part, options.quick, command) for part in chosen}
+    reports = {part: _run(part, options.quick, command, folder) for part in chosen}
     if folder is not None:
         for report in reports.values():
             say(f"wrote {report.write(folder).name}")
@@ -47,13 +45,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     say(f"{time.perf_counter() - begun:.0f} s")
 
 
-def _run(part: str, quick: bool, command: str) -> Report:
+def _run(part: str, quick: bool, command: str, folder: Path | None) -> Report:
     if part == "stream":
         return stream.run(stream.QUICK if quick else stream.Settings(), command)
     if part == "fast":
         return fast_paper.run(fast_paper.QUICK if quick else fast_paper.Settings(), command)
     if part == "history":
         return history.run(history.QUICK if quick else history.Settings(), command)
+    if part == "windows":
+        return windows.run(windows.QUICK if quick else windows.Settings(), command, folder)
     if part == "partitions":
         return spark_partitions.run(spark_partitions.QUICK if quick else spark_partitions.Settings(), command)
     if part == "spark":
@@ -65,6 +65,8 @@ def _show(reports: dict[str, Report]) -> None:
     """Tables with the ratios first; the one against all peers last, where the eye is."""
     if "history" in reports:
         say("\n" + page_history.render(reports["history"]))
+    if "windows" in reports:
+        say("\n" + page_windows.render(reports["windows"]))
     if "partitions" in reports:
         say("\nMany partitions (ns a row)\n\n" + page_spark.partitions_table(reports["partitions"]))
     if "spark" in reports:

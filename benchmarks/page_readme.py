@@ -2,11 +2,12 @@
 
 from benchmarks import table
 from benchmarks.page_history import loading_ratio
+from benchmarks.page_windows import slowest_question
 from benchmarks.report import Report, Row
 
 BEGIN = "<!-- figures: made by `python -m benchmarks results` -->"
 END = "<!-- /figures -->"
-PARTS = ("stream", "fast", "keys", "history", "spark")
+PARTS = ("stream", "fast", "keys", "history", "windows", "spark")
 
 
 def insert(readme: str, reports: dict[str, Report]) -> str:
@@ -17,8 +18,15 @@ def insert(readme: str, reports: dict[str, Report]) -> str:
 
 
 def figures(reports: dict[str, Report]) -> str:
-    made = {"stream": _speed, "fast": _paper, "keys": _keys, "history": _history, "spark": _spark}
-    lines = [line for part, make in made.items() for line in make(reports[part])]
+    made = {
+        "stream": _speed,
+        "fast": _paper,
+        "keys": _keys,
+        "history": _history,
+        "windows": _windows,
+        "spark": _spark,
+    }
+    lines = [line for part, make in made.items() if part in reports for line in make(reports[part])]
     return table.markdown(["measured in one run", "Quantide"], [list(line) for line in lines])
 
 
@@ -77,6 +85,18 @@ def _history(report: Report) -> list[tuple[str, str]]:
         ),
         ("loading them, sorted and summarised, against a plain write", f"{table.ratio(loading_ratio(report))} times"),
     ]
+
+
+def _windows(report: Report) -> list[tuple[str, str]]:
+    """Of a run that ended early what is there."""
+    fed = [row for row in report.rows.get("rates", []) if row["window"] == "RecentWindow" and row["fed"] == "blocks"]
+    told = ", ".join(f"**{table.millions(row['values_per_s'])} million** (eps = {row['eps']:g})" for row in fed)
+    size = report.settings["size"]
+    lines = [(f"values a second into a window that answers for any of the last {size:,}", told)] if fed else []
+    if slowest := slowest_question(report):
+        again = f"{slowest['again_median'] * 1e6:.0f} microseconds"
+        lines.append(("a quantile of it when something arrived / again", f"{slowest['worst'] * 1e3:.1f} ms / {again}"))
+    return lines
 
 
 def _spark(report: Report) -> list[tuple[str, str]]:

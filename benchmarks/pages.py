@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import page_fast, page_history, page_keys, page_readme, page_spark, page_stream
+from benchmarks import page_fast, page_history, page_keys, page_readme, page_spark, page_stream, page_windows
 from benchmarks.page import about, page, prose
 from benchmarks.report import FOLDER, Report, say
 
@@ -18,6 +18,7 @@ PARTS: dict[str, tuple[Callable[[Report], str], Callable[[Report], list[str]], s
     "fast": (page_fast.render, page_fast.headlines, "the figures of the FAST paper"),
     "keys": (page_keys.render, page_keys.headlines, "summaries of many keys at once"),
     "history": (page_history.render, page_history.headlines, "a billion values on disk and a stream, asked together"),
+    "windows": (page_windows.render, page_windows.headlines, "the most recent values: speed, space, peers"),
     "spark": (page_spark.render, page_spark.headlines, "percentiles of a lake, beside Spark's own functions"),
     "partitions": (page_spark.render_partitions, page_spark.headlines_partitions, "what many partitions cost on Spark"),
 }
@@ -47,7 +48,8 @@ def write(folder: Path) -> None:
 def readme() -> str:
     """README.md as it should be by the results that are stored."""
     text = README.read_text(encoding="utf-8")
-    return page_readme.insert(text, {part: Report.read(FOLDER / f"{part}.json") for part in page_readme.PARTS})
+    paths = {part: FOLDER / f"{part}.json" for part in page_readme.PARTS}
+    return page_readme.insert(text, {part: Report.read(path) for part, path in paths.items() if path.exists()})
 
 
 def headlines(reports: dict[str, Report]) -> str:

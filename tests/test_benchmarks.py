@@ -2,12 +2,13 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks import data, machine, pages, peers, plot, table
+from benchmarks import data, machine, pages, peers, plot, table, windows, windows_bounds, windows_peers
 from benchmarks.__main__ import main
 from benchmarks.qdigest import FIRST_LEAF, QDigest, ordinals, values_of
 from benchmarks.report import FOLDER, Report
@@ -18,13 +19,13 @@ PHIS = np.arange(1, 201) / 200
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("results")
-    main(["stream", "fast", "keys", "history", "--quick", "--output", str(folder)])
+    main(["stream", "fast", "keys", "history", "windows", "--quick", "--output", str(folder)])
     return folder
 
 
 def test_quick_run_writes_everything(quick: Path) -> None:
     names = {path.name for path in quick.iterdir()}
-    parts = {f"{part}.{end}" for part in ("stream", "fast", "keys", "history") for end in ("json", "md")}
+    parts = {f"{part}.{end}" for part in ("stream", "fast", "keys", "history", "windows") for end in ("json", "md")}
     assert names == parts | {"index.md", "fast.svg"}
 
 
@@ -50,6 +51,50 @@ def test_answers_of_a_history_hold_in_the_results(quick: Path) -> None:
             report = Report.read(path)
             assert all(row["holds"] for row in report.rows["checked"])
             assert report.rows["asked"][0]["accurate_most_reads"] <= report.rows["asked"][0]["runs"]
+
+
+def test_windows_keep_their_promise_in_the_results(quick: Path) -> None:
+    for folder in (quick, FOLDER):
+        for path in folder.glob("windows.json"):
+            report = Report.read(path)
+            for row in report.rows.get("space", []):
+                assert row["error"] <= row["eps"], row
+                assert row["tuples"] < row["paper_tuples"], row
+                assert row["bytes"] < row["paper_bytes"], row
+            for row in report.rows.get("peers", []):
+                assert row["error"] <= report.settings["peer_eps"], row
+
+
+def test_windows_are_written_part_by_part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    parts = {"questions": windows.PARTS["questions"], "peers": lambda settings: sys.exit("killed")}
+    monkeypatch.setattr(windows, "PARTS", parts)
+    with pytest.raises(SystemExit, match="killed"):
+        main(["windows", "--quick", "--output", str(tmp_path)])
+    main(["results", "--output", str(tmp_path)])
+    text = (tmp_path / "windows.md").read_text()
+    assert "## Questions" in text
+    assert "## Peers" not in text
+
+
+def test_a_ring_holds_the_last_values(rng: np.random.Generator) -> None:
+    ring, values = windows_peers.Ring(100), rng.random(1_000)
+    at = 0
+    for size in (1, 99, 30, 250, 70, 100):
+        ring.many(values[at : at + size])
+        at += size
+        assert sorted(ring.room) == sorted([*np.zeros(max(0, 100 - at)), *values[max(0, at - 100) : at]])
+    ring.one(5.0)
+    ring.one(4.0)
+    assert ring.ask() == 4.0
+
+
+def test_bounds_of_the_papers() -> None:
+    assert windows_bounds.gk(0.01, 10) == 10
+    assert windows_bounds.gk(0.01, 10**6) == pytest.approx(550 * np.log2(20_000))
+    assert windows_bounds.sliding(0.1, 10**6) == 20 * 22 + np.ceil(220 * np.log2(2500))
+    assert windows_bounds.recent(0.1, 21) == sum(range(1, 22))  # 21 buckets of one value, each from its start on
+    assert windows_bounds.recent(0.1, 25) == sum(range(1, 22)) + 23 + 25
+    assert windows_bounds.recent(0.01, 10**8) < windows_bounds.recent(0.001, 10**8)
 
 
 def test_report_survives_json(quick: Path, tmp_path: Path) -> None:
