@@ -3,17 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
 
-from quantide import GKSketch, StreamSketch
+from quantide import GKSketch, RecentWindow, SlidingWindow, StreamSketch
 from tests.checks import Kind, all_checks, applies, takes_order
-from tests.orders import ORDERS
+from tests.orders import ORDERS, Floats, Order
+from tests.windows.small import BucketWindow, SmallRecentWindow
 
 pytestmark = pytest.mark.usefixtures("no_hang")
 
 WHOLE_STREAM = frozenset({"merge", "update_summary", "the ends are exact"})
+
+ANY_BLOCKS = frozenset({"same bytes whatever the blocks"})
+ALL = 100_000  # more than any check feeds
+SOME = ("uniform", "few_distinct", "infinities", "nested")  # for those that keep all values here
+
+
+def newest(size: int) -> Callable[[Floats], Floats]:
+    """What a window of a number of values covers."""
+    return lambda fed: fed[-size:]
+
+
+# Those that promise update_summary cover everything the checks feed: no block lies across their start.
+WINDOWS = [
+    Kind(
+        "SlidingWindow",
+        partial(SlidingWindow, ALL),
+        ANY_BLOCKS | {"update_summary", "the ends are exact"},
+        orders=SOME,
+    ),
+    Kind(
+        "SlidingWindow of 130",
+        partial(SlidingWindow, 130),
+        ANY_BLOCKS | {"the ends are exact"},
+        newest(130),
+        orders=SOME,
+    ),
+    Kind("BucketWindow", partial(BucketWindow, ALL), ANY_BLOCKS | {"update_summary"}),
+    Kind("BucketWindow of 2300", partial(BucketWindow, 2300), ANY_BLOCKS, newest(2300)),
+    Kind("RecentWindow", RecentWindow, ANY_BLOCKS | {"update_summary"}, orders=SOME),
+    Kind("SmallRecentWindow", SmallRecentWindow, ANY_BLOCKS | {"update_summary"}),
+    Kind("SmallRecentWindow of 130", partial(SmallRecentWindow, max_items=130), ANY_BLOCKS, newest(130)),
+    Kind("SmallRecentWindow of 2300", partial(SmallRecentWindow, max_items=2300), ANY_BLOCKS, newest(2300)),
+]
 
 KINDS = [
     Kind(
@@ -23,20 +58,27 @@ KINDS = [
         max_nbytes=StreamSketch.max_nbytes,
     ),
     Kind("GKSketch", GKSketch, WHOLE_STREAM),
+    *WINDOWS,
 ]
 PAIRS = [(kind, check) for kind in KINDS for check in all_checks() if applies(check, kind)]
 
 
-def _named(pairs: list[tuple[Kind, Callable[..., None]]]) -> list[object]:
-    return [pytest.param(kind, check, id=f"{kind.name}-{check.__name__}") for kind, check in pairs]
+ORDERED = [
+    pytest.param(kind, check, ORDERS[order], id=f"{kind.name}-{check.__name__}-{order}")
+    for order in ORDERS
+    for kind, check in PAIRS
+    if takes_order(check) and order in kind.orders
+]
+ONCE = [
+    pytest.param(kind, check, id=f"{kind.name}-{check.__name__}") for kind, check in PAIRS if not takes_order(check)
+]
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize(("kind", "check"), _named([pair for pair in PAIRS if takes_order(pair[1])]))
-def test_on_every_order(kind: Kind, check: Callable[..., None], order: str, rng: np.random.Generator) -> None:
-    check(kind, ORDERS[order], rng)
+@pytest.mark.parametrize(("kind", "check", "order"), ORDERED)
+def test_on_every_order(kind: Kind, check: Callable[..., None], order: Order, rng: np.random.Generator) -> None:
+    check(kind, order, rng)
 
 
-@pytest.mark.parametrize(("kind", "check"), _named([pair for pair in PAIRS if not takes_order(pair[1])]))
+@pytest.mark.parametrize(("kind", "check"), ONCE)
 def test_once(kind: Kind, check: Callable[..., None], rng: np.random.Generator) -> None:
     check(kind, rng)

@@ -75,7 +75,7 @@ class Buckets:
     @property
     def nbytes(self) -> int:
         held = [*self._closed, *self._blocks, *([self._settled] if self._settled else [])]
-        arrays = {id(a): a.nbytes for s in held for a in (s.carried, s.rmin, s.rmax)}
+        arrays = {id(a): a.nbytes for a in (self._ranks, *(a for s in held for a in (s.carried, s.rmin, s.rmax)))}
         return sum(arrays.values()) + self._run.nbytes + self._sketch.nbytes
 
     @property

@@ -24,6 +24,7 @@ class Tail:
         self.live = 0
         self.left = 0  # how large the block was that left last
         self._items: deque[Run | Summary] = deque()
+        self._run = min(RUN, max(1024, size))  # values that are held as one array
         self._joins = max(1, int(eps * size / 2))  # blocks are joined up to this size
 
     @property
@@ -35,18 +36,18 @@ class Tail:
         return sum(item.n if isinstance(item, Run) else len(item) for item in self._items)
 
     def append(self, values: Array) -> None:
-        values = values[-self.size :]
+        """Take values, in runs that end at fixed places: the state does not depend on how values were cut into calls."""
         at = 0
         while at < len(values):
             last = self._items[-1] if self._items else None
-            if not isinstance(last, Run) or last.end == RUN:
-                last = Run(self.kind.carrier)
+            if not isinstance(last, Run) or last.end == self._run:
+                last = Run(self.kind.carrier, self._run)
                 self._items.append(last)
-            taken = min(RUN - last.end, len(values) - at)
+            taken = min(self._run - last.end, len(values) - at)
             last.extend(values[at : at + taken])
             at += taken
-        self.live += len(values)
-        self._leave()
+            self.live += taken
+            self._leave()
 
     def add(self, summary: Summary) -> None:
         last = self._items[-1] if self._items else None
@@ -92,7 +93,7 @@ class Tail:
         self.left = frame.number(MAX_N)
         for _ in range(frame.number(self.size)):
             if frame.number(1):
-                run, first, end = Run(self.kind.carrier), frame.number(RUN), frame.number(RUN)
+                run, first, end = Run(self.kind.carrier, self._run), frame.number(self._run), frame.number(self._run)
                 frame.require(first < end)
                 run.extend(np.zeros(first, self.kind.carrier))
                 run.extend(frame.values(end - first))
