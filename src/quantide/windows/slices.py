@@ -14,7 +14,7 @@ docs/guarantees/windows.md.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,13 @@ from quantide.windows.layout import BLOCKS, SPARSE, STEADY, Layout, blocks_of
 from quantide.windows.level import Part
 
 OFTEN = 4  # groups are looked over when a quarter as many slices came as there are groups
+
+
+class Lead(NamedTuple):
+    """Where the first slice of a group ends, and its last marks: it may reach far back beyond the group's interval."""
+
+    end: int
+    marks: tuple[Any, ...]
 
 
 @dataclass(slots=True)
@@ -38,6 +45,7 @@ class Group:
     before: float  # the slack of everything before it
     slack: float
     entry: int  # how loose its slices were when they came
+    lead: "Lead"
     size: int = 0  # of the aligned interval; 0 for one slice
     height: int = 0
     left: "Group | None" = None
@@ -100,7 +108,8 @@ class Slices:
 
     def _slice(self, start: int, summary: Summary, marks: tuple[tuple[Any, Any], ...], entry: int) -> Group:
         slack = BLOCKS * self.layout.eps * summary.n - entry
-        leaf = Group(start, start + summary.n, summary, marks, self.slack, slack, entry)
+        lead = Lead(start + summary.n, tuple(last for _, last in marks))
+        leaf = Group(start, start + summary.n, summary, marks, self.slack, slack, entry, lead)
         self._thin(leaf, leaf.slack * self._share(0))
         return leaf
 
@@ -134,6 +143,7 @@ class Slices:
             left.before,
             left.slack + right.slack,
             left.entry + right.entry,
+            left.lead,
             _apart(left, right),
             height,
             left,
@@ -192,7 +202,9 @@ class Slices:
         group = self._descend(lambda group: group.marks[mark][0] <= threshold)
         if group is None:
             return (0 if self.start == 0 else -1), self.start
-        return (group.end if group.marks[mark][1] <= threshold else group.start + 1), group.end
+        if group.marks[mark][1] <= threshold:
+            return group.end, group.end
+        return (group.lead.end if group.lead.marks[mark] <= threshold else group.start + 1), group.end
 
     def _descend(self, reached: Any) -> Group | None:
         """The last group, used as one, for whose start the condition holds; it holds for all before, too."""
@@ -232,11 +244,12 @@ class Slices:
         frame.array(np.array([self.slack]))
         frame.summaries([group.summary for group in groups])
         for group in groups:
-            for number in (group.entry, group.size, group.height, group.waits, group.left is not None):
+            numbers = (group.entry, group.lead.end, group.size, group.height, group.waits, group.left is not None)
+            for number in numbers:
                 frame.number(number)
             frame.array(np.array([group.before, group.slack, group.thinned_at]))
-            for pair in group.marks:
-                frame.array(np.array(pair))
+            for (first, last), lead in zip(group.marks, group.lead.marks, strict=True):
+                frame.array(np.array([first, lead, last]))
 
     def read(self, frame: FrameReader, marks: list[np.dtype[Any]]) -> None:
         """Take what write() left, refusing what no slices could have left."""
@@ -257,13 +270,19 @@ class Slices:
 def _read_group(
     frame: FrameReader, summary: Summary, rest: Iterator[Summary], start: int, marks: list[np.dtype[Any]]
 ) -> Group:
-    entry, size, height = frame.number(MAX_N), frame.number(2 * MAX_N), frame.number(64)
+    entry, lead = frame.number(MAX_N), frame.number(MAX_N)
+    size, height = frame.number(2 * MAX_N), frame.number(64)
     waits, halved = frame.number(1), frame.number(1)
     before, slack, thinned_at = frame.array(np.dtype(np.float64), 3).tolist()
-    pairs = tuple((pair[0], pair[1]) for pair in (frame.array(mark, 2) for mark in marks))
-    group = Group(start, start + summary.n, summary, pairs, before, slack, entry, size, height, waits=bool(waits))
+    triples = [frame.array(mark, 3) for mark in marks]
+    pairs, leads = tuple((t[0], t[2]) for t in triples), Lead(lead, tuple(t[1] for t in triples))
+    end = start + summary.n
+    group = Group(start, end, summary, pairs, before, slack, entry, leads, size, height, waits=bool(waits))
     group.thinned_at = thinned_at
-    frame.require(all(math.isfinite(x) for x in (before, slack, thinned_at)) and all(a <= b for a, b in pairs))
+    frame.require(
+        all(math.isfinite(x) for x in (before, slack, thinned_at)) and all(a <= b <= c for a, b, c in triples)
+    )
+    frame.require(start < lead <= end)
     if halved:
         frame.require(height > 0)
         halves = []
