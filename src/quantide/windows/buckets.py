@@ -23,12 +23,13 @@ from quantide.summary.column import Column
 from quantide.summary.ranks import MAX_N
 from quantide.summary.summary import Summary
 from quantide.summary.types import ValueType
-from quantide.windows.run import RUN, Run
+from quantide.windows.run import Run
 from quantide.windows.sealed import LOOSE, loose_within, sealed
 
 Array = NDArray[Any]
 
 SETTLED = 1 / 4  # of eps * n: what merging all full buckets may cost
+FEW = 1 << 12  # values that the open bucket may always keep; more, if all others keep as many
 POOL = 64  # blocks from elsewhere that wait in the open bucket before they are merged
 
 
@@ -52,7 +53,7 @@ class Buckets:
         self.left = 0  # how large the bucket was that left last
         self._full, self._step = bucket_of(size, eps)
         self._ranks = np.unique(np.append(np.arange(self._step, self._full + 1, self._step), 1))
-        self._as_they_are = self._step > 1 and self._full <= max(RUN, eps**-2)
+        self._as_they_are = self._step > 1 and self._full <= max(FEW, eps**-2)
         self._closed: deque[Summary] = deque()
         self._closed_n = 0
         self._settled: Summary | None = None  # all closed buckets; None when they changed

@@ -17,10 +17,9 @@ from quantide.windows.arrivals import Arrivals
 from quantide.windows.constraint import UNKNOWN, Clause, Constraint
 from quantide.windows.layout import layout_for
 from quantide.windows.timeline import Timeline, kept_rows
-from quantide.windows.view import Start, View, WindowAnswer, both, cut_at, either, known_empty
+from quantide.windows.view import Start, View, Views, WindowAnswer, both, cut_at, either, known_empty
 
 MAGIC = b"QTX"
-KEPT = 16  # views that are kept until something arrives
 NUMBER, TIME = 0, 1  # the marks of arrivals
 
 Said = tuple[int, ...]  # what each filter says of an element
@@ -68,7 +67,7 @@ class ConstrainedWindow(Intake):
         self._arrivals = 0
         self._lanes: dict[Said, Arrivals] = {}
         self._left_out: set[Said] = set()  # classes that came and are in no clause
-        self._views: dict[Any, View] = {}
+        self._views = Views()
 
     @property
     def expression(self) -> Constraint:
@@ -108,8 +107,7 @@ class ConstrainedWindow(Intake):
 
     @property
     def nbytes(self) -> int:
-        views = sum(view.summary.nbytes for view in self._views.values())
-        return sum(lane.nbytes for lane in self._lanes.values()) + views
+        return sum(lane.nbytes for lane in self._lanes.values()) + self._views.nbytes
 
     def update(self, table: Any, nan: str | None = None, late: str | None = None) -> None:
         """Take the rows of an Arrow table or record batch, or of anything that can be read as one.
@@ -253,17 +251,7 @@ class ConstrainedWindow(Intake):
         return found
 
     def _view(self, window: Constraint | None, now: Any) -> View:
-        key = (window, now)
-        try:
-            found = self._views.get(key)
-        except TypeError:  # what cannot be a key is looked at anew, and refused by name
-            return self._look(window, now)
-        if found is None:
-            found = self._look(window, now)
-            if len(self._views) >= KEPT:
-                self._views.pop(next(iter(self._views)))
-            self._views[key] = found
-        return found
+        return self._views.get((window, now), self._look)
 
     def _look(self, window: Constraint | None, now: Any) -> View:
         """Find where the window starts in each class, cut there, and summarise what is left."""

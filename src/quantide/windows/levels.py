@@ -1,4 +1,4 @@
-"""Levels: arrivals older than the newest, as aligned blocks of every power-of-two size, each made of two smaller ones."""
+"""Levels: arrivals older than the newest, as aligned blocks of every power-of-two size, made of smaller ones."""
 
 from typing import Any
 

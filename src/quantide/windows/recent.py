@@ -20,10 +20,9 @@ from quantide.windows.clock import read_span, show_span
 from quantide.windows.layout import layout_for
 from quantide.windows.slices import Slices
 from quantide.windows.timeline import Timeline
-from quantide.windows.view import Cut, Start, View, WindowAnswer, both, cut_at, either, known_empty
+from quantide.windows.view import Cut, Start, View, Views, WindowAnswer, both, cut_at, either, known_empty
 
 MAGIC = b"QTR"
-KEPT = 16  # views that are kept until something arrives
 NUMBER, TIME = 0, 1  # the marks of slices; values have their time alone
 
 Starts = tuple[Start, Start]  # where a window starts among values, and among slices
@@ -68,7 +67,7 @@ class RecentWindow(Intake):
         self._single_times = array("d")
         self._values: Arrivals | None = None
         self._slices = Slices(layout_for(self._eps))
-        self._views: dict[Any, View] = {}
+        self._views = Views()
         self._expect_singles()
 
     @property
@@ -111,9 +110,8 @@ class RecentWindow(Intake):
 
     @property
     def nbytes(self) -> int:
-        kept = sum(view.summary.nbytes for view in self._views.values())
         singles = self._singles.itemsize * len(self._singles)
-        return (self._values.nbytes if self._values else 0) + self._slices.nbytes + singles + kept
+        return (self._values.nbytes if self._values else 0) + self._slices.nbytes + singles + self._views.nbytes
 
     def update(self, values: Any, times: Any = None, nan: str | None = None, late: str | None = None) -> None:
         """Take values, and their times: one for each, or one for all; numbers (seconds) or timestamps, none decreasing.
@@ -284,17 +282,7 @@ class RecentWindow(Intake):
         self._expect_singles()
 
     def _view(self, last: Any, within: Any, now: Any) -> View:
-        key = (last, within, now)
-        try:
-            found = self._views.get(key)
-        except TypeError:  # what cannot be a key is looked at anew, and refused by name
-            return self._look(last, within, now)
-        if found is None:
-            found = self._look(last, within, now)
-            if len(self._views) >= KEPT:
-                self._views.pop(next(iter(self._views)))
-            self._views[key] = found
-        return found
+        return self._views.get((last, within, now), self._look)
 
     def _look(self, last: Any, within: Any, now: Any) -> View:
         """Find where the window starts, cut there, and summarise what is left."""

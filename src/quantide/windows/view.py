@@ -1,6 +1,6 @@
 """View: a window as it is now, a summary together with what it covers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -60,6 +60,35 @@ class View:
         return WindowAnswer(
             given.value, given.phi, *ranks, error, self.n_lo, self.n_hi, self.missing, self.since, self.until
         )
+
+
+class Views:
+    """Views as they were last looked at, a few of them, for as long as nothing arrives."""
+
+    MOST = 16
+
+    def __init__(self) -> None:
+        self._held: dict[Any, View] = {}
+
+    @property
+    def nbytes(self) -> int:
+        return sum(view.summary.nbytes for view in self._held.values())
+
+    def clear(self) -> None:
+        self._held.clear()
+
+    def get(self, asked: Any, look: Callable[..., View]) -> View:
+        """The view that was asked for by these arguments; looked at anew if it is not held."""
+        try:
+            found = self._held.get(asked)
+        except TypeError:  # an argument that cannot be a key is one that is refused by name
+            return look(*asked)
+        if found is None:
+            found = look(*asked)
+            if len(self._held) >= self.MOST:
+                self._held.pop(next(iter(self._held)))
+            self._held[asked] = found
+        return found
 
 
 @dataclass(frozen=True, slots=True)
