@@ -1,4 +1,4 @@
-"""`python -m characterization [spark] [history] [results] [--quick] [--output FOLDER]`."""
+"""`python -m characterization [SUBJECT ...] [results] [--quick] [--output FOLDER]`, see subjects.py."""
 
 import argparse
 import time

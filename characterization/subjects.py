@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from benchmarks.report import Report
-from characterization import history, page_history, page_spark, spark
+from characterization import history, page_history, page_spark, page_windows, spark, windows
 
 
 @dataclass(frozen=True)
@@ -35,5 +35,12 @@ SUBJECTS = {
         page_history.render,
         page_history.figures,
         page_history.headlines,
+    ),
+    "windows": Subject(
+        "windows, the figures of two papers: error and space by eps, data, size and span of time",
+        windows.run,
+        page_windows.render,
+        page_windows.figures,
+        page_windows.headlines,
     ),
 }

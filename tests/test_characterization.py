@@ -9,7 +9,20 @@ import numpy as np
 import pytest
 
 from benchmarks.report import Report
-from characterization import figures_history, growth, history, history_data, memory, pages, spark, spark_lakes
+from characterization import (
+    figures_history,
+    growth,
+    history,
+    history_data,
+    memory,
+    pages,
+    spark,
+    spark_lakes,
+    tables_windows,
+    windows_data,
+    windows_layout,
+    windows_trial,
+)
 from characterization.__main__ import main
 from characterization.history_peers import PEERS, Peer
 from characterization.history_trial import trial
@@ -18,6 +31,7 @@ from characterization.history_watch import PARTS
 from characterization.spark_bound import stated
 from characterization.spark_task import Task
 from characterization.subjects import SUBJECTS
+from quantide import RecentWindow
 from quantide.history import tasks
 from quantide.spark.partials import ROWS
 from quantide.store.datafile import BLOCK, write_data
@@ -169,6 +183,100 @@ def check_history(report: Report) -> None:
         assert row["accurate_certified"] <= row["allowed"], row
     accurate = [row for row in rows["data_kappas"] if row["mode"] == "accurate"]
     assert all(row["certified"] <= row["eps"] * report.settings["small_values"] for row in accurate)
+
+
+@pytest.fixture(scope="module")
+def quick_windows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which a quick run about windows left everything."""
+    folder = tmp_path_factory.mktemp("windows")
+    main(["windows", "--quick", "--output", str(folder)])
+    return folder
+
+
+def test_quick_run_about_windows_writes_everything(quick_windows: Path) -> None:
+    made = pages.render(quick_windows)
+    names = ("epsilons", "sizes", "parts", "ranks", "times", "space")
+    assert {"index.md", "windows.md", *(f"windows-{name}.svg" for name in names)} == set(made)
+    kept = {path.name: path.read_text() for path in quick_windows.glob("*.*") if path.suffix != ".json"}
+    assert kept == made
+    assert not any("nan" in text for name, text in made.items() if name.endswith(".svg"))
+
+
+def test_windows_keep_their_promise_in_the_results(quick_windows: Path) -> None:
+    for folder in (quick_windows, pages.FOLDER):
+        for path in folder.glob("windows.json"):
+            for row in tables_windows.checked(Report.read(path)):
+                assert row["mean"] <= row["worst"] <= 1, row
+                assert row["exact"] <= (row["worst"] == 0), row
+                assert row.get("window") == "SlidingWindow" or row["tuples"] < row["paper_tuples"], row
+
+
+def test_a_shrunk_layout_is_put_back() -> None:
+    def held() -> int:
+        window = RecentWindow(0.05, max_items=10_000)
+        window.update(np.arange(10_000.0))
+        return window.tuples
+
+    with windows_layout.layout(windows_layout.SHRUNK):
+        assert held() < 9_000
+    with pytest.raises(ZeroDivisionError), windows_layout.layout(windows_layout.SHRUNK):
+        raise ZeroDivisionError
+    assert held() == 10_000
+
+
+def test_answers_about_windows_are_checked(rng: np.random.Generator) -> None:
+    class Wrong:
+        """Answers ranks that are too high by a tenth of all."""
+
+        eps, tuples = 0.05, 7
+
+        def __init__(self, values: windows_data.Values) -> None:
+            self.values, self.end = values, 0
+
+        def quantiles(self, phis: windows_data.Values, last: int) -> windows_data.Values:
+            ordered = np.sort(self.values[self.end - last : self.end])
+            return np.asarray(ordered[np.ceil(phis * last).astype(int) - 1 + last // 10])
+
+        def summary(self, last: int) -> "Wrong":
+            return self
+
+        rank_error = 1
+
+    values, phis = rng.random(1_000), np.array([0.25, 0.5])
+    window = Wrong(values)
+    probe = windows_trial.Probe({"window": "wrong"}, window, {"last": 100}, lambda end: end - 100)
+    held = windows_trial.Held(window)
+    windows_trial.watch(
+        *(values, lambda window, part: setattr(window, "end", part.stop), [probe], [held], 200, 5, phis, 64)
+    )
+    row = probe.row()
+    assert row["worst"] == row["mean"] == pytest.approx(0.1 / 0.05)
+    assert not row["exact"]
+    assert [row["phi"] for row in probe.by_phi(phis)] == [0.25, 0.5]
+    assert held.row()["tuples"] == 7
+    with pytest.raises(AssertionError, match="no value of the window"):
+        probe.ask(np.sort(values[:100]), phis)
+
+
+@pytest.mark.parametrize("kind", [*windows_data.KINDS, windows_data.WORDS])
+def test_streams_are_the_same_every_time(kind: str) -> None:
+    one, same = (windows_data.stream(kind, 5_000) for _ in range(2))
+    assert one.tobytes() == same.tobytes()
+    assert len(one) == 5_000
+    assert np.isfinite(one).all()
+
+
+def test_streams_are_sorted_as_they_are_called() -> None:
+    kinds = ("sorted", "reversed", "block-sorted", "semi-sorted")
+    up, down, blocks, semi = (windows_data.stream(kind, 5_000) for kind in kinds)
+    assert (np.diff(up) >= 0).all()
+    assert (np.diff(down) <= 0).all()
+    assert (np.diff(blocks.reshape(50, 100), axis=1) >= 0).all()
+    assert (np.diff(blocks) < 0).sum() >= 40
+    parts = semi.reshape(50, 100)
+    assert (parts[:-1].max(axis=1) <= parts[1:].min(axis=1)).all()
+    assert (np.diff(semi) < 0).mean() > 0.3
+    assert (np.diff(windows_data.times(5_000, 400)) >= 0).all()
 
 
 def test_ranks_in_pieces_are_those_in_everything(rng: np.random.Generator) -> None:
