@@ -1,6 +1,6 @@
 """Reads whatever a user hands over as values: numpy, Arrow, pandas, polars, lists, single numbers."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -43,6 +43,12 @@ class Column:
             store(out[at : at + len(piece)], piece)
             at += len(piece)
         return out
+
+    def carried_parts(self, most: int = 1 << 20) -> Iterator[NDArray[Any]]:
+        """carried(), so many values at a time."""
+        for piece in self.pieces:
+            for at in range(0, len(piece), most):
+                yield Column(self.type, [piece[at : at + most]]).carried()
 
     def without_nan(self) -> "Column":
         """The same values less NaN, which are counted."""

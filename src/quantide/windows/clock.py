@@ -21,6 +21,7 @@ from quantide.summary.types import ValueType
 Times = NDArray[Any]
 
 NANOSECONDS = 10**9
+DIGITS = 400  # of a span's numerator and denominator, more than any float64 has
 EXACT = 2**53  # whole seconds up to here are float64 exactly
 UNITS = {
     Fraction(1, NANOSECONDS): ("ns", "nanosecond", "nanoseconds"),
@@ -33,7 +34,7 @@ UNITS = {
     Fraction(604800): ("w", "week", "weeks"),
 }
 SECONDS = {name: seconds for seconds, names in UNITS.items() for name in names}
-_TERM = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*")
+_TERM = re.compile(r"\s*([0-9]{1,400}(?:\.[0-9]{1,400})?)\s*([A-Za-z]+)\s*")
 
 
 def read_span(span: Any) -> Fraction:
@@ -49,6 +50,8 @@ def read_span(span: Any) -> Fraction:
         )
     if seconds <= 0:
         raise InvalidArgumentError(f"a length of time must be above zero, not {span!r}")
+    if max(seconds.numerator, seconds.denominator) >= 10**DIGITS:
+        raise InvalidArgumentError(f"a length of time of more than {DIGITS} digits is not supported; round it")
     return seconds
 
 

@@ -141,7 +141,7 @@ class Constraint:
 
 def last(n: int) -> Constraint:
     """The last n arrivals, whatever filters say of them."""
-    return Constraint([Clause(check_size("n", n, 1), None, frozenset())], {})
+    return Constraint([Clause(min(check_size("n", n, 1), MAX_N), None, frozenset())], {})
 
 
 def within(span: Any) -> Constraint:

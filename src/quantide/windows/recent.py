@@ -61,7 +61,7 @@ class RecentWindow(Intake):
         value_type: str | None = None,
     ) -> None:
         super().__init__(eps, nan, value_type)
-        self._max_items = None if max_items is None else check_size("max_items", max_items, 1)
+        self._max_items = None if max_items is None else min(check_size("max_items", max_items, 1), MAX_N)
         self._max_age: Fraction | None = None if max_age is None else read_span(max_age)
         self._times = Timeline(late, max_age is not None)
         self._single_times = array("d")
@@ -237,10 +237,10 @@ class RecentWindow(Intake):
         if self._values is None:
             self._values = self._new_values()
         at = 0
-        for piece in column.pieces:
-            marks = [] if times is None else [times[at : at + len(piece)]]
-            self._values.append(Column(self._type, [piece]).carried(), *marks)
-            at += len(piece)
+        for part in Column(self._type, column.pieces).carried_parts():
+            marks = [] if times is None else [times[at : at + len(part)]]
+            self._values.append(part, *marks)
+            at += len(part)
 
     def _new_values(self) -> Arrivals:
         return Arrivals(layout_for(self._eps), self._kind(), self._times.dtypes, self._needed_values)

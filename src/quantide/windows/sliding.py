@@ -42,7 +42,7 @@ class SlidingWindow(Intake):
 
     def __init__(self, size: int, eps: float, nan: str = "refuse", value_type: str | None = None) -> None:
         super().__init__(eps, nan, value_type)
-        self._size = check_size("size", size, 1)
+        self._size = min(check_size("size", size, 1), MAX_N)
         self._arrivals = 0
         self._held: Tail | Buckets | None = None
         self._viewed: View | None = None
@@ -158,9 +158,9 @@ class SlidingWindow(Intake):
     def take_column(self, column: Column) -> None:
         self._type = self._type or column.type
         held = self._hold()
-        for piece in column.pieces:
-            held.append(Column(self._type, [piece]).carried())
-            self._arrivals += len(piece)
+        for part in Column(self._type, column.pieces).carried_parts():
+            held.append(part)
+            self._arrivals += len(part)
 
     def _changed(self) -> None:
         self._viewed = None

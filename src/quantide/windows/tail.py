@@ -36,7 +36,7 @@ class Tail:
         return sum(item.n if isinstance(item, Run) else len(item) for item in self._items)
 
     def append(self, values: Array) -> None:
-        """Take values, in runs that end at fixed places: the state does not depend on how values were cut into calls."""
+        """Take values, in runs that end at fixed places: how values were cut into calls does not matter."""
         at = 0
         while at < len(values):
             last = self._items[-1] if self._items else None
