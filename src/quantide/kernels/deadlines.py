@@ -87,18 +87,26 @@ def fire(
 ) -> tuple[int, int, int]:
     """Evaluate every cluster whose deadline is before n: how that ended, how many, how many triggers that were.
 
-    A cluster that is new or was narrowed has the deadline -1, which is no trigger.
+    These are the upper part of the heap, which is put in order once all have new deadlines: from below, so that most
+    sink by little. A cluster that is new or was narrowed has the deadline -1, which is no trigger.
     """
+    status = FINE
+    passed = np.empty(heap[0] + 1, dtype=np.int64)
+    passed[0] = 1
+    found = 1 if heap[0] > 0 and due[heap[1]] < n else 0
     done = triggers = 0
-    while heap[0] > 0 and due[heap[1]] < n:
-        c = heap[1]
-        status, deadline = evaluate(
-            c, span, value, ranks, values, rmin, rmax, n, eps, ranks[c, 3], strict
-        )
-        if status != FINE:
-            return status, done, triggers
-        triggers += due[c] >= 0
-        due[c] = deadline
-        sink(heap, place, due, 1)
-        done += 1
-    return FINE, done, triggers
+    while done < found and status == FINE:
+        i = passed[done]
+        for child in range(2 * i, min(2 * i + 2, heap[0] + 1)):
+            if due[heap[child]] < n:
+                passed[found] = child
+                found += 1
+        c = heap[i]
+        status, deadline = evaluate(c, span, value, ranks, values, rmin, rmax, n, eps, ranks[c, 3], strict)
+        if status == FINE:
+            triggers += due[c] >= 0
+            due[c] = deadline
+            done += 1
+    for k in range(done - 1, -1, -1):
+        sink(heap, place, due, passed[k])
+    return status, done, triggers

@@ -35,7 +35,7 @@ def clustered(spans: Floats, method: str, eps: float) -> tuple[Floats, Ints]:
 class Clusters:
     """All clusters of a monitor. See kernels/online.py for slots, kernels/deadlines.py for the heap.
 
-    `ranks[c]` is (rmin, rmax, n then, place of the tuple), n being 0 before the first answer; `told[s]` is what was
+    `ranks[c]` is (rmin, rmax, n then, about where among the tuples), n being 0 before the first answer; `told[s]` is what was
     last reported to the queries of slot s.
     """
 

@@ -18,7 +18,7 @@ from quantide.queries.intervals import query_intervals, read_queries
 from quantide.queries.listeners import Failure, Listener, Listeners, check_listener
 from quantide.queries.registry import NEW, Registry
 from quantide.queries.results import Answers, Changes, Query
-from quantide.queries.source import Stream, Tuples
+from quantide.queries.source import MarkedSketch, Tuples
 from quantide.summary.answer import Answer
 from quantide.summary.ranks import check_eps, check_not_empty, check_phi, check_size, target_ranks
 from quantide.summary.summary import Summary
@@ -72,7 +72,7 @@ class Monitor:
         self._clustering = _check_choice("clustering", clustering, (ONLINE, WORST_CASE, FEWEST))
         self._updates = _check_choice("updates", updates, (TRIGGERS, TOGETHER))
         self._recluster_after = None if recluster_after is None else check_size("recluster_after", recluster_after, 1)
-        self._stream = Stream(eps, nan, value_type)
+        self._stream = MarkedSketch(eps, nan, value_type)
         self._queries = Registry()
         self._conditions = Conditions()
         self._listeners = Listeners()
@@ -124,7 +124,7 @@ class Monitor:
             raise InvalidArgumentError("a condition has one limit: give either above= or below=")
         wanted, given = read_queries([check_phi(phi)], eps, self._eps)
         limit = below if above is None else above
-        place = self._conditions.watch(wanted, given, limit, above is not None, self._stream.sketch.type)
+        place = self._conditions.watch(wanted, given, limit, above is not None, self._stream.type)
         one = int(self._conditions.ids(np.array([place]))[0]) | CONDITION
         if on_change is not None:
             self._listeners.add([one], on_change)
@@ -184,16 +184,16 @@ class Monitor:
         """The queries whose value, and the conditions whose state, is another than when this was called before."""
         self._before_change(0)
         if not self.n:
-            return Changes(self._stream.type, 0, lambda: (np.empty(0, dtype=np.int64), np.empty(0)), [])
+            return Changes(self._stream.kind, 0, lambda: (np.empty(0, dtype=np.int64), np.empty(0)), [])
         self._refresh()
         conditions = [(one | CONDITION, state) for one, state in self._conditions.tell()]
         if self._clusters is None:
             found = self._tell_each()
-            changes = Changes(self._stream.type, len(found[0]), lambda: found, conditions)
+            changes = Changes(self._stream.kind, len(found[0]), lambda: found, conditions)
         else:
             slots, values = self._clusters.tell()
             count = int(self._clusters.sizes[slots].sum())
-            changes = Changes(self._stream.type, count, lambda: self._members(slots, values), conditions)
+            changes = Changes(self._stream.kind, count, lambda: self._members(slots, values), conditions)
         self._reported = weakref.ref(changes)
         return changes
 
@@ -215,7 +215,7 @@ class Monitor:
             "conditions": len(self._conditions),
             "clusters": 0 if self._clusters is None else len(self._clusters),
             **self._counts,
-            "summaries": self._stream.summaries,
+            "summaries": self._stream.marked,
             "failed_callbacks": self._listeners.failed,
             "seconds": self._seconds,
         }
@@ -244,7 +244,7 @@ class Monitor:
             self._dissolve()
         if n and self._conditions.first_due() < n:
             tuples = self._stream.tuples() if self._clusters is not None else _tuples(self._stream.summary())
-            self._conditions.evaluate(tuples, n, self._stream.type)
+            self._conditions.evaluate(tuples, n, self._stream.kind)
         self._seconds += time.perf_counter() - begun
 
     def _is_fine(self) -> bool:
@@ -276,7 +276,7 @@ class Monitor:
 
     def _told(self, places: Ints) -> tuple[Values, NDArray[np.bool_]]:
         """What was reported of these queries last, where anything was."""
-        told = self._queries.told[places].astype(self._stream.type.carrier)
+        told = self._queries.told[places].astype(self._stream.kind.carrier)
         known = self._queries.told_known[places]
         if self._clusters is not None:
             slots = self._queries.slot[places]
@@ -322,7 +322,7 @@ class Monitor:
         self._refresh()
         values, low, high = self._current(places)
         phi = self._queries.phi[places]
-        return Answers(self._stream.type, values, phi, target_ranks(phi, self.n), low, high, self.n)
+        return Answers(self._stream.kind, values, phi, target_ranks(phi, self.n), low, high, self.n)
 
     def _current(self, places: Ints) -> tuple[Values, Ints, Ints]:
         """Values, and between which ranks they are: arrivals since a cluster was looked at may all be before it."""
@@ -362,7 +362,7 @@ class Monitor:
         ids = list(self._listeners.functions)
         conditions = [one for one in ids if one & CONDITION]
         queries = np.array([one for one in ids if not one & CONDITION], dtype=np.int64)
-        values = self._stream.type.restore(self._current(self._queries.places(queries))[0]) if len(queries) else []
+        values = self._stream.kind.restore(self._current(self._queries.places(queries))[0]) if len(queries) else []
         states = [STATES[self._conditions.state[self._conditions.place(_condition_id(one))]] for one in conditions]
         self._listeners.tell([*zip(queries.tolist(), values, strict=True), *zip(conditions, states, strict=True)])
 
