@@ -48,8 +48,8 @@ def life(rmin: float, rmax: float, low: float, high: float, n: int) -> float:
 def past_middle(rmin: Ints, rmax: Ints, i: int, low: float, high: float, n: int) -> bool:
     """Whether tuple i outlives more arrivals after it than before it; true from some i on."""
     if low <= 0 or high >= 1:
-        return rmin[i] + rmax[i] >= (low + high) * n if low <= 0 and high >= 1 else low <= 0
-    return (rmin[i] - low * n) * (1 - high) >= (high * n - rmax[i]) * low
+        return bool(rmin[i] + rmax[i] >= (low + high) * n) if low <= 0 and high >= 1 else low <= 0
+    return bool((rmin[i] - low * n) * (1 - high) >= (high * n - rmax[i]) * low)
 
 
 @compiled
@@ -122,7 +122,7 @@ def first_from(values: Values, value: Any, start: int) -> int:
 
 
 @compiled
-def ranks_of(values: Values, rmin: Ints, rmax: Ints, n: int, value: Any, after: int) -> tuple[int, int]:
+def ranks_of(values: Values, rmin: Ints, rmax: Ints, n: int, value: Any, after: int) -> tuple[Any, Any]:
     """Between which ranks an element of this value lies; `after` is the first tuple that is not below it."""
     if after < len(values) and values[after] == value:
         return rmin[after], rmax[after]
@@ -147,8 +147,9 @@ def evaluate(
 ) -> tuple[int, int]:
     """Answer cluster c anew: FINE with its deadline; STALE; NONE.
 
-    ranks[c] is (rmin, rmax, n when that was so, about where among the tuples); n = 0 before the first answer. STALE, only when
-    strict: an answer lasts less than KEEP of what a summary within eps must give (Theorem 5). NONE: nothing answers.
+    ranks[c] is (rmin, rmax, n when that was so, about where among the tuples); n = 0 before the first answer. STALE,
+    only when strict: an answer lasts less than KEEP of what a summary within eps must give (Theorem 5). NONE: nothing
+    answers.
     """
     low, high = span[c, 0] - eps, span[c, 1] + eps
     at, lower, upper, longest = best(values, rmin, rmax, low, high, n, start)
@@ -165,4 +166,4 @@ def evaluate(
         return STALE, 0
     value[c] = chosen
     ranks[c, 0], ranks[c, 1], ranks[c, 2], ranks[c, 3] = lower, upper, n, at
-    return FINE, n + np.int64(longest) if longest < NEVER - n else NEVER
+    return FINE, n + int(longest) if longest < NEVER - n else NEVER

@@ -48,7 +48,15 @@ def cut_out(order: Ints, begin: int, end: int) -> None:
 
 @compiled
 def cluster_for(
-    left: float, right: float, span: Floats, order: Ints, root: Ints, members: Ints, heap: Ints, place: Ints, due: Ints,
+    left: float,
+    right: float,
+    span: Floats,
+    order: Ints,
+    root: Ints,
+    members: Ints,
+    heap: Ints,
+    place: Ints,
+    due: Ints,
     used: int,
 ) -> int:
     """The cluster that a query with this interval joins; `used` when that is a new one.
@@ -59,7 +67,7 @@ def cluster_for(
     """
     p = first_from(order, span, left)
     if p <= order[0] and span[order[p], 1] <= right:
-        return order[p]
+        return int(order[p])
     before = min(span[order[p - 1], 1], right) - left if p > 1 else -1.0
     after = right - span[order[p], 0] if p <= order[0] else -1.0
     within = left == right and max(before, after) == 0  # a point in a cluster: that narrows to it
@@ -89,7 +97,7 @@ def cluster_for(
     order[begin] = c
     cut_out(order, begin + 1, end)
     put(heap, place, due, c, -1)
-    return c
+    return int(c)
 
 
 @compiled

@@ -14,7 +14,21 @@ Floats = NDArray[np.float64]
 Values = NDArray[Any]
 Flags = NDArray[np.bool_]
 
-FEWEST, WORST_CASE, ONLINE = "fewest", "worst-case", "online"
+CLUSTERINGS = ONLINE, WORST_CASE, FEWEST = "online", "worst-case", "fewest"
+
+SLOT_FIELDS = (
+    "span",
+    "value",
+    "told",
+    "told_known",
+    "ranks",
+    "due",
+    "place",
+    "root",
+    "members",
+    "sizes",
+    "newest",
+)
 
 
 def clustered(spans: Floats, method: str, eps: float) -> tuple[Floats, Ints]:
@@ -35,8 +49,8 @@ def clustered(spans: Floats, method: str, eps: float) -> tuple[Floats, Ints]:
 class Clusters:
     """All clusters of a monitor. See kernels/online.py for slots, kernels/deadlines.py for the heap.
 
-    `ranks[c]` is (rmin, rmax, n then, about where among the tuples), n being 0 before the first answer; `told[s]` is what was
-    last reported to the queries of slot s.
+    `ranks[c]` is (rmin, rmax, n then, about where among the tuples), n being 0 before the first answer; `told[s]` is
+    what was last reported to the queries of slot s.
     """
 
     def __init__(self, carrier: np.dtype[Any]) -> None:
@@ -139,15 +153,13 @@ class Clusters:
         return changed, values[changed]
 
     def _reserve(self, size: int) -> None:
-        fields: dict[str, Any] = dict.fromkeys(("span", "value", "told", "told_known", "ranks", "due", "place"), 0)
-        fields |= dict.fromkeys(("root", "members", "sizes", "newest"), 0)
-        for name in fields:
+        for name in SLOT_FIELDS:
             setattr(self, name, grown(getattr(self, name), size))
         self.order, self.heap = grown(self.order, size + 1), grown(self.heap, size + 1)
 
 
 def _slots(codes: Ints, k: int, told: Values, known: Flags) -> tuple[Ints, Ints]:
-    """Queries of one cluster that were told the same share a slot, from k on; who was told nothing has the cluster's."""
+    """Queries of a cluster that were told the same share a slot, from k on; who was told nothing has the cluster's."""
     slots = codes.astype(np.int64)
     if not known.any():
         return np.empty(0, dtype=np.int64), slots

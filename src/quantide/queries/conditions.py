@@ -96,9 +96,7 @@ def carried_limit(limit: Any, above: bool, kind: ValueType) -> tuple[Any, bool]:
     return numbers[0], above or not exact
 
 
-def decide(
-    low: Ints, high: Ints, phi: Floats, eps: Floats, above: NDArray[np.bool_], n: int
-) -> tuple[Ints, Ints]:
+def decide(low: Ints, high: Ints, phi: Floats, eps: Floats, above: NDArray[np.bool_], n: int) -> tuple[Ints, Ints]:
     """The states of conditions whose counts lie in low..high, and until which n they surely stay so."""
     target = target_ranks(phi, n)
     short, enough = high < target, low >= target  # of elements, to reach the target

@@ -1,4 +1,4 @@
-"""Query intervals (QUERIES section 3.1): where a query (phi, eps_q) may be asked at the precision eps of the summary."""
+"""Query intervals (QUERIES section 3.1): where a query (phi, eps_q) may be asked at the precision of the summary."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def read_queries(phis: ArrayLike, epss: ArrayLike, eps: float) -> tuple[Floats, 
     given = _precisions(epss)
     if wanted.ndim != 1 or given.ndim > 1 or (given.ndim == 1 and len(given) != len(wanted)):
         raise InvalidArgumentError(
-            f"phis of shape {wanted.shape} do not fit precisions of shape {given.shape}; give one for each, or one for all"
+            f"phis of shape {wanted.shape} do not fit precisions of shape {given.shape}; give one for each, or one"
         )
     return wanted, np.maximum(np.broadcast_to(given, wanted.shape), eps)
 
@@ -45,6 +45,6 @@ def _precisions(epss: Any) -> Floats:
     wrong = ~((array > 0) & (array < 1))
     if wrong.any():
         raise InvalidArgumentError(
-            f"a query's eps must be in (0, 1), not {array[wrong].flat[0]}; what is finer than the monitor's is raised to it"
+            f"a query's eps must be in (0, 1), not {array[wrong].flat[0]}; one finer than the monitor's is raised to it"
         )
     return array

@@ -45,8 +45,8 @@ class MarkedSketch(StreamSketch):
         self._tower = UnevenTower(schedule_for(TOWER * self._eps, leaf_for(self._eps) // 2))
         self._marks: tuple[Values, Ints, Ints] | None = None
         self._counted = 0  # how many values of the open block the marks have counted
-        self._marked_at = 0  # the n of which marks were made
-        self.marked = 0  # how often
+        self.marked_at = 0  # the n of which marks were made
+        self.marked = 0  # how often that was
 
     @property
     def kind(self) -> ValueType:
@@ -56,16 +56,16 @@ class MarkedSketch(StreamSketch):
         """The marks as they are now; `anew`, or when there are none, from a summary."""
         self._join_singles()
         if anew or self._marks is None:
-            self.set_marks(self.summary().compress(math.ceil(2 / self._eps)))
+            self.set_marks(self.summary().compress(math.ceil(2 / self._eps)), self.n)
             self.marked += 1
         self._count_open()
         assert self._marks is not None
-        return Tuples(*self._marks, self._marked_at == self.n)
+        return Tuples(*self._marks, self.marked_at == self.n)
 
-    def set_marks(self, marks: Summary) -> None:
-        """Take these tuples of everything there is as marks."""
+    def set_marks(self, marks: Summary, made_at: int) -> None:
+        """Take these tuples of everything there is as marks; they were made when n was `made_at`."""
         self._marks = marks.carried.copy(), marks.rmin.copy(), marks.rmax.copy()
-        self._counted, self._marked_at = self._filled, self.n
+        self._counted, self.marked_at = self._filled, made_at
 
     def marks(self) -> Summary | None:
         """The marks as a summary of everything there is."""

@@ -1,7 +1,7 @@
 """The uneven tower: as the tower, of sorted blocks that may be of any size from a leaf on.
 
-Nothing in the proof of the tower asks that blocks be of one size: a sorted block of n values of which every S-th is kept
-is a row of type (S, S - 1) whatever n is, and what n is larger than a leaf makes its share of error smaller.
+Nothing in the proof of the tower asks that blocks be of one size: a sorted block of n values of which every S-th is
+kept is a row of type (S, S - 1) whatever n is, and the larger n, the smaller its share of error.
 """
 
 from typing import Any, Self
