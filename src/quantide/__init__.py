@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from quantide import errors
+from quantide.queries.group import MonitorGroup
 from quantide.queries.monitor import Monitor
 from quantide.sketches.gk import GKSketch
 from quantide.sketches.stream import StreamSketch
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from quantide.history.history import History
 
 __version__ = "0.1.0"
-__all__ = ["Answer", "GKSketch", "History", "Monitor", "StreamSketch", "Summaries", "Summary", "errors"]
+__all__ = ["Answer", "GKSketch", "History", "Monitor", "MonitorGroup", "StreamSketch", "Summaries", "Summary", "errors"]
 
 
 def __getattr__(name: str) -> Any:

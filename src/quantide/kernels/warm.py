@@ -9,6 +9,7 @@ from quantide.kernels import (
     deadlines,
     gk,
     intervals,
+    keyed,
     marks,
     merge,
     online,
@@ -50,6 +51,8 @@ def warm() -> Iterator[str]:
         state = clusters, values[:1].copy(), np.zeros((1, 4), dtype=np.int64), *tuples, 2, 0.5
         deadlines.fire(heap, place, due, *state, False)
         together.together(heap[1:], due, *state, False, True)
+        one, answers = np.array([0]), (clusters, values[:1].copy(), np.zeros((1, 4), dtype=np.int64))
+        keyed.evaluate_keyed(one, one, *answers, due, one, *tuples, bounds, two, 0.5)
         yield f"standing queries for {np.dtype(carrier).name}"
     compress.kept_tuples(ranks, ranks, bounds, two, 1)
     compress.nearest_tuples(ranks, ranks, bounds, np.array([[1]]))

@@ -29,10 +29,13 @@ class Change(NamedTuple):
 
 
 class Answers:
-    """The answers to many queries as arrays; answers[i] is one Answer, np.asarray(answers) are the values."""
+    """The answers to many queries as arrays; answers[i] is one Answer, np.asarray(answers) are the values.
+
+    `n` is one number for all, or one for each where queries are over different values.
+    """
 
     def __init__(
-        self, kind: ValueType, carried: NDArray[Any], phi: Floats, target: Ints, low: Ints, high: Ints, n: int
+        self, kind: ValueType, carried: NDArray[Any], phi: Floats, target: Ints, low: Ints, high: Ints, n: int | Ints
     ) -> None:
         self._kind, self._carried = kind, carried
         self.phi, self.target, self.rank_lo, self.rank_hi, self.n = phi, target, low, high, n
@@ -54,8 +57,8 @@ class Answers:
     def __getitem__(self, i: int) -> Answer:
         value = self._kind.restore(self._carried[i : i + 1] if i >= 0 else self._carried[i:][:1])[0]
         low, high, target = int(self.rank_lo[i]), int(self.rank_hi[i]), int(self.target[i])
-        error = max(target - low, high - target) / self.n
-        return Answer(value, float(self.phi[i]), target, low, high, self.n, error, self.n, self.n)
+        n = int(self.n if isinstance(self.n, int) else self.n[i])
+        return Answer(value, float(self.phi[i]), target, low, high, n, max(target - low, high - target) / n, n, n)
 
     def __iter__(self) -> Iterator[Answer]:
         return (self[i] for i in range(len(self)))
@@ -64,7 +67,7 @@ class Answers:
         return np.asarray(self.values, dtype=dtype)
 
     def __repr__(self) -> str:
-        return f"Answers({len(self)}, n={self.n})"
+        return f"Answers({len(self)})"
 
 
 class Changes:
