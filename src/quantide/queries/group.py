@@ -170,19 +170,29 @@ class MonitorGroup:
 
     def _refresh(self) -> None:
         """Evaluate every query whose key has more values than its deadline."""
-        used = slice(self._queries.used)
-        slots = self._queries.slot[used]
-        due = np.flatnonzero((slots >= 0) & (self._due[used] < self._n[np.maximum(slots, 0)])) if len(self._n) else []
+        slots = self._queries.slot[: self._queries.used]
+        if not len(self._n):
+            return
+        due = np.flatnonzero((slots >= 0) & (self._due[: len(slots)] < self._n[np.maximum(slots, 0)]))
         if not len(due):
             return
         codes, group = np.unique(slots[due], return_inverse=True)
         tuples = self._shelves.of(codes).tuples
         counts = self._n[codes]
         evaluate_keyed(
-            *(due, group, self._span, self._value, self._ranks, self._due),
+            due,
+            group,
+            self._span,
+            self._value,
+            self._ranks,
+            self._due,
             target_ranks(self._queries.phi[due], counts[group]),
-            *(np.array(a) for a in (tuples.values, tuples.rmin, tuples.rmax, tuples.bounds)),
-            *(counts, self._eps),
+            np.array(tuples.values),
+            np.array(tuples.rmin),
+            np.array(tuples.rmax),
+            np.array(tuples.bounds),
+            counts,
+            self._eps,
         )
         self._evaluations += len(due)
 

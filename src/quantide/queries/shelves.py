@@ -34,20 +34,26 @@ class Shelves:
         self.waiting.append((codes, values))
         self.rows += len(codes)
         if self.rows >= WAITING:
-            every = [np.concatenate(parts) for parts in zip(*self.waiting, strict=True)]
+            every = self._summarised(self.waiting)
             self.waiting, self.rows = [], 0
-            self._put(Summaries.of(*every, self.eps / 4))
+            self._put(every)
 
     def of(self, codes: Ints) -> Summaries:
         """The summaries of these keys, which rise, and of which each has a value."""
         parts = [part for shelf in self.shelves for held in shelf if len(part := _some(held, codes))]
         wanted = np.zeros(int(codes[-1]) + 2, dtype=bool)
         wanted[codes] = True
-        chosen = [wanted[np.minimum(own, codes[-1] + 1)] for own, _ in self.waiting]
-        if any(some.any() for some in chosen):
-            rows = [[part[some] for part in block] for block, some in zip(self.waiting, chosen, strict=True)]
-            parts.append(Summaries.of(*(np.concatenate(column) for column in zip(*rows, strict=True)), self.eps / 4))
+        rows = []
+        for own, values in self.waiting:
+            chosen = wanted[np.minimum(own, codes[-1] + 1)]
+            rows.append((own[chosen], values[chosen]))
+        if any(len(own) for own, _ in rows):
+            parts.append(self._summarised(rows))
         return Summaries.merge(*parts)
+
+    def _summarised(self, rows: list[tuple[Ints, NDArray[Any]]]) -> Summaries:
+        codes, values = np.concatenate([own for own, _ in rows]), np.concatenate([values for _, values in rows])
+        return Summaries.of(codes, values, self.eps / 4)
 
     def _put(self, summaries: Summaries) -> None:
         for shelf in self.shelves:
