@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 from quantide import errors
+from quantide.queries.group import MonitorGroup
+from quantide.queries.monitor import Monitor
 from quantide.sketches.gk import GKSketch
 from quantide.sketches.stream import StreamSketch
 from quantide.summary.answer import Answer
@@ -22,6 +24,8 @@ __all__ = [
     "ConstrainedWindow",
     "GKSketch",
     "History",
+    "Monitor",
+    "MonitorGroup",
     "RecentWindow",
     "SlidingWindow",
     "StreamSketch",

@@ -66,3 +66,10 @@ class UnknownKeyError(QuantideError, KeyError):
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
+
+
+class UnknownQueryError(QuantideError, KeyError):
+    """An id of no standing query: it was dropped, or never registered with this monitor."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""

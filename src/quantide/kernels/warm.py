@@ -4,7 +4,21 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from quantide.kernels import compress, gk, merge, order, pack, segments, split
+from quantide.kernels import (
+    compress,
+    deadlines,
+    gk,
+    intervals,
+    keyed,
+    marks,
+    merge,
+    online,
+    order,
+    pack,
+    segments,
+    split,
+    together,
+)
 from quantide.kernels.compiled import frozen
 
 CARRIERS = (np.float64, np.float32, np.int64)
@@ -32,11 +46,28 @@ def warm() -> Iterator[str]:
         segments.sample(grouped, bounds, np.array([1]))
         split.split(values, values[:1])
         yield f"sorting, merging and GK01 for {np.dtype(carrier).name}"
+        tuples = values.copy(), ranks.copy(), ranks.copy()
+        marks.count(values, *tuples)
+        heap, place, due, clusters = np.array([1, 0]), np.array([1]), np.array([-1]), np.array([[0.2, 0.8]])
+        state = clusters, values[:1].copy(), np.zeros((1, 4), dtype=np.int64), *tuples, 2, 0.5
+        deadlines.fire(heap, place, due, *state, False)
+        together.together(heap[1:], due, *state, False, True)
+        one, answers = np.array([0]), (clusters, values[:1].copy(), np.zeros((1, 4), dtype=np.int64))
+        keyed.evaluate_keyed(one, one, *answers, due, one, *tuples, bounds, two, 0.5)
+        yield f"standing queries for {np.dtype(carrier).name}"
     compress.kept_tuples(ranks, ranks, bounds, two, 1)
     compress.nearest_tuples(ranks, ranks, bounds, np.array([[1]]))
     compress.bracketing_tuples(ranks, ranks, bounds, np.array([[1]]))
     segments.spread(bounds, zero)
     yield "compression and questions"
+    left, right = intervals.innermost(np.array([0.2]), np.array([0.8]))
+    intervals.fewest(left, right)
+    intervals.worst_case(left, right, 0.1)
+    a, b, c, d, e, f, g, h = (np.zeros(2, dtype=np.int64) for _ in range(8))
+    spans, told = np.zeros((2, 2)), np.zeros(2, dtype=bool)
+    online.join(np.array([[0.2, 0.8]]), spans, a, b, c, d, e, f, g, h, told, 0, zero)
+    online.leave(zero, spans, a, b, c, d, e, f, g)
+    yield "clusters"
     ordinals, prefix = np.array([1, 2], dtype=np.uint64), np.zeros(5, dtype=np.uint8)
     packed, places = pack.encode(ordinals, ranks, ranks, bounds, two, zero, zero, prefix)
     fields = [np.zeros(1, dtype=np.int64) for _ in range(5)]

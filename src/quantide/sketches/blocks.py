@@ -49,16 +49,16 @@ def sorted_blocks(run: list[Array], leaf: int, carrier: np.dtype[Any]) -> Iterat
     flat = room.reshape(-1)
     if len(run) > 1:
         np.concatenate([_as_carrier(piece) for piece in run], out=flat[:leaf], casting="safe")
-        yield _sort_rows(room[:1])
+        yield sort_rows(room[:1])
         return
     whole = _as_carrier(run[0])
     for start in range(0, len(whole), len(flat)):
         piece = whole[start : start + len(flat)]
         flat[: len(piece)] = piece
-        yield _sort_rows(room[: len(piece) // leaf])
+        yield sort_rows(room[: len(piece) // leaf])
 
 
-def _sort_rows(rows: Array) -> Array:
+def sort_rows(rows: Array) -> Array:
     """Every row sorted. Rows that are in order already, or in the opposite one, are not sorted again."""
     order = order_of(rows.reshape(-1))
     if order < 0:

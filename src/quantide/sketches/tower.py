@@ -37,7 +37,7 @@ class Tower:
     @property
     def n(self) -> int:
         """How many values the rows stand for."""
-        return sum(len(rows) * size for rows, size in zip(self.levels, self.schedule.size, strict=False))
+        return sum(self._size(level) for level in range(len(self.levels)))
 
     @property
     def nbytes(self) -> int:
@@ -119,11 +119,15 @@ class Tower:
         """The rows of a level merged: ranks follow from the places alone."""
         rows = self.levels[level]
         values = _sorted_together(rows)
-        n = len(rows) * self.schedule.size[level]
+        n = self._size(level)
         spacing = self.schedule.spacing[level]
         rmin = np.arange(1, len(values) + 1, dtype=np.int64) * spacing
         slack = len(rows) * self.schedule.loose[level] + 1 - spacing
         return values, rmin, np.minimum(rmin + slack, n), n
+
+    def _size(self, level: int) -> int:
+        """How many values the rows of a level stand for."""
+        return len(self.levels[level]) * self.schedule.size[level]
 
 
 def _sorted_together(rows: list[Row]) -> Row:

@@ -1,0 +1,43 @@
+"""Marks: a summary that is kept true by counting every later arrival against its values.
+
+Tuples are (values, rmin, rmax) with the smallest and the largest value at the ends. An arrival x raises by one both
+ranks of every tuple whose element comes after it, and nothing else. Elements equal to a tuple's value are placed
+before the last tuple of that value.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quantide.kernels.compiled import compiled
+
+Ints = NDArray[np.int64]
+Values = NDArray[Any]
+
+
+@compiled
+def count(arrived: Values, values: Values, rmin: Ints, rmax: Ints) -> None:
+    """Make tuples of n elements those of n + len(arrived); `arrived` is sorted."""
+    m, total = len(values), len(arrived)
+    at = 0  # arrivals that come before the tuple
+    for i in range(1, m - 1):
+        value = values[i]
+        step = 1
+        while at + step <= total and arrived[at + step - 1] < value:
+            at += step
+            step *= 2
+        while step > 1:
+            step //= 2
+            if at + step <= total and arrived[at + step - 1] < value:
+                at += step
+        before = at
+        if values[i + 1] != value:
+            while before < total and arrived[before] == value:
+                before += 1
+        rmin[i] += before
+        rmax[i] += before
+    rmin[m - 1] += total
+    rmax[m - 1] += total
+    if total > 0:
+        values[0], values[m - 1] = min(values[0], arrived[0]), max(values[m - 1], arrived[total - 1])

@@ -1,0 +1,275 @@
+"""Monitor: any number of standing quantile queries over one stream."""
+
+import time
+import weakref
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from quantide.errors import InvalidArgumentError
+from quantide.queries import state
+from quantide.queries.board import TRIGGERS, UPDATES, Board
+from quantide.queries.clusters import CLUSTERINGS, ONLINE
+from quantide.queries.conditions import STATES, Conditions
+from quantide.queries.intervals import read_queries
+from quantide.queries.listeners import Failure, Listener, Listeners, check_listener
+from quantide.queries.results import Answers, Changes, Query
+from quantide.queries.source import MarkedSketch, Tuples
+from quantide.summary.answer import Answer
+from quantide.summary.ranks import check_not_empty, check_phi, check_size, target_ranks
+from quantide.summary.summary import Summary
+
+Ints = NDArray[np.int64]
+
+CONDITION = 1 << 62  # the bit that tells the id of a condition from that of a query
+
+
+class Monitor:
+    """Keeps any number of quantile queries right over a stream, at the cost of a few.
+
+    A query (phi, eps_q) always has a value whose rank is within eps_q * n of phi * n: an answer with a certificate,
+    whenever it is read. Queries that one value can serve are a cluster; each cluster has a deadline, the number of
+    arrivals up to which its value must stay right wherever they fall, and only then is it looked at again. A
+    precision finer than the monitor's eps is raised to it.
+
+    Parameters: `eps`, the finest precision; `clustering`: "online" takes queries one by one and clusters all of them
+    anew after many changes, "worst-case" (QC-A) and "fewest" (QC-B) cluster all of them whenever some were registered
+    or dropped; `updates`: "triggers" looks at a cluster when its own deadline has passed, "together" at all when the
+    first has; `nan` and `value_type` as for StreamSketch; `recluster_after`: changes after which "online" clusters
+    anew (default: half the number of queries, at least 1,024).
+
+    >>> monitor = Monitor(eps=0.001)
+    >>> p99 = monitor.register(0.99, eps=0.005)
+    >>> many = monitor.register_many(np.linspace(0.01, 1, 1000), 0.02)
+    >>> monitor.update(np.arange(100_000.0))
+    >>> len(monitor.changes()), monitor.stats()["clusters"] < 60
+    (1001, True)
+    >>> answer = monitor.answer(p99)
+    >>> answer.target, answer.error <= 0.005
+    (99000, True)
+
+    Proofs: docs/guarantees/queries.md. After Lin, Xu, Zhang, Wang and Yu, "Processing continuous quantile queries
+    over data streams", TKDE 2006.
+    """
+
+    def __init__(
+        self,
+        eps: float,
+        clustering: str = ONLINE,
+        updates: str = TRIGGERS,
+        nan: str = "refuse",
+        value_type: str | None = None,
+        recluster_after: int | None = None,
+    ) -> None:
+        _check_choice("clustering", clustering, CLUSTERINGS)
+        _check_choice("updates", updates, UPDATES)
+        often = None if recluster_after is None else check_size("recluster_after", recluster_after, 1)
+        self._stream = MarkedSketch(eps, nan, value_type)
+        self._board = Board(self._stream, clustering, updates, often)
+        self._conditions = Conditions()
+        self._listeners = Listeners()
+        self._reported: weakref.ref[Changes] | None = None
+        self._seconds = 0.0
+
+    @property
+    def eps(self) -> float:
+        """The finest precision a query can have."""
+        return self._stream.eps
+
+    @property
+    def n(self) -> int:
+        """How many values have arrived."""
+        return self._stream.n
+
+    def __len__(self) -> int:
+        """How many queries are registered."""
+        return len(self._board.queries)
+
+    def register(self, phi: float, eps: float, on_change: Listener | None = None) -> int:
+        """A new query; its id. `on_change(id, value)` is called after an update that changed its value."""
+        check_listener(on_change)
+        ids = self.register_many([check_phi(phi)], eps)
+        if on_change is not None:
+            self._listeners.add(ids.tolist(), on_change)
+        return int(ids[0])
+
+    def register_many(self, phis: ArrayLike, epss: ArrayLike) -> Ints:
+        """Many queries at once, with a precision each or one for all; their ids."""
+        wanted, given = read_queries(phis, epss, self.eps)
+        self._settle_changes()
+        return self._board.queries.ids(self._board.add(wanted, given))
+
+    def watch(
+        self, phi: float, eps: float, above: Any = None, below: Any = None, on_change: Listener | None = None
+    ) -> int:
+        """A condition: whether the phi-quantile is above, or below, a limit; its id. See condition()."""
+        check_listener(on_change)
+        if (above is None) == (below is None):
+            raise InvalidArgumentError("a condition has one limit: give either above= or below=")
+        wanted, given = read_queries([check_phi(phi)], eps, self.eps)
+        limit = below if above is None else above
+        place = self._conditions.watch(wanted, given, limit, above is not None, self._stream.type)
+        one = int(self._conditions.ids(np.array([place]))[0]) | CONDITION
+        if on_change is not None:
+            self._listeners.add([one], on_change)
+        return one
+
+    def condition(self, id: int) -> str:
+        """Whether a condition holds: "no", "possible" or "certain", proved by rank bounds; no values: "possible"."""
+        place = self._conditions.place(_condition_id(id))
+        self._refresh()
+        return STATES[self._conditions.state[place]]
+
+    def query(self, id: int) -> Query:
+        """phi and the precision in force of a query or a condition."""
+        held = self._conditions if _is_condition(id) else self._board.queries
+        place = held.place(_condition_id(id) if _is_condition(id) else id)
+        return Query(int(id), float(held.phi[place]), float(held.eps[place]))
+
+    def listen(self, id: int, on_change: Listener) -> None:
+        """Let a function be called with (id, value) after an update that changed a query, as with register()."""
+        check_listener(on_change)
+        self.query(id)
+        self._listeners.add([int(id)], on_change)
+
+    def drop(self, id: int) -> None:
+        """Forget a query or a condition."""
+        if _is_condition(id):
+            self._conditions.remove(np.array([self._conditions.place(_condition_id(id))]))
+            self._listeners.remove([int(id)])
+        else:
+            self.drop_many([id])
+
+    def drop_many(self, ids: ArrayLike) -> None:
+        """Forget many queries."""
+        places = self._board.queries.places(ids)
+        if len(np.unique(places)) < len(places):
+            raise InvalidArgumentError("an id is among the ids to drop twice; give each once")
+        self._settle_changes()
+        self._listeners.remove(self._board.queries.ids(places).tolist())
+        self._board.remove(places)
+
+    def update(self, values: Any, nan: str | None = None) -> None:
+        """Take values as StreamSketch.update does: all of them or, when it raises, none."""
+        self._stream.update(values, nan)
+        self._notify()
+
+    def update_summary(self, summary: Summary) -> None:
+        """Take all the values behind a summary; its certified error may be at most eps/2."""
+        self._stream.update_summary(summary)
+        self._notify()
+
+    def answer(self, id: int) -> Answer:
+        """The value of a query now, with the ranks it is proved to have."""
+        return self._answers(np.array([self._board.queries.place(id)]))[0]
+
+    def answers(self, ids: ArrayLike) -> Answers:
+        """Those of many queries."""
+        return self._answers(self._board.queries.places(ids))
+
+    def changes(self) -> Changes:
+        """The queries whose value, and the conditions whose state, is another than when this was called before."""
+        self._settle_changes()
+        if not self.n:
+            return Changes(self._stream.kind, 0, lambda: (np.empty(0, dtype=np.int64), np.empty(0)), [])
+        self._refresh()
+        conditions = [(one | CONDITION, said) for one, said in self._conditions.tell()]
+        changes = Changes(self._stream.kind, *self._board.tell(), conditions)
+        self._reported = weakref.ref(changes)
+        return changes
+
+    def summary(self) -> Summary:
+        """A Summary of everything that has arrived."""
+        return self._stream.summary()
+
+    def failures(self) -> list[Failure]:
+        """What on_change functions raised since this was asked, the last 1,000 of it."""
+        failed = list(self._listeners.failures)
+        self._listeners.failures.clear()
+        return failed
+
+    def stats(self) -> dict[str, Any]:
+        """Numbers of queries, clusters, evaluations of clusters, triggers fired, and so on; seconds spent on them."""
+        clusters = self._board.clusters
+        return {
+            "n": self.n,
+            "queries": len(self),
+            "conditions": len(self._conditions),
+            "clusters": 0 if clusters is None else len(clusters),
+            **self._board.counts,
+            "summaries": self._stream.marked,
+            "failed_callbacks": self._listeners.failed,
+            "seconds": self._seconds,
+        }
+
+    def to_bytes(self) -> bytes:
+        """The whole state but for listeners: from_bytes() continues exactly as if never stopped."""
+        return state.write(self._board, self._conditions)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """A monitor in exactly the state that to_bytes() wrote; listen() gives listeners back."""
+        board, conditions = state.read(data)
+        monitor = cls(board.eps, board.clustering, board.updates, recluster_after=board.recluster_after)
+        monitor._board, monitor._stream, monitor._conditions = board, board.stream, conditions
+        return monitor
+
+    def __repr__(self) -> str:
+        return f"Monitor(eps={self.eps}, n={self.n}, queries={len(self)}, clustering={self._board.clustering!r})"
+
+    def _settle_changes(self) -> None:
+        """Before queries come or go: changes that were handed out are about the queries there are now."""
+        changes = self._reported() if self._reported is not None else None
+        if changes is not None:
+            changes.resolve()
+        self._reported = None
+
+    def _refresh(self) -> None:
+        begun = time.perf_counter()
+        n = self.n
+        self._board.refresh()
+        if n and self._conditions.first_due() < n:
+            whole = self._board.clusters is None
+            tuples = _tuples(self._stream.summary()) if whole else self._stream.tuples()
+            self._conditions.evaluate(tuples, n, self._stream.kind)
+        self._seconds += time.perf_counter() - begun
+
+    def _answers(self, places: Ints) -> Answers:
+        check_not_empty(self.n)
+        self._refresh()
+        values, low, high = self._board.current(places)
+        phi = self._board.queries.phi[places]
+        return Answers(self._stream.kind, values, phi, target_ranks(phi, self.n), low, high, self.n)
+
+    def _notify(self) -> None:
+        """Tell listeners what is new."""
+        if not self._listeners.functions or not self.n:
+            return
+        self._refresh()
+        ids = list(self._listeners.functions)
+        conditions = [one for one in ids if one & CONDITION]
+        queries = [one for one in ids if not one & CONDITION]
+        places = self._board.queries.places(np.array(queries, dtype=np.int64))
+        values = self._stream.kind.restore(self._board.current(places)[0])
+        states = [STATES[self._conditions.state[self._conditions.place(_condition_id(one))]] for one in conditions]
+        self._listeners.tell([*zip(queries, values, strict=True), *zip(conditions, states, strict=True)])
+
+
+def _tuples(summary: Summary) -> Tuples:
+    return Tuples(summary.carried, summary.rmin, summary.rmax, True)
+
+
+def _is_condition(id: Any) -> bool:
+    return isinstance(id, (int, np.integer)) and not isinstance(id, bool) and bool(id >= CONDITION)
+
+
+def _condition_id(id: Any) -> int:
+    if not _is_condition(id):
+        raise InvalidArgumentError(f"the id of a condition is the number that watch() returned, not {id!r}")
+    return int(id) & ~CONDITION
+
+
+def _check_choice(name: str, given: Any, known: tuple[str, ...]) -> None:
+    if given not in known:
+        raise InvalidArgumentError(f"{name}={given!r} is not known; choose one of {', '.join(known)}")

@@ -1,0 +1,119 @@
+"""What a monitor hands out: answers to many queries, and changes. Arrays first; single objects when asked for."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quantide.summary.answer import Answer
+from quantide.summary.types import ValueType
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class Query(NamedTuple):
+    """A standing query: its id, phi, and the precision in force."""
+
+    id: int
+    phi: float
+    eps: float
+
+
+class Change(NamedTuple):
+    """A query that has another value than it had."""
+
+    id: int
+    value: Any
+
+
+class Answers:
+    """The answers to many queries as arrays; answers[i] is one Answer, np.asarray(answers) are the values.
+
+    `n` is one number for all, or one for each where queries are over different values.
+    """
+
+    def __init__(
+        self, kind: ValueType, carried: NDArray[Any], phi: Floats, target: Ints, low: Ints, high: Ints, n: int | Ints
+    ) -> None:
+        self._kind, self._carried = kind, carried
+        self.phi, self.target, self.rank_lo, self.rank_hi, self.n = phi, target, low, high, n
+
+    @property
+    def values(self) -> NDArray[Any]:
+        """The values, of the type that went in."""
+        return self._kind.restore(self._carried)
+
+    @property
+    def error(self) -> Floats:
+        """How far each may be from its target, as a fraction of n."""
+        error: Floats = np.maximum(self.target - self.rank_lo, self.rank_hi - self.target) / self.n
+        return error
+
+    def __len__(self) -> int:
+        return len(self._carried)
+
+    def __getitem__(self, i: int) -> Answer:
+        value = self._kind.restore(self._carried[i : i + 1] if i >= 0 else self._carried[i:][:1])[0]
+        low, high, target = int(self.rank_lo[i]), int(self.rank_hi[i]), int(self.target[i])
+        n = int(self.n if isinstance(self.n, int) else self.n[i])
+        return Answer(value, float(self.phi[i]), target, low, high, n, max(target - low, high - target) / n, n, n)
+
+    def __iter__(self) -> Iterator[Answer]:
+        return (self[i] for i in range(len(self)))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self.values, dtype=dtype)
+
+    def __repr__(self) -> str:
+        return f"Answers({len(self)})"
+
+
+class Changes:
+    """What changed since changes() was called before: queries in `ids` and `values`, conditions in `conditions`.
+
+    Iterating gives a Change(id, value) for each query. Which queries a changed cluster has is looked up when it is
+    asked for: reading how many changed costs nothing for each of them.
+    """
+
+    def __init__(
+        self,
+        kind: ValueType,
+        count: int,
+        look_up: Callable[[], tuple[Ints, NDArray[Any]]],
+        conditions: list[tuple[int, str]],
+    ) -> None:
+        self._kind, self._count = kind, count
+        self._look_up: Callable[[], tuple[Ints, NDArray[Any]]] | None = look_up
+        self._found: tuple[Ints, NDArray[Any]] = (np.empty(0, dtype=np.int64), np.empty(0))
+        self.conditions = conditions
+
+    @property
+    def ids(self) -> Ints:
+        """The queries whose value changed."""
+        return self.resolve()[0]
+
+    @property
+    def values(self) -> NDArray[Any]:
+        """Their values now, of the type that went in."""
+        return self._kind.restore(self.resolve()[1])
+
+    def resolve(self) -> tuple[Ints, NDArray[Any]]:
+        """Ids and carried values; looked up once."""
+        if self._look_up is not None:
+            self._found, self._look_up = self._look_up(), None
+        return self._found
+
+    def __len__(self) -> int:
+        """How many queries changed."""
+        return self._count
+
+    def __bool__(self) -> bool:
+        return bool(self._count or self.conditions)
+
+    def __iter__(self) -> Iterator[Change]:
+        return (Change(*pair) for pair in zip(self.ids.tolist(), self.values, strict=True))
+
+    def __repr__(self) -> str:
+        return f"Changes({self._count} queries, {len(self.conditions)} conditions)"

@@ -1,0 +1,157 @@
+"""A monitor as bytes: everything but its listeners, so that it goes on exactly as if never stopped."""
+
+from typing import Any
+
+import numpy as np
+
+from quantide.errors import InvalidArgumentError
+from quantide.queries.board import UPDATES, Board
+from quantide.queries.clusters import CLUSTERINGS, Clusters
+from quantide.queries.conditions import CERTAIN, UNTOLD, Conditions
+from quantide.queries.registry import GONE, NEW, Registry
+from quantide.queries.source import MarkedSketch
+from quantide.sketches.frame import FrameReader, FrameWriter
+from quantide.summary.ranks import MAX_N
+
+MAGIC = b"QTM"
+MOST = 2**62
+
+REGISTRY = ("phi", "eps", "slot", "uses", "told", "told_known")
+CONDITIONS = ("limit", "inclusive", "above", "state", "said", "due")
+SLOTS = ("value", "told", "told_known", "due", "place", "root", "members", "sizes", "newest")
+
+
+def write(board: Board, conditions: Conditions) -> bytes:
+    stream = board.stream
+    frame = FrameWriter(MAGIC, stream.type, stream.eps, False, stream.nulls, stream.nans)
+    _write_bytes(frame, stream.to_bytes())
+    choices = CLUSTERINGS.index(board.clustering), UPDATES.index(board.updates), board.recluster_after or 0
+    for number in (*choices, board.stale, board.changed, board.first_due + 1, *board.counts.values()):
+        frame.number(int(number))
+    _write_registry(frame, board.queries, REGISTRY)
+    _write_registry(frame, conditions, (*REGISTRY, *CONDITIONS))
+    frame.number(len(conditions.raw))
+    for place, limit in conditions.raw.items():
+        frame.number(place)
+        _write_bytes(frame, _limit_text(limit).encode())
+    frame.number(board.clusters is not None)
+    if board.clusters is not None:
+        _write_clusters(frame, board.clusters)
+    marks = stream.marks()
+    frame.number(stream.marked_at)
+    frame.number(stream.marked)
+    frame.summaries([] if marks is None else [marks])
+    return frame.finish()
+
+
+def read(data: bytes) -> tuple[Board, Conditions]:
+    frame = FrameReader(MAGIC, data)
+    stream = MarkedSketch.from_bytes(_read_bytes(frame))
+    frame.require(stream.eps == frame.eps and stream.type == frame.kind)
+    clustering, updates = CLUSTERINGS[frame.number(len(CLUSTERINGS) - 1)], UPDATES[frame.number(len(UPDATES) - 1)]
+    board, conditions = Board(stream, clustering, updates, frame.number(MOST) or None), Conditions()
+    board.stale, board.changed, board.first_due = bool(frame.number(1)), frame.number(MOST), frame.number(MOST + 1) - 1
+    board.counts = {name: frame.number(MOST) for name in board.counts}
+    _read_registry(frame, board.queries, REGISTRY)
+    _read_registry(frame, conditions, (*REGISTRY, *CONDITIONS))
+    for _ in range(frame.number(len(conditions))):
+        place, text = frame.number(conditions.used - 1), _read_bytes(frame).decode("ascii", "replace")
+        try:
+            conditions.raw[place] = int(text) if text.lstrip("-").isdigit() else float(text)
+        except ValueError:
+            frame.require(False)
+    if frame.number(1):
+        board.clusters = _read_clusters(frame, board)
+    frame.require(board.clusters is not None or bool((board.queries.slot < 0).all()))
+    marked_at, stream.marked = frame.number(MAX_N), frame.number(MOST)
+    for marks in frame.summaries():
+        frame.require(marks.n == stream.n and len(marks) > 1)
+        stream.set_marks(marks, marked_at)
+    frame.finish()
+    return board, conditions
+
+
+def _write_registry(frame: FrameWriter, held: Registry, names: tuple[str, ...]) -> None:
+    frame.number(held.used)
+    for name in names:
+        frame.array(getattr(held, name)[: held.used])
+    frame.number(len(held.free))
+    frame.array(np.array(held.free, dtype=np.int64))
+
+
+def _read_registry(frame: FrameReader, held: Registry, names: tuple[str, ...]) -> None:
+    held.used = frame.number(MOST)
+    carrier = frame.kind.carrier if frame.kind else np.dtype(np.float64)
+    wide = np.dtype(np.float64) if carrier.kind == "f" else carrier
+    for name in names:
+        dtype = {"told": carrier, "limit": wide}.get(name, getattr(held, name).dtype)
+        setattr(held, name, frame.array(dtype, held.used))
+    held.free = frame.array(np.dtype(np.int64), frame.number(held.used)).tolist()
+    gone = np.flatnonzero(held.slot == GONE)
+    frame.require(sorted(held.free) == gone.tolist() and bool((held.slot >= GONE).all() and (held.uses >= 0).all()))
+    frame.require(bool(((held.phi > 0) & (held.phi <= 1) & (held.eps >= frame.eps) & (held.eps < 1)).all()))
+    if isinstance(held, Conditions):
+        frame.require(bool((held.slot <= NEW).all() and (held.state >= 0).all() and (held.state <= CERTAIN).all()))
+        frame.require(bool((held.said >= UNTOLD).all() and (held.said <= CERTAIN).all()))
+
+
+def _write_clusters(frame: FrameWriter, c: Clusters) -> None:
+    frame.number(c.used)
+    frame.number(len(c))
+    frame.array(c.span[: c.used])
+    frame.array(c.ranks[: c.used])
+    for name in SLOTS:
+        frame.array(getattr(c, name)[: c.used])
+    frame.array(c.ordered)
+    frame.array(c.heap[1 : len(c) + 1])
+
+
+def _read_clusters(frame: FrameReader, board: Board) -> Clusters:
+    """The clusters, refused when a number leads out of them or the order and the heap are of other clusters."""
+    frame.require(frame.kind is not None)
+    c, ints, slots = Clusters(board.stream.kind.carrier), np.dtype(np.int64), board.queries.slot
+    used, k = frame.number(MOST), frame.number(MOST)
+    frame.require(k <= used)
+    c.used = used
+    c.span = frame.array(np.dtype(np.float64), 2 * used).reshape(-1, 2)
+    c.ranks = frame.array(ints, 4 * used).reshape(-1, 4)
+    for name in SLOTS:
+        setattr(c, name, frame.array(getattr(c, name).dtype, used))
+    c.order, c.heap = (np.concatenate(([k], frame.array(ints, k), np.zeros(used - k, ints))) for _ in range(2))
+    heap = c.heap[1 : k + 1]
+    frame.require(bool((slots < used).all()) and all(_within(a, used) for a in (c.root, c.newest, c.ordered, heap)))
+    frame.require(bool((c.place >= 0).all()) and np.array_equal(np.sort(c.ordered), np.flatnonzero(c.place)))
+    frame.require(np.array_equal(c.place[heap], np.arange(1, k + 1)))
+    spans = c.span[c.ordered]
+    frame.require(bool((spans >= 0).all() and (spans <= 1).all() and (spans[:, 0] <= spans[:, 1]).all()))
+    frame.require(bool((np.diff(spans, axis=0) > 0).all()) and _within(c.ranks, MAX_N + 1))
+    frame.require(np.array_equal(np.bincount(slots[slots >= 0], minlength=used), c.sizes))
+    for _ in range(used.bit_length()):  # every slot leads to a cluster, not round in circles
+        c.root = c.root[c.root]
+    frame.require(bool((c.root[c.root] == c.root).all() and (c.place[c.root[c.sizes > 0]] > 0).all()))
+    members = np.bincount(c.root, weights=c.sizes, minlength=used).astype(np.int64)
+    frame.require(np.array_equal(members[c.ordered], c.members[c.ordered]) and bool((members[c.ordered] > 0).all()))
+    return c
+
+
+def _within(numbers: Any, end: int) -> bool:
+    return bool((numbers >= 0).all() and (numbers < end).all())
+
+
+def _limit_text(limit: Any) -> str:
+    plain = limit.item() if isinstance(limit, np.generic) else limit
+    if isinstance(plain, bool) or not isinstance(plain, (int, float)):
+        raise InvalidArgumentError(
+            f"the limit {limit!r} was given before the type of values was known, and only numbers can be stored so; "
+            "feed a value first, or give value_type to the monitor"
+        )
+    return repr(plain)
+
+
+def _write_bytes(frame: FrameWriter, data: bytes) -> None:
+    frame.number(len(data))
+    frame.array(np.frombuffer(data, dtype=np.uint8))
+
+
+def _read_bytes(frame: FrameReader) -> bytes:
+    return frame.array(np.dtype(np.uint8), frame.number(MOST)).tobytes()

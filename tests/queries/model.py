@@ -1,0 +1,114 @@
+"""A slow model of standing queries: everything that arrived, sorted at every question."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from fractions import Fraction
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from quantide import Monitor
+from tests import oracle
+
+
+def faults(monitor: Monitor, held: dict[int, tuple[float, float]], data: list[Any]) -> list[str]:
+    """What is wrong in what a monitor says now: a value outside its precision, a certificate that is not true."""
+    found = []
+    ordered, n = sorted(data), len(data)
+    for one, (phi, eps) in held.items():
+        answer = monitor.answer(one)
+        in_force = max(eps, monitor.eps)
+        if oracle.wrong_answers(ordered, [answer.value], [phi], in_force):
+            found.append(f"query {phi}, {eps} is answered {answer.value} at n = {n}")
+        if answer.error > in_force + 1 / n + 1e-9:
+            found.append(f"query {phi}, {eps} has an error of {answer.error} at n = {n}")
+        found += oracle.bound_faults(ordered, answer)
+    return found
+
+
+def states(data: list[Any], phi: float, eps: float, above: Any, below: Any) -> set[str]:
+    """What a condition may be said to be: the truth, or `possible` when the limit is within eps of the quantile."""
+    ordered, n = sorted(data), len(data)
+    target = oracle.target_rank(phi, n)
+    count = bisect_right(ordered, above) if below is None else bisect_left(ordered, below)
+    holds = count < target if below is None else count >= target
+    near = abs(count - phi * n) <= eps * n + 1
+    return {"certain" if holds else "no"} | ({"possible"} if near else set())
+
+
+def clusters_faults(monitor: Monitor) -> list[str]:
+    """What is wrong in how queries are clustered: an interval that its cluster's does not lie in, a wrong order."""
+    c = monitor._board.clusters
+    if c is None:
+        return []
+    found = []
+    spans = c.span[c.ordered]
+    if not ((np.diff(spans[:, 0]) > 0).all() and (np.diff(spans[:, 1]) > 0).all()):
+        found.append(f"clusters contain each other: {spans.tolist()}")
+    if (spans[:, 0] > spans[:, 1]).any():
+        found.append(f"a cluster of nothing: {spans.tolist()}")
+    queries, roots = monitor._board.queries, c.roots()
+    members = np.zeros(c.used, dtype=np.int64)
+    for place in queries.alive():
+        if queries.slot[place] >= 0:
+            own = roots[queries.slot[place]]
+            members[own] += 1
+            reach = queries.eps[place] - monitor.eps
+            low, high = max(0.0, queries.phi[place] - reach), min(1.0, queries.phi[place] + reach)
+            if not low <= c.span[own, 0] <= c.span[own, 1] <= high:
+                found.append(f"query {low}..{high} in cluster {c.span[own]}")
+    if not np.array_equal(members[c.ordered], c.members[c.ordered]) or (members[c.ordered] == 0).any():
+        found.append("clusters count their queries wrong")
+    if sorted(c.heap[1 : c.heap[0] + 1]) != sorted(c.ordered):
+        found.append("the heap holds other clusters")
+    return found
+
+
+def exact_life(rmin: int, rmax: int, low: Fraction, high: Fraction, n: int, most: int = 10_000) -> int:
+    """How many arrivals, one by one and each in the worst place, an element surely answers; -1: not even now."""
+    lasting = -1
+    for k in range(most):
+        if rmin < low * (n + k) or rmax + k > high * (n + k):
+            break
+        lasting = k
+    return lasting
+
+
+def cheapest(left: list[float], right: list[float], eps: float) -> float:
+    """The smallest cost of any partition into clusters that share more than a point, by trying all of them."""
+    m = len(left)
+    best = math.inf
+    for parts in _partitions(list(range(m))):
+        total = 0.0
+        for part in parts:
+            length = min(right[i] for i in part) - max(left[i] for i in part)
+            if length <= 0 and (len(part) > 1 or left[part[0]] != right[part[0]]):
+                total = math.inf
+                break
+            total += 1 / math.log1p(length / (2 * (1 - eps))) if length > 0 else 0.0
+        best = min(best, total)
+    return best
+
+
+def fewest_points(left: list[float], right: list[float]) -> int:
+    """The smallest number of points such that every interval has one, by trying all sets of right ends."""
+    ends = sorted(set(right))
+    for size in range(len(ends) + 1):
+        for some in combinations(ends, size):
+            if all(any(a <= x <= b for x in some) for a, b in zip(left, right, strict=True)):
+                return size
+    return len(ends)
+
+
+def _partitions(items: list[int]) -> Any:
+    if not items:
+        yield []
+        return
+    first, rest = items[0], items[1:]
+    for smaller in _partitions(rest):
+        yield [[first], *smaller]
+        for i in range(len(smaller)):
+            yield [*smaller[:i], [first, *smaller[i]], *smaller[i + 1 :]]

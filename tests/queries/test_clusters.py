@@ -1,0 +1,132 @@
+"""Query intervals and clusterings: each against trying everything."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quantide import Monitor
+from quantide.kernels import intervals
+from quantide.queries.clusters import clustered
+from quantide.queries.intervals import query_intervals
+from tests.queries import model
+
+EPS = 0.01
+queries = st.lists(
+    st.tuples(st.integers(1, 40).map(lambda i: i / 40), st.sampled_from([0.01, 0.02, 0.035, 0.06, 0.1, 0.2, 0.7])),
+    min_size=1,
+    max_size=30,
+)
+
+
+def spans_of(asked: list[tuple[float, float]]) -> np.ndarray:
+    phis, epss = (np.array(column) for column in zip(*asked, strict=True))
+    return query_intervals(phis, epss, EPS)
+
+
+def innermost(spans: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    spans = spans[np.argsort(spans[:, 0])]
+    return intervals.innermost(spans[:, 0], spans[:, 1])
+
+
+def test_the_papers_example_of_an_interval() -> None:
+    spans = query_intervals(np.array([0.5, 0.49]), np.array([0.05, 0.06]), 0.01)
+    assert spans.round(12).tolist() == [[0.46, 0.54], [0.44, 0.54]]
+
+
+@given(queries)
+def test_preprocessing_keeps_what_contains_nothing(asked: list[tuple[float, float]]) -> None:
+    spans = {(a, b) for a, b in spans_of(asked).tolist()}
+    kept = [(a, b) for a, b in sorted(spans) if not any((c, d) != (a, b) and a <= c and d <= b for c, d in spans)]
+    left, right = innermost(spans_of(asked))
+    assert list(zip(left.tolist(), right.tolist(), strict=True)) == kept
+
+
+@given(queries.filter(lambda asked: len(asked) <= 7))
+def test_qc_a_is_optimal(asked: list[tuple[float, float]]) -> None:
+    left, right = innermost(spans_of(asked))
+    lefts, rights = intervals.worst_case(left, right, EPS)
+    cost = sum(1 / np.log1p(x / (2 * (1 - EPS))) for x in (rights - lefts) if x > 0)
+    assert cost == pytest.approx(model.cheapest(left.tolist(), right.tolist(), EPS), rel=1e-9)
+
+
+def test_qc_a_is_the_papers_loop_on_many(rng: np.random.Generator) -> None:
+    for size in (50, 300):
+        spans = query_intervals(1 - rng.random(size), rng.choice([0.012, 0.03, 0.05], size), EPS)
+        left, right = innermost(spans)
+        cost = [0.0]
+        for i in range(len(left)):
+            over = [j for j in range(i + 1) if right[j] > left[i]]
+            cost.append(min(cost[j] + 1 / np.log1p((right[j] - left[i]) / (2 * (1 - EPS))) for j in over))
+        lefts, rights = intervals.worst_case(left, right, EPS)
+        assert sum(1 / np.log1p((rights - lefts) / (2 * (1 - EPS)))) == pytest.approx(cost[-1], rel=1e-9)
+
+
+@given(queries.filter(lambda asked: len({b for _, b in spans_of(asked).tolist()}) <= 9))
+def test_qc_b_has_the_fewest_clusters(asked: list[tuple[float, float]]) -> None:
+    left, right = innermost(spans_of(asked))
+    spans = spans_of(asked)
+    lefts, _ = intervals.fewest(left, right)
+    assert len(lefts) == model.fewest_points(spans[:, 0].tolist(), spans[:, 1].tolist())
+
+
+def test_qc_b_is_within_the_bound_of_theorem_7(rng: np.random.Generator) -> None:
+    for finest in (0.02, 0.05, 0.3):
+        spans = query_intervals(1 - rng.random(2000), rng.uniform(finest, 0.5, 2000), EPS)
+        edges, _ = clustered(spans, "fewest", EPS)
+        assert len(edges) <= np.ceil(1 / (2 * (finest - EPS)))
+
+
+@given(queries, st.sampled_from(["worst-case", "fewest"]))
+def test_every_query_contains_its_cluster(asked: list[tuple[float, float]], method: str) -> None:
+    spans = spans_of(asked)
+    edges, codes = clustered(spans, method, EPS)
+    mine = edges[codes]
+    assert (edges[:, 0] <= edges[:, 1]).all()
+    assert (spans[:, 0] <= mine[:, 0]).all()
+    assert (mine[:, 1] <= spans[:, 1]).all()
+    assert set(codes.tolist()) == set(range(len(edges)))
+
+
+@given(queries, st.randoms(use_true_random=False))
+def test_online_clusters_hold_after_every_change(asked: list[tuple[float, float]], random: object) -> None:
+    """Registered one by one and dropped in any order; no clustering at once in between."""
+    monitor = Monitor(EPS, recluster_after=10_000)
+    monitor.register(0.5, 0.4)
+    monitor.update(np.arange(1000.0))
+    monitor.changes()
+    ids = []
+    for phi, eps in asked:
+        ids.append(monitor.register(phi, eps))
+        assert model.clusters_faults(monitor) == []
+    random.shuffle(ids)  # type: ignore[attr-defined]
+    for one in ids:
+        monitor.drop(one)
+        assert model.clusters_faults(monitor) == []
+    assert monitor.stats()["clusterings"] == 1
+
+
+def test_online_needs_few_clusters_more_than_the_fewest(rng: np.random.Generator) -> None:
+    monitor = Monitor(0.001, recluster_after=10**9)
+    monitor.register(0.5, 0.3)
+    monitor.update(np.arange(10_000.0))
+    monitor.changes()
+    phis, epss = 1 - rng.random(5000), rng.uniform(0.005, 0.05, 5000)
+    monitor.register_many(phis, epss)
+    monitor.changes()
+    fewest, _ = clustered(query_intervals(phis, epss, 0.001), "fewest", 0.001)
+    assert len(fewest) <= monitor.stats()["clusters"] <= 2 * len(fewest)
+
+
+def test_many_changes_cluster_all_anew(rng: np.random.Generator) -> None:
+    monitor = Monitor(0.001, recluster_after=100)
+    monitor.register_many(1 - rng.random(50), 0.02)
+    monitor.update(rng.random(10_000))
+    monitor.changes()
+    for _ in range(150):
+        monitor.register(1 - rng.random(), 0.02)
+        monitor.changes()
+    assert monitor.stats()["clusterings"] == 2
+    assert model.clusters_faults(monitor) == []

@@ -1,0 +1,107 @@
+"""MonitorGroup against the values of each key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quantide import MonitorGroup, errors
+from quantide.queries import shelves
+from tests import oracle
+
+rows = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(-9, 9).map(float)), min_size=1, max_size=40)
+asked = st.lists(
+    st.tuples(st.sampled_from("abcd"), st.floats(1e-6, 1), st.sampled_from([0.05, 0.1, 0.3])), min_size=1, max_size=6
+)
+
+
+def faults(group: MonitorGroup, held: dict[int, tuple[Any, float, float]], data: dict[Any, list[Any]]) -> list[str]:
+    found = []
+    for one, (key, phi, eps) in held.items():
+        if data.get(key):
+            answer = group.answer(one)
+            if oracle.wrong_answers(data[key], [answer.value], [phi], max(eps, group.eps)):
+                found.append(f"{key} {phi} {eps}: {answer}")
+            found += oracle.bound_faults(data[key], answer)
+    return found
+
+
+@given(st.lists(st.one_of(rows, asked, st.integers(0, 5)), min_size=2, max_size=12), st.sampled_from([5, 50, 10**6]))
+def test_every_query_is_right_after_every_step(script: list[Any], waiting: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shelves, "WAITING", waiting)
+        group = MonitorGroup(0.05)
+        held: dict[int, tuple[Any, float, float]] = {}
+        data: dict[Any, list[Any]] = {}
+        seen: dict[int, Any] = {}
+        for step in script:
+            if isinstance(step, int):
+                for one in list(held)[step : step + 1]:
+                    group.drop(one)
+                    del held[one]
+                    seen.pop(one, None)
+            elif len(step[0]) == 3:
+                held |= dict(zip(group.register_many(*zip(*step, strict=True)).tolist(), step, strict=True))
+            else:
+                group.update(*(list(column) for column in zip(*step, strict=True)))
+                for key, value in step:
+                    data.setdefault(key, []).append(value)
+            assert faults(group, held, data) == []
+            seen |= dict(group.changes())
+            assert seen == {one: group.answer(one).value for one, (key, _, _) in held.items() if data.get(key)}
+
+
+def test_many_keys_of_all_sizes(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shelves, "WAITING", 3000)
+    group = MonitorGroup(0.02)
+    keys = np.arange(200)
+    wanted, given_ = 1 - rng.random(200), rng.uniform(0.02, 0.2, 200)
+    ids = group.register_many(keys, wanted, given_)
+    data: dict[Any, list[float]] = {}
+    for _ in range(60):
+        own = (200 * rng.random(1000) ** 3).astype(int)
+        values = rng.normal(size=1000) + own
+        group.update(own, values)
+        for key, value in zip(own.tolist(), values.tolist(), strict=True):
+            data.setdefault(key, []).append(value)
+        group.changes()
+    held = {int(one): (int(k), p, e) for one, k, p, e in zip(ids, keys, wanted, given_, strict=True)}
+    assert faults(group, held, data) == []
+    assert group.stats()["evaluations"] < 60 * 200
+    assert len(group.answers([one for one, (key, _, _) in held.items() if key in data])) == len(data)
+
+
+def test_keys_of_several_columns_and_other_types() -> None:
+    group = MonitorGroup(0.01)
+    one = group.register(("x", 1), 0.5, 0.1)
+    group.update({"host": ["x", "x", "y"], "cpu": [1, 1, 1]}, [3, 5, 100])
+    assert group.answer(one).value == 3
+    assert group.query(one) == (one, 0.5, 0.1)
+
+
+def test_bad_input_is_named_and_changes_nothing() -> None:
+    group = MonitorGroup(0.01)
+    one = group.register("a", 0.5, 0.1)
+    with pytest.raises(errors.EmptyError):
+        group.answer(one)
+    group.update(["a", "a"], [1.0, 2.0])
+    for wrong in (
+        lambda: group.update(["a"], [1.0, 2.0]),
+        lambda: group.update(["a"], [float("nan")]),
+        lambda: group.update(["a"], ["text"]),
+        lambda: group.register("a", 0.0, 0.1),
+        lambda: group.register_many(["a", "b"], [0.5], 0.1),
+        lambda: group.register(["a"], 0.5, 0.1),
+        lambda: group.drop(17),
+        lambda: group.drop_many([one, one]),
+    ):
+        with pytest.raises(errors.QuantideError):
+            wrong()
+    assert (group.n, len(group), group.answer(one).n) == (2, 1, 2)
+    group.drop(one)
+    with pytest.raises(errors.UnknownQueryError):
+        group.answer(one)

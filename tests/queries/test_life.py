@@ -1,0 +1,90 @@
+"""Theorem 3 and the deadline, by brute force: arrivals in the worst place, one by one."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quantide import Monitor, Summary
+from quantide.kernels.life import best, life
+from tests import oracle
+from tests.queries import model
+
+GRID = 64  # fractions of it are exact in floating point
+fractions = st.integers(0, GRID).map(lambda i: Fraction(i, GRID))
+
+
+@given(fractions, fractions, st.integers(1, 200), st.data())
+def test_life_is_the_number_of_arrivals_in_the_worst_place(
+    one: Fraction, other: Fraction, n: int, data: st.DataObject
+) -> None:
+    """Not one too late, and not one too early."""
+    a, b = min(one, other), max(one, other)
+    eps = Fraction(1, GRID)
+    rmin = data.draw(st.integers(1, n))
+    rmax = data.draw(st.integers(rmin, n))
+    lasting = life(rmin, rmax, float(a - eps), float(b + eps), n)
+    exact = model.exact_life(rmin, rmax, a - eps, b + eps, n)
+    assert (lasting >= 0) == (exact >= 0)
+    if 0 <= exact < 9_999:
+        assert exact == int(lasting + 1e-9)
+    elif exact > 0:
+        assert lasting >= exact
+
+
+@given(fractions, st.integers(1, 3), st.lists(st.integers(0, 30), min_size=64, max_size=300), st.integers(8, 64))
+def test_theorem_3_and_the_deadline_hold_for_values(at: Fraction, reach: int, values: list[int], width: int) -> None:
+    """A tuple that the condition accepts answers; so it does while arrivals below, or above, all of them, come."""
+    eps = Fraction(1, 16)
+    a, b = max(Fraction(0), at - Fraction(reach, GRID)), min(Fraction(1), at + Fraction(reach, GRID))
+    summary = Summary.of([float(x) for x in values]).compress(width)
+    low, high = float(a - eps), float(b + eps)
+    place, _, _, lasting = best(summary.carried, summary.rmin, summary.rmax, low, high, summary.n, 0)
+    value = summary.carried[place]
+    assert lasting >= 0 or summary.gap > 2 * eps * summary.n
+    for far in (-1e9, 1e9):
+        for k in {0, int(min(lasting, 500)), int(min(lasting, 500)) // 2} if lasting >= 0 else ():
+            data = np.array([*values, *([far] * k)], dtype=float)
+            first, last = oracle.occupied(data, value)
+            assert low * len(data) <= last + 1e-9
+            assert first <= high * len(data) + 1e-9
+
+
+@given(fractions, fractions, st.lists(st.integers(0, 1000), min_size=20, max_size=200), st.integers(4, 40))
+def test_the_best_tuple_is_the_best_of_all(one: Fraction, other: Fraction, values: list[int], start: int) -> None:
+    summary = Summary.of([float(x) for x in values]).compress(16)
+    low, high = float(min(one, other)) - 0.02, float(max(one, other)) + 0.02
+    n = summary.n
+    lives = [life(x, y, low, high, n) for x, y in zip(summary.rmin, summary.rmax, strict=True)]
+    _, _, _, found = best(summary.carried, summary.rmin, summary.rmax, low, high, n, start)
+    assert found >= max(lives)
+
+
+def test_theorem_5_there_is_a_tuple_that_lasts(rng: np.random.Generator) -> None:
+    eps = 0.02
+    for width in (30, 60, 200):
+        summary = Summary.of(rng.normal(size=5000)).compress(width)
+        assert summary.gap <= 2 * eps * summary.n
+        for _ in range(200):
+            a, b = np.sort(rng.random(2))
+            _, _, _, found = best(summary.carried, summary.rmin, summary.rmax, a - eps, b + eps, summary.n, 5)
+            assert found >= (b - a) * summary.n / (2 * (1 - eps)) - 1e-6
+
+
+@pytest.mark.parametrize("updates", ["triggers", "together"])
+def test_evaluations_stay_within_the_bound(updates: str, rng: np.random.Generator) -> None:
+    """Theorem 6 with the constant of docs/guarantees/queries.md: logarithmic in n."""
+    eps, width, n = 0.005, 0.04, 60_000
+    monitor = Monitor(eps, updates=updates)
+    one = monitor.register(0.4, eps + width / 2)
+    data = rng.random(n)
+    for x in data.tolist():
+        monitor.update(x)
+        monitor.answer(one)
+    first = np.ceil(4 * (1 - eps) / width) + 1 / eps
+    bound = first + np.log(n / first) / np.log1p(width / (4 * (1 - eps)))
+    assert 1 < monitor.stats()["evaluations"] <= bound
