@@ -77,6 +77,15 @@ class Board:
         ranks = self.clusters.ranks[cluster]
         return self.clusters.value[cluster], ranks[:, 0], np.minimum(ranks[:, 1] + n - ranks[:, 2], n)
 
+    def condition_tuples(self, first_due: int) -> Tuples | None:
+        """What conditions are decided by, the first of which is due then; None when none is."""
+        if first_due >= self.stream.n:
+            return None
+        if self.clusters is not None:
+            return self.stream.tuples()
+        summary = self.stream.summary()
+        return Tuples(summary.carried, summary.rmin, summary.rmax, True)
+
     def tell(self) -> tuple[int, Callable[[], Found]]:
         """How many queries have another value than was told of them last, and a way to look them up."""
         if self.clusters is None:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quantide.errors import InvalidArgumentError
+from quantide.kernels.life import NEVER
 from quantide.queries import state
 from quantide.queries.board import TRIGGERS, UPDATES, Board
 from quantide.queries.clusters import CLUSTERINGS, ONLINE
@@ -15,9 +16,10 @@ from quantide.queries.conditions import STATES, Conditions
 from quantide.queries.intervals import read_queries
 from quantide.queries.listeners import Failure, Listener, Listeners, check_listener
 from quantide.queries.results import Answers, Changes, Query
-from quantide.queries.source import MarkedSketch, Tuples
+from quantide.queries.source import MarkedSketch
+from quantide.queries.windowed import Window, WindowBoard, WindowSource
 from quantide.summary.answer import Answer
-from quantide.summary.ranks import check_not_empty, check_phi, check_size, target_ranks
+from quantide.summary.ranks import check_eps, check_not_empty, check_phi, check_size, target_ranks
 from quantide.summary.summary import Summary
 
 Ints = NDArray[np.int64]
@@ -37,7 +39,9 @@ class Monitor:
     anew after many changes, "worst-case" (QC-A) and "fewest" (QC-B) cluster all of them whenever some were registered
     or dropped; `updates`: "triggers" looks at a cluster when its own deadline has passed, "together" at all when the
     first has; `nan` and `value_type` as for StreamSketch; `recluster_after`: changes after which "online" clusters
-    anew (default: half the number of queries, at least 1,024).
+    anew (default: half the number of queries, at least 1,024); `window`: a SlidingWindow or a RecentWindow of at most
+    half this eps to watch instead of the whole stream, with `last` or `within` for a part of a RecentWindow. A window is
+    looked at again after every floor(eps*n/2) arrivals; one by time, after every block (`updates` does not matter).
 
     >>> monitor = Monitor(eps=0.001)
     >>> p99 = monitor.register(0.99, eps=0.005)
@@ -61,12 +65,23 @@ class Monitor:
         nan: str = "refuse",
         value_type: str | None = None,
         recluster_after: int | None = None,
+        window: Window | None = None,
+        last: int | None = None,
+        within: Any = None,
     ) -> None:
         _check_choice("clustering", clustering, CLUSTERINGS)
         _check_choice("updates", updates, UPDATES)
         often = None if recluster_after is None else check_size("recluster_after", recluster_after, 1)
-        self._stream = MarkedSketch(eps, nan, value_type)
-        self._board = Board(self._stream, clustering, updates, often)
+        if window is None and not (last is None and within is None):
+            raise InvalidArgumentError("last= and within= are of use only together with window=")
+        self._window = window
+        self._stream: Any
+        if window is None:
+            self._stream = MarkedSketch(eps, nan, value_type)
+            self._board = Board(self._stream, clustering, updates, often)
+        else:
+            self._stream = WindowSource(window, check_eps(eps), last, within)
+            self._board = WindowBoard(self._stream, clustering, updates, often)
         self._conditions = Conditions()
         self._listeners = Listeners()
         self._reported: weakref.ref[Changes] | None = None
@@ -150,14 +165,15 @@ class Monitor:
         self._listeners.remove(self._board.queries.ids(places).tolist())
         self._board.remove(places)
 
-    def update(self, values: Any, nan: str | None = None) -> None:
-        """Take values as StreamSketch.update does: all of them or, when it raises, none."""
-        self._stream.update(values, nan)
+    def update(self, values: Any, nan: str | None = None, times: Any = None) -> None:
+        """Take values as the sketch or window does: all of them or, when it raises, none. Times are for a window."""
+        self._stream.update(values, nan, **({} if times is None else {"times": times}))
         self._notify()
 
-    def update_summary(self, summary: Summary) -> None:
-        """Take all the values behind a summary; its certified error may be at most eps/2."""
-        self._stream.update_summary(summary)
+    def update_summary(self, summary: Summary, first_time: Any = None, last_time: Any = None) -> None:
+        """Take all the values behind a summary; its certified error may be at most eps/2, of the window's eps."""
+        times = {} if first_time is None and last_time is None else {"first_time": first_time, "last_time": last_time}
+        self._stream.update_summary(summary, **times)
         self._notify()
 
     def answer(self, id: int) -> Answer:
@@ -211,7 +227,8 @@ class Monitor:
     def from_bytes(cls, data: bytes) -> Self:
         """A monitor in exactly the state that to_bytes() wrote; listen() gives listeners back."""
         board, conditions = state.read(data)
-        monitor = cls(board.eps, board.clustering, board.updates, recluster_after=board.recluster_after)
+        window = board.stream.window if isinstance(board, WindowBoard) else None
+        monitor = cls(board.eps, board.clustering, board.updates, recluster_after=board.recluster_after, window=window)
         monitor._board, monitor._stream, monitor._conditions = board, board.stream, conditions
         return monitor
 
@@ -229,10 +246,11 @@ class Monitor:
         begun = time.perf_counter()
         n = self.n
         self._board.refresh()
-        if n and self._conditions.first_due() < n:
-            whole = self._board.clusters is None
-            tuples = _tuples(self._stream.summary()) if whole else self._stream.tuples()
-            self._conditions.evaluate(tuples, n, self._stream.kind)
+        if n and len(self._conditions):
+            tuples = self._board.condition_tuples(self._conditions.first_due())
+            if tuples is not None:
+                before = n if self._window is None else NEVER + 1
+                self._conditions.evaluate(tuples, n, self._stream.kind, before)
         self._seconds += time.perf_counter() - begun
 
     def _answers(self, places: Ints) -> Answers:
@@ -254,10 +272,6 @@ class Monitor:
         values = self._stream.kind.restore(self._board.current(places)[0])
         states = [STATES[self._conditions.state[self._conditions.place(_condition_id(one))]] for one in conditions]
         self._listeners.tell([*zip(queries, values, strict=True), *zip(conditions, states, strict=True)])
-
-
-def _tuples(summary: Summary) -> Tuples:
-    return Tuples(summary.carried, summary.rmin, summary.rmax, True)
 
 
 def _is_condition(id: Any) -> bool:

@@ -10,8 +10,11 @@ from quantide.queries.clusters import CLUSTERINGS, Clusters
 from quantide.queries.conditions import CERTAIN, UNTOLD, Conditions
 from quantide.queries.registry import GONE, NEW, Registry
 from quantide.queries.source import MarkedSketch
+from quantide.queries.windowed import WindowBoard, WindowSource
 from quantide.sketches.frame import FrameReader, FrameWriter
 from quantide.summary.ranks import MAX_N
+from quantide.windows.recent import RecentWindow
+from quantide.windows.sliding import SlidingWindow
 
 MAGIC = b"QTM"
 MOST = 2**62
@@ -24,7 +27,11 @@ SLOTS = ("value", "told", "told_known", "due", "place", "root", "members", "size
 def write(board: Board, conditions: Conditions) -> bytes:
     stream = board.stream
     frame = FrameWriter(MAGIC, stream.type, stream.eps, False, stream.nulls, stream.nans)
-    _write_bytes(frame, stream.to_bytes())
+    frame.number(isinstance(board, WindowBoard))
+    if isinstance(board, WindowBoard):
+        _write_window(frame, board)
+    else:
+        frame.blob(stream.to_bytes())
     choices = CLUSTERINGS.index(board.clustering), UPDATES.index(board.updates), board.recluster_after or 0
     for number in (*choices, board.stale, board.changed, board.first_due + 1, *board.counts.values()):
         frame.number(int(number))
@@ -33,29 +40,39 @@ def write(board: Board, conditions: Conditions) -> bytes:
     frame.number(len(conditions.raw))
     for place, limit in conditions.raw.items():
         frame.number(place)
-        _write_bytes(frame, _limit_text(limit).encode())
+        frame.text(_limit_text(limit))
     frame.number(board.clusters is not None)
     if board.clusters is not None:
         _write_clusters(frame, board.clusters)
-    marks = stream.marks()
-    frame.number(stream.marked_at)
     frame.number(stream.marked)
-    frame.summaries([] if marks is None else [marks])
+    if not isinstance(board, WindowBoard):
+        marks = stream.marks()
+        frame.number(stream.marked_at)
+        frame.summaries([] if marks is None else [marks])
     return frame.finish()
 
 
 def read(data: bytes) -> tuple[Board, Conditions]:
     frame = FrameReader(MAGIC, data)
-    stream = MarkedSketch.from_bytes(_read_bytes(frame))
-    frame.require(stream.eps == frame.eps and stream.type == frame.kind)
+    windowed = frame.number(1)
+    window = _read_window(frame) if windowed else None
+    stream = MarkedSketch.from_bytes(frame.blob()) if window is None else None
+    frame.require(stream is None or (stream.eps == frame.eps and stream.type == frame.kind))
     clustering, updates = CLUSTERINGS[frame.number(len(CLUSTERINGS) - 1)], UPDATES[frame.number(len(UPDATES) - 1)]
-    board, conditions = Board(stream, clustering, updates, frame.number(MOST) or None), Conditions()
+    often, conditions = frame.number(MOST) or None, Conditions()
+    board: Board
+    if stream is not None:
+        board = Board(stream, clustering, updates, often)
+    else:
+        assert window is not None
+        board = WindowBoard(window[0], clustering, updates, often)
+        board.looked_at, board.reserve = window[1:]
     board.stale, board.changed, board.first_due = bool(frame.number(1)), frame.number(MOST), frame.number(MOST + 1) - 1
     board.counts = {name: frame.number(MOST) for name in board.counts}
     _read_registry(frame, board.queries, REGISTRY)
     _read_registry(frame, conditions, (*REGISTRY, *CONDITIONS))
     for _ in range(frame.number(len(conditions))):
-        place, text = frame.number(conditions.used - 1), _read_bytes(frame).decode("ascii", "replace")
+        place, text = frame.number(conditions.used - 1), frame.text()
         try:
             conditions.raw[place] = int(text) if text.lstrip("-").isdigit() else float(text)
         except ValueError:
@@ -63,12 +80,35 @@ def read(data: bytes) -> tuple[Board, Conditions]:
     if frame.number(1):
         board.clusters = _read_clusters(frame, board)
     frame.require(board.clusters is not None or bool((board.queries.slot < 0).all()))
-    marked_at, stream.marked = frame.number(MAX_N), frame.number(MOST)
-    for marks in frame.summaries():
-        frame.require(marks.n == stream.n and len(marks) > 1)
-        stream.set_marks(marks, marked_at)
+    board.stream.marked = frame.number(MOST)
+    if stream is not None:
+        marked_at = frame.number(MAX_N)
+        for marks in frame.summaries():
+            frame.require(marks.n == stream.n and len(marks) > 1)
+            stream.set_marks(marks, marked_at)
     frame.finish()
     return board, conditions
+
+
+def _write_window(frame: FrameWriter, board: WindowBoard) -> None:
+    source = board.stream
+    frame.number(isinstance(source.window, RecentWindow))
+    frame.blob(source.window.to_bytes())
+    frame.number(source.last or 0)
+    frame.fraction(source.within)
+    frame.number(board.looked_at + 1)
+    frame.number(board.reserve)
+
+
+def _read_window(frame: FrameReader) -> tuple[WindowSource, int, int]:
+    """The window, how many had arrived when it was looked at, and the reserve."""
+    kind = RecentWindow if frame.number(1) else SlidingWindow
+    window, last, within = kind.from_bytes(frame.blob()), frame.number(MAX_N) or None, frame.fraction()
+    frame.require(window.eps <= frame.eps / 2 and window.type == frame.kind)
+    frame.require(isinstance(window, RecentWindow) or (last is None and within is None))
+    looked_at, reserve = frame.number(MAX_N + 1) - 1, frame.number(MAX_N)
+    frame.require(looked_at <= window.arrived)
+    return WindowSource(window, frame.eps, last, within), looked_at, reserve
 
 
 def _write_registry(frame: FrameWriter, held: Registry, names: tuple[str, ...]) -> None:
@@ -146,12 +186,3 @@ def _limit_text(limit: Any) -> str:
             "feed a value first, or give value_type to the monitor"
         )
     return repr(plain)
-
-
-def _write_bytes(frame: FrameWriter, data: bytes) -> None:
-    frame.number(len(data))
-    frame.array(np.frombuffer(data, dtype=np.uint8))
-
-
-def _read_bytes(frame: FrameReader) -> bytes:
-    return frame.array(np.dtype(np.uint8), frame.number(MOST)).tobytes()
