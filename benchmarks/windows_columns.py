@@ -49,6 +49,6 @@ def _timed(n: int, job: Callable[[], Any]) -> tuple[Row, Any]:
 
 def _some(found: Array, ends: range, size: int, count: int) -> list[Answer]:
     """A few of the answers about full windows."""
-    full = [i for i, end in enumerate(ends) if end >= size]
-    chosen = full[:: max(1, len(full) // count)]
-    return [(ends[i], float(found[i])) for i in chosen]
+    first = max(0, -((ends.start - size) // ends.step))
+    step = max(1, (len(ends) - first) // count)
+    return [(ends[i], float(found[i])) for i in range(first, len(ends), step)]
