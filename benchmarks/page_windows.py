@@ -13,12 +13,13 @@ QUESTIONS = """One quantile after each of {questions} changes: another block of 
     same question once more, nothing having arrived."""
 QUESTION_BARS = "Bars, RecentWindow at eps = 0.01: 5 ms when something arrived, 50 microseconds again."
 PEERS = """The 0.99-quantile of the last values, wanted after every value or after every block of {block:,}; values a
-    second, full windows, the best of {peer_rounds} rounds, one thread. Ours has eps = {peer_eps:g}; error: the largest
-    that its answers had, checked against the exact ones, as a fraction of the window. All others are exact and keep
-    every value of the window: river's RollingQuantile in a sorted list, for one quantile that is chosen beforehand; the
-    numpy ring in an array that is partitioned when asked; pandas (`rolling(n).quantile`, with `step` for blocks) and
-    polars (`rolling_quantile`; for blocks the quantile of a slice) see the whole column at once and are no streams.
-    River and pandas are left out beyond windows of {slow_size:,}, where they take minutes."""
+    second, full windows, the best of {peer_rounds} rounds, one thread. Error: the largest rank error of up to {checked}
+    answers of each, counted among the values of the window, as a fraction of it. Ours has eps = {peer_eps:g}; all
+    others are exact and keep every value of the window, 8 bytes at least: river's RollingQuantile in a sorted list, for
+    one quantile that is chosen beforehand; the numpy ring in an array that is partitioned when asked; pandas
+    (`rolling(n).quantile`, with `step` for blocks) and polars (`rolling_quantile`; for blocks the quantile of a slice)
+    see the whole column at once and are no streams. River and pandas are left out beyond windows of {slow_size:,},
+    where they take minutes."""
 SPACE = """{space_values:,} float64 values through windows of {space_size:,}; the most that was held once they were
     full, counted after every block of {block:,}. Answers were checked: every value was made again and counted; error /
     eps is the largest for nine phis from 0.001 to 0.999, for RecentWindow over the last {spans}."""
@@ -59,7 +60,8 @@ def peers_table(report: Report) -> str:
     for (size, method), by in _pairs(report).items():
         every, block = by["every value"], by["every block"]
         rates = [f"{every['values_per_s']:,}", table.millions(block["values_per_s"])]
-        body.append([f"{size:,}", method, *rates, table.plain(block["error"]), table.size(block["bytes"])])
+        error = table.plain(max(every["error"], block["error"]))
+        body.append([f"{size:,}", method, *rates, error, table.size(block["bytes"])])
     header = ("window", "method", "values/s, asked every value", "M values/s, every block", "error", "holds")
     return table.markdown(header, body)
 

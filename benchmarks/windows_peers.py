@@ -1,7 +1,6 @@
 """One quantile of the last values, after every value and after every block, beside peers that are exact."""
 
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,13 +11,12 @@ from numpy.typing import NDArray
 from benchmarks.data import rank_error
 from benchmarks.peers import load
 from benchmarks.report import Row, say
-from benchmarks.windows_columns import columns
+from benchmarks.windows_columns import BLOCK, EVERY, Answer, columns
 from benchmarks.windows_settings import Settings
 from quantide import RecentWindow, SlidingWindow
 
 Array = NDArray[np.float64]
 PHI = 0.99
-EVERY, BLOCK = "every value", "every block"
 FEW = 64  # values between two looks at the clock
 
 
@@ -54,7 +52,7 @@ class Method:
     slow: bool = False
     size: Callable[[], int] | None = None  # bytes held, where they are known; such a method is ours
     at: int = 0  # how many values it was given
-    answers: deque[tuple[int, float]] = field(default_factory=deque)
+    answers: dict[str, list[Answer]] = field(default_factory=lambda: {EVERY: [], BLOCK: []})
 
     def take(self, values: Array) -> None:
         if self.many:
@@ -96,20 +94,21 @@ def peers(settings: Settings) -> list[Row]:
         for _ in range(settings.peer_rounds):
             for method in chosen:
                 for asked, run in ((EVERY, _every), (BLOCK, _blocks)):
-                    _keep(best, method.name, asked, _timed(run, method, stream, settings))
-            for name, asked, found in columns(stream, size, PHI, settings):
-                _keep(best, name, asked, found)
-        errors = {method.name: _error(method, stream, size, settings.checked) for method in chosen if method.size}
+                    found = _timed(run, method, stream, settings)
+                    _keep(best, method.name, asked, found, method.answers[asked])
+            for name, asked, found, answers in columns(stream, size, PHI, settings):
+                _keep(best, name, asked, found, answers)
         held = {method.name: method.size() for method in chosen if method.size}
         for (name, asked), row in best.items():
-            known = {"error": errors.get(name, 0.0), "bytes": held.get(name, stream.itemsize * size)}
+            error = _error(row.pop("answers"), stream, size, settings.checked)
+            known = {"error": error, "bytes": held.get(name, stream.itemsize * size)}
             rows.append({"size": size, "asked": asked, "method": name, **row, **known})
     return rows
 
 
-def _keep(best: dict[tuple[str, str], Row], name: str, asked: str, found: Row) -> None:
+def _keep(best: dict[tuple[str, str], Row], name: str, asked: str, found: Row, answers: list[Answer]) -> None:
     if (name, asked) not in best or best[name, asked]["values_per_s"] < found["values_per_s"]:
-        best[name, asked] = found
+        best[name, asked] = {**found, "answers": answers}
 
 
 def _fill(method: Method, stream: Array, size: int, block: int) -> None:
@@ -137,7 +136,7 @@ def _every(method: Method, stream: Array, block: int) -> int:
         method.one(value)
         answer = method.ask()
     method.at += len(part)
-    method.answers.append((method.at, answer))
+    method.answers[EVERY].append((method.at, answer))
     return len(part)
 
 
@@ -145,7 +144,7 @@ def _blocks(method: Method, stream: Array, block: int) -> int:
     part = _next(method, stream, block)
     method.take(part)
     method.at += len(part)
-    method.answers.append((method.at, method.ask()))
+    method.answers[BLOCK].append((method.at, method.ask()))
     return len(part)
 
 
@@ -155,9 +154,8 @@ def _next(method: Method, stream: Array, count: int) -> Array:
     return stream[at : at + count]
 
 
-def _error(method: Method, stream: Array, size: int, count: int) -> float:
+def _error(answers: list[Answer], stream: Array, size: int, count: int) -> float:
     """The largest rank error of some of the answers, as a fraction of the window."""
-    answers = list(method.answers)
     chosen = [answers[i] for i in np.linspace(0, len(answers) - 1, min(count, len(answers))).astype(int)]
     return max(
         rank_error(np.sort(stream.take(range(at - size, at), mode="wrap")), np.array([PHI]), np.array([answer]))

@@ -49,6 +49,6 @@ QUICK = Settings(
     peer_rounds=1,
     seconds=0.02,
     slow_seconds=0.02,
-    column=10_000,
+    column=50_000,
     checked=3,
 )

@@ -51,8 +51,8 @@ REPORTED = (
     {worst:.2f} eps for SlidingWindow over seven kinds of data at eps = {eps:g}, {recent_mean:.2f} and
     {recent_worst:.2f} for RecentWindow; the mean of SlidingWindow is largest when data is
     {hardest}.""",
-    """RECENT: the space of both is below the worst case. Here so is that of RecentWindow; SlidingWindow holds more than
-    the bound where it keeps values as they are: {above}.""",
+    """RECENT: the space of both is below the worst case. Here that of RecentWindow is, raw values included; more than
+    the bound, held and bound being given: {above}.""",
     """CONSTRAINED, eps = 0.05, 400 tuples/s, 600 s: errors are "much lower than the guaranteed value". Here the worst
     is {time_worst:.2f} eps, whatever the span and the data.""",
     """CONSTRAINED: space grows "very slowly" with the window, and "apparently" as eps gets smaller. Here, shrunk:

@@ -20,14 +20,14 @@ class Sketch(Intake):
         """
         column = self._read(values, nan)
         self._take(column)
-        self._count(column)
+        self._note(column)
 
     def update_summary(self, summary: Summary) -> None:
         """Take all the values behind a summary; its certified error may be at most eps/2."""
         self._check_summary(summary)
         if summary.n:
             self._take_summary(summary)
-        self._count_summary(summary)
+        self._note_summary(summary)
 
     def merge(self, other: Self) -> None:
         """Take everything another sketch of the same kind, eps and type has seen; the other is unchanged."""

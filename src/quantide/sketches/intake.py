@@ -81,7 +81,7 @@ class Intake(Questions):
             column = column.without_nan()
         return column
 
-    def _count(self, column: Column) -> None:
+    def _note(self, column: Column) -> None:
         """Note what was skipped, and of what type the values are."""
         self._nulls += column.nulls
         self._nans += column.nans
@@ -103,7 +103,7 @@ class Intake(Questions):
             raise TypeMismatchError(f"a summary of {summary.type} does not fit into a sketch of {self._type}")
         check_count(self._arrived + summary.n)
 
-    def _count_summary(self, summary: Summary) -> None:
+    def _note_summary(self, summary: Summary) -> None:
         self._nulls += summary.nulls
         self._nans += summary.nans
         if summary.n:

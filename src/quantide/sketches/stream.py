@@ -77,7 +77,7 @@ class StreamSketch(Sketch):
         return self._tower.nbytes + self._ladder.nbytes + self._block.nbytes + singles + kept
 
     @property
-    def tuples(self) -> int:
+    def held(self) -> int:
         """How many values are held."""
         rows = sum(len(row) for rows in self._tower.levels for row in rows)
         return rows + sum(len(s) for s in self._ladder.held) + self._filled + len(self._singles)

@@ -39,9 +39,7 @@ def bucket_of(size: int, eps: float) -> tuple[int, int]:
     The distance divides the number, so that the largest value is always kept.
     """
     most = max(1, int(eps * size / 2))
-    step = max(1, int(LOOSE * eps * most))
-    while step - 1 > LOOSE * eps * (most - most % step):
-        step -= 1
+    step = max(1, most // math.ceil(1 / (LOOSE * eps)))
     return most - most % step, step
 
 
@@ -81,7 +79,7 @@ class Buckets:
 
     @property
     def tuples(self) -> int:
-        return sum(len(s) for s in (*self._closed, *self._blocks)) + self._run.n + self._sketch.tuples
+        return sum(len(s) for s in (*self._closed, *self._blocks)) + self._run.n + self._sketch.held
 
     def append(self, values: Array) -> None:
         at = 0

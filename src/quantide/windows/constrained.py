@@ -129,7 +129,7 @@ class ConstrainedWindow(Intake):
             self._times.accept(arrived)
             self._type = self._type or column.type
             self._take(codes, column, arrived.times)
-        self._count(column)
+        self._note(column)
         self._views.clear()
 
     def answer(self, phi: float, window: Constraint | None = None, now: Any = None) -> WindowAnswer:

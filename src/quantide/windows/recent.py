@@ -130,7 +130,7 @@ class RecentWindow(Intake):
         if len(column):
             self._times.accept(arrived)
             self._take(column, arrived.times)
-        self._count(column)
+        self._note(column)
         self._changed()
 
     def update_summary(
@@ -148,7 +148,7 @@ class RecentWindow(Intake):
         if summary.n:
             self._times.accept(arrived)
             self._take_slice(summary.with_skipped(0, 0), arrived.times)
-        self._count_summary(summary)
+        self._note_summary(summary)
         self._changed()
 
     def answer(self, phi: float, last: int | None = None, within: Any = None, now: Any = None) -> WindowAnswer:

@@ -91,7 +91,7 @@ class SlidingWindow(Intake):
             raise nan_error()
         if len(column):
             self.take_column(column)
-        self._count(column)
+        self._note(column)
         self._changed()
 
     def update_summary(self, summary: Summary, first_time: Any = None, last_time: Any = None) -> None:
@@ -106,7 +106,7 @@ class SlidingWindow(Intake):
             self._type = summary.type
             self._hold().add(summary.with_skipped(0, 0))
             self._arrivals += summary.n
-        self._count_summary(summary)
+        self._note_summary(summary)
         self._changed()
 
     def summary(self) -> Summary:
