@@ -54,12 +54,12 @@ class Conditions(Registry):
             self._set_limit(place, carried, kind)
         return place
 
-    def evaluate(self, tuples: Tuples, n: int, kind: ValueType, before: int) -> None:
+    def evaluate(self, tuples: Tuples, n: int, kind: ValueType, due_before: int) -> None:
         """Decide every condition whose deadline is before that."""
         for place in list(self.raw):
             self._set_limit(place, carried_limit(self.raw[place], bool(self.above[place]), kind), kind)
             del self.raw[place]
-        some = np.flatnonzero((self.slot[: self.used] == NEW) & (self.due[: self.used] < before))
+        some = np.flatnonzero((self.slot[: self.used] == NEW) & (self.due[: self.used] < due_before))
         asked, inclusive = self.limit[some], self.inclusive[some]
         upto, before = (np.searchsorted(tuples.values, asked, side=side) for side in ("right", "left"))
         following = np.where(inclusive, upto, before)

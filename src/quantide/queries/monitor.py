@@ -40,8 +40,8 @@ class Monitor:
     or dropped; `updates`: "triggers" looks at a cluster when its own deadline has passed, "together" at all when the
     first has; `nan` and `value_type` as for StreamSketch; `recluster_after`: changes after which "online" clusters
     anew (default: half the number of queries, at least 1,024); `window`: a SlidingWindow or a RecentWindow of at most
-    half this eps to watch instead of the whole stream, with `last` or `within` for a part of a RecentWindow. A window is
-    looked at again after every floor(eps*n/2) arrivals; one by time, after every block (`updates` does not matter).
+    half this eps to watch instead of the whole stream, with `last` or `within` for a part of a RecentWindow. A window
+    is looked at again after floor(eps*n/2) arrivals; one by time, after every block (`updates` does not matter).
 
     >>> monitor = Monitor(eps=0.001)
     >>> p99 = monitor.register(0.99, eps=0.005)
@@ -75,13 +75,13 @@ class Monitor:
         if window is None and not (last is None and within is None):
             raise InvalidArgumentError("last= and within= are of use only together with window=")
         self._window = window
-        self._stream: Any
+        self._stream: MarkedSketch | WindowSource
         if window is None:
-            self._stream = MarkedSketch(eps, nan, value_type)
-            self._board = Board(self._stream, clustering, updates, often)
+            sketch = MarkedSketch(eps, nan, value_type)
+            self._stream, self._board = sketch, Board(sketch, clustering, updates, often)
         else:
-            self._stream = WindowSource(window, check_eps(eps), last, within)
-            self._board = WindowBoard(self._stream, clustering, updates, often)
+            source = WindowSource(window, check_eps(eps), last, within)
+            self._stream, self._board = source, WindowBoard(source, clustering, updates, often)
         self._conditions = Conditions()
         self._listeners = Listeners()
         self._reported: weakref.ref[Changes] | None = None
@@ -167,13 +167,22 @@ class Monitor:
 
     def update(self, values: Any, nan: str | None = None, times: Any = None) -> None:
         """Take values as the sketch or window does: all of them or, when it raises, none. Times are for a window."""
-        self._stream.update(values, nan, **({} if times is None else {"times": times}))
+        if isinstance(self._stream, WindowSource):
+            self._stream.update(values, nan, times)
+        elif times is not None:
+            raise InvalidArgumentError("times are of use only to a monitor over a RecentWindow")
+        else:
+            self._stream.update(values, nan)
         self._notify()
 
     def update_summary(self, summary: Summary, first_time: Any = None, last_time: Any = None) -> None:
         """Take all the values behind a summary; its certified error may be at most eps/2, of the window's eps."""
-        times = {} if first_time is None and last_time is None else {"first_time": first_time, "last_time": last_time}
-        self._stream.update_summary(summary, **times)
+        if isinstance(self._stream, WindowSource):
+            self._stream.update_summary(summary, first_time, last_time)
+        elif not (first_time is None and last_time is None):
+            raise InvalidArgumentError("times are of use only to a monitor over a RecentWindow")
+        else:
+            self._stream.update_summary(summary)
         self._notify()
 
     def answer(self, id: int) -> Answer:

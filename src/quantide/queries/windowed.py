@@ -5,9 +5,9 @@ were accepted with a reserve of B ranks on either side,
 
     low * N + B <= rmin        and        rmax + B <= high * N,
 
-stay right for B arrivals, wherever they fall. The paper's pass after every floor(eps*N/2) arrivals leaves no reserve and
-is off by up to 1.49 eps. With a window of eps/2 there is always such a value: the answer to the middle of a cluster's
-interval, (a + b)/2, has ranks within eps/2 * N of it, and B = floor(eps*N/2) is left on either side.
+stay right for B arrivals, wherever they fall. The paper's pass after every floor(eps*N/2) arrivals leaves no reserve
+and is off by up to 1.49 eps. With a window of eps/2 there is always such a value: the answer to the middle of a
+cluster's interval, (a + b)/2, has ranks within eps/2 * N of it, and B = floor(eps*N/2) is left on either side.
 
 A window by time may also shrink, by any number at once, so it is looked at again whenever anything has arrived.
 """
@@ -15,6 +15,7 @@ A window by time may also shrink, by any number at once, so it is looked at agai
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quantide.errors import InvalidArgumentError, TypeMismatchError
 from quantide.kernels.life import FINE
@@ -98,8 +99,11 @@ class WindowSource:
     def summary(self) -> Summary:
         """Of all that the window may hold."""
         if self._summary is None or self._known != self.arrived:
-            asked = {"last": self.last, "within": self.within} if isinstance(self.window, RecentWindow) else {}
-            self._summary, self._known = self.window.summary(**asked), self.arrived
+            if isinstance(self.window, RecentWindow):
+                self._summary = self.window.summary(self.last, self.within)
+            else:
+                self._summary = self.window.summary()
+            self._known = self.arrived
             self.marked += 1
         return self._summary
 
@@ -152,6 +156,14 @@ class WindowBoard(Board):
         new = len(c) > 0 and int(c.due[c.heap[1]]) < 0
         return new or self.looked_at < 0 or since > (0 if self.stream.by_time else self.reserve)
 
+    def _let_go(self, kept: NDArray[Any]) -> None:
+        """Clusters whose value may have left the window do not hold on to it."""
+        c = self.clusters
+        assert c is not None
+        mine = c.value[c.ordered]
+        at = np.minimum(np.searchsorted(kept, mine), len(kept) - 1)
+        c.ranks[c.ordered[kept[at] != mine], 2] = 0
+
     def _pass(self) -> bool:
         """Look at all clusters; whether each has a value with a reserve."""
         c, n = self.clusters, self.stream.n
@@ -159,7 +171,7 @@ class WindowBoard(Board):
         reserve = 0 if self.stream.by_time else int(self.eps * n / 2)
         t = self.stream.tuples(reserve)
         state = (c.span, c.value, c.ranks, t.values, t.rmin, t.rmax, n, self.eps, False)
-        c.due[c.ordered] = -1
+        self._let_go(t.values)
         status, done, _ = together(c.ordered, c.due, *state, True)
         self.counts["evaluations"] += done
         self.counts["triggers"] += self.looked_at >= 0

@@ -1,0 +1,174 @@
+"""Monitors over windows: every query is right whenever it can be read, against all that arrived."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from quantide import Monitor, RecentWindow, SlidingWindow, StreamSketch, Summary, errors
+from quantide.windows import recent, sliding
+from quantide.windows.layout import layout_for
+from tests import oracle
+from tests.orders import ORDERS
+
+EPS = 0.1
+Rng = np.random.Generator
+
+
+@pytest.fixture(autouse=True)
+def small_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let short streams fill many blocks and buckets."""
+    monkeypatch.setattr(recent, "layout_for", lambda eps: layout_for(eps, 64, 50))
+    monkeypatch.setattr(sliding, "EXACT", 0)
+
+
+def faults(monitor: Monitor, held: dict[int, tuple[float, float]], data: Any) -> list[str]:
+    """What is wrong in what a monitor says of these values; one that has just left the window may still be named."""
+    ordered, n = np.sort(data), len(data)
+    found = []
+    for one, (phi, eps) in held.items():
+        answer = monitor.answer(one)
+        target, in_force = oracle.target_rank(phi, n), max(eps, monitor.eps)
+        lowest = min(n, int(np.searchsorted(ordered, answer.value, "left")) + 1)
+        highest = max(lowest, int(np.searchsorted(ordered, answer.value, "right")))
+        off = max(0, lowest - target, target - highest)
+        if off > in_force * n + 1e-9:
+            found.append(f"({phi}, {eps}) is off by {off} of {n}")
+        if lowest > answer.rank_hi or highest < answer.rank_lo:
+            found.append(f"({phi}, {eps}) has ranks {lowest}..{highest}, said {answer.rank_lo}..{answer.rank_hi}")
+    return found
+
+
+def window_of(kind: str, size: int) -> tuple[Any, dict[str, Any]]:
+    if kind == "sliding":
+        return SlidingWindow(size, EPS / 2), {}
+    if kind == "last":
+        return RecentWindow(EPS / 2, max_items=4 * size), {"last": size}
+    return RecentWindow(EPS / 2, max_items=size), {}
+
+
+KINDS = [("sliding", "online"), ("last", "worst-case"), ("all", "fewest")]
+
+
+@pytest.mark.parametrize(("kind", "clustering"), KINDS)
+@pytest.mark.parametrize("order", sorted(ORDERS))
+def test_a_window_by_number(kind: str, clustering: str, order: str, rng: Rng) -> None:
+    """Blocks of all sizes, some below the reserve: no query is ever off by more than its precision."""
+    size = 700
+    window, span = window_of(kind, size)
+    monitor = Monitor(EPS, clustering, window=window, **span)
+    pairs = list(zip((1 - rng.random(40)).tolist(), rng.uniform(0.02, 0.4, 40).tolist(), strict=True))
+    held = dict(zip(monitor.register_many(*zip(*pairs, strict=True)).tolist(), pairs, strict=True))
+    data, at = ORDERS[order](rng, 3000), 0
+    while at < len(data):
+        block = data[at : at + int(rng.choice([1, 3, 20, 36, 200]))]
+        monitor.update(block)
+        at += len(block)
+        if rng.random() < 0.3:
+            assert faults(monitor, held, data[max(0, at - size) : at]) == []
+    assert monitor.stats()["evaluations"] < len(held) * 3000
+
+
+@pytest.mark.parametrize("summaries", [False, True])
+def test_a_window_by_time(summaries: bool, rng: Rng) -> None:
+    """Bursts and gaps: what a span of time holds changes by any number at once."""
+    monitor = Monitor(EPS, window=RecentWindow(EPS / 2, max_age=60), within="20 s")
+    held = {monitor.register(phi, eps): (phi, eps) for phi in (0.01, 0.5, 0.9, 1.0) for eps in (0.1, 0.2)}
+    values, times, now = np.empty(0), np.empty(0), 0.0
+    for _ in range(60):
+        count = int(rng.choice([1, 10, 300]))
+        moments = now + np.sort(rng.random(count)) * float(rng.choice([0.01, 1, 30]))
+        block = rng.normal(float(rng.integers(0, 5)), 1, count)
+        if summaries and count < 300:
+            monitor.update_summary(Summary.of(block), moments[0], moments[-1])
+        else:
+            monitor.update(block, times=moments)
+        values, times, now = np.append(values, block), np.append(times, moments), float(moments[-1])
+        inside = values[times > now - 20]
+        try:
+            assert faults(monitor, held, inside) == []
+        except errors.SpanError:
+            assert summaries
+
+
+@given(st.lists(st.tuples(st.sampled_from(["values", "register", "drop", "bytes"]), st.integers(0, 60)), max_size=25))
+@settings(max_examples=60)
+def test_any_mixture(script: list[tuple[str, int]]) -> None:
+    """Registrations, drops, blocks and restarts; changes() tells all of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sliding, "EXACT", 0)
+        rng = np.random.default_rng(len(script))
+        monitor = Monitor(EPS, window=SlidingWindow(300, EPS / 2), recluster_after=3)
+        held: dict[int, tuple[float, float]] = {}
+        seen: dict[int, Any] = {}
+        data = np.empty(0)
+        for verb, number in script:
+            if verb == "values":
+                block = rng.integers(0, 20, number).astype(float)
+                monitor.update(block)
+                data = np.append(data, block)
+            elif verb == "register":
+                pair = (1 - float(rng.random()), float(rng.uniform(0.05, 0.4)))
+                held[monitor.register(*pair)] = pair
+            elif verb == "drop" and held:
+                one = list(held)[number % len(held)]
+                monitor.drop(one)
+                del held[one]
+                seen.pop(one, None)
+            elif verb == "bytes":
+                before = monitor.to_bytes()
+                monitor = Monitor.from_bytes(before)
+                assert monitor.to_bytes() == before
+            if len(data):
+                assert faults(monitor, held, data[-300:]) == []
+                seen |= dict(monitor.changes())
+                assert seen == {one: monitor.answer(one).value for one in held}
+
+
+def test_conditions_forget_with_the_window(rng: Rng) -> None:
+    """An alarm ends when what raised it has left the window."""
+    monitor = Monitor(0.02, window=SlidingWindow(1000, 0.01))
+    alarm = monitor.watch(0.9, 0.02, above=100)
+    states = []
+    for high in (0, 0, 500, 500, 0, 0, 0):
+        monitor.update(rng.random(500) + high)
+        states.append(monitor.condition(alarm))
+    assert states == ["no", "no", "certain", "certain", "certain", "no", "no"]
+
+
+def test_a_window_is_looked_at_after_the_reserve_is_used(rng: Rng) -> None:
+    monitor = Monitor(0.02, window=SlidingWindow(10_000, 0.01))
+    monitor.register(0.5, 0.05)
+    monitor.update(rng.random(10_000))
+    monitor.changes()
+    before = monitor.stats()["evaluations"]
+    for _ in range(100):
+        monitor.update(float(rng.random()))
+        monitor.changes()
+    assert monitor.stats()["evaluations"] == before
+    monitor.update(float(rng.random()))
+    monitor.changes()
+    assert monitor.stats()["evaluations"] == before + 1
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    window = SlidingWindow(100, 0.05)
+    with pytest.raises(errors.InvalidArgumentError, match="half"):
+        Monitor(0.05, window=window)
+    with pytest.raises(errors.InvalidArgumentError, match="one size"):
+        Monitor(0.1, window=window, last=10)
+    with pytest.raises(errors.InvalidArgumentError, match="window="):
+        Monitor(0.1, last=10)
+    with pytest.raises(errors.TypeMismatchError, match="SlidingWindow"):
+        Monitor(0.1, window=StreamSketch(0.01))  # type: ignore[arg-type]
+    monitor = Monitor(0.1, window=window)
+    with pytest.raises(errors.InvalidArgumentError, match="no times"):
+        monitor.update([1.0], times=[1.0])
+    with pytest.raises(errors.InvalidArgumentError, match="times"):
+        Monitor(0.1).update([1.0], times=[1.0])
+    with pytest.raises(errors.EmptyError):
+        monitor.answer(monitor.register(0.5, 0.2))
