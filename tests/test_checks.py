@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from quantide import GKSketch, StreamSketch
+from quantide.queries.source import MarkedSketch
 from tests.checks import Kind, all_checks, applies, takes_order
 from tests.orders import ORDERS
 
@@ -23,6 +24,7 @@ KINDS = [
         max_nbytes=StreamSketch.max_nbytes,
     ),
     Kind("GKSketch", GKSketch, WHOLE_STREAM),
+    Kind("MarkedSketch", MarkedSketch, WHOLE_STREAM - {"merge"}),
 ]
 PAIRS = [(kind, check) for kind in KINDS for check in all_checks() if applies(check, kind)]
 

@@ -131,7 +131,7 @@ def _joined(pieces: list[Values], kind: ValueType) -> Values:
     """One new array of the carrier type, -0.0 as 0.0."""
     out = np.empty(sum(len(piece) for piece in pieces), dtype=kind.carrier)
     at = 0
-    for piece in pieces:
+    for piece in filter(len, pieces):
         store(out[at : at + len(piece)], piece)
         at += len(piece)
     return out
