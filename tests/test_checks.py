@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from quantide import GKSketch, RecentWindow, SlidingWindow, StreamSketch
+from quantide.queries.source import MarkedSketch
 from tests.checks import Kind, all_checks, applies, takes_order
 from tests.orders import ORDERS, Floats, Order
 from tests.windows.small import BucketWindow, SmallRecentWindow
@@ -59,6 +60,7 @@ KINDS = [
     ),
     Kind("GKSketch", GKSketch, WHOLE_STREAM),
     *WINDOWS,
+    Kind("MarkedSketch", MarkedSketch, WHOLE_STREAM - {"merge"}),
 ]
 PAIRS = [(kind, check) for kind in KINDS for check in all_checks() if applies(check, kind)]
 

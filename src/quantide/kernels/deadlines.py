@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quantide.kernels.compiled import compiled
-from quantide.kernels.life import FINE, evaluate
+from quantide.kernels.life import evaluate
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -19,20 +19,22 @@ Values = NDArray[Any]
 
 
 @compiled
-def sink(heap: Ints, place: Ints, due: Ints, i: int) -> None:
-    """Let the entry at place i go down to where it belongs."""
-    c = heap[i]
-    while 2 * i <= heap[0]:
-        child = 2 * i
-        if child < heap[0] and due[heap[child + 1]] < due[heap[child]]:
-            child += 1
-        if due[heap[child]] >= due[c]:
-            break
-        heap[i] = heap[child]
-        place[heap[i]] = i
-        i = child
-    heap[i] = c
-    place[c] = i
+def sink(heap: Ints, place: Ints, due: Ints, some: Ints) -> None:
+    """Let the entries at these places, from the last to the first, go down to where they belong."""
+    for k in range(len(some) - 1, -1, -1):
+        i = some[k]
+        c = heap[i]
+        while 2 * i <= heap[0]:
+            child = 2 * i
+            if child < heap[0] and due[heap[child + 1]] < due[heap[child]]:
+                child += 1
+            if due[heap[child]] >= due[c]:
+                break
+            heap[i] = heap[child]
+            place[heap[i]] = i
+            i = child
+        heap[i] = c
+        place[c] = i
 
 
 @compiled
@@ -66,7 +68,7 @@ def remove(heap: Ints, place: Ints, due: Ints, c: int) -> None:
     if last != c:
         heap[i] = last
         place[last] = i
-        sink(heap, place, due, i)
+        sink(heap, place, due, np.array([i]))
         rise(heap, place, due, place[last])
 
 
@@ -90,23 +92,19 @@ def fire(
     These are the upper part of the heap, which is put in order once all have new deadlines: from below, so that most
     sink by little. A cluster that is new or was narrowed has the deadline -1, which is no trigger.
     """
-    status = FINE
     passed = np.empty(heap[0] + 1, dtype=np.int64)
-    passed[0] = 1
-    found = 1 if heap[0] > 0 and due[heap[1]] < n else 0
-    done = triggers = 0
-    while done < found and status == FINE:
-        i = passed[done]
+    found = looked = 0
+    if heap[0] > 0 and due[heap[1]] < n:
+        passed[0], found = 1, 1
+    while looked < found:
+        i = passed[looked]
         for child in range(2 * i, min(2 * i + 2, heap[0] + 1)):
             if due[heap[child]] < n:
                 passed[found] = child
                 found += 1
-        c = heap[i]
-        status, deadline = evaluate(c, span, value, ranks, values, rmin, rmax, n, eps, ranks[c, 3], strict)
-        if status == FINE:
-            triggers += due[c] >= 0
-            due[c] = deadline
-            done += 1
-    for k in range(done - 1, -1, -1):
-        sink(heap, place, due, passed[k])
-    return status, done, triggers
+        looked += 1
+    clusters = heap[passed[:found]]
+    deadlines = due[clusters]
+    status, done = evaluate(clusters, span, value, ranks, due, values, rmin, rmax, n, eps, strict, False)
+    sink(heap, place, due, passed[:found])
+    return status, done, int(np.count_nonzero(deadlines[:done] >= 0))

@@ -33,16 +33,13 @@ def evaluate_keyed(
     for i in range(len(due_now)):
         q, g = due_now[i], group[i]
         start, end, n = bounds[g], bounds[g + 1], counts[g]
-        status, deadline = evaluate(
-            q, span, value, ranks, values[start:end], rmin[start:end], rmax[start:end], n, eps, ranks[q, 3], False
-        )
-        if status == FINE:
-            due[q] = deadline
-            continue
-        at, nearest = start, n + 1
-        for j in range(start, end):
-            far = max(targets[i] - rmin[j], rmax[j] - targets[i])
-            if far < nearest:
-                at, nearest = j, far
-        value[q], due[q] = values[at], n
-        ranks[q, 0], ranks[q, 1], ranks[q, 2], ranks[q, 3] = rmin[at], rmax[at], n, at - start
+        own = values[start:end], rmin[start:end], rmax[start:end]
+        status, _ = evaluate(due_now[i : i + 1], span, value, ranks, due, own[0], own[1], own[2], n, eps, False, False)
+        if status != FINE:
+            at, nearest = start, n + 1
+            for j in range(start, end):
+                far = max(targets[i] - rmin[j], rmax[j] - targets[i])
+                if far < nearest:
+                    at, nearest = j, far
+            value[q], due[q] = values[at], n
+            ranks[q, 0], ranks[q, 1], ranks[q, 2], ranks[q, 3] = rmin[at], rmax[at], n, at - start

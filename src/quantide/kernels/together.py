@@ -33,15 +33,9 @@ def together(
     No interval contains another, so clusters in the order of their left ends are in that of their right ends too, and
     the best tuple moves to the right only: looking from the one before makes it one pass.
     """
-    done = start = 0
-    first = NEVER
+    chosen = order if everything else order[due[order] < 0]
+    status, done = evaluate(chosen, span, value, ranks, due, values, rmin, rmax, n, eps, strict, True)
+    first = NEVER if status == FINE else -1
     for c in order:
-        if everything or due[c] < 0:
-            status, deadline = evaluate(c, span, value, ranks, values, rmin, rmax, n, eps, start, strict)
-            if status != FINE:
-                return status, done, -1
-            due[c] = deadline
-            start = ranks[c, 3]
-            done += 1
         first = min(first, due[c])
-    return FINE, done, first
+    return status, done, first

@@ -153,6 +153,8 @@ class Clusters:
         return changed, values[changed]
 
     def _reserve(self, size: int) -> None:
+        if len(self.due) >= size:
+            return
         for name in SLOT_FIELDS:
             setattr(self, name, grown(getattr(self, name), size))
         self.order, self.heap = grown(self.order, size + 1), grown(self.heap, size + 1)

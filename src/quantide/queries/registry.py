@@ -91,6 +91,8 @@ class Registry:
         return places
 
     def _reserve(self, size: int) -> None:
+        if len(self.phi) >= size:
+            return
         for name in ("phi", "eps", "slot", "uses", "told", "told_known"):
             setattr(self, name, grown(getattr(self, name), size))
 

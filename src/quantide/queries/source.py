@@ -40,6 +40,8 @@ class MarkedSketch(StreamSketch):
     block nothing is left to sort. So the bytes depend on how values are cut into calls.
     """
 
+    _below = 0  # how many values are in the tower and in the ladder: asked for at every arrival
+
     def __init__(self, eps: float, nan: str = "refuse", value_type: str | None = None) -> None:
         super().__init__(eps, nan, value_type)
         self._tower = UnevenTower(schedule_for(TOWER * self._eps, leaf_for(self._eps) // 2))
@@ -47,6 +49,10 @@ class MarkedSketch(StreamSketch):
         self._counted = 0  # how many values of the open block the marks have counted
         self.marked_at = 0  # the n of which marks were made
         self.marked = 0  # how often that was
+
+    @property
+    def n(self) -> int:
+        return self._below + self._filled + len(self._singles)
 
     @property
     def kind(self) -> ValueType:
@@ -94,11 +100,15 @@ class MarkedSketch(StreamSketch):
         assert isinstance(self._tower, UnevenTower)
         for block in blocks:
             self._tower.add_block(block)
-        self._settled, self._filled, self._counted = None, 0, 0
+        self._settled, self._filled, self._counted, self._below = None, 0, 0, self._tower.n + self._ladder.n
 
     def _take_summary(self, summary: Summary) -> None:
         super()._take_summary(summary)
         self._marks = None
+
+    def _changed(self) -> None:
+        self._below = self._tower.n + self._ladder.n
+        super()._changed()
 
     def _sorted(self, column: Column, kind: ValueType) -> list[Values]:
         """The open block and the column, cut into equal blocks of at least a leaf, each sorted; NaN is refused."""
@@ -121,7 +131,7 @@ def _joined(pieces: list[Values], kind: ValueType) -> Values:
     """One new array of the carrier type, -0.0 as 0.0."""
     out = np.empty(sum(len(piece) for piece in pieces), dtype=kind.carrier)
     at = 0
-    for piece in pieces:
+    for piece in filter(len, pieces):
         store(out[at : at + len(piece)], piece)
         at += len(piece)
     return out

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from quantide.errors import InvalidArgumentError
-from quantide.queries.board import UPDATES, Board
+from quantide.queries.board import TOGETHER, UPDATES, Board
 from quantide.queries.clusters import CLUSTERINGS, Clusters
 from quantide.queries.conditions import CERTAIN, UNTOLD, Conditions
 from quantide.queries.registry import GONE, NEW, Registry
@@ -82,10 +82,10 @@ def read(data: bytes) -> tuple[Board, Conditions]:
     frame.require(board.clusters is not None or bool((board.queries.slot < 0).all()))
     board.stream.marked = frame.number(MOST)
     if stream is not None:
-        marked_at = frame.number(MAX_N)
+        stream.marked_at = frame.number(MAX_N)
         for marks in frame.summaries():
             frame.require(marks.n == stream.n and len(marks) > 1)
-            stream.set_marks(marks, marked_at)
+            stream.set_marks(marks, stream.marked_at)
     frame.finish()
     return board, conditions
 
@@ -125,7 +125,7 @@ def _read_registry(frame: FrameReader, held: Registry, names: tuple[str, ...]) -
     wide = np.dtype(np.float64) if carrier.kind == "f" else carrier
     for name in names:
         dtype = {"told": carrier, "limit": wide}.get(name, getattr(held, name).dtype)
-        setattr(held, name, frame.array(dtype, held.used))
+        setattr(held, name, _array(frame, dtype, held.used))
     held.free = frame.array(np.dtype(np.int64), frame.number(held.used)).tolist()
     gone = np.flatnonzero(held.slot == GONE)
     frame.require(sorted(held.free) == gone.tolist() and bool((held.slot >= GONE).all() and (held.uses >= 0).all()))
@@ -156,12 +156,14 @@ def _read_clusters(frame: FrameReader, board: Board) -> Clusters:
     c.span = frame.array(np.dtype(np.float64), 2 * used).reshape(-1, 2)
     c.ranks = frame.array(ints, 4 * used).reshape(-1, 4)
     for name in SLOTS:
-        setattr(c, name, frame.array(getattr(c, name).dtype, used))
+        setattr(c, name, _array(frame, getattr(c, name).dtype, used))
     c.order, c.heap = (np.concatenate(([k], frame.array(ints, k), np.zeros(used - k, ints))) for _ in range(2))
     heap = c.heap[1 : k + 1]
     frame.require(bool((slots < used).all()) and all(_within(a, used) for a in (c.root, c.newest, c.ordered, heap)))
     frame.require(bool((c.place >= 0).all()) and np.array_equal(np.sort(c.ordered), np.flatnonzero(c.place)))
     frame.require(np.array_equal(c.place[heap], np.arange(1, k + 1)))
+    early = board.updates == TOGETHER or bool((c.due[heap[(np.arange(2, k + 1) // 2) - 1]] <= c.due[heap[1:]]).all())
+    frame.require(early)
     spans = c.span[c.ordered]
     frame.require(bool((spans >= 0).all() and (spans <= 1).all() and (spans[:, 0] <= spans[:, 1]).all()))
     frame.require(bool((np.diff(spans, axis=0) > 0).all()) and _within(c.ranks, MAX_N + 1))
@@ -172,6 +174,14 @@ def _read_clusters(frame: FrameReader, board: Board) -> Clusters:
     members = np.bincount(c.root, weights=c.sizes, minlength=used).astype(np.int64)
     frame.require(np.array_equal(members[c.ordered], c.members[c.ordered]) and bool((members[c.ordered] > 0).all()))
     return c
+
+
+def _array(frame: FrameReader, dtype: np.dtype[Any], count: int) -> Any:
+    """An array as it was written; no NaN, and flags that are 0 or 1."""
+    flags = dtype.kind == "b"
+    array = frame.array(np.dtype(np.uint8) if flags else dtype, count)
+    frame.require(bool((array <= 1).all() if flags else (array == array).all()))
+    return array.astype(dtype)
 
 
 def _within(numbers: Any, end: int) -> bool:
