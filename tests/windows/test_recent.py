@@ -10,7 +10,7 @@ import pytest
 from quantide import RecentWindow, errors
 from tests.orders import ORDERS
 from tests.windows.small import SmallRecentWindow
-from tests.windows.truth import Array, every_rank, verify
+from tests.windows.truth import Array, every_rank, inside, verify
 
 Rng = np.random.Generator
 
@@ -119,9 +119,10 @@ def test_every_prefix_within_a_span(order: str, rng: Rng) -> None:
     for n in range(1, 91):
         window.update(values[n - 1], times[n - 1])
         for span in (0.01, 0.1, 1, 7.5, 400, 1e6):
-            held = values[:n][times[:n] > times[n - 1] - span]
+            within = inside(times[:n], times[n - 1], span)
+            held = values[:n][within]
             answer = verify(window, held, rng, every_rank(len(held)), within=span)
-            assert (answer.since, answer.until) == (times[:n][times[:n] > times[n - 1] - span][0], times[n - 1])
+            assert (answer.since, answer.until) == (times[:n][within][0], times[n - 1])
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -135,7 +136,7 @@ def test_spans_at_random_moments(order: str, rng: Rng) -> None:
             now, before = times[:done][-1], times[:done]
             for _ in range(2):
                 span = min(float(rng.choice([0.005, 1, 30, 99.99, 350, 1000])), age or np.inf)
-                answer = verify(window, values[:done][before > now - span], rng, within=span)
+                answer = verify(window, values[:done][inside(before, now, span)], rng, within=span)
                 covered = answer.n_hi - answer.missing
                 assert answer.since == before[len(before) - covered]
                 assert answer.until == now
@@ -247,7 +248,7 @@ def test_the_shorter_of_both(rng: Rng) -> None:
     window.update(values, times)
     for _ in range(60):
         last, span = int(rng.integers(1, 8000)), float(rng.exponential(times[-1] / 4))
-        held = values[-last:][times[-last:] > times[-1] - span]
+        held = values[-last:][inside(times[-last:], times[-1], span)]
         verify(window, held, rng, last=last, within=span)
 
 
@@ -273,8 +274,8 @@ def test_limits(limits: tuple[int | None, float | None], rng: Rng) -> None:
         verify(window, values[len(values) - max(known) :], rng)
         for asked, held, promised in (
             ({"last": number}, values[-number:], items is not None or age is None),
-            ({"within": span}, values[times > now - span], age is not None or items is None),
-            ({"last": number, "within": span}, values[-number:][times[-number:] > now - span], True),
+            ({"within": span}, values[inside(times, now, span)], age is not None or items is None),
+            ({"last": number, "within": span}, values[-number:][inside(times[-number:], now, span)], True),
         ):
             try:
                 verify(window, held, rng, **asked)

@@ -82,7 +82,7 @@ class Views:
         key = (asked, *map(type, asked))  # True is no number of values, though it equals one
         try:
             found = self._held.get(key)
-        except TypeError:  # an argument that cannot be a key is one that is refused by name
+        except (TypeError, ValueError):  # an argument that cannot be a key is one that is refused by name
             return look(*asked)
         if found is None:
             found = look(*asked)
