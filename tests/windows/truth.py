@@ -73,5 +73,6 @@ def every_rank(n: int) -> Array:
 def inside(times: Array, now: float, span: float | Fraction) -> npt.NDArray[np.bool_]:
     """Which times are above now - span, computed without rounding."""
     start = Fraction(float(now)) - Fraction(span)
-    unique, places = np.unique(times, return_inverse=True)
-    return np.array([Fraction(float(time)) > start for time in unique], dtype=bool)[places]
+    near = float(start)
+    found: npt.NDArray[np.bool_] = (times > near) | ((times == near) & (Fraction(near) > start))
+    return found
