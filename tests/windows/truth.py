@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -67,3 +68,11 @@ def verify(window: Any, data: Array, rng: Rng, phis: Array | None = None, **aske
 def every_rank(n: int) -> Array:
     """The phis that ask for each of n ranks."""
     return np.arange(1, n + 1) / n
+
+
+def inside(times: Array, now: float, span: float | Fraction) -> npt.NDArray[np.bool_]:
+    """Which times are above now - span, computed without rounding."""
+    start = Fraction(float(now)) - Fraction(span)
+    near = float(start)
+    found: npt.NDArray[np.bool_] = (times > near) | ((times == near) & (Fraction(near) > start))
+    return found

@@ -21,7 +21,7 @@ from quantide.summary.types import ValueType
 Times = NDArray[Any]
 
 NANOSECONDS = 10**9
-DIGITS = 400  # of a span's numerator and denominator, more than any float64 has
+LONGEST, DIGITS = 10**300, 400  # of spans; no float64 has a denominator of more digits
 EXACT = 2**53  # whole seconds up to here are float64 exactly
 UNITS = {
     Fraction(1, NANOSECONDS): ("ns", "nanosecond", "nanoseconds"),
@@ -50,8 +50,8 @@ def read_span(span: Any) -> Fraction:
         )
     if seconds <= 0:
         raise InvalidArgumentError(f"a length of time must be above zero, not {span!r}")
-    if max(seconds.numerator, seconds.denominator) >= 10**DIGITS:
-        raise InvalidArgumentError(f"a length of time of more than {DIGITS} digits is not supported; round it")
+    if seconds > LONGEST or seconds.denominator >= 10**DIGITS:
+        raise InvalidArgumentError(f"a length of time above {LONGEST:.0e} s or of more than {DIGITS} digits; round it")
     return seconds
 
 
@@ -75,16 +75,14 @@ def _seconds(span: Any) -> Fraction | None:
             getattr(span, "nanoseconds", 0), NANOSECONDS
         )
     if isinstance(span, np.timedelta64):
-        try:
-            counted = None if np.isnat(span) else span.astype("m8[ns]")
-        except (TypeError, ValueError):
-            return None
-        return None if counted is None else Fraction(int(counted.astype(np.int64)), NANOSECONDS)
+        unit, each = np.datetime_data(span.dtype)
+        unit = unit if unit not in ("D", "W") else unit.lower()  # months and years have no fixed length
+        return None if np.isnat(span) or unit not in SECONDS else int(span.astype(np.int64)) * each * SECONDS[unit]
     if isinstance(span, (bool, np.bool_)) or not isinstance(span, (int, float, np.integer, np.floating, Fraction)):
         return None
     if isinstance(span, np.generic):
         span = span.item()
-    return Fraction(span) if math.isfinite(span) else None
+    return None if isinstance(span, float) and not math.isfinite(span) else Fraction(span)
 
 
 def _from_text(text: str) -> Fraction | None:
@@ -121,7 +119,7 @@ class Clock:
         if not len(numbers):
             return clock, np.empty(0, clock.dtype)
         if clock.kind == "seconds":
-            return clock, _as_seconds(numbers)
+            return clock, _as_seconds(numbers, column.type)
         return clock, _as_nanoseconds(numbers, column.type)
 
     def moment(self, time: Any) -> Any:
@@ -134,8 +132,10 @@ class Clock:
     def back(self, now: Any, span: Fraction) -> Any:
         """The number that all times within a span of now are above."""
         if self.kind == "seconds":
-            return float(now) - float(span)
-        return math.floor(int(now) - span * NANOSECONDS)
+            exact = Fraction(float(now)) - span
+            near = float(exact) if exact > -LONGEST else -math.inf
+            return near if near <= exact else math.nextafter(near, -math.inf)
+        return max(math.floor(int(now) - span * NANOSECONDS), np.iinfo(np.int64).min)
 
     def since(self, earlier: Any, now: Any) -> Fraction:
         """How long ago that was."""
@@ -156,10 +156,11 @@ def _kind(kind: ValueType | None) -> str:
     raise TypeMismatchError(f"times of type {kind} are not supported; give numbers of seconds, or timestamps")
 
 
-def _as_seconds(numbers: Times) -> Times:
-    if numbers.dtype.kind == "i" and max(abs(int(numbers.min())), abs(int(numbers.max()))) > EXACT:
+def _as_seconds(numbers: Times, kind: ValueType | None) -> Times:
+    each = 10**kind.scale if kind and kind.is_decimal else 1
+    if numbers.dtype.kind == "i" and max(abs(int(numbers.min())), abs(int(numbers.max()))) > EXACT * each:
         raise InvalidArgumentError(f"a time beyond {EXACT} seconds; give timestamps for times so far away")
-    seconds = numbers.astype(np.float64)
+    seconds = numbers.astype(np.float64) / each
     if not np.isfinite(seconds).all():
         raise InvalidArgumentError("a time is nan or infinite; give times that are numbers")
     return seconds

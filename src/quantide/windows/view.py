@@ -79,15 +79,16 @@ class Views:
 
     def get(self, asked: Any, look: Callable[..., View]) -> View:
         """The view that was asked for by these arguments; looked at anew if it is not held."""
+        key = (asked, *map(type, asked))  # True is no number of values, though it equals one
         try:
-            found = self._held.get(asked)
-        except TypeError:  # an argument that cannot be a key is one that is refused by name
+            found = self._held.get(key)
+        except (TypeError, ValueError):  # an argument that cannot be a key is one that is refused by name
             return look(*asked)
         if found is None:
             found = look(*asked)
             if len(self._held) >= self.MOST:
                 self._held.pop(next(iter(self._held)))
-            self._held[asked] = found
+            self._held[key] = found
         return found
 
 

@@ -1,0 +1,415 @@
+"""RecentWindow fed with values: any number of the newest, any span of time, each answer within eps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quantide import RecentWindow, errors
+from tests.orders import ORDERS
+from tests.windows.small import SmallRecentWindow
+from tests.windows.truth import Array, every_rank, inside, verify
+
+Rng = np.random.Generator
+
+
+def bursts(rng: Rng, n: int) -> Array:
+    """Times that stand still, run, jump and rest: many are equal."""
+    steps = rng.exponential(rng.choice([0.0, 0.0, 0.001, 0.1, 5.0], n))
+    steps[rng.random(n) < 0.002] = 300
+    return np.round(np.cumsum(steps), 2)
+
+
+# --- the last n ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_every_prefix_and_every_n(order: str, rng: Rng) -> None:
+    values, window = ORDERS[order](rng, 60), SmallRecentWindow(0.2)
+    for n in range(1, len(values) + 1):
+        window.update(values[n - 1])
+        assert window.arrived == n
+        for last in range(1, n + 3, 1 if n % 20 == 0 else 13):
+            held = values[:n][-last:]
+            answer = verify(window, held, rng, every_rank(len(held)), last=last)
+            assert (answer.n_lo, answer.n_hi) == (len(held), len(held))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_every_n_of_a_stream_of_many_levels(order: str, rng: Rng) -> None:
+    """Each n in turn, from one structure."""
+    values = ORDERS[order](rng, 6000)
+    for eps in (0.3, 0.1):
+        window = SmallRecentWindow(eps)
+        window.update(values)
+        assert len(window._values.levels.levels) > 4  # type: ignore[union-attr]
+        for last in [*range(1, 6000, 73), 5999, 6000, 9000]:
+            answer = verify(window, values[-last:], rng, last=last)
+            assert answer.missing <= eps * answer.n / 2
+            assert answer.n_lo == answer.n_hi == min(last, 6000)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_at_random_moments(order: str, rng: Rng) -> None:
+    """Blocks of all sizes; what is beyond max_items is forgotten, what is not is answered."""
+    for eps, most in ((0.2, 1500), (0.05, 4000), (0.5, 100), (0.1, 1)):
+        window, values, done = SmallRecentWindow(eps, max_items=most), ORDERS[order](rng, 12_000), 0
+        while done < len(values):
+            done += int(rng.choice([1, 3, 50, 64, 65, 700, 3000]))
+            window.update(values[window.arrived : done])
+            if rng.random() < 0.4:
+                for last in {1, most, int(rng.integers(1, most + 1))}:
+                    verify(window, values[:done][-last:], rng, last=last)
+                everything = verify(window, values[:done][-most:], rng)
+                assert everything.n == window.n == min(window.arrived, most)
+        with pytest.raises(errors.InvalidArgumentError, match="max_items"):
+            window.quantile(0.5, last=most + 1)
+
+
+@pytest.mark.parametrize("eps", [0.9, 0.5, 0.02])
+def test_extreme_eps(eps: float, rng: Rng) -> None:
+    values = np.concatenate([rng.normal(size=9000), np.arange(9000.0), -np.arange(9000.0)])
+    window = SmallRecentWindow(eps)
+    for part in np.array_split(values, 7):
+        window.update(part)
+        for last in rng.integers(1, window.arrived + 1, 25).tolist():
+            verify(window, values[: window.arrived][-last:], rng, last=last)
+
+
+def test_the_layout_that_users_get(rng: Rng) -> None:
+    """Real sizes: raw values for small windows, levels of blocks for large ones."""
+    values = np.concatenate([rng.normal(size=500_000), np.sort(rng.random(500_000)), -np.arange(400_000.0)])
+    window = RecentWindow(0.01, max_items=1_000_000)
+    for start in range(0, len(values), 65_536):
+        window.update(values[start : start + 65_536])
+    for last in (1, 100, 65_536, 131_072, 200_000, 400_001, 700_000, 999_999, 1_000_000):
+        answer = verify(window, values[-last:], rng, last=last)
+        if last <= 65_536:
+            assert answer.error == 0
+    assert verify(window, values[-1_000_000:], rng).n == 1_000_000
+
+
+def test_an_adversary_who_reads_the_answers(rng: Rng) -> None:
+    """The next values come where the summary of some window knows least."""
+    eps, window = 0.1, SmallRecentWindow(0.1, max_items=3000)
+    values = rng.integers(-(2**50), 2**50, 200).astype(np.float64)
+    window.update(values)
+    for _ in range(120):
+        s = window.summary(last=int(rng.integers(1, 3001)))
+        gaps = (s.rmax[1:] - s.rmin[:-1]) * (np.diff(s.values) > 1e-3 * np.abs(s.values[1:]))
+        at = int(np.argmax(gaps)) if len(gaps) else 0
+        low, high = s.values[at], s.values[min(at + 1, len(s) - 1)]
+        block = rng.permutation(np.linspace(low, high if high > low else low + 1e6, 102)[1:-1])
+        window.update(block)
+        values = np.concatenate([values, block])
+        for last in (50, 1000, 2999, 3000):
+            verify(window, values[-last:], rng, last=last)
+    assert window.error <= eps
+
+
+# --- the last span of time ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ["uniform", "ascending", "descending", "few_distinct", "nested"])
+def test_every_prefix_within_a_span(order: str, rng: Rng) -> None:
+    values, times = ORDERS[order](rng, 90), bursts(rng, 90)
+    window = SmallRecentWindow(0.15)
+    for n in range(1, 91):
+        window.update(values[n - 1], times[n - 1])
+        for span in (0.01, 0.1, 1, 7.5, 400, 1e6):
+            within = inside(times[:n], times[n - 1], span)
+            held = values[:n][within]
+            answer = verify(window, held, rng, every_rank(len(held)), within=span)
+            assert (answer.since, answer.until) == (times[:n][within][0], times[n - 1])
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_spans_at_random_moments(order: str, rng: Rng) -> None:
+    for eps, age in ((0.2, 100.0), (0.05, 1000.0), (0.4, None)):
+        window, values, times = SmallRecentWindow(eps, max_age=age), ORDERS[order](rng, 9000), bursts(rng, 9000)
+        done = 0
+        while done < 9000:
+            start, done = done, done + int(rng.choice([1, 3, 64, 900, 2500]))
+            window.update(values[start:done], times[start:done])
+            now, before = times[:done][-1], times[:done]
+            for _ in range(2):
+                span = min(float(rng.choice([0.005, 1, 30, 99.99, 350, 1000])), age or np.inf)
+                answer = verify(window, values[:done][inside(before, now, span)], rng, within=span)
+                covered = answer.n_hi - answer.missing
+                assert answer.since == before[len(before) - covered]
+                assert answer.until == now
+            if age is not None:
+                verify(window, values[:done][before > now - age], rng)
+
+
+def test_the_true_number_is_bounded_closely(rng: Rng) -> None:
+    """n_hi - n_lo stays within what the error allows for."""
+    values, times, eps = rng.random(20_000), bursts(rng, 20_000), 0.1
+    window = SmallRecentWindow(eps)
+    window.update(values, times)
+    loose = 0
+    for span in rng.exponential(times[-1] / 3, 200):
+        answer = window.answer(0.5, within=float(span))
+        true = int(np.count_nonzero(times > times[-1] - span))
+        assert answer.n_lo <= true <= answer.n_hi
+        assert answer.n_hi - answer.n_lo <= eps * answer.n_lo
+        loose += answer.n_lo < answer.n_hi
+    assert loose > 5
+
+
+def test_equal_times_enter_and_leave_together(rng: Rng) -> None:
+    values = rng.random(4000)
+    for width in (1, 10, 64, 1000):
+        times = np.arange(4000) // width * 1.0
+        window = SmallRecentWindow(0.1)
+        window.update(values, times)
+        for span in (0.5, 1, 1.5, 2, 3, 100):
+            verify(window, values[times > times[-1] - span], rng, within=span)
+
+
+def test_all_at_one_moment(rng: Rng) -> None:
+    values, window = rng.random(5000), SmallRecentWindow(0.1, max_age=1)
+    window.update(values, 7)
+    verify(window, values, rng, within=1e-9)
+    verify(window, values, rng)
+    window.update(0.5, 8)
+    assert window.answer(0.5).n == 1
+    window.update(0.25, 8.0)
+    assert sorted(window.quantiles([0.5, 1.0]).tolist()) == [0.25, 0.5]
+
+
+def test_within_is_open_at_its_far_end() -> None:
+    window = RecentWindow(0.1)
+    window.update([1.0, 2.0, 3.0], [0.0, 5.0, 10.0])
+    assert window.answer(0.5, within=10).n == 2
+    assert window.answer(0.5, within=10.000001).n == 3
+    assert window.answer(0.5, within=5).n == 1
+    assert window.quantile(0.5, within=5) == 3.0
+
+
+def test_now_may_be_given(rng: Rng) -> None:
+    """Later than the newest: the window shrinks. Earlier: what is newer than now is still in it."""
+    values, times = rng.random(6000), np.sort(rng.random(6000)) * 1000
+    window = SmallRecentWindow(0.1)
+    window.update(values, times)
+    for now in (0.0, 400.0, float(times[-1]), 1000.0, 1100.0):
+        for span in (50.0, 200.0, 2000.0):
+            held = values[times > now - span]
+            if len(held):
+                verify(window, held, rng, within=span, now=now)
+            else:
+                with pytest.raises(errors.EmptyError):
+                    window.quantile(0.5, within=span, now=now)
+    with pytest.raises(errors.InvalidArgumentError, match="now"):
+        window.quantile(0.5, last=5, now=1000.0)
+    with pytest.raises(errors.InvalidArgumentError, match="now"):
+        window.quantile(0.5, now=1000.0)
+
+
+def test_now_when_only_a_span_is_kept(rng: Rng) -> None:
+    """An earlier now reaches back beyond what is kept: refused, by name, or answered rightly."""
+    values, times = rng.random(8000), np.arange(8000.0)
+    window = SmallRecentWindow(0.1, max_age=500)
+    window.update(values, times)
+    refused = 0
+    for now in range(7000, 8600, 100):
+        for span in (100, 500):
+            held = values[times > now - span]
+            if not len(held):
+                with pytest.raises(errors.EmptyError):
+                    window.answer(0.5, within=span, now=now)
+                continue
+            try:
+                verify(window, held, rng, within=span, now=now)
+            except errors.SpanError:
+                refused += 1
+                assert now - span < 7500
+    assert refused > 0
+
+
+def test_nothing_for_an_hour() -> None:
+    window = RecentWindow(0.1, max_age="1 h")
+    window.update(np.arange(100.0), np.arange(100.0))
+    for asked in ({"within": 3600}, {"within": "1 h"}, {}):
+        with pytest.raises(errors.EmptyError):
+            window.quantile(0.5, now=99 + 3600, **asked)
+        assert window.quantile(0.5, now=99 + 3599.5, **asked) == 99
+    with pytest.raises(errors.EmptyError):
+        window.answer(0.5, within="5 min", now=10_000)
+    window.update(7.0, 10_000.0)
+    assert window.answer(0.5, within="5 min").n == 1
+
+
+def test_the_shorter_of_both(rng: Rng) -> None:
+    values, times = rng.random(7000), bursts(rng, 7000)
+    window = SmallRecentWindow(0.1)
+    window.update(values, times)
+    for _ in range(60):
+        last, span = int(rng.integers(1, 8000)), float(rng.exponential(times[-1] / 4))
+        held = values[-last:][inside(times[-last:], times[-1], span)]
+        verify(window, held, rng, last=last, within=span)
+
+
+# --- what is promised is answered, what is not kept is refused ----------------------------------------------
+
+
+@pytest.mark.parametrize("limits", [(None, None), (1000, None), (None, 50.0), (1000, 50.0), (3, 1000.0), (5000, 0.5)])
+def test_limits(limits: tuple[int | None, float | None], rng: Rng) -> None:
+    items, age = limits
+    window = SmallRecentWindow(0.1, max_items=items, max_age=age)
+    values, times = np.empty(0), np.empty(0)
+    refused = beyond = 0
+    for _ in range(60):
+        n = int(rng.choice([1, 10, 300, 1500]))
+        times = np.append(times, (times[-1] if len(times) else 0.0) + bursts(rng, n))
+        values = np.append(values, rng.random(n))
+        window.update(values[-n:], times[-n:])
+        now = times[-1]
+        number, span = int(rng.integers(1, items or 6000)), float(rng.uniform(0, age or 300)) + 1e-3
+        span = min(span, age or span)
+        known = [len(values)] if items is None and age is None else [min(items or 0, len(values))]
+        known += [] if age is None else [int(np.count_nonzero(times > now - age))]
+        verify(window, values[len(values) - max(known) :], rng)
+        for asked, held, promised in (
+            ({"last": number}, values[-number:], items is not None or age is None),
+            ({"within": span}, values[inside(times, now, span)], age is not None or items is None),
+            ({"last": number, "within": span}, values[-number:][inside(times[-number:], now, span)], True),
+        ):
+            try:
+                verify(window, held, rng, **asked)
+            except errors.SpanError:
+                refused += 1
+                assert not promised, (asked, limits)
+        for asked in ({"last": (items or 0) + 1}, {"within": (age or 0.0) + 1}):
+            if (items if "last" in asked else age) is not None:
+                with pytest.raises(errors.InvalidArgumentError, match="beyond"):
+                    window.quantile(0.5, **asked)
+                beyond += 1
+    assert (beyond > 0) == (limits != (None, None))
+    if limits == (None, 50.0):
+        assert refused > 0
+
+
+def test_what_is_not_kept_is_refused_by_name(rng: Rng) -> None:
+    window = SmallRecentWindow(0.1, max_items=100)
+    window.update(rng.random(50_000), np.arange(50_000.0))
+    assert window.answer(0.5, within=50).n == 50
+    with pytest.raises(errors.SpanError, match="the last 100 values"):
+        window.quantile(0.5, within=40_000)
+    window = SmallRecentWindow(0.1, max_age="2 min")
+    window.update(rng.random(50_000), np.arange(50_000.0))
+    assert window.answer(0.5, last=50).n == 50
+    with pytest.raises(errors.SpanError, match="the last 2 min"):
+        window.quantile(0.5, last=40_000)
+
+
+# --- questions ----------------------------------------------------------------------------------------------
+
+
+def test_empty_windows() -> None:
+    window = RecentWindow(0.1)
+    for asked in ({}, {"last": 5}, {"within": 5}):
+        with pytest.raises(errors.EmptyError):
+            window.quantile(0.5, **asked)
+    assert (window.n, window.arrived, window.error, window.clamped, window.newest) == (0, 0, 0.0, 0, None)
+    assert window.summary().n == 0
+    window.update([])
+    window.update([], [])
+    window.update(5.0)
+    assert window.quantile(0.5, last=1) == 5.0
+
+
+@pytest.mark.parametrize("last", [0, -1, 1.0, 1.5, True, "5", float("nan"), [1]])
+def test_numbers_that_are_none(last: Any) -> None:
+    window = RecentWindow(0.1)
+    window.update([1.0, 2.0])
+    window.quantile(0.5, last=1)
+    with pytest.raises(errors.QuantideError):
+        window.quantile(0.5, last=last)
+
+
+@pytest.mark.parametrize(
+    "span", [0, -1, float("nan"), float("inf"), True, "5", "min", "5 parsec", "", " ", "-5 s", "5 s x"]
+)
+def test_spans_that_are_none(span: Any) -> None:
+    window = RecentWindow(0.1)
+    window.update([1.0, 2.0], [0.0, 1.0])
+    window.quantile(0.5, within=1)
+    with pytest.raises(errors.InvalidArgumentError):
+        window.quantile(0.5, within=span)
+    with pytest.raises(errors.InvalidArgumentError):
+        RecentWindow(0.1, max_age=span)
+
+
+def test_questions_change_nothing_and_are_remembered(rng: Rng) -> None:
+    window, twin = SmallRecentWindow(0.1), SmallRecentWindow(0.1)
+    for _ in range(30):
+        block, times = rng.random(400), (window.newest or 0.0) + np.sort(rng.random(400))
+        window.update(block, times)
+        twin.update(block, times)
+        for _ in range(40):
+            asked = {"last": int(rng.integers(1, 9000))} if rng.random() < 0.5 else {"within": rng.random() * 20}
+            first = window.answer(0.4, **asked)
+            assert window.answer(0.4, **asked) == first
+        assert window.to_bytes() == twin.to_bytes()
+
+
+def test_a_question_sees_values_that_came_one_by_one() -> None:
+    window = RecentWindow(0.1)
+    window.update([1.0], [0.0])
+    for i in range(1, 50):
+        window.update(float(i), i / 10)
+        assert window.quantile(1.0, last=1) == i
+        assert window.answer(1.0, within=0.35).n == min(4, i + 1)
+        assert window.newest == i / 10
+
+
+def test_space_is_constant(rng: Rng) -> None:
+    """After 4 and 16 times max_items the same number of tuples, within a tenth."""
+    for eps, items in ((0.1, 5000), (0.03, 8000)):
+        window, held = SmallRecentWindow(eps, max_items=items), {}
+        for fed in range(1, 21):
+            window.update(rng.random(items))
+            held[fed] = window.tuples
+            assert window.nbytes < 60 * window.tuples + 10_000
+        assert held[16] <= 1.1 * held[4]
+        assert max(held[i] for i in range(13, 21)) <= 1.1 * max(held[i] for i in range(3, 8))
+
+
+def test_space_is_constant_over_time(rng: Rng) -> None:
+    """What is beyond max_age is forgotten, also when values come in other numbers than before."""
+    window, held = SmallRecentWindow(0.1, max_age=100), []
+    for second in range(4000):
+        window.update(rng.random(20), float(second))
+        held.append(window.tuples)
+    assert max(held[2000:]) <= 1.1 * max(held[300:1000])
+    for second in range(4000, 9000):
+        window.update(0.5, float(second))
+    assert window.tuples <= 1.1 * max(held)
+
+
+def test_space_of_everything_grows_slowly(rng: Rng) -> None:
+    """Without limits, four times the values take little more space."""
+    window, held = SmallRecentWindow(0.1), []
+    for _ in range(64):
+        window.update(rng.random(4000))
+        held.append(window.tuples)
+    assert held[63] - held[15] <= held[15]
+
+
+@pytest.mark.slow
+def test_the_layout_that_users_get_at_length(rng: Rng) -> None:
+    values = np.concatenate([rng.normal(size=3_000_000), np.sort(rng.random(3_000_000)), rng.random(3_000_000)])
+    times = np.cumsum(rng.exponential(0.001, len(values)))
+    for eps in (0.01, 0.003):
+        window = RecentWindow(eps, max_items=4_000_000, max_age=2000)
+        for start in range(0, len(values), 50_000):
+            window.update(values[start : start + 50_000], times[start : start + 50_000])
+            done = start + 50_000
+            if start % 1_000_000 == 0:
+                last = int(rng.integers(1, 4_000_000))
+                verify(window, values[:done][-last:], rng, last=last)
+                span = float(rng.uniform(0, 2000))
+                verify(window, values[:done][times[:done] > times[done - 1] - span], rng, within=span)
