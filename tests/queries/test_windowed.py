@@ -22,7 +22,7 @@ Rng = np.random.Generator
 @pytest.fixture(autouse=True)
 def small_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let short streams fill many blocks and buckets."""
-    monkeypatch.setattr(recent, "layout_for", lambda eps: layout_for(eps, 64, 50))
+    monkeypatch.setattr(recent, "layout_for", lambda eps, most=None: layout_for(eps, None, 64, 50))
     monkeypatch.setattr(sliding, "EXACT", 0)
 
 
