@@ -348,7 +348,7 @@ class RecentWindow(Intake):
         if fed[0] < 0 or self._values is None:
             return (0, 0), fed
         most = max(0, self._values.n - last)  # not all of the last need be values
-        values = max(most, first - fed[1]), max(most, first - fed[0])
+        values = max(most, first - fed[1]), min(max(most, first - fed[0]), self._values.n)
         forgotten = values[0] < self._values.levels.start
         return ((-1, values[1]) if forgotten else values), fed
 
