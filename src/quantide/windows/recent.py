@@ -243,7 +243,8 @@ class RecentWindow(Intake):
             at += len(part)
 
     def _new_values(self) -> Arrivals:
-        return Arrivals(layout_for(self._eps), self._kind(), self._times.dtypes, self._needed_values)
+        most = None if self._max_age is not None else self._max_items
+        return Arrivals(layout_for(self._eps, most), self._kind(), self._times.dtypes, self._needed_values)
 
     def _open_slice(self) -> tuple[Any, Any]:
         """When the open slice begins, and the newest time of all that came before it."""
