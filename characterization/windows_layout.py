@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 
 from quantide.windows import constrained, recent, sliding
-from quantide.windows.layout import layout_for
+from quantide.windows.layout import Layout, layout_for
 
 BUILT, SHRUNK = "as built", "shrunk"
 CHUNK, LEAST = 1_024, 64
@@ -17,8 +16,7 @@ def layout(name: str) -> Iterator[None]:
     if name == BUILT:
         yield
         return
-    small = partial(layout_for, chunk=CHUNK, least=LEAST)
-    changes = [(sliding, "EXACT", 0), (recent, "layout_for", small), (constrained, "layout_for", small)]
+    changes = [(sliding, "EXACT", 0), (recent, "layout_for", _small), (constrained, "layout_for", _small)]
     before = [(module, what, getattr(module, what)) for module, what, _ in changes]
     try:
         for module, what, value in changes:
@@ -27,3 +25,7 @@ def layout(name: str) -> Iterator[None]:
     finally:
         for module, what, value in before:
             setattr(module, what, value)
+
+
+def _small(eps: float, most: int | None = None) -> Layout:
+    return layout_for(eps, None, CHUNK, LEAST)

@@ -12,7 +12,7 @@ from quantide.windows.tail import Tail
 
 def small_layout(eps: float) -> Layout:
     """As few values together as the proof allows."""
-    return layout_for(eps, 64, 50)
+    return layout_for(eps, None, 64, 50)
 
 
 class BucketWindow(SlidingWindow):

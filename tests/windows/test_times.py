@@ -107,7 +107,7 @@ def test_zones_mean_the_same_moment() -> None:
         window.update([3.0], [datetime(2026, 3, 1, 11, 30, tzinfo=BERLIN)])
 
 
-def test_spans_are_exact() -> None:
+def test_the_newest_is_within_every_span() -> None:
     """The newest is within every span of itself, also where floating point cannot tell the difference."""
     window = RecentWindow(0.1)
     window.update([1.0, 2.0], [1.7e9, 1.7e9 + 1e-6])

@@ -71,8 +71,6 @@ def every_rank(n: int) -> Array:
 
 
 def inside(times: Array, now: float, span: float | Fraction) -> npt.NDArray[np.bool_]:
-    """Which times are above now - span, computed without rounding."""
-    start = Fraction(float(now)) - Fraction(span)
-    near = float(start)
-    found: npt.NDArray[np.bool_] = (times > near) | ((times == near) & (Fraction(near) > start))
+    """Which times are above now - span, computed in float64; now is within every span."""
+    found: npt.NDArray[np.bool_] = (times > float(now) - float(span)) | (times >= now)
     return found

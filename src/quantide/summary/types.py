@@ -7,7 +7,7 @@ decimals (as scaled integers) travel as int64 and come back as what they were.
 import re
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -149,6 +149,7 @@ def type_named(name: str) -> ValueType:
     return ValueType(name)
 
 
+@lru_cache(maxsize=256)
 def type_of_dtype(dtype: np.dtype[Any]) -> ValueType:
     """The type of a numpy dtype."""
     native = dtype.newbyteorder("=")

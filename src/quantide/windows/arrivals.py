@@ -93,7 +93,10 @@ class Arrivals:
         if start > self.levels.start:
             self.levels.forget(start, [self.first_mark(mark, start) for mark in range(len(self._columns) - 1)])
         values, *marks = (column[:chunk] for column in self._columns)
-        self.levels.add(values.copy(), marks, self.n)
+        if start >= self.levels.end + chunk:
+            self.levels.skip(chunk)
+        else:
+            self.levels.add(values.copy(), marks, self.n)
         for column in self._columns:
             column[: self._filled - chunk] = column[chunk : self._filled].copy()
         self._filled -= chunk

@@ -130,11 +130,12 @@ class Clock:
         return numbers[0]
 
     def back(self, now: Any, span: Fraction) -> Any:
-        """The number that all times within a span of now are above."""
+        """The number that all times within a span of now are above.
+
+        Seconds are subtracted as everyone subtracts float64; but now itself is within every span, however short.
+        """
         if self.kind == "seconds":
-            exact = Fraction(float(now)) - span
-            near = float(exact) if exact > -LONGEST else -math.inf
-            return near if near <= exact else math.nextafter(near, -math.inf)
+            return min(float(now) - float(span), math.nextafter(float(now), -math.inf))
         return max(math.floor(int(now) - span * NANOSECONDS), np.iinfo(np.int64).min)
 
     def since(self, earlier: Any, now: Any) -> Fraction:

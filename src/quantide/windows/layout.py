@@ -21,6 +21,7 @@ from functools import lru_cache
 
 CHUNK = 1 << 16  # at least so many arrivals leave the newest ones together, and are sorted together
 BLOCKS, RAW, LATE = 1.40, 0.08, 0.50  # of eps * n; two are allowed, and 0.02 * eps * n is at least the one rank left
+FEW = 1 << 10  # arrivals that are kept as they are in any case
 LEAST = 256  # eps * raw is at least this
 STEADY, SPARSE = 12, 104  # the first levels above a chunk may use 1/16 of their room each, later ones 1/SPARSE
 
@@ -58,10 +59,15 @@ class Layout:
 
 
 @lru_cache(maxsize=256)
-def layout_for(eps: float, chunk: int = CHUNK, least: int = LEAST) -> Layout:
-    """The layout that keeps every answer within eps; `least` may be as low as 50, for the one rank left over."""
+def layout_for(eps: float, most: int | None = None, chunk: int = CHUNK, least: int = LEAST) -> Layout:
+    """The layout that keeps every answer about at most `most` arrivals within eps.
+
+    If the newest ones are as many, no more of them are kept. `least` may be as low as 50, for the one rank left over.
+    """
     raw = max(chunk, 1 << math.ceil(math.log2(least / eps)))
-    smallest = 1 << int(math.log2(eps * raw / 2))
+    if most is not None and most <= raw:
+        raw = chunk = max(FEW, 1 << most.bit_length())
+    smallest = 1 << max(0, int(math.log2(eps * raw / 2)))
     return Layout(eps, raw, max(chunk, raw // 4), smallest, BLOCKS * eps / blocks_of(eps))
 
 

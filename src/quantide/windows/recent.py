@@ -243,7 +243,8 @@ class RecentWindow(Intake):
             at += len(part)
 
     def _new_values(self) -> Arrivals:
-        return Arrivals(layout_for(self._eps), self._kind(), self._times.dtypes, self._needed_values)
+        most = None if self._max_age is not None else self._max_items
+        return Arrivals(layout_for(self._eps, most), self._kind(), self._times.dtypes, self._needed_values)
 
     def _open_slice(self) -> tuple[Any, Any]:
         """When the open slice begins, and the newest time of all that came before it."""
@@ -348,7 +349,7 @@ class RecentWindow(Intake):
         if fed[0] < 0 or self._values is None:
             return (0, 0), fed
         most = max(0, self._values.n - last)  # not all of the last need be values
-        values = max(most, first - fed[1]), max(most, first - fed[0])
+        values = max(most, first - fed[1]), min(max(most, first - fed[0]), self._values.n)
         forgotten = values[0] < self._values.levels.start
         return ((-1, values[1]) if forgotten else values), fed
 
