@@ -23,6 +23,7 @@ from quantide.summary.summary import Summary
 Ints = NDArray[np.int64]
 
 CONDITION = 1 << 62  # the bit that tells the id of a condition from that of a query
+ALMOST_ONE = float(np.nextafter(1, 0))
 
 
 class Monitor:
@@ -103,11 +104,14 @@ class Monitor:
     def watch(
         self, phi: float, eps: float, above: Any = None, below: Any = None, on_change: Listener | None = None
     ) -> int:
-        """A condition: whether the phi-quantile is above, or below, a limit; its id. See condition()."""
+        """A condition: whether the phi-quantile is above, or below, a limit; its id. See condition().
+
+        A precision below 2 * eps is raised to that: bounds on a count are that far apart.
+        """
         check_listener(on_change)
         if (above is None) == (below is None):
             raise InvalidArgumentError("a condition has one limit: give either above= or below=")
-        wanted, given = read_queries([check_phi(phi)], eps, self.eps)
+        wanted, given = read_queries([check_phi(phi)], eps, min(2 * self.eps, ALMOST_ONE))
         limit = below if above is None else above
         place = self._conditions.watch(wanted, given, limit, above is not None, self._stream.type)
         one = int(self._conditions.ids(np.array([place]))[0]) | CONDITION
@@ -230,10 +234,17 @@ class Monitor:
         n = self.n
         self._board.refresh()
         if n and self._conditions.first_due() < n:
-            whole = self._board.clusters is None
-            tuples = _tuples(self._stream.summary()) if whole else self._stream.tuples()
-            self._conditions.evaluate(tuples, n, self._stream.kind)
+            self._conditions.evaluate(self._tuples(), n, self._stream.kind)
         self._seconds += time.perf_counter() - begun
+
+    def _tuples(self) -> Tuples:
+        """A summary for conditions: within eps."""
+        if self._board.clusters is None:
+            summary = self._stream.summary()
+            return Tuples(summary.carried, summary.rmin, summary.rmax, True)
+        tuples = self._stream.tuples()
+        gap = int((tuples.rmax[1:] - tuples.rmin[:-1]).max())
+        return self._stream.tuples(anew=True) if gap > 2 * self.eps * self.n else tuples
 
     def _answers(self, places: Ints) -> Answers:
         check_not_empty(self.n)
@@ -254,10 +265,6 @@ class Monitor:
         values = self._stream.kind.restore(self._board.current(places)[0])
         states = [STATES[self._conditions.state[self._conditions.place(_condition_id(one))]] for one in conditions]
         self._listeners.tell([*zip(queries, values, strict=True), *zip(conditions, states, strict=True)])
-
-
-def _tuples(summary: Summary) -> Tuples:
-    return Tuples(summary.carried, summary.rmin, summary.rmax, True)
 
 
 def _is_condition(id: Any) -> bool:
