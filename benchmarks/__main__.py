@@ -12,9 +12,11 @@ from benchmarks import (
     page_fast,
     page_history,
     page_keys,
+    page_queries,
     page_spark,
     page_stream,
     pages,
+    queries,
     spark,
     spark_partitions,
     stream,
@@ -25,15 +27,16 @@ from benchmarks.report import FOLDER, Report, say
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Speed against peers, in one run.")
     parser.add_argument(
-        "parts", nargs="*", metavar="stream|fast|keys|history|spark|partitions|results", help="default: everything"
+        "parts",
+        nargs="*",
+        metavar="stream|fast|keys|queries|history|spark|partitions|results",
+        help="default: everything",
     )
     parser.add_argument("--quick", action="store_true", help="a smoke run of seconds; its numbers mean nothing")
     parser.add_argument("--output", type=Path, help="where JSON and pages go (default: docs/results; quick: nowhere)")
     options = parser.parse_args(arguments)
     if unknown := set(options.parts) - {*pages.PARTS, "results"}:
-        parser.error(
-            f"unknown part {sorted(unknown)[0]!r}; choose from stream, fast, keys, history, spark, partitions, results"
-        )
+        parser.error(f"unknown part {sorted(unknown)[0]!r}; choose from {', '.join((*pages.PARTS, 'results'))}")
     folder = options.output or (None if options.quick else FOLDER)
     chosen = [part for part in pages.PARTS if not options.parts or part in options.parts]
     begun = time.perf_counter()
@@ -52,6 +55,8 @@ def _run(part: str, quick: bool, command: str) -> Report:
         return stream.run(stream.QUICK if quick else stream.Settings(), command)
     if part == "fast":
         return fast_paper.run(fast_paper.QUICK if quick else fast_paper.Settings(), command)
+    if part == "queries":
+        return queries.run(queries.QUICK if quick else queries.Settings(), command)
     if part == "history":
         return history.run(history.QUICK if quick else history.Settings(), command)
     if part == "partitions":
@@ -69,6 +74,11 @@ def _show(reports: dict[str, Report]) -> None:
         say("\nMany partitions (ns a row)\n\n" + page_spark.partitions_table(reports["partitions"]))
     if "spark" in reports:
         say("\nSpark (ratio: its time / ours)\n\n" + page_spark.spark_table(reports["spark"]))
+    if "queries" in reports:
+        say(
+            "\nStanding queries (ratio: time / that of a bare sketch)\n\n"
+            + page_queries.stream_table(reports["queries"])
+        )
     if "keys" in reports:
         say("\nMany keys (ratio: its time / ours)\n\n" + page_keys.keys_table(reports["keys"]))
     if "fast" in reports:

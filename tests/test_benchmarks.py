@@ -18,13 +18,13 @@ PHIS = np.arange(1, 201) / 200
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("results")
-    main(["stream", "fast", "keys", "history", "--quick", "--output", str(folder)])
+    main(["stream", "fast", "keys", "queries", "history", "--quick", "--output", str(folder)])
     return folder
 
 
 def test_quick_run_writes_everything(quick: Path) -> None:
     names = {path.name for path in quick.iterdir()}
-    parts = {f"{part}.{end}" for part in ("stream", "fast", "keys", "history") for end in ("json", "md")}
+    parts = {f"{part}.{end}" for part in ("stream", "fast", "keys", "queries", "history") for end in ("json", "md")}
     assert names == parts | {"index.md", "fast.svg"}
 
 
@@ -50,6 +50,12 @@ def test_answers_of_a_history_hold_in_the_results(quick: Path) -> None:
             report = Report.read(path)
             assert all(row["holds"] for row in report.rows["checked"])
             assert report.rows["asked"][0]["accurate_most_reads"] <= report.rows["asked"][0]["runs"]
+
+
+def test_answers_of_standing_queries_hold_in_the_results(quick: Path) -> None:
+    for folder in (quick, FOLDER):
+        for path in folder.glob("queries.json"):
+            assert all(row["holds"] for row in Report.read(path).rows["checked"])
 
 
 def test_report_survives_json(quick: Path, tmp_path: Path) -> None:
