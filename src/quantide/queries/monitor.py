@@ -178,7 +178,8 @@ class Monitor:
         if not self.n:
             return Changes(self._stream.kind, 0, lambda: (np.empty(0, dtype=np.int64), np.empty(0)), [])
         self._refresh()
-        conditions = [(one | CONDITION, said) for one, said in self._conditions.tell()]
+        news = self._conditions.tell() if len(self._conditions) else []
+        conditions = [(one | CONDITION, said) for one, said in news]
         changes = Changes(self._stream.kind, *self._board.tell(), conditions)
         self._reported = weakref.ref(changes)
         return changes
@@ -233,7 +234,7 @@ class Monitor:
         begun = time.perf_counter()
         n = self.n
         self._board.refresh()
-        if n and self._conditions.first_due() < n:
+        if n and len(self._conditions) and self._conditions.first_due() < n:
             self._conditions.evaluate(self._tuples(), n, self._stream.kind)
         self._seconds += time.perf_counter() - begun
 
