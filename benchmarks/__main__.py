@@ -12,10 +12,12 @@ from benchmarks import (
     page_fast,
     page_history,
     page_keys,
+    page_queries,
     page_spark,
     page_stream,
     page_windows,
     pages,
+    queries,
     spark,
     spark_partitions,
     stream,
@@ -50,6 +52,8 @@ def _run(part: str, quick: bool, command: str, folder: Path | None) -> Report:
         return stream.run(stream.QUICK if quick else stream.Settings(), command)
     if part == "fast":
         return fast_paper.run(fast_paper.QUICK if quick else fast_paper.Settings(), command)
+    if part == "queries":
+        return queries.run(queries.QUICK if quick else queries.Settings(), command)
     if part == "history":
         return history.run(history.QUICK if quick else history.Settings(), command)
     if part == "windows":
@@ -71,6 +75,11 @@ def _show(reports: dict[str, Report]) -> None:
         say("\nMany partitions (ns a row)\n\n" + page_spark.partitions_table(reports["partitions"]))
     if "spark" in reports:
         say("\nSpark (ratio: its time / ours)\n\n" + page_spark.spark_table(reports["spark"]))
+    if "queries" in reports:
+        say(
+            "\nStanding queries (ratio: time / that of a bare sketch)\n\n"
+            + page_queries.stream_table(reports["queries"])
+        )
     if "keys" in reports:
         say("\nMany keys (ratio: its time / ours)\n\n" + page_keys.keys_table(reports["keys"]))
     if "fast" in reports:

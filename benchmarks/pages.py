@@ -3,7 +3,16 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import page_fast, page_history, page_keys, page_readme, page_spark, page_stream, page_windows
+from benchmarks import (
+    page_fast,
+    page_history,
+    page_keys,
+    page_queries,
+    page_readme,
+    page_spark,
+    page_stream,
+    page_windows,
+)
 from benchmarks.page import about, page, prose
 from benchmarks.report import FOLDER, Report, say
 
@@ -17,6 +26,7 @@ PARTS: dict[str, tuple[Callable[[Report], str], Callable[[Report], list[str]], s
     ),
     "fast": (page_fast.render, page_fast.headlines, "the figures of the FAST paper"),
     "keys": (page_keys.render, page_keys.headlines, "summaries of many keys at once"),
+    "queries": (page_queries.render, page_queries.headlines, "a million standing queries beside a bare sketch"),
     "history": (page_history.render, page_history.headlines, "a billion values on disk and a stream, asked together"),
     "windows": (page_windows.render, page_windows.headlines, "the most recent values: speed, space, peers"),
     "spark": (page_spark.render, page_spark.headlines, "percentiles of a lake, beside Spark's own functions"),

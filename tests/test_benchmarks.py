@@ -19,13 +19,14 @@ PHIS = np.arange(1, 201) / 200
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("results")
-    main(["stream", "fast", "keys", "history", "windows", "--quick", "--output", str(folder)])
+    main(["stream", "fast", "keys", "queries", "history", "windows", "--quick", "--output", str(folder)])
     return folder
 
 
 def test_quick_run_writes_everything(quick: Path) -> None:
     names = {path.name for path in quick.iterdir()}
-    parts = {f"{part}.{end}" for part in ("stream", "fast", "keys", "history", "windows") for end in ("json", "md")}
+    made = ("stream", "fast", "keys", "queries", "history", "windows")
+    parts = {f"{part}.{end}" for part in made for end in ("json", "md")}
     assert names == parts | {"index.md", "fast.svg"}
 
 
@@ -106,6 +107,12 @@ def test_bounds_of_the_papers() -> None:
     assert windows_bounds.recent(0.1, 21) == sum(range(1, 22))  # 21 buckets of one value, each from its start on
     assert windows_bounds.recent(0.1, 25) == sum(range(1, 22)) + 23 + 25
     assert windows_bounds.recent(0.01, 10**8) < windows_bounds.recent(0.001, 10**8)
+
+
+def test_answers_of_standing_queries_hold_in_the_results(quick: Path) -> None:
+    for folder in (quick, FOLDER):
+        for path in folder.glob("queries.json"):
+            assert all(row["holds"] for row in Report.read(path).rows["checked"])
 
 
 def test_report_survives_json(quick: Path, tmp_path: Path) -> None:

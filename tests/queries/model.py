@@ -35,7 +35,7 @@ def states(data: list[Any], phi: float, eps: float, above: Any, below: Any) -> s
     target = oracle.target_rank(phi, n)
     count = bisect_right(ordered, above) if below is None else bisect_left(ordered, below)
     holds = count < target if below is None else count >= target
-    near = abs(count - phi * n) <= eps * n + 1
+    near = abs(count - phi * n) <= eps * n + 1e-6 or abs(count - target) < 1
     return {"certain" if holds else "no"} | ({"possible"} if near else set())
 
 

@@ -315,7 +315,8 @@ def test_conditions_are_never_wrong(kind: tuple[str, str], rng: np.random.Genera
         said |= dict(monitor.changes().conditions)
         for one, phi, eps, above, below in asked:
             state = monitor.condition(one)
-            assert state in model.states(data, phi, eps, above, below)
+            assert state in model.states(data, phi, max(eps, 0.02), above, below)
+            assert monitor.query(one).eps == max(eps, 0.02)
             assert said[one] == state
 
 

@@ -21,9 +21,12 @@ def count(arrived: Values, values: Values, rmin: Ints, rmax: Ints) -> None:
     """Make tuples of n elements those of n + len(arrived); `arrived` is sorted."""
     m, total = len(values), len(arrived)
     at = 0  # arrivals that come before the tuple
+    usual = 1  # about so many more come before the next one
+    while 2 * usual * m <= total:
+        usual *= 2
     for i in range(1, m - 1):
         value = values[i]
-        step = 1
+        step = usual
         while at + step <= total and arrived[at + step - 1] < value:
             at += step
             step *= 2

@@ -78,13 +78,15 @@ class Board:
         return self.clusters.value[cluster], ranks[:, 0], np.minimum(ranks[:, 1] + n - ranks[:, 2], n)
 
     def condition_tuples(self, first_due: int) -> Tuples | None:
-        """What conditions are decided by, the first of which is due then; None when none is."""
+        """What conditions are decided by, the first of which is due then: a summary within eps; None when none is."""
         if first_due >= self.stream.n:
             return None
-        if self.clusters is not None:
-            return self.stream.tuples()
-        summary = self.stream.summary()
-        return Tuples(summary.carried, summary.rmin, summary.rmax, True)
+        if self.clusters is None:
+            summary = self.stream.summary()
+            return Tuples(summary.carried, summary.rmin, summary.rmax, True)
+        tuples = self.stream.tuples()
+        gap = int((tuples.rmax[1:] - tuples.rmin[:-1]).max())
+        return self.stream.tuples(anew=True) if gap > 2 * self.eps * self.stream.n else tuples
 
     def tell(self) -> tuple[int, Callable[[], Found]]:
         """How many queries have another value than was told of them last, and a way to look them up."""

@@ -25,6 +25,7 @@ from quantide.summary.summary import Summary
 Ints = NDArray[np.int64]
 
 CONDITION = 1 << 62  # the bit that tells the id of a condition from that of a query
+ALMOST_ONE = float(np.nextafter(1, 0))
 
 
 class Monitor:
@@ -118,11 +119,14 @@ class Monitor:
     def watch(
         self, phi: float, eps: float, above: Any = None, below: Any = None, on_change: Listener | None = None
     ) -> int:
-        """A condition: whether the phi-quantile is above, or below, a limit; its id. See condition()."""
+        """A condition: whether the phi-quantile is above, or below, a limit; its id. See condition().
+
+        A precision below 2 * eps is raised to that: bounds on a count are that far apart.
+        """
         check_listener(on_change)
         if (above is None) == (below is None):
             raise InvalidArgumentError("a condition has one limit: give either above= or below=")
-        wanted, given = read_queries([check_phi(phi)], eps, self.eps)
+        wanted, given = read_queries([check_phi(phi)], eps, min(2 * self.eps, ALMOST_ONE))
         limit = below if above is None else above
         place = self._conditions.watch(wanted, given, limit, above is not None, self._stream.type)
         one = int(self._conditions.ids(np.array([place]))[0]) | CONDITION
@@ -199,7 +203,8 @@ class Monitor:
         if not self.n:
             return Changes(self._stream.kind, 0, lambda: (np.empty(0, dtype=np.int64), np.empty(0)), [])
         self._refresh()
-        conditions = [(one | CONDITION, said) for one, said in self._conditions.tell()]
+        news = self._conditions.tell() if len(self._conditions) else []
+        conditions = [(one | CONDITION, said) for one, said in news]
         changes = Changes(self._stream.kind, *self._board.tell(), conditions)
         self._reported = weakref.ref(changes)
         return changes

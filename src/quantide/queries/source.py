@@ -114,7 +114,7 @@ class MarkedSketch(StreamSketch):
         """The open block and the column, cut into equal blocks of at least a leaf, each sorted; NaN is refused."""
         every = _joined([self._block[: self._filled], *column.pieces], kind)
         parts = np.array_split(every, len(every) // self.leaf)
-        return [sort_rows(part[None, :])[0] for part in parts]
+        return [np.ascontiguousarray(sort_rows(part[None, :])[0]) for part in parts]
 
     def _count_open(self) -> None:
         """Count what has joined the open block."""
