@@ -178,7 +178,11 @@ class Slices:
 
     def _is_whole(self, group: Group) -> bool:
         """Whether a group is used as one: it is a slice, or its halves have outlived their use."""
-        return group.left is None or self.n - group.end >= self.layout.outlived(group.size // 2)
+        return group.left is None or self.n - group.end >= self._outlived(group)
+
+    def _outlived(self, group: Group) -> int:
+        """The age of its end from which on a group is used as one; its first slice may reach back far."""
+        return self.layout.outlived(-(-max(group.size, group.end - group.start) // 2))
 
     def forget(self, before: int) -> None:
         """Nothing before this position will be asked for."""
