@@ -204,8 +204,9 @@ class ConstrainedWindow(Intake):
         raise NotImplementedError("values alone do not say what filters say of them")
 
     def _column(self, table: pa.Table, name: str) -> Any:
-        if name not in table.column_names:
-            raise InvalidArgumentError(f"there is no column {name!r} among {table.column_names}")
+        if table.column_names.count(name) != 1:
+            found = "several columns" if name in table.column_names else "no column"
+            raise InvalidArgumentError(f"there is {found} {name!r} among {table.column_names}; give one")
         return table[name]
 
     def _take(self, codes: NDArray[np.int64], column: Column, times: NDArray[Any] | None) -> None:
@@ -305,11 +306,28 @@ def _check_expression(expression: Any) -> Constraint:
 
 def _as_table(table: Any) -> pa.Table:
     try:
-        return pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else pa.table(table)
+        table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else pa.table(table)
+        return _without_views(table)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise TypeMismatchError(
             f"an Arrow table or record batch is asked for, not {type(table).__name__}: {error}"
         ) from error
+
+
+def _without_views(table: pa.Table) -> pa.Table:
+    """Polars hands over text as views, which Arrow's filters do not compare."""
+    plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    for i, field in enumerate(table.schema):
+        if field.type in plain:
+            table = table.set_column(i, field.name, table.column(i).cast(plain[field.type]))
+        elif pa.types.is_dictionary(field.type) and field.type.value_type in plain:
+            kind = pa.dictionary(field.type.index_type, plain[field.type.value_type])
+            chunks = [
+                pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(kind.value_type))
+                for chunk in table.column(i).chunks
+            ]
+            table = table.set_column(i, field.name, pa.chunked_array(chunks, kind))
+    return table
 
 
 def _codes(table: pa.Table, filters: dict[str, Any]) -> NDArray[np.int64]:
