@@ -266,7 +266,12 @@ class Slices:
             frame.require(before is None or all(a[1] <= b[0] for a, b in zip(before.marks, root.marks, strict=True)))
             self.roots.append(root)
             end, before = root.end, root
-        frame.require(end <= MAX_N and math.isfinite(self.slack) and (not opened or bool(self.roots)))
+        frame.require(
+            end <= MAX_N
+            and (bool(self.roots) or not self.start)
+            and math.isfinite(self.slack)
+            and (not opened or bool(self.roots))
+        )
         if opened:
             self.open = self.roots.pop()
 
