@@ -168,9 +168,10 @@ def unpack_filter(data: bytes, text: str) -> Any:
     try:
         pa.ipc.open_file(pa.py_buffer(data)).read_all().validate(full=True)
         found = pc.Expression._deserialize(pa.py_buffer(data))
+        shown = str(found)
     except (pa.ArrowException, ValueError, TypeError, KeyError, IndexError, OSError) as error:
         raise CorruptBytesError(f"these bytes are not a filter: {error}") from error
-    if str(found) != text:
+    if shown != text:
         raise CorruptBytesError("these bytes are not a filter: it reads otherwise than it is said to")
     return found
 
