@@ -15,6 +15,7 @@ from quantide.summary.ranks import MAX_N, check_not_empty
 from quantide.summary.summary import Summary
 from quantide.windows.arrivals import Arrivals
 from quantide.windows.constraint import UNKNOWN, Clause, Constraint
+from quantide.windows.filters import shown
 from quantide.windows.layout import layout_for
 from quantide.windows.timeline import Timeline, kept_rows
 from quantide.windows.view import Start, View, Views, WindowAnswer, both, cut_at, either, known_empty
@@ -279,7 +280,8 @@ class ConstrainedWindow(Intake):
         used = {text for clause in window.clauses for text, _ in clause.says}
         if unknown := sorted(used - set(self._expression.filters)):
             raise InvalidArgumentError(
-                f"the filter {unknown[0]} was not declared; this window knows {list(self._expression.filters)}"
+                f"the filter {shown(unknown[0])} was not declared; this window knows "
+                f"{[shown(name) for name in self._expression.filters]}"
             )
         if any(self._ages(said, window) for said in self._left_out):
             raise SpanError(
@@ -336,16 +338,16 @@ def _codes(table: pa.Table, filters: dict[str, Any]) -> NDArray[np.int64]:
 
     codes = np.zeros(table.num_rows, dtype=np.int64)
     source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
-    for place, (text, filter) in enumerate(filters.items()):
+    for place, (name, filter) in enumerate(filters.items()):
         asked = acero.Declaration("project", acero.ProjectNodeOptions([filter], ["said"]), [source])
         try:
             said = asked.to_table(use_threads=False)["said"]
             if pa.types.is_null(said.type):
                 said = said.cast(pa.bool_())
         except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
-            raise InvalidArgumentError(f"the filter {text} does not fit these columns: {error}") from error
+            raise InvalidArgumentError(f"the filter {shown(name)} does not fit these columns: {error}") from error
         if not pa.types.is_boolean(said.type):
-            raise InvalidArgumentError(f"the filter {text} gives {said.type}, not true or false")
+            raise InvalidArgumentError(f"the filter {shown(name)} gives {said.type}, not true or false")
         digits = said.cast(pa.int8()).fill_null(UNKNOWN).to_numpy()
         codes += digits.astype(np.int64) * 3**place
     return codes
