@@ -7,7 +7,7 @@ as long as a window needs them, the same rule as in layout.py, and are thinned a
 
 What a slice was loose by when it came cannot be undone, so each brings its own room, `slack`: what BLOCKS * eps * n
 leaves beside its own looseness. Ages are counted in slack, and a group may be thinned by at most the slack since its
-start over `blocks_of(eps) + 3`: all groups of a window together then use what their slices left. Proof in
+start over `blocks_of(eps) + UNEVEN`: all groups of a window together then use what their slices left. Proof in
 docs/guarantees/windows.md.
 """
 
@@ -24,6 +24,7 @@ from quantide.summary.summary import Summary
 from quantide.windows.layout import BLOCKS, SPARSE, STEADY, Layout, blocks_of
 from quantide.windows.level import Part
 
+UNEVEN = 9  # slices of any size make more groups than blocks of values would
 OFTEN = 4  # groups are looked over when a quarter as many slices came as there are groups
 
 
@@ -155,7 +156,7 @@ class Slices:
     def _share(self, height: int) -> float:
         """The part of its slack that a group may have used when it is made; as Layout.chain_room."""
         steady, later = min(height + 1, STEADY), max(0, height + 1 - STEADY)
-        return min(1.0, steady / 16 + later / SPARSE) / (blocks_of(self.layout.eps) + 3)
+        return min(1.0, steady / 16 + later / SPARSE) / (blocks_of(self.layout.eps) + UNEVEN)
 
     def _thin(self, group: Group, allowed: float) -> None:
         """Keep so few tuples that the group is loose by at most `allowed` more than its slices were."""
@@ -173,7 +174,7 @@ class Slices:
             age = self.slack - group.before
             if not group.waits and age >= 2 * group.thinned_at:
                 group.thinned_at = age
-                self._thin(group, age / (blocks_of(self.layout.eps) + 3))
+                self._thin(group, age / (blocks_of(self.layout.eps) + UNEVEN))
         self._until = max(OFTEN, count // OFTEN)
 
     def _is_whole(self, group: Group) -> bool:
