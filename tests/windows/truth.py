@@ -40,7 +40,7 @@ def answer_faults(answer: Any, data: Array, eps: float) -> list[str]:
     ]
 
 
-def verify(window: Any, data: Array, rng: Rng, phis: Array | None = None, **asked: Any) -> Any:
+def verify(window: Any, data: Array, rng: Rng, phis: Array | None = None, /, **asked: Any) -> Any:
     """Every question about one window; gives an answer, for what else is to be said of it."""
     eps = window.eps
     if phis is None:

@@ -140,6 +140,7 @@ class Arrivals:
         frame.require(all(bool((mark[1:] >= mark[:-1]).all()) for mark in columns[1:]))
         self.levels.read(frame, marks)
         frame.require(not self.levels.end or filled >= self.layout.raw)
+        frame.require(self.levels.start <= self.n and self.levels.is_complete(self.n))
 
 
 def _sampled(opened: Array, kind: ValueType, step: int) -> Part:

@@ -110,7 +110,7 @@ class Buckets:
             values = np.sort(self._run.values)[self._ranks - 1]
             closed = Summary(values, self._ranks, self._ranks, self._full, self.kind)
         else:
-            closed = sealed(self._opened(), self.eps)
+            closed = self._shared(sealed(self._opened(), self.eps))
         self._closed.append(closed)
         self._closed_n += closed.n
         self._settled = None
@@ -169,6 +169,7 @@ class Buckets:
 
     def _shared(self, summary: Summary) -> Summary:
         """The same bucket, its ranks held once for all that have the same."""
-        if self._step < 2 or not np.array_equal(summary.rmin, self._ranks) or summary.n != self._full:
+        same = summary.n == self._full and all(np.array_equal(r, self._ranks) for r in (summary.rmin, summary.rmax))
+        if self._step < 2 or not same:
             return summary
         return Summary(summary.carried, self._ranks, self._ranks, summary.n, self.kind)

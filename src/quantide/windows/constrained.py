@@ -15,6 +15,7 @@ from quantide.summary.ranks import MAX_N, check_not_empty
 from quantide.summary.summary import Summary
 from quantide.windows.arrivals import Arrivals
 from quantide.windows.constraint import UNKNOWN, Clause, Constraint
+from quantide.windows.filters import shown
 from quantide.windows.layout import layout_for
 from quantide.windows.timeline import Timeline, kept_rows
 from quantide.windows.view import Start, View, Views, WindowAnswer, both, cut_at, either, known_empty
@@ -204,8 +205,9 @@ class ConstrainedWindow(Intake):
         raise NotImplementedError("values alone do not say what filters say of them")
 
     def _column(self, table: pa.Table, name: str) -> Any:
-        if name not in table.column_names:
-            raise InvalidArgumentError(f"there is no column {name!r} among {table.column_names}")
+        if table.column_names.count(name) != 1:
+            found = "several columns" if name in table.column_names else "no column"
+            raise InvalidArgumentError(f"there is {found} {name!r} among {table.column_names}; give one")
         return table[name]
 
     def _take(self, codes: NDArray[np.int64], column: Column, times: NDArray[Any] | None) -> None:
@@ -278,7 +280,8 @@ class ConstrainedWindow(Intake):
         used = {text for clause in window.clauses for text, _ in clause.says}
         if unknown := sorted(used - set(self._expression.filters)):
             raise InvalidArgumentError(
-                f"the filter {unknown[0]} was not declared; this window knows {list(self._expression.filters)}"
+                f"the filter {shown(unknown[0])} was not declared; this window knows "
+                f"{[shown(name) for name in self._expression.filters]}"
             )
         if any(self._ages(said, window) for said in self._left_out):
             raise SpanError(
@@ -305,11 +308,28 @@ def _check_expression(expression: Any) -> Constraint:
 
 def _as_table(table: Any) -> pa.Table:
     try:
-        return pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else pa.table(table)
+        table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else pa.table(table)
+        return _without_views(table)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise TypeMismatchError(
             f"an Arrow table or record batch is asked for, not {type(table).__name__}: {error}"
         ) from error
+
+
+def _without_views(table: pa.Table) -> pa.Table:
+    """Polars hands over text as views, which Arrow's filters do not compare."""
+    plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    for i, field in enumerate(table.schema):
+        if field.type in plain:
+            table = table.set_column(i, field.name, table.column(i).cast(plain[field.type]))
+        elif pa.types.is_dictionary(field.type) and field.type.value_type in plain:
+            kind = pa.dictionary(field.type.index_type, plain[field.type.value_type])
+            chunks = [
+                pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(kind.value_type))
+                for chunk in table.column(i).chunks
+            ]
+            table = table.set_column(i, field.name, pa.chunked_array(chunks, kind))
+    return table
 
 
 def _codes(table: pa.Table, filters: dict[str, Any]) -> NDArray[np.int64]:
@@ -318,16 +338,16 @@ def _codes(table: pa.Table, filters: dict[str, Any]) -> NDArray[np.int64]:
 
     codes = np.zeros(table.num_rows, dtype=np.int64)
     source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
-    for place, (text, filter) in enumerate(filters.items()):
+    for place, (name, filter) in enumerate(filters.items()):
         asked = acero.Declaration("project", acero.ProjectNodeOptions([filter], ["said"]), [source])
         try:
             said = asked.to_table(use_threads=False)["said"]
             if pa.types.is_null(said.type):
                 said = said.cast(pa.bool_())
         except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
-            raise InvalidArgumentError(f"the filter {text} does not fit these columns: {error}") from error
+            raise InvalidArgumentError(f"the filter {shown(name)} does not fit these columns: {error}") from error
         if not pa.types.is_boolean(said.type):
-            raise InvalidArgumentError(f"the filter {text} gives {said.type}, not true or false")
+            raise InvalidArgumentError(f"the filter {shown(name)} gives {said.type}, not true or false")
         digits = said.cast(pa.int8()).fill_null(UNKNOWN).to_numpy()
         codes += digits.astype(np.int64) * 3**place
     return codes

@@ -11,13 +11,13 @@ from fractions import Fraction
 from itertools import product
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
-from quantide.errors import CorruptBytesError, InvalidArgumentError
+from quantide.errors import InvalidArgumentError
 from quantide.sketches.frame import FrameReader, FrameWriter
 from quantide.summary.ranks import MAX_N, check_size
 from quantide.windows.clock import read_span, show_span
+from quantide.windows.filters import name_of, pack_filter, shown, unpack_filter
 
 MOST_CLAUSES, MOST_FILTERS = 256, 32
 TRUE, FALSE, UNKNOWN = 1, 0, 2  # what a filter can say of an element; null is unknown, and so is its opposite
@@ -155,24 +155,8 @@ def where(filter: Any) -> Constraint:
         raise InvalidArgumentError(
             f'{filter!r} is not a filter; give an expression such as pyarrow.compute.field("src") == "A"'
         )
-    return Constraint([Clause(None, None, frozenset([(str(filter), TRUE)]))], {str(filter): filter})
-
-
-def pack_filter(filter: Any) -> bytes:
-    """An expression as Arrow writes it: an Arrow file."""
-    return bytes(filter.__reduce__()[1][0])
-
-
-def unpack_filter(data: bytes, text: str) -> Any:
-    """The expression of these bytes, which must read as this text. Arrow trusts such bytes, so they are checked."""
-    try:
-        pa.ipc.open_file(pa.py_buffer(data)).read_all().validate(full=True)
-        found = pc.Expression._deserialize(pa.py_buffer(data))
-    except (pa.ArrowException, ValueError, TypeError, KeyError, IndexError, OSError) as error:
-        raise CorruptBytesError(f"these bytes are not a filter: {error}") from error
-    if str(found) != text:
-        raise CorruptBytesError("these bytes are not a filter: it reads otherwise than it is said to")
-    return found
+    name = name_of(filter)
+    return Constraint([Clause(None, None, frozenset([(name, TRUE)]))], {name: filter})
 
 
 def _shorter(a: Any, b: Any) -> Any:
@@ -201,5 +185,5 @@ def _shown(clause: Clause) -> str:
     parts = [] if clause.items is None else [f"last({clause.items})"]
     if clause.span is not None:
         parts.append(f"within({show_span(clause.span)!r})")
-    parts += [f"{'' if said == TRUE else '~'}where({text})" for text, said in sorted(clause.says)]
+    parts += [f"{'' if said == TRUE else '~'}where({shown(name)})" for name, said in sorted(clause.says)]
     return " & ".join(parts) or "everything"

@@ -183,11 +183,37 @@ class Levels:
         self.end, self.start = frame.number(MAX_N), frame.number(MAX_N)
         frame.require(self.end % self.layout.chunk == 0)
         self.gone = [frame.array(mark, 1)[0] for mark in marks] if self.start else []
-        for i in range(frame.number(64)):
+        count = frame.number(64)
+        frame.require(count >= len(self.levels))
+        for i in range(count):
             if i == len(self.levels):
                 self.levels.append(self._above(self.levels[-1]))
             self.levels[i].read(frame, self.end, marks)
             frame.require(self.levels[i].waiting is None or self.levels[i].size >= self.layout.chunk)
+
+    def is_complete(self, now: int) -> bool:
+        """Whether every block is there that a window may need: it is, unless someone else wrote the bytes."""
+        return not self._joins(self.levels[-1]) and all(self._holds_all(level, now) for level in self.levels)
+
+    def _joins(self, level: Level) -> bool:
+        """Whether two blocks of a level have become one of the next."""
+        return self._first(2 * level.size) + 2 * level.size <= self.end
+
+    def _first(self, size: int) -> int:
+        """Where the first block of a size starts of which nothing was forgotten."""
+        return -(-self.start // size) * size
+
+    def _holds_all(self, level: Level, now: int) -> bool:
+        end, oldest = self.end // level.size * level.size, self._oldest(level, now)
+        if level.size >= self.layout.chunk:
+            half = end - level.size
+            waits = half % (2 * level.size) == 0
+            if not (waits and level.waiting.start == half if level.waiting else not waits or half < self.start):
+                return False
+        held = list(level.segments())
+        if oldest >= end or not held:
+            return oldest >= end
+        return held[-1].start <= oldest and held[0].start + len(held[0].rows) * level.size == end
 
 
 def _largest_spacing(spacing: int, loose: int, room: float, size: int) -> int:

@@ -7,7 +7,7 @@ as long as a window needs them, the same rule as in layout.py, and are thinned a
 
 What a slice was loose by when it came cannot be undone, so each brings its own room, `slack`: what BLOCKS * eps * n
 leaves beside its own looseness. Ages are counted in slack, and a group may be thinned by at most the slack since its
-start over `blocks_of(eps) + 3`: all groups of a window together then use what their slices left. Proof in
+start over `blocks_of(eps) + UNEVEN`: all groups of a window together then use what their slices left. Proof in
 docs/guarantees/windows.md.
 """
 
@@ -24,6 +24,7 @@ from quantide.summary.summary import Summary
 from quantide.windows.layout import BLOCKS, SPARSE, STEADY, Layout, blocks_of
 from quantide.windows.level import Part
 
+UNEVEN = 9  # slices of any size make more groups than blocks of values would
 OFTEN = 4  # groups are looked over when a quarter as many slices came as there are groups
 
 
@@ -155,7 +156,7 @@ class Slices:
     def _share(self, height: int) -> float:
         """The part of its slack that a group may have used when it is made; as Layout.chain_room."""
         steady, later = min(height + 1, STEADY), max(0, height + 1 - STEADY)
-        return min(1.0, steady / 16 + later / SPARSE) / (blocks_of(self.layout.eps) + 3)
+        return min(1.0, steady / 16 + later / SPARSE) / (blocks_of(self.layout.eps) + UNEVEN)
 
     def _thin(self, group: Group, allowed: float) -> None:
         """Keep so few tuples that the group is loose by at most `allowed` more than its slices were."""
@@ -173,12 +174,16 @@ class Slices:
             age = self.slack - group.before
             if not group.waits and age >= 2 * group.thinned_at:
                 group.thinned_at = age
-                self._thin(group, age / (blocks_of(self.layout.eps) + 3))
+                self._thin(group, age / (blocks_of(self.layout.eps) + UNEVEN))
         self._until = max(OFTEN, count // OFTEN)
 
     def _is_whole(self, group: Group) -> bool:
         """Whether a group is used as one: it is a slice, or its halves have outlived their use."""
-        return group.left is None or self.n - group.end >= self.layout.outlived(group.size // 2)
+        return group.left is None or self.n - group.end >= self._outlived(group)
+
+    def _outlived(self, group: Group) -> int:
+        """The age of its end from which on a group is used as one; its first slice may reach back far."""
+        return self.layout.outlived(-(-max(group.size, group.end - group.start) // 2))
 
     def forget(self, before: int) -> None:
         """Nothing before this position will be asked for."""
@@ -262,7 +267,12 @@ class Slices:
             frame.require(before is None or all(a[1] <= b[0] for a, b in zip(before.marks, root.marks, strict=True)))
             self.roots.append(root)
             end, before = root.end, root
-        frame.require(end <= MAX_N and math.isfinite(self.slack) and (not opened or bool(self.roots)))
+        frame.require(
+            end <= MAX_N
+            and (bool(self.roots) or not self.start)
+            and math.isfinite(self.slack)
+            and (not opened or bool(self.roots))
+        )
         if opened:
             self.open = self.roots.pop()
 

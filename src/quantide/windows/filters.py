@@ -1,0 +1,126 @@
+"""Filters: expressions of pyarrow.compute that can be told apart, kept as bytes, and read back from anyone's bytes.
+
+Arrow writes an expression as a file: a row of literals and options, and the expression itself as tokens among the
+metadata. It trusts such bytes when it reads them, so the tokens are checked first.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from quantide.errors import CorruptBytesError, InvalidArgumentError
+
+KEYS = ("call", "end", "literal", "options", "field_ref", "nested_field_ref")
+TOKEN = re.compile(rf"({'|'.join(KEYS)}): '(.*)'")
+MOST_TOKENS, DEEPEST = 10_000, 100
+MARK = "\0"  # between the text of a filter and what tells it from others of the same text
+
+Token = tuple[str, str]
+
+
+def name_of(filter: Any) -> str:
+    """A name that only equal filters share: Arrow shows long lists without their middle, and numbers without type."""
+    try:
+        return _name(str(filter), _checked(pack_filter(filter)))
+    except (pa.ArrowException, ValueError, TypeError, KeyError, IndexError) as error:
+        raise InvalidArgumentError(f"the filter {filter} cannot be kept as bytes: {error}") from error
+
+
+def shown(name: str) -> str:
+    """A filter's name as its text."""
+    return name.partition(MARK)[0]
+
+
+def pack_filter(filter: Any) -> bytes:
+    """An expression as Arrow writes it."""
+    return bytes(filter.__reduce__()[1][0])
+
+
+def unpack_filter(data: bytes, name: str) -> Any:
+    """The expression of these bytes, which must have this name."""
+    try:
+        table = _checked(data)
+        found = pc.Expression._deserialize(pa.py_buffer(data))
+        same = _name(str(found), table) == name
+    except (pa.ArrowException, ValueError, TypeError, KeyError, IndexError, OSError) as error:
+        raise CorruptBytesError(f"these bytes are not a filter: {error}") from error
+    if not same:
+        raise CorruptBytesError("these bytes are not a filter: it reads otherwise than it is said to")
+    return found
+
+
+def _name(text: str, table: pa.Table) -> str:
+    types = [str(kind) for kind in table.schema.types]
+    held = repr((_tokens(table), types, table.to_pylist() if types else None))
+    return text + MARK + hashlib.sha256(held.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _checked(data: bytes) -> pa.Table:
+    """The row of literals, after everything was found to be as Arrow writes it."""
+    table = pa.ipc.open_file(pa.py_buffer(data)).read_all()
+    table.validate(full=True)
+    if table.num_rows != 1 or any(f"\n{key}: '".encode() in data for key in KEYS):
+        raise ValueError("literals are one row, and no text looks like a token")
+    tokens = iter(_tokens(table))
+    _check_expression(next(tokens, ("end", "")), tokens, table, 0)
+    if next(tokens, None) is not None:
+        raise ValueError("tokens after the end of the expression")
+    return table
+
+
+def _tokens(table: pa.Table) -> list[Token]:
+    text = table.schema.to_string(truncate_metadata=False, show_schema_metadata=True)
+    lines = text.rpartition("-- schema metadata --\n")[2].split("\n")
+    matches = [TOKEN.fullmatch(line) for line in lines[: MOST_TOKENS + 1]]
+    found = [(match[1], match[2]) for match in matches if match]
+    if len(found) < len(matches) or len(found) > MOST_TOKENS:
+        raise ValueError("the metadata are not an expression")
+    return found
+
+
+def _check_expression(token: Token, rest: Iterator[Token], table: pa.Table, depth: int) -> None:
+    key, value = token
+    if key == "literal":
+        table.column(_place(value, table.num_columns))
+    elif key == "nested_field_ref":
+        for _ in range(_place(value, MOST_TOKENS)):
+            if next(rest, ("end", ""))[0] != "field_ref":
+                raise ValueError("a nested name lacks a part")
+    elif key == "call" and depth < DEEPEST:
+        _check_call(value, rest, table, depth)
+    elif key != "field_ref":
+        raise ValueError(f"{key} where an expression is expected")
+
+
+def _check_call(name: str, rest: Iterator[Token], table: pa.Table, depth: int) -> None:
+    function, arguments, options = pc.get_function(name), 0, None
+    for key, value in rest:
+        if key == "end" and value == name:
+            break
+        if key == "options" and options is None:
+            options = table.column(_place(value, table.num_columns))[0].as_py()
+        elif options is None:
+            _check_expression((key, value), rest, table, depth + 1)
+            arguments += 1
+        else:
+            raise ValueError("arguments after options")
+    else:
+        raise ValueError(f"{name} does not end")
+    known = function._doc
+    if options is None:
+        fits = not known.options_required
+    else:
+        fits = options["_type_name"] == known.options_class.encode()
+        fits = fits and len(options.get("field_names", range(arguments))) == arguments
+    if not fits or function.arity not in (arguments, ...):
+        raise ValueError(f"{name} has other arguments or options")
+
+
+def _place(value: str, count: int) -> int:
+    if not re.fullmatch("[0-9]{1,9}", value) or int(value) >= count:
+        raise ValueError(f"{value} is not among {count}")
+    return int(value)
