@@ -1,4 +1,4 @@
-"""`python -m characterization [spark] [history] [results] [--quick] [--output FOLDER]`."""
+"""`python -m characterization [spark] [queries] [history] [results] [--quick] [--output FOLDER]`."""
 
 import argparse
 import time
