@@ -53,8 +53,8 @@ def warm() -> Iterator[str]:
         together.together(heap[1:], due, *state, False, True)
         one, answers = np.array([0]), (clusters, values[:1].copy(), np.zeros((1, 4), dtype=np.int64))
         keyed.evaluate_keyed(one, one, *answers, due, one, *tuples, bounds, two, 0.5)
-        held = frozen(values), frozen(ranks), frozen(ranks), frozen(bounds), frozen(two)
-        keyed.add_counts(one, values[:1].copy(), np.zeros(1, dtype=np.int32), *held, one.copy(), one.copy())
+        part = frozen(values), frozen(ranks), frozen(ranks), frozen(bounds), frozen(two)
+        keyed.add_counts(one, values[:1].copy(), np.zeros(1, dtype=np.int32), *part, one.copy(), one.copy())
         yield f"standing queries for {np.dtype(carrier).name}"
     compress.kept_tuples(ranks, ranks, bounds, two, 1)
     compress.nearest_tuples(ranks, ranks, bounds, np.array([[1]]))
