@@ -92,7 +92,7 @@ class Monitor:
         check_listener(on_change)
         ids = self.register_many([check_phi(phi)], eps)
         if on_change is not None:
-            self._listeners.add(ids.tolist(), on_change)
+            self._listeners.queries.add(ids.tolist(), on_change)
         return int(ids[0])
 
     def register_many(self, phis: ArrayLike, epss: ArrayLike) -> Ints:
@@ -116,7 +116,7 @@ class Monitor:
         place = self._conditions.watch(wanted, given, limit, above is not None, self._stream.type)
         one = int(self._conditions.ids(np.array([place]))[0]) | CONDITION
         if on_change is not None:
-            self._listeners.add([one], on_change)
+            self._listeners.conditions.add([one], on_change)
         return one
 
     def condition(self, id: int) -> str:
@@ -135,13 +135,14 @@ class Monitor:
         """Let a function be called with (id, value) after an update that changed a query, as with register()."""
         check_listener(on_change)
         self.query(id)
-        self._listeners.add([int(id)], on_change)
+        audience = self._listeners.conditions if _is_condition(id) else self._listeners.queries
+        audience.add([int(id)], on_change)
 
     def drop(self, id: int) -> None:
         """Forget a query or a condition."""
         if _is_condition(id):
             self._conditions.remove(np.array([self._conditions.place(_condition_id(id))]))
-            self._listeners.remove([int(id)])
+            self._listeners.conditions.remove([int(id)])
         else:
             self.drop_many([id])
 
@@ -151,7 +152,8 @@ class Monitor:
         if len(np.unique(places)) < len(places):
             raise InvalidArgumentError("an id is among the ids to drop twice; give each once")
         self._settle_changes()
-        self._listeners.remove(self._board.queries.ids(places).tolist())
+        if len(self._listeners):
+            self._listeners.queries.remove(self._board.queries.ids(places).tolist())
         self._board.remove(places)
 
     def update(self, values: Any, nan: str | None = None) -> None:
@@ -256,16 +258,18 @@ class Monitor:
 
     def _notify(self) -> None:
         """Tell listeners what is new."""
-        if not self._listeners.functions or not self.n:
+        if not len(self._listeners) or not self.n:
             return
         self._refresh()
-        ids = list(self._listeners.functions)
-        conditions = [one for one in ids if one & CONDITION]
-        queries = [one for one in ids if not one & CONDITION]
-        places = self._board.queries.places(np.array(queries, dtype=np.int64))
-        values = self._stream.kind.restore(self._board.current(places)[0])
-        states = [STATES[self._conditions.state[self._conditions.place(_condition_id(one))]] for one in conditions]
-        self._listeners.tell([*zip(queries, values, strict=True), *zip(conditions, states, strict=True)])
+        queries, conditions = self._listeners.queries, self._listeners.conditions
+        queries.settle()
+        conditions.settle()
+        values = self._board.current(self._board.queries.places(queries.ids))[0]
+        states = self._conditions.state[self._conditions.places(conditions.ids & ~CONDITION)]
+        fresh, other = queries.news(values), conditions.news(states)
+        changed, turned = queries.ids[fresh].tolist(), conditions.ids[other].tolist()
+        self._listeners.tell(queries, changed, self._stream.kind.restore(values[fresh]))
+        self._listeners.tell(conditions, turned, [STATES[state] for state in states[other]])
 
 
 def _is_condition(id: Any) -> bool:
