@@ -203,10 +203,14 @@ def test_changes_are_about_the_queries_there_were() -> None:
     monitor = Monitor(0.01)
     ids = monitor.register_many([0.2, 0.5, 0.8], 0.02)
     monitor.update(np.arange(1000.0))
-    changes = monitor.changes()
+    first = monitor.changes()
+    monitor.update(np.full(3000, 5000.0))
+    second = monitor.changes()
     monitor.drop(int(ids[1]))
     new = monitor.register(0.5, 0.3)
-    assert sorted(changes.ids.tolist()) == ids.tolist()
+    assert sorted(first.ids.tolist()) == ids.tolist()
+    assert max(first.values) < 1000
+    assert sorted(second.ids.tolist()) == ids.tolist()
     assert monitor.changes().ids.tolist() == [new]
 
 

@@ -1,6 +1,6 @@
 """The board: all queries over a stream, their clusters, and the values they have now."""
 
-from collections.abc import Callable
+import weakref
 from typing import Any
 
 import numpy as np
@@ -13,13 +13,13 @@ from quantide.kernels.together import together
 from quantide.queries.clusters import ONLINE, Clusters
 from quantide.queries.intervals import query_intervals
 from quantide.queries.registry import NEW, Registry
+from quantide.queries.results import Found, Lookup
 from quantide.queries.source import MarkedSketch, Tuples
 from quantide.summary.ranks import target_ranks
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Values = NDArray[Any]
-Found = tuple[Ints, Values]  # ids of queries, and carried values
 
 UPDATES = TRIGGERS, TOGETHER = "triggers", "together"
 RECLUSTER = 1 << 10  # the fewest registrations and drops after which "online" clusters anew
@@ -41,6 +41,7 @@ class Board:
         self.changed = 0
         self.first_due = -1
         self.counts = dict.fromkeys(("evaluations", "triggers", "clusterings"), 0)
+        self._open: weakref.WeakSet[Lookup] = weakref.WeakSet()  # not looked up yet, and still held by someone
 
     def add(self, phis: Floats, epss: Floats) -> Ints:
         """Take queries; their places."""
@@ -77,15 +78,24 @@ class Board:
         ranks = self.clusters.ranks[cluster]
         return self.clusters.value[cluster], ranks[:, 0], np.minimum(ranks[:, 1] + n - ranks[:, 2], n)
 
-    def tell(self) -> tuple[int, Callable[[], Found]]:
-        """How many queries have another value than was told of them last, and a way to look them up."""
+    def tell(self) -> tuple[int, Lookup]:
+        """How many queries have another value than was told of them last, and which."""
         if self.clusters is None:
             found = self._tell_each()
-            return len(found[0]), lambda: found
+            return len(found[0]), Lookup(lambda: found)
         slots, values = self.clusters.tell()
-        return int(self.clusters.sizes[slots].sum()), lambda: self._members(slots, values)
+        lookup = Lookup(lambda: self._members(slots, values))
+        self._open.add(lookup)
+        return int(self.clusters.sizes[slots].sum()), lookup
+
+    def _settle(self) -> None:
+        """Before slots get other queries: what was told is about the queries there are now."""
+        for lookup in list(self._open):
+            lookup.resolve()
+        self._open.clear()
 
     def _note_changes(self, count: int) -> None:
+        self._settle()
         self.changed += count
         if count:
             limit = self.recluster_after or max(RECLUSTER, len(self.queries) // 2)
@@ -102,6 +112,7 @@ class Board:
 
     def _cluster(self) -> None:
         """Cluster all queries at once."""
+        self._settle()
         queries, alive = self.queries, self.queries.alive()
         told, known = self._told(alive)
         spans = query_intervals(queries.phi[alive], queries.eps[alive], self.eps)
@@ -111,6 +122,7 @@ class Board:
 
     def _dissolve(self) -> None:
         """Answer each query by itself until clusters can be served again."""
+        self._settle()
         alive = self.queries.alive()
         told, known = self._told(alive)
         self.queries.told = self.queries.told.astype(told.dtype, copy=False)

@@ -9,7 +9,7 @@ from quantide.errors import InvalidArgumentError, TypeMismatchError
 from quantide.kernels.keyed import evaluate_keyed, keep
 from quantide.queries.intervals import query_intervals, read_queries
 from quantide.queries.registry import Registry, grown
-from quantide.queries.results import Answers, Changes, Query
+from quantide.queries.results import Answers, Changes, Lookup, Query
 from quantide.queries.shelves import Shelves, key_names
 from quantide.summary.answer import Answer
 from quantide.summary.column import check_nan_policy, has_nan, nan_error, read_rows
@@ -134,7 +134,7 @@ class MonitorGroup:
         values = self._value[places]
         queries.told[places], queries.told_known[places] = values, True
         found = queries.ids(places), values
-        return Changes(self._kind, len(places), lambda: found, [])
+        return Changes(self._kind, len(places), Lookup(lambda: found), [])
 
     def stats(self) -> dict[str, int]:
         return {

@@ -1,7 +1,6 @@
 """Monitor: any number of standing quantile queries over one stream."""
 
 import time
-import weakref
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +13,7 @@ from quantide.queries.clusters import CLUSTERINGS, ONLINE
 from quantide.queries.conditions import STATES, Conditions
 from quantide.queries.intervals import read_queries
 from quantide.queries.listeners import Failure, Listener, Listeners, check_listener
-from quantide.queries.results import Answers, Changes, Query
+from quantide.queries.results import Answers, Changes, Lookup, Query
 from quantide.queries.source import MarkedSketch, Tuples
 from quantide.summary.answer import Answer
 from quantide.summary.ranks import check_not_empty, check_phi, check_size, target_ranks
@@ -70,7 +69,6 @@ class Monitor:
         self._board = Board(self._stream, clustering, updates, often)
         self._conditions = Conditions()
         self._listeners = Listeners()
-        self._reported: weakref.ref[Changes] | None = None
         self._seconds = 0.0
 
     @property
@@ -98,7 +96,6 @@ class Monitor:
     def register_many(self, phis: ArrayLike, epss: ArrayLike) -> Ints:
         """Many queries at once, with a precision each or one for all; their ids."""
         wanted, given = read_queries(phis, epss, self.eps)
-        self._settle_changes()
         return self._board.queries.ids(self._board.add(wanted, given))
 
     def watch(
@@ -151,7 +148,6 @@ class Monitor:
         places = self._board.queries.places(ids)
         if len(np.unique(places)) < len(places):
             raise InvalidArgumentError("an id is among the ids to drop twice; give each once")
-        self._settle_changes()
         if len(self._listeners):
             self._listeners.queries.remove(self._board.queries.ids(places).tolist())
         self._board.remove(places)
@@ -176,15 +172,12 @@ class Monitor:
 
     def changes(self) -> Changes:
         """The queries whose value, and the conditions whose state, is another than when this was called before."""
-        self._settle_changes()
         if not self.n:
-            return Changes(self._stream.kind, 0, lambda: (np.empty(0, dtype=np.int64), np.empty(0)), [])
+            return Changes(self._stream.kind, 0, Lookup(lambda: (np.empty(0, dtype=np.int64), np.empty(0))), [])
         self._refresh()
         news = self._conditions.tell() if len(self._conditions) else []
         conditions = [(one | CONDITION, said) for one, said in news]
-        changes = Changes(self._stream.kind, *self._board.tell(), conditions)
-        self._reported = weakref.ref(changes)
-        return changes
+        return Changes(self._stream.kind, *self._board.tell(), conditions)
 
     def summary(self) -> Summary:
         """A Summary of everything that has arrived."""
@@ -224,13 +217,6 @@ class Monitor:
 
     def __repr__(self) -> str:
         return f"Monitor(eps={self.eps}, n={self.n}, queries={len(self)}, clustering={self._board.clustering!r})"
-
-    def _settle_changes(self) -> None:
-        """Before queries come or go: changes that were handed out are about the queries there are now."""
-        changes = self._reported() if self._reported is not None else None
-        if changes is not None:
-            changes.resolve()
-        self._reported = None
 
     def _refresh(self) -> None:
         begun = time.perf_counter()
