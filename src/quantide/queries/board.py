@@ -12,6 +12,7 @@ from quantide.kernels.life import FINE, NEVER
 from quantide.kernels.together import together
 from quantide.queries.clusters import ONLINE, Clusters
 from quantide.queries.intervals import query_intervals
+from quantide.queries.members import Members
 from quantide.queries.registry import NEW, Registry
 from quantide.queries.results import Found, Lookup
 from quantide.queries.source import MarkedSketch, Tuples
@@ -41,6 +42,7 @@ class Board:
         self.changed = 0
         self.first_due = -1
         self.counts = dict.fromkeys(("evaluations", "triggers", "clusterings"), 0)
+        self._members: Members | None = None  # made when changes are looked up
         self._open: weakref.WeakSet[Lookup] = weakref.WeakSet()  # not looked up yet, and still held by someone
 
     def add(self, phis: Floats, epss: Floats) -> Ints:
@@ -49,6 +51,8 @@ class Board:
         places = self.queries.add(phis, epss)
         if self.clusters is not None and not self.stale:
             self.queries.slot[places] = self.clusters.join(query_intervals(phis, epss, self.eps))
+        if self._members is not None:
+            self._members.join(places)
         return places
 
     def remove(self, places: Ints) -> None:
@@ -56,6 +60,8 @@ class Board:
         slots = self.queries.slot[places]
         if self.clusters is not None:
             self.clusters.leave(slots[slots != NEW])
+        if self._members is not None:
+            self._members.leave(places)
         self.queries.remove(places)
 
     def refresh(self) -> None:
@@ -84,7 +90,7 @@ class Board:
             found = self._tell_each()
             return len(found[0]), Lookup(lambda: found)
         slots, values = self.clusters.tell()
-        lookup = Lookup(lambda: self._members(slots, values))
+        lookup = Lookup(lambda: self._found(slots, values))
         self._open.add(lookup)
         return int(self.clusters.sizes[slots].sum()), lookup
 
@@ -117,7 +123,7 @@ class Board:
         told, known = self._told(alive)
         spans = query_intervals(queries.phi[alive], queries.eps[alive], self.eps)
         self.clusters, queries.slot[alive] = Clusters.of(spans, self.clustering, self.eps, told, known)
-        self.stale, self.changed, self.first_due = False, 0, -1
+        self.stale, self.changed, self.first_due, self._members = False, 0, -1, None
         self.counts["clusterings"] += 1
 
     def _dissolve(self) -> None:
@@ -128,7 +134,7 @@ class Board:
         self.queries.told = self.queries.told.astype(told.dtype, copy=False)
         self.queries.told[alive], self.queries.told_known[alive] = told, known
         self.queries.slot[alive] = NEW
-        self.clusters = None
+        self.clusters = self._members = None
 
     def _told(self, places: Ints) -> tuple[Values, NDArray[np.bool_]]:
         """What was reported of these queries last, where anything was."""
@@ -178,11 +184,10 @@ class Board:
         self.queries.told[places], self.queries.told_known[places] = values, True
         return self.queries.ids(places), values
 
-    def _members(self, slots: Ints, values: Values) -> Found:
+    def _found(self, slots: Ints, values: Values) -> Found:
         """The queries of these slots, and for each the value of its slot."""
-        assert self.clusters is not None
-        which = np.full(self.clusters.used + 2, -1, dtype=np.int64)  # two more for NEW and GONE, from the end
-        which[slots] = np.arange(len(slots))
-        mine = which[self.queries.slot[: self.queries.used]]
-        places = np.flatnonzero(mine >= 0)
-        return self.queries.ids(places), values[mine[places]]
+        if self._members is None:
+            assert self.clusters is not None
+            self._members = Members(self.queries, self.clusters)
+        places, which = self._members.of(slots)
+        return self.queries.ids(places), values[which]
