@@ -33,13 +33,16 @@ class Members:
         self.held[places] = False
 
     def of(self, slots: Ints) -> tuple[Ints, Ints]:
-        """The queries that these slots have now, and for each the number of its slot among these."""
-        at, _ = spread(self.bounds, slots[slots < len(self.bounds) - 1])
-        places = self.grouped[at]
-        places = places[self.held[places]]
+        """The queries that these slots, which rise, have now, and for each the number of its slot among these."""
+        old = slots[: np.searchsorted(slots, len(self.bounds) - 1)]
+        at, begins = spread(self.bounds, old)
+        places, which = self.grouped[at], np.repeat(np.arange(len(old)), np.diff(begins))
+        still = self.held[places]
+        if not still.all():
+            places, which = places[still], which[still]
         if self.came:
             self.came = [np.concatenate(self.came)]
-            late = self.came[0]
-            places = np.concatenate((places, late[np.isin(self.queries.slot[late], slots)]))
-        by_slot = np.argsort(slots)
-        return places, by_slot[np.searchsorted(slots, self.queries.slot[places], sorter=by_slot)]
+            late = self.came[0][np.isin(self.queries.slot[self.came[0]], slots)]
+            places = np.concatenate((places, late))
+            which = np.concatenate((which, np.searchsorted(slots, self.queries.slot[late])))
+        return places, which
