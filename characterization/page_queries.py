@@ -12,14 +12,15 @@ METHODS = ("eager", "SU", "CSU QC-A", "CSU QC-B", "CSU online", "CASU QC-A", "CA
 DRAWN = ("eager", "SU", "CSU QC-A", "CASU QC-A", "CASU QC-B", "CASU online")
 CLUSTERINGS = ("QC-A", "QC-B", "online")
 
-HOW = """The experiment of Lin, Xu, Zhang, Wang, Yu, "Processing continuous quantile queries over data streams" (TKDE
-    2006, section 5), for `quantide.queries`: {elements:,} elements that arrive one by one, through `update(x)`,
-    after {head:,} at once; phi uniform in (0, 1], precision uniform in {precision[0]:g}..{precision[1]:g}, eps =
-    {eps:g}. After every element every query is right. Eager: every query scans the summary from its beginning at every
-    arrival, in compiled code, timed at {eager_moments} arrivals, times all arrivals. SU: all queries are looked at
-    when the first deadline has passed. CSU: the same by clusters. CASU: each cluster by its own deadline. Times are
-    those of the whole loop; alone: of the same loop without queries. With single elements most of the time goes into
-    waking up, not into evaluations: CSU wakes up less often than CASU, and evaluates more."""
+HOW = """The experiment of Lin, Xu, Zhang, Lu, Yu, Zhou, Yuan, "Approximate processing of massive continuous quantile
+    queries over high-speed data streams" (TKDE 2006, section 5), for `quantide.queries`: {elements:,} elements that
+    arrive one by one, through `update(x)`, after {head:,} at once; phi uniform in (0, 1], precision uniform in
+    {precision[0]:g}..{precision[1]:g}, eps = {eps:g}. After every element every query is right. Eager: every query
+    scans the summary from its beginning at every arrival, in compiled code, timed at {eager_moments} arrivals, times
+    all arrivals. SU: all queries are looked at when the first deadline has passed. CSU: the same by clusters. CASU:
+    each cluster by its own deadline. Times are those of the whole loop; alone: of the same loop without queries. With
+    single elements most of the time goes into waking up, not into evaluations: CSU wakes up less often than CASU, and
+    evaluates more."""
 CLUSTERS = """How many clusters there are; online, queries were registered one by one and never clustered anew."""
 GROWTH = """Evaluations so far of the {growth_queries:,} queries of CASU with QC-A, as elements arrive, beside the sum
     of the bounds of their clusters, which grow with the logarithm of n."""

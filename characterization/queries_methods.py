@@ -1,6 +1,7 @@
 """The methods of the paper: eager first-hit, SU, CSU and CASU.
 
-Lin, Xu, Zhang, Wang, Yu: Processing continuous quantile queries over data streams, TKDE 2006, section 5.
+Lin, Xu, Zhang, Lu, Yu, Zhou, Yuan: Approximate processing of massive continuous quantile queries over high-speed data
+streams, TKDE 2006, section 5.
 """
 
 from dataclasses import dataclass

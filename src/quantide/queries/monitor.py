@@ -49,8 +49,8 @@ class Monitor:
     >>> answer.target, answer.error <= 0.005
     (99000, True)
 
-    Proofs: docs/guarantees/queries.md. After Lin, Xu, Zhang, Wang and Yu, "Processing continuous quantile queries
-    over data streams", TKDE 2006.
+    Proofs: docs/guarantees/queries.md. After Lin, Xu, Zhang, Lu, Yu, Zhou and Yuan, "Approximate processing of massive
+    continuous quantile queries over high-speed data streams", TKDE 18(5), 2006.
     """
 
     def __init__(
