@@ -189,5 +189,4 @@ class Board:
         if self._members is None:
             assert self.clusters is not None
             self._members = Members(self.queries, self.clusters)
-        places, which = self._members.of(slots)
-        return self.queries.ids(places), values[which]
+        return self._members.of(slots, values)
