@@ -5,8 +5,8 @@ from benchmarks.page import about, page, prose
 from benchmarks.report import Report
 
 HOW = """{queries:,} queries, phi uniform in (0, 1], precision uniform in a range, eps = {eps:g}. Then {values:,}
-    uniform float64 values in blocks of {block:,}, with `changes()` read after every block or not at all, beside a bare
-    StreamSketch fed with the same blocks. One thread, interleaved, best of {rounds} rounds."""
+    uniform float64 values in blocks of {block:,}, with `changes()` read after every block, with the ids in it, or not
+    at all, beside a bare StreamSketch fed with the same blocks. One thread, interleaved, best of {rounds} rounds."""
 METHODS = """The same with every clustering and every kind of update, precision as in the first line above, read after
     every block."""
 REGISTERING = """At once: `register_many` and the first clustering. One: the average of {singles:,} `register` or
@@ -22,6 +22,7 @@ def stream_table(report: Report) -> str:
         [
             row["precision"],
             table.ratio(row["ratio"]),
+            table.ratio(row["ids_ratio"]),
             table.ratio(row["unread_ratio"]),
             table.seconds(row["bare"]),
             table.seconds(row["read"]),
@@ -31,7 +32,8 @@ def stream_table(report: Report) -> str:
         ]
         for row in report.rows["stream"]
     ]
-    head = ["precision", "read / bare", "not read / bare", "bare", "read", "clusters", "evaluations", "summaries made"]
+    ratios = ("read / bare", "with ids / bare", "not read / bare")
+    head = ["precision", *ratios, "bare", "read", "clusters", "evaluations", "summaries made"]
     return table.markdown(head, body)
 
 

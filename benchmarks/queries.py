@@ -104,9 +104,12 @@ def _bare(case: Case) -> StreamSketch:
 
 
 class Watched:
-    """Feeding a monitor on which all queries are registered and clustered; each round a new one, made beforehand."""
+    """Feeding a monitor on which all queries are registered and clustered; each round a new one, made beforehand.
 
-    def __init__(self, case: Case, read: bool, clustering: str = "online", updates: str = "triggers") -> None:
+    `read`: nothing ("no"), how many queries changed ("changes"), or which ("ids").
+    """
+
+    def __init__(self, case: Case, read: str, clustering: str = "online", updates: str = "triggers") -> None:
         self.case, self.read = case, read
         monitor, _ = case.monitor(clustering, updates)
         monitor.update(case.values[: int(2 / case.settings.eps)])
@@ -120,8 +123,9 @@ class Watched:
     def __call__(self) -> Monitor:
         for block in self.case.blocks():
             self.monitor.update(block)
-            if self.read:
-                len(self.monitor.changes())
+            if self.read != "no":
+                changes = self.monitor.changes()
+                len(changes.ids if self.read == "ids" else changes)
         return self.monitor
 
 
@@ -137,13 +141,14 @@ def _timed(bare: Callable[[], Any], jobs: dict[str, Watched], rounds: int) -> tu
 
 
 def _stream(case: Case) -> Row:
-    jobs = {"read": Watched(case, True), "unread": Watched(case, False)}
+    jobs = {name: Watched(case, read) for name, read in (("read", "changes"), ("ids", "ids"), ("unread", "no"))}
     bare, best = _timed(lambda: _bare(case), jobs, case.settings.rounds)
     stats = jobs["read"].monitor.stats()
     return {
         "bare": round(bare, 6),
         "read": round(best["read"], 6),
         "unread": round(best["unread"], 6),
+        "ids_ratio": round(best["ids"] / bare, 3),
         "ratio": round(best["read"] / bare, 3),
         "unread_ratio": round(best["unread"] / bare, 3),
         **{name: stats[name] for name in ("clusters", "evaluations", "summaries")},
@@ -153,7 +158,7 @@ def _stream(case: Case) -> Row:
 def _methods(case: Case) -> list[Row]:
     """Every way to cluster and to update, read after every block."""
     ways = [(c, u) for c in ("online", "worst-case", "fewest") for u in ("triggers", "together")]
-    jobs = {f"{c}, {u}": Watched(case, True, c, u) for c, u in ways}
+    jobs = {f"{c}, {u}": Watched(case, "changes", c, u) for c, u in ways}
     bare, best = _timed(lambda: _bare(case), jobs, case.settings.other_rounds)
     rows = []
     for clustering, updates in ways:

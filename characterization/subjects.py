@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from benchmarks.report import Report
-from characterization import history, page_history, page_spark, page_windows, spark, windows
+from characterization import history, page_history, page_queries, page_spark, page_windows, queries, spark, windows
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,13 @@ SUBJECTS = {
         page_spark.render,
         page_spark.figures,
         page_spark.headlines,
+    ),
+    "queries": Subject(
+        "standing queries, the experiment of the paper: eager, SU, CSU, CASU, clusters, re-evaluations",
+        queries.run,
+        page_queries.render,
+        page_queries.figures,
+        page_queries.headlines,
     ),
     "history": Subject(
         "history and stream, the figures of the paper: memory, kappa, updates, questions, windows, growth",

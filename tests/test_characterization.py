@@ -48,6 +48,14 @@ def quick_history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_standing_queries_stay_within_their_bound(tmp_path: Path) -> None:
+    main(["queries", "--quick", "--output", str(tmp_path)])
+    report = Report.read(tmp_path / "queries.json")
+    assert all(row["evaluations"] <= row["bound"] for row in report.rows["growth"])
+    for row in report.rows["rows"]:
+        assert row["clusters"] <= row["queries"]
+
+
 @pytest.mark.slow
 def test_quick_run_writes_everything(tmp_path: Path) -> None:
     """In a process of its own: other tests share a Spark session in this one."""

@@ -203,10 +203,14 @@ def test_changes_are_about_the_queries_there_were() -> None:
     monitor = Monitor(0.01)
     ids = monitor.register_many([0.2, 0.5, 0.8], 0.02)
     monitor.update(np.arange(1000.0))
-    changes = monitor.changes()
+    first = monitor.changes()
+    monitor.update(np.full(3000, 5000.0))
+    second = monitor.changes()
     monitor.drop(int(ids[1]))
     new = monitor.register(0.5, 0.3)
-    assert sorted(changes.ids.tolist()) == ids.tolist()
+    assert sorted(first.ids.tolist()) == ids.tolist()
+    assert max(first.values) < 1000
+    assert sorted(second.ids.tolist()) == ids.tolist()
     assert monitor.changes().ids.tolist() == [new]
 
 
@@ -282,6 +286,25 @@ def test_a_listener_that_raises_harms_nobody_and_is_reported() -> None:
     assert monitor.stats()["failed_callbacks"] == 1
     assert monitor.failures() == []
     assert monitor.answer(bad).error <= 0.02
+
+
+def test_listeners_come_and_go() -> None:
+    monitor = Monitor(0.01)
+    heard: list[Any] = []
+    ids = [monitor.register(phi, 0.02, on_change=lambda *news: heard.append(news)) for phi in (0.1, 0.5, 0.9)]
+    late = monitor.watch(0.5, 0.02, above=10, on_change=lambda *news: heard.append(news))
+    monitor.update(np.arange(1000))
+    assert sorted(heard) == sorted([*((one, monitor.answer(one).value) for one in ids), (late, "certain")])
+    monitor.drop(ids[1])
+    new = monitor.register(0.5, 0.02)
+    monitor.listen(new, lambda *news: heard.append(news))
+    del heard[:]
+    monitor.update([500])
+    assert heard == [(new, monitor.answer(new).value)]
+    monitor.listen(late, lambda *news: heard.append("never"))
+    monitor.drop(late)
+    monitor.update(np.zeros(100_000, dtype=int))
+    assert "never" not in heard
 
 
 def test_a_listener_may_register_and_drop() -> None:

@@ -54,6 +54,8 @@ def warm() -> Iterator[str]:
         together.together(heap[1:], due, *state, False, True)
         one, answers = np.array([0]), (clusters, values[:1].copy(), np.zeros((1, 4), dtype=np.int64))
         keyed.evaluate_keyed(one, one, *answers, due, one, *tuples, bounds, two, 0.5)
+        part = frozen(values), frozen(ranks), frozen(ranks), frozen(bounds), frozen(two)
+        keyed.add_counts(one, values[:1].copy(), np.zeros(1, dtype=np.int32), *part, one.copy(), one.copy())
         yield f"standing queries for {np.dtype(carrier).name}"
     compress.kept_tuples(ranks, ranks, bounds, two, 1)
     compress.nearest_tuples(ranks, ranks, bounds, np.array([[1]]))
@@ -67,6 +69,7 @@ def warm() -> Iterator[str]:
     spans, told = np.zeros((2, 2)), np.zeros(2, dtype=bool)
     online.join(np.array([[0.2, 0.8]]), spans, a, b, c, d, e, f, g, h, told, 0, zero)
     online.leave(zero, spans, a, b, c, d, e, f, g)
+    keyed.keep(zero, two, two, two, spans, np.zeros((2, 4), dtype=np.int64), a, 0.1)
     yield "clusters"
     ordinals, prefix = np.array([1, 2], dtype=np.uint64), np.zeros(5, dtype=np.uint8)
     packed, places = pack.encode(ordinals, ranks, ranks, bounds, two, zero, zero, prefix)

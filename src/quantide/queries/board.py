@@ -1,6 +1,6 @@
 """The board: all queries over a stream, their clusters, and the values they have now."""
 
-from collections.abc import Callable
+import weakref
 from typing import Any
 
 import numpy as np
@@ -12,14 +12,15 @@ from quantide.kernels.life import FINE, NEVER
 from quantide.kernels.together import together
 from quantide.queries.clusters import ONLINE, Clusters
 from quantide.queries.intervals import query_intervals
+from quantide.queries.members import Members
 from quantide.queries.registry import NEW, Registry
+from quantide.queries.results import Found, Lookup
 from quantide.queries.source import MarkedSketch, Tuples
 from quantide.summary.ranks import target_ranks
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Values = NDArray[Any]
-Found = tuple[Ints, Values]  # ids of queries, and carried values
 
 UPDATES = TRIGGERS, TOGETHER = "triggers", "together"
 RECLUSTER = 1 << 10  # the fewest registrations and drops after which "online" clusters anew
@@ -41,6 +42,8 @@ class Board:
         self.changed = 0
         self.first_due = -1
         self.counts = dict.fromkeys(("evaluations", "triggers", "clusterings"), 0)
+        self._members: Members | None = None  # made when changes are looked up
+        self._open: weakref.WeakSet[Lookup] = weakref.WeakSet()  # not looked up yet, and still held by someone
 
     def add(self, phis: Floats, epss: Floats) -> Ints:
         """Take queries; their places."""
@@ -48,6 +51,8 @@ class Board:
         places = self.queries.add(phis, epss)
         if self.clusters is not None and not self.stale:
             self.queries.slot[places] = self.clusters.join(query_intervals(phis, epss, self.eps))
+        if self._members is not None:
+            self._members.join(places)
         return places
 
     def remove(self, places: Ints) -> None:
@@ -55,6 +60,8 @@ class Board:
         slots = self.queries.slot[places]
         if self.clusters is not None:
             self.clusters.leave(slots[slots != NEW])
+        if self._members is not None:
+            self._members.leave(places)
         self.queries.remove(places)
 
     def refresh(self) -> None:
@@ -88,15 +95,24 @@ class Board:
         gap = int((tuples.rmax[1:] - tuples.rmin[:-1]).max())
         return self.stream.tuples(anew=True) if gap > 2 * self.eps * self.stream.n else tuples
 
-    def tell(self) -> tuple[int, Callable[[], Found]]:
-        """How many queries have another value than was told of them last, and a way to look them up."""
+    def tell(self) -> tuple[int, Lookup]:
+        """How many queries have another value than was told of them last, and which."""
         if self.clusters is None:
             found = self._tell_each()
-            return len(found[0]), lambda: found
+            return len(found[0]), Lookup(lambda: found)
         slots, values = self.clusters.tell()
-        return int(self.clusters.sizes[slots].sum()), lambda: self._members(slots, values)
+        lookup = Lookup(lambda: self._found(slots, values))
+        self._open.add(lookup)
+        return int(self.clusters.sizes[slots].sum()), lookup
+
+    def _settle(self) -> None:
+        """Before slots get other queries: what was told is about the queries there are now."""
+        for lookup in list(self._open):
+            lookup.resolve()
+        self._open.clear()
 
     def _note_changes(self, count: int) -> None:
+        self._settle()
         self.changed += count
         if count:
             limit = self.recluster_after or max(RECLUSTER, len(self.queries) // 2)
@@ -113,21 +129,23 @@ class Board:
 
     def _cluster(self) -> None:
         """Cluster all queries at once."""
+        self._settle()
         queries, alive = self.queries, self.queries.alive()
         told, known = self._told(alive)
         spans = query_intervals(queries.phi[alive], queries.eps[alive], self.eps)
         self.clusters, queries.slot[alive] = Clusters.of(spans, self.clustering, self.eps, told, known)
-        self.stale, self.changed, self.first_due = False, 0, -1
+        self.stale, self.changed, self.first_due, self._members = False, 0, -1, None
         self.counts["clusterings"] += 1
 
     def _dissolve(self) -> None:
         """Answer each query by itself until clusters can be served again."""
+        self._settle()
         alive = self.queries.alive()
         told, known = self._told(alive)
         self.queries.told = self.queries.told.astype(told.dtype, copy=False)
         self.queries.told[alive], self.queries.told_known[alive] = told, known
         self.queries.slot[alive] = NEW
-        self.clusters = None
+        self.clusters = self._members = None
 
     def _told(self, places: Ints) -> tuple[Values, NDArray[np.bool_]]:
         """What was reported of these queries last, where anything was."""
@@ -177,11 +195,9 @@ class Board:
         self.queries.told[places], self.queries.told_known[places] = values, True
         return self.queries.ids(places), values
 
-    def _members(self, slots: Ints, values: Values) -> Found:
+    def _found(self, slots: Ints, values: Values) -> Found:
         """The queries of these slots, and for each the value of its slot."""
-        assert self.clusters is not None
-        which = np.full(self.clusters.used + 2, -1, dtype=np.int64)  # two more for NEW and GONE, from the end
-        which[slots] = np.arange(len(slots))
-        mine = which[self.queries.slot[: self.queries.used]]
-        places = np.flatnonzero(mine >= 0)
-        return self.queries.ids(places), values[mine[places]]
+        if self._members is None:
+            assert self.clusters is not None
+            self._members = Members(self.queries, self.clusters)
+        return self._members.of(slots, values)

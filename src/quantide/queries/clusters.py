@@ -106,36 +106,15 @@ class Clusters:
         """Take queries one after the other (Algorithm 2); the slot of each."""
         self._reserve(self.used + len(spans))
         slots = np.empty(len(spans), dtype=np.int64)
-        self.used = join(
-            spans,
-            self.span,
-            self.order,
-            self.root,
-            self.members,
-            self.heap,
-            self.place,
-            self.due,
-            self.sizes,
-            self.newest,
-            self.told_known,
-            self.used,
-            slots,
-        )
+        self.used = join(spans, *self._structure(), self.newest, self.told_known, self.used, slots)
         return slots
 
     def leave(self, slots: Ints) -> None:
         """Let a query go from each of these slots."""
-        leave(
-            slots,
-            self.span,
-            self.order,
-            self.root,
-            self.members,
-            self.heap,
-            self.place,
-            self.due,
-            self.sizes,
-        )
+        leave(slots, *self._structure())
+
+    def _structure(self) -> tuple[Floats, Ints, Ints, Ints, Ints, Ints, Ints, Ints]:
+        return self.span, self.order, self.root, self.members, self.heap, self.place, self.due, self.sizes
 
     def roots(self) -> Ints:
         """The cluster of every slot."""

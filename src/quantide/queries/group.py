@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quantide.errors import InvalidArgumentError, TypeMismatchError
-from quantide.kernels.keyed import evaluate_keyed
+from quantide.kernels.keyed import evaluate_keyed, keep
 from quantide.queries.intervals import query_intervals, read_queries
 from quantide.queries.registry import Registry, grown
-from quantide.queries.results import Answers, Changes, Query
+from quantide.queries.results import Answers, Changes, Lookup, Query
 from quantide.queries.shelves import Shelves, key_names
 from quantide.summary.answer import Answer
 from quantide.summary.column import check_nan_policy, has_nan, nan_error, read_rows
@@ -134,7 +134,7 @@ class MonitorGroup:
         values = self._value[places]
         queries.told[places], queries.told_known[places] = values, True
         found = queries.ids(places), values
-        return Changes(self._kind, len(places), lambda: found, [])
+        return Changes(self._kind, len(places), Lookup(lambda: found), [])
 
     def stats(self) -> dict[str, int]:
         return {
@@ -176,7 +176,16 @@ class MonitorGroup:
         due = np.flatnonzero((slots >= 0) & (self._due[: len(slots)] < self._n[np.maximum(slots, 0)]))
         if not len(due):
             return
-        codes, group = np.unique(slots[due], return_inverse=True)
+        self._evaluations += len(due)
+        keys = np.unique(slots[due])
+        upto, below = self._shelves.counts(slots[due], self._value[due], keys)
+        kept = keep(due, self._n[slots[due]], upto, below, self._span, self._ranks, self._due, self._eps)
+        if not kept.all():
+            self._search(due[~kept])
+
+    def _search(self, due: Ints) -> None:
+        """Find the best value for these queries."""
+        codes, group = np.unique(self._queries.slot[due], return_inverse=True)
         tuples = self._shelves.of(codes).tuples
         counts = self._n[codes]
         evaluate_keyed(
@@ -194,7 +203,6 @@ class MonitorGroup:
             counts,
             self._eps,
         )
-        self._evaluations += len(due)
 
     def _answers(self, places: Ints) -> Answers:
         self._refresh()

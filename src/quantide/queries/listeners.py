@@ -5,11 +5,15 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from quantide.errors import InvalidArgumentError
 
 LOG = logging.getLogger("quantide")
 REMEMBERED = 1000  # failures that are kept until they are asked for
 
+Ints = NDArray[np.int64]
 Listener = Callable[[int, Any], Any]
 
 
@@ -20,30 +24,64 @@ class Failure(NamedTuple):
     error: Exception
 
 
-class Listeners:
-    """One function for each id that has one. What a function raises harms neither the others nor the caller."""
+class Audience:
+    """Who listens to things of one kind, and what each has heard last; compared all at once.
+
+    Those that come and go do so in `functions`; `settle` lets the arrays follow.
+    """
 
     def __init__(self) -> None:
         self.functions: dict[int, Listener] = {}
-        self.heard: dict[int, Any] = {}
-        self.failures: deque[Failure] = deque(maxlen=REMEMBERED)
-        self.failed = 0
+        self.ids: Ints = np.empty(0, dtype=np.int64)
+        self._heard: NDArray[Any] = np.empty(0)
+        self._known: NDArray[np.bool_] = np.empty(0, dtype=bool)
+        self._new: list[int] = []
+        self._gone = False
 
-    def add(self, ids: Iterable[int], function: Listener) -> None:
+    def add(self, ids: list[int], function: Listener) -> None:
+        self._new += [one for one in ids if one not in self.functions]
         self.functions.update(dict.fromkeys(ids, function))
 
     def remove(self, ids: Iterable[int]) -> None:
-        for one in ids if self.functions else ():
-            self.functions.pop(one, None)
-            self.heard.pop(one, None)
+        for one in ids:
+            self._gone |= self.functions.pop(one, None) is not None
 
-    def tell(self, news: Iterable[tuple[int, Any]]) -> None:
-        """Call the function of each id that has not heard this before. Functions may register, drop and ask."""
-        for one, value in news:
-            function = self.functions.get(one)
-            if function is None or (one in self.heard and self.heard[one] == value):
+    def settle(self) -> None:
+        if self._new:
+            count, self._new, new = len(self._new), [], self._new
+            self.ids = np.concatenate((self.ids, np.array(new, dtype=np.int64)))
+            self._heard = np.concatenate((self._heard, np.zeros(count, dtype=self._heard.dtype)))
+            self._known = np.concatenate((self._known, np.zeros(count, dtype=bool)))
+        if self._gone:
+            left = np.array([one in self.functions for one in self.ids.tolist()], dtype=bool)
+            self.ids, self._heard, self._known, self._gone = self.ids[left], self._heard[left], self._known[left], False
+
+    def news(self, values: NDArray[Any]) -> Ints:
+        """The places among `ids` whose values were not heard yet; now they are."""
+        if self._heard.dtype != values.dtype:  # before the type of the values was known: nothing was heard
+            self._heard = np.zeros(len(values), dtype=values.dtype)
+        fresh = np.flatnonzero(~self._known | (self._heard != values))
+        self._heard[fresh], self._known[fresh] = values[fresh], True
+        return fresh
+
+
+class Listeners:
+    """Those of queries and those of conditions. What one raises harms neither the others nor the caller."""
+
+    def __init__(self) -> None:
+        self.queries, self.conditions = Audience(), Audience()
+        self.failures: deque[Failure] = deque(maxlen=REMEMBERED)
+        self.failed = 0
+
+    def __len__(self) -> int:
+        return len(self.queries.functions) + len(self.conditions.functions)
+
+    def tell(self, audience: Audience, ids: list[int], values: Iterable[Any]) -> None:
+        """Call the function of each id with its value. Functions may register, drop and ask."""
+        for one, value in zip(ids, values, strict=True):
+            function = audience.functions.get(one)
+            if function is None:
                 continue
-            self.heard[one] = value
             try:
                 function(one, value)
             except Exception as error:

@@ -1,7 +1,6 @@
 """Monitor: any number of standing quantile queries over one stream."""
 
 import time
-import weakref
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +14,7 @@ from quantide.queries.clusters import CLUSTERINGS, ONLINE
 from quantide.queries.conditions import STATES, Conditions
 from quantide.queries.intervals import read_queries
 from quantide.queries.listeners import Failure, Listener, Listeners, check_listener
-from quantide.queries.results import Answers, Changes, Query
+from quantide.queries.results import Answers, Changes, Lookup, Query
 from quantide.queries.source import MarkedSketch
 from quantide.queries.windowed import Window, WindowBoard, WindowSource
 from quantide.summary.answer import Answer
@@ -54,8 +53,8 @@ class Monitor:
     >>> answer.target, answer.error <= 0.005
     (99000, True)
 
-    Proofs: docs/guarantees/queries.md. After Lin, Xu, Zhang, Wang and Yu, "Processing continuous quantile queries
-    over data streams", TKDE 2006.
+    Proofs: docs/guarantees/queries.md. After Lin, Xu, Zhang, Lu, Yu, Zhou and Yuan, "Approximate processing of massive
+    continuous quantile queries over high-speed data streams", TKDE 18(5), 2006.
     """
 
     def __init__(
@@ -85,7 +84,6 @@ class Monitor:
             self._stream, self._board = source, WindowBoard(source, clustering, updates, often)
         self._conditions = Conditions()
         self._listeners = Listeners()
-        self._reported: weakref.ref[Changes] | None = None
         self._seconds = 0.0
 
     @property
@@ -107,13 +105,12 @@ class Monitor:
         check_listener(on_change)
         ids = self.register_many([check_phi(phi)], eps)
         if on_change is not None:
-            self._listeners.add(ids.tolist(), on_change)
+            self._listeners.queries.add(ids.tolist(), on_change)
         return int(ids[0])
 
     def register_many(self, phis: ArrayLike, epss: ArrayLike) -> Ints:
         """Many queries at once, with a precision each or one for all; their ids."""
         wanted, given = read_queries(phis, epss, self.eps)
-        self._settle_changes()
         return self._board.queries.ids(self._board.add(wanted, given))
 
     def watch(
@@ -131,7 +128,7 @@ class Monitor:
         place = self._conditions.watch(wanted, given, limit, above is not None, self._stream.type)
         one = int(self._conditions.ids(np.array([place]))[0]) | CONDITION
         if on_change is not None:
-            self._listeners.add([one], on_change)
+            self._listeners.conditions.add([one], on_change)
         return one
 
     def condition(self, id: int) -> str:
@@ -150,13 +147,14 @@ class Monitor:
         """Let a function be called with (id, value) after an update that changed a query, as with register()."""
         check_listener(on_change)
         self.query(id)
-        self._listeners.add([int(id)], on_change)
+        audience = self._listeners.conditions if _is_condition(id) else self._listeners.queries
+        audience.add([int(id)], on_change)
 
     def drop(self, id: int) -> None:
         """Forget a query or a condition."""
         if _is_condition(id):
             self._conditions.remove(np.array([self._conditions.place(_condition_id(id))]))
-            self._listeners.remove([int(id)])
+            self._listeners.conditions.remove([int(id)])
         else:
             self.drop_many([id])
 
@@ -165,8 +163,8 @@ class Monitor:
         places = self._board.queries.places(ids)
         if len(np.unique(places)) < len(places):
             raise InvalidArgumentError("an id is among the ids to drop twice; give each once")
-        self._settle_changes()
-        self._listeners.remove(self._board.queries.ids(places).tolist())
+        if len(self._listeners):
+            self._listeners.queries.remove(self._board.queries.ids(places).tolist())
         self._board.remove(places)
 
     def update(self, values: Any, nan: str | None = None, times: Any = None) -> None:
@@ -199,15 +197,12 @@ class Monitor:
 
     def changes(self) -> Changes:
         """The queries whose value, and the conditions whose state, is another than when this was called before."""
-        self._settle_changes()
         if not self.n:
-            return Changes(self._stream.kind, 0, lambda: (np.empty(0, dtype=np.int64), np.empty(0)), [])
+            return Changes(self._stream.kind, 0, Lookup(lambda: (np.empty(0, dtype=np.int64), np.empty(0))), [])
         self._refresh()
         news = self._conditions.tell() if len(self._conditions) else []
         conditions = [(one | CONDITION, said) for one, said in news]
-        changes = Changes(self._stream.kind, *self._board.tell(), conditions)
-        self._reported = weakref.ref(changes)
-        return changes
+        return Changes(self._stream.kind, *self._board.tell(), conditions)
 
     def summary(self) -> Summary:
         """A Summary of everything that has arrived."""
@@ -249,13 +244,6 @@ class Monitor:
     def __repr__(self) -> str:
         return f"Monitor(eps={self.eps}, n={self.n}, queries={len(self)}, clustering={self._board.clustering!r})"
 
-    def _settle_changes(self) -> None:
-        """Before queries come or go: changes that were handed out are about the queries there are now."""
-        changes = self._reported() if self._reported is not None else None
-        if changes is not None:
-            changes.resolve()
-        self._reported = None
-
     def _refresh(self) -> None:
         begun = time.perf_counter()
         n = self.n
@@ -276,16 +264,18 @@ class Monitor:
 
     def _notify(self) -> None:
         """Tell listeners what is new."""
-        if not self._listeners.functions or not self.n:
+        if not len(self._listeners) or not self.n:
             return
         self._refresh()
-        ids = list(self._listeners.functions)
-        conditions = [one for one in ids if one & CONDITION]
-        queries = [one for one in ids if not one & CONDITION]
-        places = self._board.queries.places(np.array(queries, dtype=np.int64))
-        values = self._stream.kind.restore(self._board.current(places)[0])
-        states = [STATES[self._conditions.state[self._conditions.place(_condition_id(one))]] for one in conditions]
-        self._listeners.tell([*zip(queries, values, strict=True), *zip(conditions, states, strict=True)])
+        queries, conditions = self._listeners.queries, self._listeners.conditions
+        queries.settle()
+        conditions.settle()
+        values = self._board.current(self._board.queries.places(queries.ids))[0]
+        states = self._conditions.state[self._conditions.places(conditions.ids & ~CONDITION)]
+        fresh, other = queries.news(values), conditions.news(states)
+        changed, turned = queries.ids[fresh].tolist(), conditions.ids[other].tolist()
+        self._listeners.tell(queries, changed, self._stream.kind.restore(values[fresh]))
+        self._listeners.tell(conditions, turned, [STATES[state] for state in states[other]])
 
 
 def _is_condition(id: Any) -> bool:

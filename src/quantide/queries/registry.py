@@ -81,7 +81,7 @@ class Registry:
         if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
             raise InvalidArgumentError(f"ids are a list of the numbers that register() returned, not {queries!r}")
         ids = array.astype(np.int64)
-        places = ids & ((1 << PLACES) - 1)
+        places = places_of(ids)
         wrong = (ids < 0) | (places >= self.used)
         held = np.where(wrong, 0, places)
         if self.used:
@@ -95,6 +95,11 @@ class Registry:
             return
         for name in ("phi", "eps", "slot", "uses", "told", "told_known"):
             setattr(self, name, grown(getattr(self, name), size))
+
+
+def places_of(ids: Ints) -> Ints:
+    """The places that ids speak of."""
+    return ids & ((1 << PLACES) - 1)
 
 
 def unknown(query: int, count: int) -> UnknownQueryError:

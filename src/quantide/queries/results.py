@@ -11,6 +11,7 @@ from quantide.summary.types import ValueType
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Found = tuple[Ints, NDArray[Any]]  # ids of queries, and carried values
 
 
 class Query(NamedTuple):
@@ -70,6 +71,21 @@ class Answers:
         return f"Answers({len(self)})"
 
 
+class Lookup:
+    """Which queries changed, and their carried values: found when asked for, or before it could be found no longer."""
+
+    __slots__ = ("__weakref__", "_find", "_found")
+
+    def __init__(self, find: Callable[[], Found]) -> None:
+        self._find: Callable[[], Found] | None = find
+        self._found: Found = (np.empty(0, dtype=np.int64), np.empty(0))
+
+    def resolve(self) -> Found:
+        if self._find is not None:
+            self._found, self._find = self._find(), None
+        return self._found
+
+
 class Changes:
     """What changed since changes() was called before: queries in `ids` and `values`, conditions in `conditions`.
 
@@ -77,33 +93,19 @@ class Changes:
     asked for: reading how many changed costs nothing for each of them.
     """
 
-    def __init__(
-        self,
-        kind: ValueType,
-        count: int,
-        look_up: Callable[[], tuple[Ints, NDArray[Any]]],
-        conditions: list[tuple[int, str]],
-    ) -> None:
-        self._kind, self._count = kind, count
-        self._look_up: Callable[[], tuple[Ints, NDArray[Any]]] | None = look_up
-        self._found: tuple[Ints, NDArray[Any]] = (np.empty(0, dtype=np.int64), np.empty(0))
+    def __init__(self, kind: ValueType, count: int, lookup: Lookup, conditions: list[tuple[int, str]]) -> None:
+        self._kind, self._count, self._lookup = kind, count, lookup
         self.conditions = conditions
 
     @property
     def ids(self) -> Ints:
         """The queries whose value changed."""
-        return self.resolve()[0]
+        return self._lookup.resolve()[0]
 
     @property
     def values(self) -> NDArray[Any]:
         """Their values now, of the type that went in."""
-        return self._kind.restore(self.resolve()[1])
-
-    def resolve(self) -> tuple[Ints, NDArray[Any]]:
-        """Ids and carried values; looked up once."""
-        if self._look_up is not None:
-            self._found, self._look_up = self._look_up(), None
-        return self._found
+        return self._kind.restore(self._lookup.resolve()[1])
 
     def __len__(self) -> int:
         """How many queries changed."""

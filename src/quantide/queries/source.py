@@ -1,7 +1,7 @@
 """What a monitor watches: a sketch of a whole stream that can be read cheaply at the end of every block."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,12 @@ class MarkedSketch(StreamSketch):
     def kind(self) -> ValueType:
         return self._kind()
 
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        sketch = super().from_bytes(data)
+        sketch._below = sketch._tower.n + sketch._ladder.n
+        return sketch
+
     def tuples(self, anew: bool = False) -> Tuples:
         """The marks as they are now; `anew`, or when there are none, from a summary."""
         self._join_singles()
@@ -100,20 +106,19 @@ class MarkedSketch(StreamSketch):
         assert isinstance(self._tower, UnevenTower)
         for block in blocks:
             self._tower.add_block(block)
-        self._settled, self._filled, self._counted, self._below = None, 0, 0, self._tower.n + self._ladder.n
+        self._below += self._filled + len(column)
+        self._settled, self._filled, self._counted = None, 0, 0
 
     def _take_summary(self, summary: Summary) -> None:
         super()._take_summary(summary)
+        self._below += summary.n
         self._marks = None
-
-    def _changed(self) -> None:
-        self._below = self._tower.n + self._ladder.n
-        super()._changed()
 
     def _sorted(self, column: Column, kind: ValueType) -> list[Values]:
         """The open block and the column, cut into equal blocks of at least a leaf, each sorted; NaN is refused."""
         every = _joined([self._block[: self._filled], *column.pieces], kind)
-        parts = np.array_split(every, len(every) // self.leaf)
+        count = len(every) // self.leaf
+        parts = np.array_split(every, count) if count > 1 else [every]
         return [np.ascontiguousarray(sort_rows(part[None, :])[0]) for part in parts]
 
     def _count_open(self) -> None:

@@ -1,0 +1,58 @@
+"""Marks: a summary that is kept true by counting must be one at every moment."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from quantide import Summary
+from quantide.queries.source import MarkedSketch
+from tests import oracle
+from tests.checks import chop
+from tests.orders import ORDERS
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_marks_are_a_summary_of_everything(order: str, rng: np.random.Generator) -> None:
+    sketch, data, fed = MarkedSketch(0.1), ORDERS[order](rng, 6000), 0
+    for block in chop(data, rng, 2000):
+        if len(block) == 1:
+            sketch.update(float(block[0]))
+        else:
+            sketch.update(block)
+        fed += len(block)
+        if fed > 10 and rng.random() < 0.7:
+            assert sketch.tuples().values[0] == min(data[:fed])
+            marks = sketch.marks()
+            assert marks is not None
+            assert oracle.summary_faults(marks, data[:fed]) == []
+    assert sketch.marked == 1
+    assert sketch.tuples(anew=True).fresh
+    assert sketch.summary().gap <= 2 * 0.1 * len(data)
+
+
+def test_marks_of_a_stream_that_stays_the_same_last(rng: np.random.Generator) -> None:
+    sketch = MarkedSketch(0.01)
+    sketch.update(rng.random(20_000))
+    first = sketch.tuples()
+    gap = int((first.rmax[1:] - first.rmin[:-1]).max()) / sketch.n
+    for _ in range(20):
+        sketch.update(rng.random(20_000))
+        now = sketch.tuples()
+        assert int((now.rmax[1:] - now.rmin[:-1]).max()) / sketch.n <= 2 * gap
+    assert sketch.marked == 1
+
+
+def test_marks_are_forgotten_when_a_summary_comes(rng: np.random.Generator) -> None:
+    sketch = MarkedSketch(0.1)
+    sketch.update(rng.random(500))
+    sketch.tuples()
+    more = rng.random(300)
+    sketch.update_summary(Summary.of(more).lift(5))
+    assert sketch.marks() is None
+    assert sketch.tuples().rmax[-1] == 805
+    sketch.update([0.5, 2.0, -1.0])
+    values, rmin, rmax, _ = sketch.tuples()
+    assert (values[0], values[-1], rmax[-1]) == (-1.0, 2.0, 808)
+    assert rmin[-1] <= 808 - 5
+    assert rmax[0] >= 6
