@@ -46,7 +46,7 @@ class MarkedSketch(StreamSketch):
         super().__init__(eps, nan, value_type)
         self._tower = UnevenTower(schedule_for(TOWER * self._eps, leaf_for(self._eps) // 2))
         self._marks: tuple[Values, Ints, Ints] | None = None
-        self._counted = 0  # how many values of the open block the marks have counted
+        self._counted = 0  # how many the marks have counted of the open block and those that wait to join it
         self.marked_at = 0  # the n of which marks were made
         self.marked = 0  # how often that was
 
@@ -66,7 +66,6 @@ class MarkedSketch(StreamSketch):
 
     def tuples(self, anew: bool = False) -> Tuples:
         """The marks as they are now; `anew`, or when there are none, from a summary."""
-        self._join_singles()
         if anew or self._marks is None:
             self.set_marks(self.summary().compress(math.ceil(2 / self._eps)), self.n)
             self.marked += 1
@@ -77,7 +76,7 @@ class MarkedSketch(StreamSketch):
     def set_marks(self, marks: Summary, made_at: int) -> None:
         """Take these tuples of everything there is as marks; they were made when n was `made_at`."""
         self._marks = marks.carried.copy(), marks.rmin.copy(), marks.rmax.copy()
-        self._counted, self.marked_at = self._filled, made_at
+        self._counted, self.marked_at = self._filled + len(self._singles), made_at
 
     def marks(self) -> Summary | None:
         """The marks as a summary of everything there is."""
@@ -98,7 +97,9 @@ class MarkedSketch(StreamSketch):
             return
         blocks = self._sorted(column, kind)
         if self._counted:  # of what was sorted now, the marks know a part: the rest is sorted for them
-            self._count(np.sort(_joined([self._block[self._counted : self._filled], *column.pieces], kind)))
+            known = max(0, self._counted - self._filled)  # single values, which come as one piece
+            pieces = [column.pieces[0][known:]] if known else column.pieces
+            self._count(np.sort(_joined([self._block[self._counted : self._filled], *pieces], kind)))
         else:
             for block in blocks:
                 self._count(block)
@@ -122,10 +123,12 @@ class MarkedSketch(StreamSketch):
         return [np.ascontiguousarray(sort_rows(part[None, :])[0]) for part in parts]
 
     def _count_open(self) -> None:
-        """Count what has joined the open block."""
-        if self._counted < self._filled:
-            self._count(np.sort(self._block[self._counted : self._filled]))
-            self._counted = self._filled
+        """Count what has joined the open block, or waits to."""
+        waiting = self._filled + len(self._singles)
+        if self._counted < waiting:
+            singles = np.array(self._singles[max(0, self._counted - self._filled) :], dtype=self._kind().carrier)
+            self._count(np.sort(_joined([self._block[self._counted : self._filled], singles], self._kind())))
+            self._counted = waiting
 
     def _count(self, arrived: Values) -> None:
         if self._marks is not None:
