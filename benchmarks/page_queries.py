@@ -12,7 +12,7 @@ METHODS = """The same with every clustering and every kind of update, precision 
 REGISTERING = """At once: `register_many` and the first clustering. One: the average of {singles:,} `register` or
     `drop` calls among the others."""
 CHECKED = """At the end of every block {checked:,} answers were compared with the sorted values: the largest distance
-    from phi*n, as a part of what the query allows."""
+    from the target, as a part of what the query allows."""
 KEYS = """`MonitorGroup`, eps = 0.01, three queries a key of precision 0.05; {keyed_blocks} blocks of {block:,} rows
     with uniform keys, `changes()` read after every block."""
 

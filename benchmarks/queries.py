@@ -210,7 +210,7 @@ def _checked(case: Case) -> Row:
         found = monitor.answers(ids[some]).values
         target = np.maximum(1, np.ceil(case.phis[some] * end - 1e-9))
         first, last = np.searchsorted(ordered, found) + 1, np.searchsorted(ordered, found, side="right")
-        far = np.maximum(np.maximum(first - target, case.phis[some] * end - last), 0) / end
+        far = np.maximum(np.maximum(first - target, target - last), 0) / end
         worst = max(worst, float((far / case.epss[some]).max()))
         asked += len(some)
     return {"answers": asked, "worst": worst, "holds": worst <= 1}

@@ -21,9 +21,11 @@ def faults(monitor: Monitor, held: dict[int, tuple[float, float]], data: list[An
     for one, (phi, eps) in held.items():
         answer = monitor.answer(one)
         in_force = max(eps, monitor.eps)
-        if oracle.wrong_answers(ordered, [answer.value], [phi], in_force):
+        first, last = oracle.occupied(ordered, answer.value)
+        target = oracle.target_rank(phi, n)
+        if first > last or max(first - target, target - last) > in_force * n + 1e-9:
             found.append(f"query {phi}, {eps} is answered {answer.value} at n = {n}")
-        if answer.error > in_force + 1 / n + 1e-9:
+        if answer.error > in_force + 1e-9:
             found.append(f"query {phi}, {eps} has an error of {answer.error} at n = {n}")
         found += oracle.bound_faults(ordered, answer)
     return found
@@ -71,7 +73,7 @@ def exact_life(rmin: int, rmax: int, low: Fraction, high: Fraction, n: int, most
     """How many arrivals, one by one and each in the worst place, an element surely answers; -1: not even now."""
     lasting = -1
     for k in range(most):
-        if rmin < low * (n + k) or rmax + k > high * (n + k):
+        if (low > 0 and rmin < low * (n + k) + 1) or rmax + k > high * (n + k):
             break
         lasting = k
     return lasting

@@ -61,7 +61,7 @@ def keep(
         until, from_low, upto_n, from_high = terms(low, high, n)
         lower, upper = upto[i], below[i] + 1
         if upper < lower and low > 0 and high < 1:
-            lower = upper = min(max(np.int64(n * low / (1 - high + low)), upper), lower)
+            lower = upper = min(max(np.int64((n * low + 1 - high) / (1 - high + low)), upper), lower)
         elif upper < lower:
             lower = upper
         longest = lasts(lower, upper, until, from_low, upto_n, from_high)

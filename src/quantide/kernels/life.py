@@ -1,8 +1,9 @@
 """How long an answer must stay right (QUERIES section 3.2), and which tuple stays so the longest.
 
-A cluster is answered by a tuple exactly when low*n <= rmin and rmax <= high*n, with low = a - eps and
-high = b + eps for the cluster's interval [a, b] (Theorem 3). An arrival raises n by one, and the element's rank by one
-or not: so both lines hold for so many more arrivals, wherever they fall (Theorem 4).
+A cluster is answered by a tuple when low*n + 1 <= rmin and rmax <= high*n, with low = a - eps and high = b + eps for
+the cluster's interval [a, b] (Theorem 3; the 1 is because a query asks for the rank ceil(phi*n), not phi*n). An arrival
+raises n by one, and the element's rank by one or not: so both lines hold for so many more arrivals, wherever they fall
+(Theorem 4).
 """
 
 import math
@@ -24,10 +25,10 @@ FINE, STALE, NONE = 0, 1, 2
 
 @compiled
 def terms(low: float, high: float, n: int) -> tuple[float, float, float, float]:
-    """What `lasts` needs: low*n and 1/low, high*n and 1/(1 - high); where a line always holds, for ever."""
-    until, from_low = low * n, math.inf
+    """What `lasts` needs: low*n + 1 and 1/low, high*n and 1/(1 - high); where a line always holds, for ever."""
+    until, from_low = 0.0, math.inf
     if low > 0:
-        from_low = 1 / low
+        until, from_low = low * n + 1, 1 / low
     if high < 1:
         return until, from_low, high * n, 1 / (1 - high)
     return until, from_low, high * n + 1, math.inf
@@ -50,7 +51,7 @@ def past_middle(rmin: int, rmax: int, low: float, high: float, n: int) -> bool:
     """Whether a tuple outlives more arrivals after it than before it; true from some tuple on."""
     if low <= 0 or high >= 1:
         return rmin + rmax >= (low + high) * n if low <= 0 and high >= 1 else low <= 0
-    return (rmin - low * n) * (1 - high) >= (high * n - rmax) * low
+    return (rmin - 1 - low * n) * (1 - high) >= (high * n - rmax) * low
 
 
 @compiled
@@ -110,7 +111,7 @@ def evaluate(
             if other >= longest:
                 at, lower, upper, longest = i - 1, rmin[i - 1], rmax[i - 1], other
             if values[i - 1] == values[i] and low > 0 and high < 1 and rmax[i - 1] <= rmin[i]:
-                ideal = min(max(np.int64(n * low / (1 - high + low)), rmax[i - 1]), rmin[i])
+                ideal = min(max(np.int64((n * low + 1 - high) / (1 - high + low)), rmax[i - 1]), rmin[i])
                 other = lasts(ideal, ideal, until, from_low, upto, from_high)
                 if other > longest:
                     at, lower, upper, longest = i, ideal, ideal, other

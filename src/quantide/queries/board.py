@@ -119,9 +119,9 @@ class Board:
             self.stale |= self.clustering != ONLINE or self.changed > limit
 
     def _is_fine(self) -> bool:
-        """Whether the summary is within eps in real ranks, which clusters need; that of a few values is not."""
-        n, slack = self.stream.n, self.eps * self.stream.n
-        if slack < 1:
+        """Whether the summary is within eps in real ranks, less one, which clusters need; that of a few is not."""
+        n, slack = self.stream.n, self.eps * self.stream.n - 1
+        if slack < 0:
             return False
         summary = self.stream.summary()
         ends = max(int(summary.rmax[0]) - 1, n - int(summary.rmin[-1]))

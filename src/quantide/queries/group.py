@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 class MonitorGroup:
     """What a Monitor does, for every key by itself, in single calls for all keys.
 
-    A query (key, phi, eps_q) has a value whose rank among the values of its key is within eps_q * n of phi * n. Keys
+    A query (key, phi, eps_q) has a value whose rank among the values of its key is within eps_q * n of its target. Keys
     have few queries each, so these are not clustered: every query has a deadline of its own, in arrivals of its key,
     and only the keys of those that have passed are looked at.
 

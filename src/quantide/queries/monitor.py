@@ -30,7 +30,7 @@ ALMOST_ONE = float(np.nextafter(1, 0))
 class Monitor:
     """Keeps any number of quantile queries right over a stream, at the cost of a few.
 
-    A query (phi, eps_q) always has a value whose rank is within eps_q * n of phi * n: an answer with a certificate,
+    A query (phi, eps_q) always has a value whose rank is within eps_q * n of its target: an answer with a certificate,
     whenever it is read. Queries that one value can serve are a cluster; each cluster has a deadline, the number of
     arrivals up to which its value must stay right wherever they fall, and only then is it looked at again. A
     precision finer than the monitor's eps is raised to it.

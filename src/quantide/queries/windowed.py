@@ -3,11 +3,12 @@
 In a window of N elements, an arrival and the element that leaves for it change a rank by at most one. So values that
 were accepted with a reserve of B ranks on either side,
 
-    low * N + B <= rmin        and        rmax + B <= high * N,
+    low * N + 1 + B <= rmin        and        rmax + B <= high * N,
 
 stay right for B arrivals, wherever they fall. The paper's pass after every floor(eps*N/2) arrivals leaves no reserve
-and is off by up to 1.49 eps. With a window of eps/2 there is always such a value: the answer to the middle of a
-cluster's interval, (a + b)/2, has ranks within eps/2 * N of it, and B = floor(eps*N/2) is left on either side.
+and is off by up to 1.49 eps. With a window of eps/2 there is always such a value, a rank aside: the answer to the
+middle of a cluster's interval, (a + b)/2, has ranks within eps/2 * N of it, and B = floor(eps*N/2) is left on either
+side.
 
 A window by time may also shrink, by any number at once, so it is looked at again whenever anything has arrived.
 """
@@ -147,7 +148,7 @@ class WindowBoard(Board):
         """Whether the window's summary leaves a reserve in real ranks."""
         summary, n = self.stream.summary(), self.stream.n
         ends = max(int(summary.rmax[0]) - 1, n - int(summary.rmin[-1]))
-        return self.eps * n >= 1 and summary.gap <= self.eps * n and ends <= self.eps * n / 2
+        return summary.gap <= self.eps * n - 2 and ends <= self.eps * n / 2 - 1
 
     def _is_due(self) -> bool:
         c = self.clusters
