@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from quantide import ConstrainedWindow, Summary, errors, last, where, within
 from quantide.windows import constrained
 from quantide.windows.constraint import Constraint
+from quantide.windows.layout import layout_for
 from tests.windows.small import small_layout
 from tests.windows.truth import Array, inside, verify
 
@@ -479,6 +480,23 @@ def test_space_is_constant(rng: Rng) -> None:
         window.update(table)
         held.append(window.tuples)
     assert max(held[30:]) <= 1.1 * max(held[5:30])
+
+
+def test_classes_of_few_hold_few(monkeypatch: pytest.MonkeyPatch, rng: Rng) -> None:
+    """As users get them: a class of which 1000 are asked for does not keep its newest 100,000."""
+    monkeypatch.setattr(constrained, "layout_for", layout_for)
+    fields = [pc.field(f"f{i}") for i in range(4)]
+    window = ConstrainedWindow(last(1000) & reduce(operator.or_, map(where, fields)), 0.05)
+    values, said = rng.random(120_000), rng.random((120_000, 4)) < 0.5
+    for start in range(0, 120_000, 30_000):
+        rows = slice(start, start + 30_000)
+        window.update(pa.table({"value": values[rows], **{f"f{i}": said[rows, i] for i in range(4)}}))
+        held = np.arange(120_000)[: rows.stop][-1000:]
+        verify(window, values[held[said[held].any(axis=1)]], rng)
+        short = held[-200:]
+        verify(window, values[short[said[short, 0]]], rng, window=last(200) & where(fields[0]))
+        window = ConstrainedWindow.from_bytes(window.to_bytes())
+    assert window.tuples < 15 * 3000
 
 
 def every_expression() -> Iterator[Constraint]:
