@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quantide import RecentWindow, StreamSketch, Summary, errors
+from quantide import RecentWindow, SlidingWindow, StreamSketch, Summary, errors
 from tests.windows.feed import Feed
 from tests.windows.small import SmallRecentWindow
 from tests.windows.truth import Array, inside, verify
@@ -352,6 +352,35 @@ def test_a_slice_that_never_closes(rng: Rng) -> None:
         values = np.concatenate([values, block])
     assert window.tuples < 6000
     verify(window, values, rng)
+
+
+def test_what_can_be_read_when_nothing_can_be_answered() -> None:
+    window = RecentWindow(0.1, max_items=5)
+    window.update_summary(Summary.of(np.arange(1000.0)))
+    with pytest.raises(errors.SpanError):
+        window.quantile(0.5)
+    assert (window.n, window.arrived) == (5, 1000)
+    assert "n=5" in repr(window)
+
+
+def test_as_many_as_can_be() -> None:
+    """Ranks are exact up to 2**53; what would exceed it is refused and changes nothing."""
+    half = Summary.of(np.arange(4.0))
+    while half.n < 2**52:
+        half = Summary.merge(half, half).compress(400)
+    windows: list[Any] = [RecentWindow(0.1), SlidingWindow(2**53, 0.1)]
+    for window in windows:
+        window.update_summary(half)
+        window.update_summary(half)
+        before = window.to_bytes()
+        with pytest.raises(errors.CountOverflowError):
+            window.update_summary(half)
+        for values in ([1.0], 1.0):
+            with pytest.raises(errors.CountOverflowError):
+                window.update(values)
+        assert window.n == 2**53
+        assert window.to_bytes() == before
+        assert type(window).from_bytes(before).quantile(0.5) == 1.0
 
 
 def test_empty_in_time(rng: Rng) -> None:

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from quantide import ConstrainedWindow, Summary, errors, last, where, within
 from quantide.windows import constrained
 from quantide.windows.constraint import Constraint
+from quantide.windows.layout import layout_for
 from tests.windows.small import small_layout
 from tests.windows.truth import Array, inside, verify
 
@@ -481,7 +482,25 @@ def test_space_is_constant(rng: Rng) -> None:
     assert max(held[30:]) <= 1.1 * max(held[5:30])
 
 
+def test_classes_of_few_hold_few(monkeypatch: pytest.MonkeyPatch, rng: Rng) -> None:
+    """As users get them: a class of which 1000 are asked for does not keep its newest 100,000."""
+    monkeypatch.setattr(constrained, "layout_for", layout_for)
+    fields = [pc.field(f"f{i}") for i in range(4)]
+    window = ConstrainedWindow(last(1000) & reduce(operator.or_, map(where, fields)), 0.05)
+    values, said = rng.random(120_000), rng.random((120_000, 4)) < 0.5
+    for start in range(0, 120_000, 30_000):
+        rows = slice(start, start + 30_000)
+        window.update(pa.table({"value": values[rows], **{f"f{i}": said[rows, i] for i in range(4)}}))
+        held = np.arange(120_000)[: rows.stop][-1000:]
+        verify(window, values[held[said[held].any(axis=1)]], rng)
+        short = held[-200:]
+        verify(window, values[short[said[short, 0]]], rng, window=last(200) & where(fields[0]))
+        window = ConstrainedWindow.from_bytes(window.to_bytes())
+    assert window.tuples < 15 * 3000
+
+
 def every_expression() -> Iterator[Constraint]:
+    x = pc.field("x")
     yield last(3)
     yield within("5 min")
     yield where(pc.field("a").isin([1, 2, 3])) & last(5)
@@ -489,6 +508,40 @@ def every_expression() -> Iterator[Constraint]:
     yield where(pc.starts_with(pc.field("path"), "/a")) | (~where(pc.field("at") < datetime(2026, 1, 1)) & within(3600))
     yield where(pc.field("s", "inner") == 5) & last(100)
     yield where(A) & ~where(A)
+    yield where(x > pa.scalar(10**9 + 1, pa.timestamp("ns"))) & last(4)
+    yield where(x.isin(pa.array([1, 10**9 + 1], pa.timestamp("ns"))) | (x.cast(pa.float32()) == 2)) & last(4)
+    yield where(pc.if_else(x > 1, pc.coalesce(x, 0) > 5, pc.match_substring(pc.field("é"), "ü'"))) | last(2)
+    yield where(pc.equal(pc.make_struct(x, x, field_names=["a", "b"]), pa.scalar({"a": 1, "b": 2}))) & last(1)
+
+
+def test_filters_of_the_same_text_are_told_apart() -> None:
+    """Arrow shows long lists without their middle, and numbers without their type."""
+    x, some, others = pc.field("x"), list(range(100)), [*range(50), 1000, *range(51, 100)]
+    pairs = [
+        (x.isin(some), x.isin(others)),
+        (x == 1, x == pa.scalar(1, pa.int8())),
+        (pc.field("s", "t") == 1, pc.field("FieldRef.Nested(FieldRef.Name(s) FieldRef.Name(t))") == 1),
+    ]
+    for one, other in pairs:
+        assert str(one) == str(other)
+        assert where(one) != where(other)
+        assert repr(where(one)) == repr(where(other)) == f"where({one})"
+        assert where(one) == where(pc.Expression._deserialize(pa.py_buffer(one.__reduce__()[1][0])))
+    window = ConstrainedWindow((where(x.isin(some)) | where(x.isin(others))) & last(1000), 0.1)
+    window.update(pa.table({"value": [1.0, 2.0], "x": [50, 1000]}))
+    for again in (window, ConstrainedWindow.from_bytes(window.to_bytes())):
+        assert again.quantile(1.0, window=where(x.isin(some)) & last(9)) == 1.0
+        assert again.quantile(1.0, window=where(x.isin(others)) & last(9)) == 2.0
+        assert again.to_bytes() == window.to_bytes()
+    with pytest.raises(errors.InvalidArgumentError, match="not declared"):
+        window.quantile(0.5, window=where(x.isin(some[1:])) & last(5))
+
+
+def test_filters_that_cannot_be_kept() -> None:
+    """Refused when they are declared, not when the window is to be kept."""
+    for wrong in (pc.field(0) == 1, pc.field("a\nliteral: '0") == 1, pc.field("two\nlines") == 1):
+        with pytest.raises(errors.InvalidArgumentError, match="kept"):
+            where(wrong)
 
 
 def test_expressions_go_through_bytes() -> None:

@@ -91,6 +91,26 @@ def test_the_layout_that_users_get(rng: Rng) -> None:
     assert verify(window, values[-1_000_000:], rng).n == 1_000_000
 
 
+@pytest.mark.parametrize("items", [1, 2, 100, 1023, 1024, 1025, 5000, 65_535, 65_536, 70_000])
+def test_few_items_as_users_get_them(items: int, rng: Rng) -> None:
+    """As many as are kept as they are, or hardly more: exact, in little space, and forgotten when they have passed."""
+    values, times = rng.random(4 * items + 9000), np.arange(4.0 * items + 9000)
+    window, done = RecentWindow(0.1, max_items=items), 0
+    while done < len(values):
+        start, done = done, done + int(rng.choice([1, 500, items // 3 + 1, 2 * items]))
+        window.update(values[start:done], times[start:done])
+        for last in {1, items, int(rng.integers(1, items + 1))}:
+            verify(window, values[:done][-last:], rng, last=last)
+        if rng.random() < 0.3:
+            window = RecentWindow.from_bytes(window.to_bytes())
+        span = int(rng.integers(1, items + 1))
+        verify(window, values[:done][-span:], rng, within=span)
+        if done > 3 * items + 5000:
+            with pytest.raises(errors.SpanError):
+                window.quantile(0.5, within=3 * items + 5000)
+    assert window.tuples <= max(5000, 6 * items)
+
+
 def test_an_adversary_who_reads_the_answers(rng: Rng) -> None:
     """The next values come where the summary of some window knows least."""
     eps, window = 0.1, SmallRecentWindow(0.1, max_items=3000)

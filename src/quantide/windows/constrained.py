@@ -232,7 +232,9 @@ class ConstrainedWindow(Intake):
                 return self._start(lane, ages, newest, lane.newest(NUMBER) + 1)[0]
 
             marks = [np.dtype(np.int64), *self._times.dtypes]
-            self._lanes[said] = Arrivals(layout_for(self._eps), self._kind(), marks, needed)
+            items = [clause.items for clause in ages if clause.items is not None]
+            layout = layout_for(self._eps, max(items) if items and len(items) == len(ages) else None)
+            self._lanes[said] = Arrivals(layout, self._kind(), marks, needed)
         return self._lanes[said]
 
     def _ages(self, said: Said, window: Constraint | None = None) -> list[Clause]:

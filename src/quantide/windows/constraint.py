@@ -109,8 +109,8 @@ class Constraint:
 
     def write(self, frame: FrameWriter) -> None:
         frame.number(len(self.filters))
-        for text, filter in self.filters.items():
-            frame.text(text)
+        for name, filter in self.filters.items():
+            frame.text(shown(name))
             frame.blob(pack_filter(filter))
         texts = list(self.filters)
         frame.number(len(self.clauses))
@@ -128,7 +128,8 @@ class Constraint:
         filters = {}
         for _ in range(frame.number(MOST_FILTERS)):
             text = frame.text()
-            filters[text] = unpack_filter(frame.blob(), text)
+            name, filter = unpack_filter(frame.blob(), text)
+            filters[name] = filter
         texts, clauses = list(filters), []
         for _ in range(frame.number(MOST_CLAUSES)):
             items, span = frame.number(MAX_N), frame.fraction()

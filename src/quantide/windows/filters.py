@@ -25,9 +25,11 @@ Token = tuple[str, str]
 def name_of(filter: Any) -> str:
     """A name that only equal filters share: Arrow shows long lists without their middle, and numbers without type."""
     try:
-        return _name(str(filter), _checked(pack_filter(filter)))
+        data = pack_filter(filter)
+        _check(data)
     except (pa.ArrowException, ValueError, TypeError, KeyError, IndexError) as error:
         raise InvalidArgumentError(f"the filter {filter} cannot be kept as bytes: {error}") from error
+    return str(filter) + MARK + hashlib.sha256(data).hexdigest()[:32]
 
 
 def shown(name: str) -> str:
@@ -40,27 +42,21 @@ def pack_filter(filter: Any) -> bytes:
     return bytes(filter.__reduce__()[1][0])
 
 
-def unpack_filter(data: bytes, name: str) -> Any:
-    """The expression of these bytes, which must have this name."""
+def unpack_filter(data: bytes, text: str) -> tuple[str, Any]:
+    """The name and the expression of these bytes, which must read as this text."""
     try:
-        table = _checked(data)
+        _check(data)
         found = pc.Expression._deserialize(pa.py_buffer(data))
-        same = _name(str(found), table) == name
+        name = name_of(found)
     except (pa.ArrowException, ValueError, TypeError, KeyError, IndexError, OSError) as error:
         raise CorruptBytesError(f"these bytes are not a filter: {error}") from error
-    if not same:
+    if shown(name) != text:
         raise CorruptBytesError("these bytes are not a filter: it reads otherwise than it is said to")
-    return found
+    return name, found
 
 
-def _name(text: str, table: pa.Table) -> str:
-    types = [str(kind) for kind in table.schema.types]
-    held = repr((_tokens(table), types, table.to_pylist() if types else None))
-    return text + MARK + hashlib.sha256(held.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-
-
-def _checked(data: bytes) -> pa.Table:
-    """The row of literals, after everything was found to be as Arrow writes it."""
+def _check(data: bytes) -> None:
+    """Raise unless everything is as Arrow writes it."""
     table = pa.ipc.open_file(pa.py_buffer(data)).read_all()
     table.validate(full=True)
     if table.num_rows != 1 or any(f"\n{key}: '".encode() in data for key in KEYS):
@@ -69,7 +65,6 @@ def _checked(data: bytes) -> pa.Table:
     _check_expression(next(tokens, ("end", "")), tokens, table, 0)
     if next(tokens, None) is not None:
         raise ValueError("tokens after the end of the expression")
-    return table
 
 
 def _tokens(table: pa.Table) -> list[Token]:
@@ -102,7 +97,7 @@ def _check_call(name: str, rest: Iterator[Token], table: pa.Table, depth: int) -
         if key == "end" and value == name:
             break
         if key == "options" and options is None:
-            options = table.column(_place(value, table.num_columns))[0].as_py()
+            options = table.column(_place(value, table.num_columns))[0]
         elif options is None:
             _check_expression((key, value), rest, table, depth + 1)
             arguments += 1
@@ -114,8 +109,8 @@ def _check_call(name: str, rest: Iterator[Token], table: pa.Table, depth: int) -
     if options is None:
         fits = not known.options_required
     else:
-        fits = options["_type_name"] == known.options_class.encode()
-        fits = fits and len(options.get("field_names", range(arguments))) == arguments
+        fits = options["_type_name"].as_py() == known.options_class.encode()
+        fits = fits and ("field_names" not in options or len(options["field_names"]) == arguments)
     if not fits or function.arity not in (arguments, ...):
         raise ValueError(f"{name} has other arguments or options")
 

@@ -91,7 +91,7 @@ class RecentWindow(Intake):
     @property
     def n(self) -> int:
         """How many values a question about everything speaks of, at most."""
-        return self._view(None, None, None).n_hi if self.arrived else 0
+        return self._cut(None, None, None)[0].n_hi if self.arrived else 0
 
     @property
     def clamped(self) -> int:
@@ -287,8 +287,12 @@ class RecentWindow(Intake):
 
     def _look(self, last: Any, within: Any, now: Any) -> View:
         """Find where the window starts, cut there, and summarise what is left."""
-        self._join_singles()
         check_not_empty(self.arrived)
+        return self._checked(*self._cut(last, within, now))
+
+    def _cut(self, last: Any, within: Any, now: Any) -> tuple[Cut, Start, Any]:
+        """The cut of a window, where it starts among slices, and the time that its span ends at."""
+        self._join_singles()
         last, span = self._check_window(last, within, now)
         moment = None if span is None else self._times.now(now)
         everything = last is None and within is None
@@ -307,7 +311,7 @@ class RecentWindow(Intake):
         if span is None:
             n = min(self.arrived, self.arrived if last is None else last)
             cut = Cut(cut.lanes, n, n)
-        return self._checked(cut, found[1], moment)
+        return cut, found[1], moment
 
     def _checked(self, cut: Cut, start: Start, moment: Any) -> View:
         """A view that keeps the promise; else the error names the smallest window that would."""
