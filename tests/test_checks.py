@@ -21,6 +21,7 @@ WHOLE_STREAM = frozenset({"merge", "update_summary", "the ends are exact"})
 ANY_BLOCKS = frozenset({"same bytes whatever the blocks"})
 ALL = 100_000  # more than any check feeds
 SOME = ("uniform", "few_distinct", "infinities", "nested")  # for those that keep all values here
+MORE = (*SOME, "ascending", "descending", "zigzag", "beside_samples")  # for those whose parts other kinds try in full
 
 
 def newest(size: int) -> Callable[[Floats], Floats]:
@@ -43,11 +44,11 @@ WINDOWS = [
         newest(130),
         orders=SOME,
     ),
-    Kind("BucketWindow", partial(BucketWindow, ALL), ANY_BLOCKS | {"update_summary"}),
+    Kind("BucketWindow", partial(BucketWindow, ALL), ANY_BLOCKS | {"update_summary"}, orders=MORE),
     Kind("BucketWindow of 2300", partial(BucketWindow, 2300), ANY_BLOCKS, newest(2300)),
     Kind("RecentWindow", RecentWindow, ANY_BLOCKS | {"update_summary"}, orders=SOME),
-    Kind("SmallRecentWindow", SmallRecentWindow, ANY_BLOCKS | {"update_summary"}),
-    Kind("SmallRecentWindow of 130", partial(SmallRecentWindow, max_items=130), ANY_BLOCKS, newest(130)),
+    Kind("SmallRecentWindow", SmallRecentWindow, ANY_BLOCKS | {"update_summary"}, orders=MORE),
+    Kind("SmallRecentWindow of 130", partial(SmallRecentWindow, max_items=130), ANY_BLOCKS, newest(130), orders=SOME),
     Kind("SmallRecentWindow of 2300", partial(SmallRecentWindow, max_items=2300), ANY_BLOCKS, newest(2300)),
 ]
 
@@ -60,7 +61,7 @@ KINDS = [
     ),
     Kind("GKSketch", GKSketch, WHOLE_STREAM),
     *WINDOWS,
-    Kind("MarkedSketch", MarkedSketch, WHOLE_STREAM - {"merge"}),
+    Kind("MarkedSketch", MarkedSketch, WHOLE_STREAM - {"merge"}, orders=MORE),
 ]
 PAIRS = [(kind, check) for kind in KINDS for check in all_checks() if applies(check, kind)]
 
