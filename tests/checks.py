@@ -65,7 +65,7 @@ class Kind:
     "same bytes whatever the blocks", "the ends are exact".
     covers: the part of everything fed that its answers speak of (a window: the last of it).
     max_nbytes: the documented bound, of (eps, n, itemsize).
-    orders: fewer than all for those that are exact in what the checks feed.
+    orders: those that `make test` tries; `make test-all` tries all.
     """
 
     name: str
