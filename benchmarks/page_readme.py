@@ -7,7 +7,7 @@ from benchmarks.report import Report, Row
 
 BEGIN = "<!-- figures: made by `python -m benchmarks results` -->"
 END = "<!-- /figures -->"
-PARTS = ("stream", "fast", "keys", "history", "windows", "spark")
+PARTS = ("stream", "fast", "keys", "windows", "queries", "history", "spark")
 
 
 def insert(readme: str, reports: dict[str, Report]) -> str:
@@ -22,8 +22,9 @@ def figures(reports: dict[str, Report]) -> str:
         "stream": _speed,
         "fast": _paper,
         "keys": _keys,
-        "history": _history,
         "windows": _windows,
+        "queries": _queries,
+        "history": _history,
         "spark": _spark,
     }
     lines = [line for part, make in made.items() if part in reports for line in make(reports[part])]
@@ -97,6 +98,18 @@ def _windows(report: Report) -> list[tuple[str, str]]:
         again = f"{slowest['again_median'] * 1e6:.0f} microseconds"
         lines.append(("a quantile of it when something arrived / again", f"{slowest['median'] * 1e3:.1f} ms / {again}"))
     return lines
+
+
+def _queries(report: Report) -> list[tuple[str, str]]:
+    row, registered = report.rows["stream"][0], report.rows["registering"][0]
+    queries, block = report.settings["queries"], report.settings["block"]
+    return [
+        (
+            f"a stream with {queries:,} standing queries, changes read after every {block:,} values",
+            f"**{table.ratio(row['ratio'])} times** the time of the stream alone",
+        ),
+        ("registering them", table.seconds(registered["many"])),
+    ]
 
 
 def _spark(report: Report) -> list[tuple[str, str]]:
