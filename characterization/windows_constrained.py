@@ -61,7 +61,8 @@ def measure(settings: Settings) -> dict[str, list[Row]]:
                 spans = Spans(s, name, kind, s.age)
                 spans.add(s.time_eps, (s.age, s.shorter))
                 rows["times"] += spans.measure()
-                rows["time_ranks"] += [row for probe in spans.probes for row in probe.by_phi(s.asked_in_time())]
+                if name == SHRUNK:
+                    rows["time_ranks"] += [row for probe in spans.probes for row in probe.by_phi(s.asked_in_time())]
             for age in s.ages:
                 spans = Spans(s, name, "uniform", age)
                 spans.add(s.time_eps, (age,))

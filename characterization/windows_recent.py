@@ -62,7 +62,8 @@ def measure(settings: Settings) -> dict[str, list[Row]]:
     say("windows: by data")
     kinds = [Run(s, name, size, kind, [s.eps]).measure() for name, size in scales for kind in KINDS]
     rows["kinds"] = _rows(kinds)
-    rows["ranks"] = [row for found in kinds for probe, _ in found for row in probe.by_phi(s.asked())]
+    built = kinds[: len(KINDS)]
+    rows["ranks"] = [row for found in built for probe, _ in found for row in probe.by_phi(s.asked())]
     say("windows: by size")
     sized = [(BUILT, size) for size in s.sizes] + [(SHRUNK, size) for size in s.small_sizes]
     rows["sizes"] = _rows(Run(s, name, size, "uniform", [s.eps]).measure() for name, size in sized)
