@@ -4,13 +4,13 @@ from abc import abstractmethod
 from typing import Any, Self
 
 from quantide.errors import MergeError, TypeMismatchError
-from quantide.sketches.intake import Intake
+from quantide.sketches.singles import Singles
 from quantide.summary.column import Column
 from quantide.summary.ranks import check_count
 from quantide.summary.summary import Summary
 
 
-class Sketch(Intake):
+class Sketch(Singles):
     """Takes values, summaries and its like. A subclass keeps them."""
 
     def update(self, values: Any, nan: str | None = None) -> None:

@@ -1,29 +1,19 @@
 """Intake: the rules by which values and summaries come in, the same for every sketch and window."""
 
 from abc import abstractmethod
-from array import array
 from typing import Any
-
-import numpy as np
 
 from quantide.errors import TooCoarseError, TypeMismatchError
 from quantide.summary.column import Column, check_nan_policy, read_column
 from quantide.summary.questions import Questions
-from quantide.summary.ranks import MAX_N, check_count, check_eps
+from quantide.summary.ranks import check_count, check_eps
 from quantide.summary.summaries import Summaries
 from quantide.summary.summary import Summary
 from quantide.summary.types import ValueType, type_named
 
-SINGLES = 4096  # values taken one by one that wait until they are taken together
-ONE_BY_ONE = {  # Python types that are of a value type as they are, and the array code that holds them
-    "float64": (frozenset((float, np.float64)), "d"),
-    "int64": (frozenset((int, np.int64)), "q"),
-    "float32": (frozenset((np.float32,)), "f"),
-}
-
 
 class Intake(Questions):
-    """Types, nulls, NaN, counts, and values that come one by one. A subclass keeps the values."""
+    """Types, nulls, NaN and counts. A subclass keeps the values."""
 
     def __init__(self, eps: float, nan: str = "refuse", value_type: str | None = None) -> None:
         self._eps = check_eps(eps)
@@ -31,8 +21,6 @@ class Intake(Questions):
         self._type: ValueType | None = type_named(value_type) if value_type is not None else None
         self._nulls = 0
         self._nans = 0
-        self._single_types: frozenset[type] = frozenset()
-        self._singles: array[Any] = array("d")
 
     @property
     def eps(self) -> float:
@@ -108,36 +96,6 @@ class Intake(Questions):
         self._nans += summary.nans
         if summary.n:
             self._type = summary.type
-
-    def _wait(self, value: Any) -> bool:
-        """Let one value wait for others to be taken with; False when it is not a plain value of the held type."""
-        if type(value) not in self._single_types or value != value:
-            return False
-        try:
-            self._singles.append(value)
-        except OverflowError:  # an int beyond 64 bits
-            return False
-        if len(self._singles) >= SINGLES:
-            self._join_singles()
-        return True
-
-    def _expect_singles(self) -> None:
-        """To be called when the type or the count has changed; near the largest count, values are taken at once."""
-        types, code = ONE_BY_ONE.get(self._type.name if self._type else "", (frozenset(), "d"))
-        self._single_types = types if self._arrived <= MAX_N - SINGLES else frozenset()
-        self._singles = array(code)
-
-    def _join_singles(self) -> None:
-        """Take the values that came one by one."""
-        if self._singles:
-            waiting, self._singles = self._singles, array(self._singles.typecode)
-            self.take_column(Column(self._type, [np.frombuffer(waiting, dtype=self._kind().carrier)]))
-            if self._arrived > MAX_N - SINGLES:
-                self._single_types = frozenset()
-
-    @abstractmethod
-    def take_column(self, column: Column) -> None:
-        """Take values that were read already, of the held type and without NaN; for Quantide's own use."""
 
     def _kind(self) -> ValueType:
         return self._type or type_named("float64")

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from quantide.sketches.base import Sketch
 from quantide.sketches.blocks import BlockCutter, sorted_blocks
 from quantide.sketches.frame import FrameReader, FrameWriter
-from quantide.sketches.intake import SINGLES
 from quantide.sketches.ladder import Ladder
 from quantide.sketches.schedule import FAN, leaf_for, schedule_for
+from quantide.sketches.singles import SINGLES
 from quantide.sketches.tower import Tower
 from quantide.summary.column import Column, has_nan, nan_error, store
 from quantide.summary.ranks import MAX_N, check_eps, check_size

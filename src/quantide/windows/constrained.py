@@ -17,7 +17,7 @@ from quantide.windows.arrivals import Arrivals
 from quantide.windows.constraint import UNKNOWN, Clause, Constraint
 from quantide.windows.filters import shown
 from quantide.windows.layout import layout_for
-from quantide.windows.timeline import Timeline, kept_rows
+from quantide.windows.timeline import Timed, Timeline, kept_rows
 from quantide.windows.view import Start, View, Views, WindowAnswer, both, cut_at, either, known_empty
 
 MAGIC = b"QTX"
@@ -26,7 +26,7 @@ NUMBER, TIME = 0, 1  # the marks of arrivals
 Said = tuple[int, ...]  # what each filter says of an element
 
 
-class ConstrainedWindow(Intake):
+class ConstrainedWindow(Timed, Intake):
     """Quantiles of every arrival for which an expression of `last`, `within` and `where` holds now, each within eps.
 
     Arrivals come as Arrow tables or record batches; `value` and `time` name their columns. `last(n)` counts all
@@ -90,16 +90,6 @@ class ConstrainedWindow(Intake):
         moment = self._times.newest
         starts = [(lane, self._start(lane, self._ages(said), moment)) for said, lane in self._lanes.items()]
         return cut_at(starts).n_hi
-
-    @property
-    def clamped(self) -> int:
-        """How many values came with a time before the newest and were counted as arriving at the newest."""
-        return self._times.clamped
-
-    @property
-    def newest(self) -> Any:
-        """The newest time; None without times."""
-        return self._times.show(self._times.newest)
 
     @property
     def tuples(self) -> int:
@@ -200,9 +190,6 @@ class ConstrainedWindow(Intake):
         frame.require(len(window._lanes) == len(held) and sum(x.n for x in window._lanes.values()) <= window._arrivals)
         frame.finish()
         return window
-
-    def take_column(self, column: Column) -> None:
-        raise NotImplementedError("values alone do not say what filters say of them")
 
     def _column(self, table: pa.Table, name: str) -> Any:
         if table.column_names.count(name) != 1:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from quantide.errors import InvalidArgumentError, SpanError
 from quantide.sketches.frame import FrameReader, FrameWriter
-from quantide.sketches.intake import Intake
+from quantide.sketches.singles import Singles
 from quantide.summary.column import Column, has_nan, nan_error, plain_values
 from quantide.summary.ranks import MAX_N, check_not_empty, check_size
 from quantide.summary.summaries import Summaries
@@ -19,7 +19,7 @@ from quantide.windows.arrivals import Arrivals
 from quantide.windows.clock import read_span, show_span
 from quantide.windows.layout import layout_for
 from quantide.windows.slices import Slices
-from quantide.windows.timeline import Timeline
+from quantide.windows.timeline import Timed, Timeline
 from quantide.windows.view import Cut, Start, View, Views, WindowAnswer, both, cut_at, either, known_empty
 
 MAGIC = b"QTR"
@@ -28,7 +28,7 @@ NUMBER, TIME = 0, 1  # the marks of slices; values have their time alone
 Starts = tuple[Start, Start]  # where a window starts among values, and among slices
 
 
-class RecentWindow(Intake):
+class RecentWindow(Timed, Singles):
     """Quantiles of the last n values, for any n, or of the last span of time, for any span, each within eps.
 
     One structure serves all: `quantile(phi, last=n)` for any n up to `max_items`, `quantile(phi, within="5 min")` for
@@ -92,16 +92,6 @@ class RecentWindow(Intake):
     def n(self) -> int:
         """How many values a question about everything speaks of, at most."""
         return self._cut(None, None, None)[0].n_hi if self.arrived else 0
-
-    @property
-    def clamped(self) -> int:
-        """How many values came with a time before the newest and were counted as arriving at the newest."""
-        return self._times.clamped
-
-    @property
-    def newest(self) -> Any:
-        """The newest time; None without times."""
-        return self._times.show(self._times.newest)
 
     @property
     def tuples(self) -> int:

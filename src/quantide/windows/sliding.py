@@ -4,7 +4,7 @@ from typing import Any, Self
 
 from quantide.errors import SpanError
 from quantide.sketches.frame import FrameReader, FrameWriter
-from quantide.sketches.intake import Intake
+from quantide.sketches.singles import Singles
 from quantide.summary.column import Column, has_nan, nan_error
 from quantide.summary.ranks import MAX_N, check_not_empty, check_size
 from quantide.summary.summary import Summary
@@ -17,7 +17,7 @@ EXACT = 1 << 17  # windows up to this size keep their values themselves
 WORTH = 4  # summarising buckets is worth it when it leaves a quarter of the values
 
 
-class SlidingWindow(Intake):
+class SlidingWindow(Singles):
     """Quantiles of the last `size` values, each within eps times their number.
 
     Small windows, and windows so precise that a summary would be no smaller, keep their values and answer exactly.

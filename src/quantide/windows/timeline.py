@@ -137,6 +137,22 @@ class Timeline:
             )
 
 
+class Timed:
+    """What a window with a timeline says of it."""
+
+    _times: Timeline
+
+    @property
+    def clamped(self) -> int:
+        """How many values came with a time before the newest and were counted as arriving at the newest."""
+        return self._times.clamped
+
+    @property
+    def newest(self) -> Any:
+        """The newest time; None without times."""
+        return self._times.show(self._times.newest)
+
+
 class Arrived:
     """Times that may be accepted: the clock they are on, themselves, and how many of them were clamped."""
 
