@@ -131,9 +131,10 @@ class Timeline:
 
     def _check_clamps(self, late: str | None, count: int) -> None:
         if (self.late if late is None else check_late_policy(late)) != "clamp":
+            newest = "" if self.newest is None else f"before the newest, {self.show(self.newest)}, or "
             raise LateError(
-                f"{count} values are late: their times lie before the newest, {self.show(self.newest)}, or before one "
-                'another; sort them, or pass late="clamp" to count late values as arriving now'
+                f"{count} values are late: their times lie {newest}before one another; sort them, or pass "
+                'late="clamp" to count late values as arriving now'
             )
 
 
