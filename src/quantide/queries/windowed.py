@@ -6,7 +6,7 @@ were accepted with a reserve of B ranks on either side,
     low * N + 1 + B <= rmin        and        rmax + B <= high * N,
 
 stay right for B arrivals, wherever they fall. The paper's pass after every floor(eps*N/2) arrivals leaves no reserve
-and is off by up to 1.49 eps. With a window of eps/2 there is always such a value, a rank aside: the answer to the
+and may be off by half of eps more. With a window of eps/2 there is always such a value, a rank aside: the answer to the
 middle of a cluster's interval, (a + b)/2, has ranks within eps/2 * N of it, and B = floor(eps*N/2) is left on either
 side.
 
