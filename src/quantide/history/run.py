@@ -27,10 +27,7 @@ class Part:
 
     def place(self, key: Key) -> int:
         """Where a key is in this file's directory; -1 when it is not there."""
-        keys = self.side.keys
-        wanted = in_order(key)
-        found = bisect_left(range(len(keys)), wanted, key=lambda i: in_order(key_at(keys, i)))
-        return found if found < len(keys) and in_order(key_at(keys, found)) == wanted else -1
+        return find_place(self.side.keys, key)
 
     def segment(self, place: int) -> Segment:
         """The rows of the key at that place of the directory."""
@@ -107,6 +104,13 @@ class Run:
     @cached_property
     def _first_keys(self) -> list[Any]:
         return [in_order(key_at(part.side.keys, 0)) for part in self.parts]
+
+
+def find_place(keys: pa.Array, key: Key) -> int:
+    """Where a key is in a directory; -1 when it is not there."""
+    wanted = in_order(key)
+    found = bisect_left(range(len(keys)), wanted, key=lambda i: in_order(key_at(keys, i)))
+    return found if found < len(keys) and in_order(key_at(keys, found)) == wanted else -1
 
 
 def key_at(keys: pa.Array, place: int) -> Key:

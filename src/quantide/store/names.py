@@ -8,10 +8,11 @@ import re
 from dataclasses import dataclass
 from uuid import uuid4
 
-DATA, SIDE = "runs", "_quantide/side"
+DATA, SIDE, RECENT = "runs", "_quantide/side", "_quantide/recent"
 LOCK = "_quantide/writer.lock"
 _SPARE = re.compile(r"\.[0-9a-f]{32}\.tmp")
 _NAME = re.compile(r"runs/L(\d+)-S(\d+)-(\d+)-E(\d+)-(\d+)-P(\d+)\.parquet")
+_RECENT = re.compile(r"_quantide/recent/E(\d+)-\d+\.(?:recent|manifest)")
 
 
 @dataclass(frozen=True, order=True)
@@ -59,6 +60,22 @@ class FileName:
     @classmethod
     def parse_side(cls, side: str) -> "FileName | None":
         return cls.parse(f"{DATA}/{side.removeprefix(SIDE + '/').removesuffix('.side')}.parquet")
+
+
+def recent_name(epoch: int, serial: int) -> str:
+    """Where a recent file lies, within the store."""
+    return f"{RECENT}/E{epoch}-{serial}.recent"
+
+
+def manifest_name(number: int) -> str:
+    """Where the manifest of a number lies: the number has the writer's epoch in its upper half."""
+    return f"{RECENT}/E{number >> 32}-{number & 0xFFFFFFFF}.manifest"
+
+
+def recent_epoch(name: str) -> int | None:
+    """The epoch of who wrote a recent file or a manifest; None for what is not ours."""
+    found = _RECENT.fullmatch(name)
+    return int(found[1]) if found else None
 
 
 def spare_of(path: str) -> str:

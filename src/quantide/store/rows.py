@@ -15,6 +15,19 @@ from quantide.summary.types import ValueType
 ALL = pa.array([True])  # the one key of rows without keys
 
 
+def keys_to_bytes(keys: pa.Array) -> bytes:
+    """Keys as an Arrow stream of one column."""
+    batch = pa.record_batch([keys], ["key"])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def keys_from_bytes(data: memoryview) -> pa.Array:
+    return next(iter(pa.ipc.open_stream(pa.py_buffer(data)))).column(0)
+
+
 @dataclass(frozen=True)
 class SortedRows:
     """`values` are carried numbers; those of keys[i] are values[bounds[i]:bounds[i+1]], and rise."""

@@ -4,24 +4,33 @@ import json
 import math
 import re
 from dataclasses import asdict, dataclass, fields
+from fractions import Fraction
 from typing import Any
 
 from quantide.errors import CorruptBytesError, InvalidArgumentError, SettingsError
 from quantide.summary.ranks import check_eps, check_size
 from quantide.summary.types import type_named
+from quantide.windows.clock import read_span
 
-VERSION = 1
+VERSION = 2
+READABLE = (1, 2)  # stores of version 1 keep nothing for windows
 PROPERTY = "quantide.settings"
 VALUE = "value"  # the name of the column of values
 FORBIDDEN = " ,;{}()\n\t="
 UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 BYTES_A_TUPLE = 24
 MOST_MEMORY = 10**15
+MOST_FILTERS = 16
+WINDOW = "24 hours"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """`eps` is for the stream (and quick answers), `run_eps` for the summaries of runs, `retention` is in steps."""
+    """`eps` is for the stream (and quick answers), `run_eps` for the summaries of runs, `retention` is in steps.
+
+    `window` is how far back questions about recent values reach, in seconds, as text; None when none are kept.
+    `filters` are names of what rows are told apart by.
+    """
 
     eps: float
     run_eps: float
@@ -30,6 +39,8 @@ class Settings:
     keys: tuple[str, ...]
     memory: int | None = None
     retention: int | None = None
+    window: str | None = None
+    filters: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -40,11 +51,11 @@ class Settings:
         keys: Any = None,
         value_type: str = "float64",
         retention: int | None = None,
+        window: Any = WINDOW,
+        filters: Any = None,
     ) -> "Settings":
         """Settings out of what a user says: checked, with what they imply."""
-        if keys is not None and not isinstance(keys, (str, list, tuple)):
-            raise InvalidArgumentError(f"keys are a name or a list of names of columns, not {keys!r}")
-        names = () if keys is None else (keys,) if isinstance(keys, str) else tuple(keys)
+        names = _names("keys", keys)
         for name in names:
             if not isinstance(name, str) or not name or name.lower() == VALUE:
                 raise InvalidArgumentError(f"keys are names of columns other than {VALUE!r}, not {name!r}")
@@ -57,12 +68,15 @@ class Settings:
         kappa = check_size("kappa", kappa, 1)
         if retention is not None:
             retention = check_size("retention", retention, 1)
-        kind = type_named(value_type).name
-        if memory is None:
-            eps = check_eps(eps)
-            return cls(eps, eps / 4, kappa, kind, names, None, retention)
-        budget = read_bytes(memory)
-        return cls(*share_memory(budget, kappa), kappa, kind, names, budget, retention)
+        kind, budget = type_named(value_type).name, None if memory is None else read_bytes(memory)
+        both = (check_eps(eps), check_eps(eps) / 4) if budget is None else share_memory(budget, kappa)
+        recent = _read_window(window), _read_filters(filters, window)
+        return cls(*both, kappa, kind, names, budget, retention, *recent)
+
+    @property
+    def span(self) -> Fraction | None:
+        """How far back questions about recent values reach, in seconds; None when none are kept."""
+        return None if self.window is None else Fraction(self.window)
 
     @property
     def chunk_eps(self) -> float:
@@ -79,9 +93,9 @@ class Settings:
             version = held.pop("version")
         except (ValueError, KeyError, AttributeError) as error:
             raise CorruptBytesError(f"the settings of this store cannot be read: {text[:80]!r}") from error
-        if version != VERSION:
+        if version not in READABLE:
             raise SettingsError(f"a store of version {version}; this Quantide reads version {VERSION}: upgrade it")
-        return cls(**{**held, "keys": tuple(held["keys"])})
+        return cls(**{**held, "keys": tuple(held["keys"]), "filters": tuple(held.get("filters", ()))})
 
     def check_same(self, asked: dict[str, Any]) -> None:
         """Refuse to open with settings other than these; `asked` has those that were said."""
@@ -102,7 +116,33 @@ class Settings:
         """The arguments that make these settings."""
         size = {"eps": self.eps} if self.memory is None else {"memory": self.memory}
         same = {"kappa": self.kappa, "keys": self.keys, "value_type": self.value_type, "retention": self.retention}
-        return size | same
+        return size | same | {"window": self.window or 0, "filters": self.filters}
+
+
+def _names(what: str, given: Any) -> tuple[Any, ...]:
+    if given is not None and not isinstance(given, (str, list, tuple)):
+        raise InvalidArgumentError(f"{what} are a name or a list of names, not {given!r}")
+    return () if given is None else (given,) if isinstance(given, str) else tuple(given)
+
+
+def _read_window(window: Any) -> str | None:
+    if isinstance(window, (int, float)) and not isinstance(window, bool) and window == 0:
+        return None
+    if isinstance(window, str) and re.fullmatch(r"[0-9]+(/[0-9]+)?", window):  # as it is stored
+        return window
+    return str(read_span(window))
+
+
+def _read_filters(filters: Any, window: Any) -> tuple[str, ...]:
+    names = _names("filters", filters)
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise InvalidArgumentError(f"filters are names, not {name!r}")
+    if len(set(names)) < len(names) or len(names) > MOST_FILTERS:
+        raise InvalidArgumentError(f"filters have different names and are at most {MOST_FILTERS}, not {names!r}")
+    if names and _read_window(window) is None:
+        raise InvalidArgumentError("filters are for windows; give a window, too")
+    return names
 
 
 def read_bytes(text: Any) -> int:

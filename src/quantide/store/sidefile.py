@@ -5,20 +5,15 @@ values of blocks) is read when a store is opened; the summaries, which can be la
 and looked at when a question needs them.
 """
 
-import json
 import math
-import struct
-import zlib
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
 
-from quantide.errors import CorruptBytesError
-from quantide.store.rows import ALL, SortedRows
+from quantide.store.rows import ALL, SortedRows, keys_from_bytes, keys_to_bytes
+from quantide.store.sections import Sections, pack
 from quantide.summary.format import Tuples, check_tuples
 from quantide.summary.summaries import Summaries
 from quantide.summary.summary import Summary
@@ -26,8 +21,6 @@ from quantide.summary.types import ValueType, type_named
 
 MAGIC = b"QTSF"
 VERSION = 1
-HEAD = struct.Struct("<4sBxxxII")  # magic, version, length of the header, checksum of the header
-ALIGNED = 8
 
 
 @dataclass(frozen=True)
@@ -56,47 +49,36 @@ def build_side(rows: SortedRows, keyed: bool, about: About, run_eps: float, of: 
         "ranks": tuples.rmin.tobytes(),
     }
     if keyed:
-        sections["keys"] = _to_ipc(rows.keys)
+        sections["keys"] = keys_to_bytes(rows.keys)
         sections["total"] = held.total().compress(math.ceil(1 / (2 * run_eps))).to_bytes()
-    return _pack(about, sections)
+    return b"".join(pack(MAGIC, VERSION, about.__dict__, sections))
 
 
 class SideFile:
     """A side file that was read."""
 
     def __init__(self, data: Any, name: str = "side file") -> None:
-        self._name, self._data = name, memoryview(data)
-        try:
-            magic, version, length, crc = HEAD.unpack_from(self._data)
-            header = bytes(self._data[HEAD.size : HEAD.size + length])
-        except struct.error as error:
-            raise self._damaged("it is cut short") from error
-        if magic != MAGIC or len(header) != length or zlib.crc32(header) != crc:
-            raise self._damaged("its header is not that of a side file")
-        if version != VERSION:
-            raise CorruptBytesError(f"{name}: a side file of version {version}; this Quantide reads version {VERSION}")
-        content = json.loads(header)
-        self._places: dict[str, list[int]] = content["sections"]
-        self.about = About(**content["about"])
+        mend = "remove it, and it is rebuilt from its data file"
+        self._held = Sections(data, MAGIC, VERSION, name, "side file", mend)
+        self.about = About(**self._held.about)
         self.kind: ValueType = type_named(self.about.value_type)
-        self._begin = HEAD.size + length + -(HEAD.size + length) % ALIGNED
-        self.keyed = "keys" in self._places
-        self.counts = self._array("counts", np.dtype(np.int64))
-        self.fences = self._array("fences", self.kind.carrier)
-        self.keys = _from_ipc(self._section("keys")) if self.keyed else ALL
+        self.keyed = "keys" in self._held
+        self.counts = self._held.array("counts", np.dtype(np.int64))
+        self.fences = self._held.array("fences", self.kind.carrier)
+        self.keys = keys_from_bytes(self._held.section("keys")) if self.keyed else ALL
         self.first_rows = np.concatenate(([0], np.cumsum(self.counts)))
         blocks = -(-self.about.rows // self.about.block_rows)
         if self.first_rows[-1] != self.about.rows or len(self.keys) != len(self.counts) or len(self.fences) != blocks:
-            raise self._damaged("its counts contradict each other")
+            raise self._held.damaged("its counts contradict each other")
 
     @cached_property
     def tuples(self) -> Tuples:
         """The summaries of all keys, as they lie in the file."""
-        ranks = self._array("ranks", np.dtype(np.int64))
+        ranks = self._held.array("ranks", np.dtype(np.int64))
         none = np.zeros(len(self.counts), dtype=np.int64)
-        bounds = self._array("bounds", np.dtype(np.int64))
+        bounds = self._held.array("bounds", np.dtype(np.int64))
         tuples = Tuples(
-            self.kind, self._array("values", self.kind.carrier), ranks, ranks, bounds, self.counts, none, none
+            self.kind, self._held.array("values", self.kind.carrier), ranks, ranks, bounds, self.counts, none, none
         )
         check_tuples(tuples)
         return tuples
@@ -104,7 +86,7 @@ class SideFile:
     @cached_property
     def total(self) -> Summary:
         """A summary of all rows."""
-        return Summary.from_bytes(bytes(self._section("total"))) if self.keyed else self.summary_of(0)
+        return Summary.from_bytes(bytes(self._held.section("total"))) if self.keyed else self.summary_of(0)
 
     def summary_of(self, place: int) -> Summary:
         """The summary of the key at that place."""
@@ -120,51 +102,10 @@ class SideFile:
         """Look at everything, also what opening leaves for later."""
         summaries = Summaries(self.keys, self.tuples)
         if self.total.n != self.about.rows or not (np.diff(summaries.offsets) > 0).all():
-            raise self._damaged("its summaries contradict its counts")
-        sections = sorted(self._places, key=lambda name: self._places[name][0])
-        if _pack(self.about, {name: bytes(self._section(name)) for name in sections}) != self._data:
-            raise self._damaged("there are bytes between its sections")
+            raise self._held.damaged("its summaries contradict its counts")
+        self._held.check(MAGIC, VERSION)
 
     @property
     def nbytes(self) -> int:
         """Memory of what is always held."""
         return int(self.counts.nbytes + self.fences.nbytes + self.first_rows.nbytes + self.keys.nbytes)
-
-    def _array(self, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
-        return np.frombuffer(self._section(name), dtype=dtype)
-
-    def _section(self, name: str) -> memoryview:
-        try:
-            start, size, crc = self._places[name]
-        except (KeyError, ValueError) as error:
-            raise self._damaged(f"it has no {name}") from error
-        found = self._data[self._begin + start : self._begin + start + size]
-        if len(found) != size or zlib.crc32(found) != crc:
-            raise self._damaged(f"the checksum of its {name} does not match")
-        return found
-
-    def _damaged(self, why: str) -> CorruptBytesError:
-        return CorruptBytesError(f"{self._name} is damaged: {why}; remove it, and it is rebuilt from its data file")
-
-
-def _pack(about: About, sections: dict[str, bytes]) -> bytes:
-    places, body = {}, bytearray()
-    for name, data in sections.items():
-        places[name] = [len(body), len(data), zlib.crc32(data)]
-        body += data + bytes(-len(data) % ALIGNED)
-    header = json.dumps({"about": about.__dict__, "sections": places}, sort_keys=True).encode()
-    start = HEAD.pack(MAGIC, VERSION, len(header), zlib.crc32(header)) + header
-    return start + bytes(-len(start) % ALIGNED) + bytes(body)
-
-
-def _to_ipc(keys: pa.Array) -> bytes:
-    batch = pa.record_batch([keys], ["key"])
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return bytes(sink.getvalue())
-
-
-def _from_ipc(data: memoryview) -> pa.Array:
-    batches = list(pa.ipc.open_stream(pa.py_buffer(data)))
-    return batches[0].column(0)

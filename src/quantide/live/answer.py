@@ -1,0 +1,33 @@
+"""What a live stream answers: an Answer that also says what it speaks of, and as of when."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from quantide.summary.answer import Answer
+
+
+@dataclass(frozen=True, slots=True)
+class LiveAnswer(Answer):
+    """`version` is the commit as of which it holds; two readers at the same version give the same answer.
+
+    `mode` is how it was found and `blocks_read` how many blocks of history were read for it. `last_steps` tells how
+    many ended steps it covers with the open one, None where it is about a window; `since` and `until` tell from after
+    which time to which a window of time reaches, None where times were not asked about."""
+
+    version: int
+    mode: str
+    blocks_read: int
+    last_steps: int | None
+    since: Any
+    until: Any
+
+
+@dataclass(frozen=True, slots=True)
+class LiveComparison:
+    """The same phi of two windows. `place` bounds the fraction of the other that is at or below `value`'s value: for
+    p99 of now, (0.997, 0.998) says that it was p99.7 to p99.8 of what it is compared with."""
+
+    phi: float
+    value: LiveAnswer
+    against: LiveAnswer
+    place: tuple[float, float]

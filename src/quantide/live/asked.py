@@ -1,0 +1,36 @@
+"""What is asked about: everything, some steps, or a window of recent values; of a key or of all."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from quantide.errors import InvalidArgumentError
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The words of a question, as LiveStream.answer() takes them: about recent values with last, within or filter."""
+
+    key: Any = None
+    last: int | None = None
+    within: Any = None
+    filter: str | None = None
+    last_steps: int | None = None
+    now: Any = None
+
+    def __post_init__(self) -> None:
+        if self.recent and self.last_steps is not None:
+            raise InvalidArgumentError(
+                "last_steps= is about history, last=, within= and filter= about recent values; ask for one of the two"
+            )
+        if self.now is not None and not self.timed:
+            raise InvalidArgumentError("now= is of use only together with within= or filter=")
+
+    @property
+    def recent(self) -> bool:
+        """Whether it is about recent values."""
+        return self.last is not None or self.within is not None or self.filter is not None
+
+    @property
+    def timed(self) -> bool:
+        """Whether it is about a span of time: that which is named, or all that is kept."""
+        return self.within is not None or (self.filter is not None and self.last is None)

@@ -1,0 +1,112 @@
+"""Recent rows as one version of the store has them, and any window of them.
+
+A window's rows lie in files that are in it as a whole, in files that it cuts, and in files outside. Those of the first
+kind give their stored summaries, within eps/4; those that are cut are cut exactly, row by row, and so are those of few
+rows. So the error of a window is at most eps/4 of its rows, wherever it begins, however times are ordered. Proof:
+docs/guarantees/live.md.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from quantide.errors import SpanError
+from quantide.history.run import Key, find_place
+from quantide.live.kept import Kept
+from quantide.live.lane import FEW, Blocks, Found, Lane
+from quantide.store.manifest import Manifest
+from quantide.store.recent import RecentFile
+from quantide.summary.summary import Summary
+from quantide.summary.types import ValueType
+from quantide.windows.clock import Clock
+
+TUPLES = 4  # times 1/eps: more than that many are thinned, to half as many, which adds eps/4
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A window: of a key, or all; the last so many that came; of times above a threshold; that satisfy a filter."""
+
+    key: Key | None = None
+    last: int | None = None
+    above: Any = None
+    filter: str | None = None
+
+
+class Recent:
+    """All recent files of one version, the oldest arrivals first."""
+
+    def __init__(
+        self, version: int, manifest: Manifest, clock: Clock | None, files: list[RecentFile], eps: float, kept: Kept
+    ) -> None:
+        self.version, self.manifest, self.clock = version, manifest, clock
+        self._files, self._eps, self._kept = files, eps, kept
+
+    def summary(self, wanted: Wanted, kind: ValueType, exact: bool) -> Summary:
+        """A summary of a window; of no values when nothing lies within it. `exact`: every row is looked at."""
+        found = self._find(wanted, exact).summary(kind)
+        if exact or len(found) <= TUPLES / self._eps:
+            return found
+        return found.compress(math.ceil(TUPLES / 2 / self._eps))
+
+    def _find(self, wanted: Wanted, exact: bool) -> Found:
+        found, left, reached = Found([], []), wanted.last, self.manifest.arrived
+        for entry, file in zip(reversed(self.manifest.entries), reversed(self._files), strict=True):
+            if left == 0:
+                break
+            if left is not None and entry.first + entry.rows != reached:
+                raise self._too_far(wanted)
+            reached = entry.first
+            place = self._place(file, wanted.key)
+            if place == -1:
+                continue
+            rows = file.lane(place)
+            count, skip = rows.stop - rows.start, 0
+            if left is not None:
+                skip, left = max(0, count - left), max(0, left - count)
+            if wanted.above is not None and entry.newest <= wanted.above:
+                continue
+            above = None if wanted.above is None or entry.oldest > wanted.above else wanted.above
+            found.add(self._rows(file, place, wanted.filter, skip, above, exact))
+        if left and reached:
+            raise self._too_far(wanted)
+        return found
+
+    def _rows(
+        self, file: RecentFile, place: int | None, filter: str | None, skip: int, above: Any, exact: bool
+    ) -> Found:
+        """The rows of a lane after the first `skip`, of times above a threshold."""
+        if not skip and above is None and filter is None and (exact or file.summary(place, None) is None):
+            return Found([file.values(file.lane(place))], [])
+        if not exact:
+            if not skip and above is None:
+                summary = file.summary(place, filter)
+                if summary is not None:
+                    return Found([], [summary])
+            rows = file.lane(place)
+            if rows.stop - rows.start > FEW:
+                name = ("blocks", file.name, place, filter)
+                blocks = self._kept.get(
+                    name, lambda: Blocks(Lane.read(file, place, filter), self._eps), lambda made: made.nbytes
+                )
+                return blocks.cut(skip, above)
+        return Found([Lane.read(file, place, filter).cut(skip, above)], [])
+
+    def _place(self, file: RecentFile, key: Key | None) -> int | None:
+        """Where a key is in a file; -1 when it is not there, None for all keys."""
+        if key is None:
+            return None
+        return self._kept.get(("place", file.name, key), lambda: find_place(file.keys, key), lambda _: 0)
+
+    def _too_far(self, wanted: Wanted) -> SpanError:
+        entries = self.manifest.entries
+        known, reached = 0, self.manifest.arrived
+        for entry in reversed(entries):
+            if entry.first + entry.rows != reached:
+                break
+            known, reached = known + entry.rows, entry.first
+        whose = "" if wanted.key is None else " of all keys"
+        return SpanError(
+            f"last={wanted.last} reaches back beyond what is kept for windows, the last {known:,} values{whose}; ask "
+            "for fewer, or make the store with a longer window"
+        )

@@ -1,0 +1,413 @@
+"""LiveStream: follows a store as it grows and answers about all of it, history and windows, without Spark."""
+
+import os
+import time
+import weakref
+from collections.abc import Callable
+from threading import Event, RLock, Thread
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from quantide.errors import InvalidArgumentError, SpanError
+from quantide.history.keys import read_key
+from quantide.history.reader import HistoryReader
+from quantide.history.snapshot import Span
+from quantide.live.answer import LiveAnswer, LiveComparison
+from quantide.live.asked import Asked
+from quantide.live.kept import Kept
+from quantide.live.keys import KnownKeys
+from quantide.live.recent import Recent, Wanted
+from quantide.live.view import HistoryView, View, WindowView
+from quantide.queries.monitor import Monitor
+from quantide.queries.results import Changes
+from quantide.store.recent import RecentFile
+from quantide.store.settings import read_bytes
+from quantide.summary.ranks import check_phis, check_size
+from quantide.summary.summary import Summary
+from quantide.summary.types import type_named
+from quantide.windows.clock import Clock, read_span, show_span
+
+T = TypeVar("T")
+
+EVERY = 0.02  # seconds between two looks for a new commit
+VIEWS = 4096  # questions whose views are looked up by their words alone
+REST = 4  # a part of the memory is for what history keeps: blocks that were read, summaries of the open step
+
+
+class LiveStream:
+    """A stream as of its newest commit, and any question about it.
+
+    One method for every window: `answer(phi)` is about everything, `last_steps=k` about the last steps of history,
+    `last=n` about the newest n values, `within="5 min"` about a span of time up to the newest time (or to `now`),
+    `filter=` about values that satisfy a declared filter; `key=` goes with each. Without `last` and `within` a filter
+    is about all recent values. `last=n, filter=f` are those of the last n values that satisfy f.
+
+    Parameters: `path`, where the store lies; `memory`, for what is kept to answer again (files are mapped beside it);
+    `window`, how far back questions about recent values may reach, at most as far as the store keeps them; `follow`,
+    whether a thread looks for new commits; without it poll() does.
+
+    >>> import tempfile
+    >>> from quantide import History
+    >>> h = History(tempfile.mkdtemp(), eps=0.01, keys="endpoint")
+    >>> h.append([3.0, 1.0, 2.0], key=["/pay", "/pay", "/cart"], times=[0.0, 60.0, 120.0])
+    >>> live = LiveStream(h.path, follow=False)
+    >>> h.append([7.0, 9.0], key="/pay", times=[180.0, 240.0])
+    >>> live.poll(), live.keys()
+    (True, ['/cart', '/pay'])
+    >>> float(live.quantile(0.5)), float(live.quantile(0.5, key="/pay")), float(live.quantile(0.5, last=2))
+    (3.0, 3.0, 7.0)
+    >>> answer = live.answer(0.5, within="2 min", key="/pay")
+    >>> float(answer.value), answer.n, answer.error, answer.since, answer.until
+    (7.0, 2, 0.0, 120.0, 240.0)
+    >>> live.close(); h.close()
+
+    Guarantee: docs/guarantees/live.md. How to use it: docs/live.md.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        memory: int | str = "1 GB",
+        window: Any = None,
+        follow: bool = True,
+    ) -> None:
+        most, span = read_bytes(memory), None if window is None else read_span(window)
+        self._reader = HistoryReader(path, memory=most // REST)
+        self._kept = Kept(most - most // REST)
+        settings = self._reader.settings
+        self._kind, self._eps = type_named(settings.value_type), settings.eps
+        self._span = settings.span if span is None or settings.span is None else min(span, settings.span)
+        self._polling, self._monitoring = RLock(), RLock()
+        self._files: dict[str, RecentFile] = {}
+        self._keys = KnownKeys()
+        self._views: dict[Any, View] = {}
+        self._monitors: dict[Asked, Monitor] = {}
+        self._trouble: Exception | None = None
+        self._polled = time.time()
+        self._recent = self._restore()
+        self._end = Event()
+        if follow:
+            name = f"quantide-live-{os.path.basename(self._reader.path)}"
+            Thread(target=_follow, args=(weakref.ref(self), self._end), name=name, daemon=True).start()
+        weakref.finalize(self, self._end.set).atexit = False
+
+    # Following
+
+    def poll(self) -> bool:
+        """Look for new commits; whether there were any. With a thread that follows there is no need to."""
+        with self._polling:
+            before = self.version
+            self._reader.refresh()
+            if self._reader.version != before:
+                self._recent = self._restore()
+            self._trouble, self._polled = None, time.time()
+            changed = self.version != before
+        if changed:
+            with self._monitoring:
+                for monitor in self._monitors.values():
+                    monitor.refresh()
+        return changed
+
+    def close(self) -> None:
+        """Stop following and let go of files."""
+        self._end.set()
+        self._reader.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def version(self) -> int:
+        """The commit as of which questions are answered."""
+        return self._recent.version
+
+    # Asking
+
+    def answer(
+        self,
+        phi: float,
+        key: Any = None,
+        last: int | None = None,
+        within: Any = None,
+        filter: str | None = None,
+        last_steps: int | None = None,
+        mode: str = "accurate",
+        now: Any = None,
+    ) -> LiveAnswer:
+        """The phi-quantile of everything or of a window, with the ranks it is proved to have.
+
+        mode="quick" reads no data; "accurate" is off by at most eps of the open step's values, or of the window's;
+        "exact" reads what it must to be exact.
+        """
+        return self._ask(Asked(key, last, within, filter, last_steps, now), lambda view: view.answer(phi, mode))
+
+    def quantile(
+        self,
+        phi: float,
+        key: Any = None,
+        last: int | None = None,
+        within: Any = None,
+        filter: str | None = None,
+        last_steps: int | None = None,
+        mode: str = "accurate",
+        now: Any = None,
+    ) -> Any:
+        """The value of answer()."""
+        return self.answer(phi, key, last, within, filter, last_steps, mode, now).value
+
+    def quantiles(
+        self,
+        phis: ArrayLike,
+        key: Any = None,
+        last: int | None = None,
+        within: Any = None,
+        filter: str | None = None,
+        last_steps: int | None = None,
+        mode: str = "accurate",
+        now: Any = None,
+    ) -> NDArray[Any]:
+        """The values for many phis."""
+        found = self.answers(phis, key, last, within, filter, last_steps, mode, now)
+        return np.array([a.value for a in found], dtype=self._kind.dtype).reshape(np.shape(phis))
+
+    def answers(
+        self,
+        phis: ArrayLike,
+        key: Any = None,
+        last: int | None = None,
+        within: Any = None,
+        filter: str | None = None,
+        last_steps: int | None = None,
+        mode: str = "accurate",
+        now: Any = None,
+    ) -> list[LiveAnswer]:
+        """The answers for many phis, all as of one version."""
+        wanted, asked = check_phis(phis).ravel().tolist(), Asked(key, last, within, filter, last_steps, now)
+        return self._ask(asked, lambda view: [view.answer(phi, mode) for phi in wanted])
+
+    def rank(
+        self,
+        value: Any,
+        key: Any = None,
+        last: int | None = None,
+        within: Any = None,
+        filter: str | None = None,
+        last_steps: int | None = None,
+        mode: str = "accurate",
+        now: Any = None,
+    ) -> tuple[Any, Any]:
+        """Proved bounds (lo, hi) on how many values are <= value; arrays for an array of values."""
+        return self._ask(Asked(key, last, within, filter, last_steps, now), lambda view: view.rank(value, mode))
+
+    def cdf(
+        self,
+        values: Any,
+        key: Any = None,
+        last: int | None = None,
+        within: Any = None,
+        filter: str | None = None,
+        last_steps: int | None = None,
+        mode: str = "accurate",
+        now: Any = None,
+    ) -> Any:
+        """The fraction of the values that are <= each value."""
+
+        def ask(view: View) -> Any:
+            low, high = view.rank(values, mode)
+            return (low + high) / 2 / view.n
+
+        return self._ask(Asked(key, last, within, filter, last_steps, now), ask)
+
+    def summary(self, **asked: Any) -> Summary:
+        """A summary of everything or of a window; `asked` are the words of answer(): key, last, within, and so on."""
+        return self._ask(Asked(**asked), lambda view: view.summary)
+
+    def compare(
+        self, phis: ArrayLike, against: dict[str, Any] | None = None, mode: str = "accurate", **asked: Any
+    ) -> list[LiveComparison]:
+        """Each phi of one window beside the same phi of another: `compare([0.99], within="5 min")` is now against all
+        of history, `against={"last_steps": 30}` against a part of it."""
+        other = Asked(**({} if against is None else against))
+        wanted = np.atleast_1d(check_phis(phis)).tolist()
+
+        def ask(view: View) -> list[LiveComparison]:
+            then, out = self._view(other), []
+            for phi in wanted:
+                mine, theirs = view.answer(phi, mode), then.answer(phi, mode)
+                low, high = then.rank(mine.value, mode)
+                out.append(LiveComparison(phi, mine, theirs, (low / then.n, high / then.n)))
+            return out
+
+        return self._ask(Asked(**asked), ask)
+
+    def monitor(self, eps: float | None = None, **asked: Any) -> Monitor:
+        """Standing queries and conditions over everything or a window, kept right at every commit that is followed.
+
+        `eps` is the finest precision of its queries: at least twice the store's, which is what it is when it is not
+        given. The same words give the same monitor.
+        """
+        words = Asked(**asked)
+        with self._monitoring:
+            if words not in self._monitors:
+
+                def pull() -> tuple[int, Summary]:
+                    return self._ask(words, lambda view: (view.version, view.summary))
+
+                pull()  # refuses what cannot be asked about
+                self._monitors[words] = Monitor.over(2 * self._eps if eps is None else eps, pull)
+            return self._monitors[words]
+
+    def changes(self) -> list[tuple[Asked, Changes]]:
+        """What is new in each monitor since this was called before: the words it was made with, and its changes."""
+        with self._monitoring:
+            found = [(words, monitor.changes()) for words, monitor in self._monitors.items()]
+        return [(words, changes) for words, changes in found if len(changes) or changes.conditions]
+
+    def keys(self) -> list[Any]:
+        """All keys there are, in order; tuples where keys have several columns."""
+        return self._keys.of(self._reader.snapshot)
+
+    def spans(self) -> list[Span]:
+        """The spans of last steps that can be asked about."""
+        return self._reader.spans()
+
+    @property
+    def eps(self) -> float:
+        """The error promised for the open step and for windows."""
+        return self._eps
+
+    @property
+    def n(self) -> int:
+        """How many values there are."""
+        return self._reader.n
+
+    @property
+    def newest(self) -> Any:
+        """The newest time of all values; None where nothing came yet, or no times are kept."""
+        clock = self._recent.clock
+        return None if clock is None else clock.show(self._recent.manifest.newest)
+
+    def stats(self) -> dict[str, Any]:
+        """What there is and what is held: counts, files, bytes of memory, how long ago it was looked for commits."""
+        manifest, stored = self._recent.manifest, self._reader.stats()
+        mapped = sum(entry.size for entry in manifest.entries)
+        held = stored["memory"] + self._kept.nbytes + sum(file.nbytes for file in self._files.values())
+        return stored | {
+            "version": self.version,
+            "recent_values": sum(entry.rows for entry in manifest.entries),
+            "recent_files": len(manifest.entries),
+            "recent_bytes": mapped,
+            "window": None if self._span is None else show_span(self._span),
+            "newest": self.newest,
+            "filters": list(self._reader.settings.filters),
+            "monitors": len(self._monitors),
+            "memory": held,
+            "memory_limit": self._kept.most,
+            "polled": time.time() - self._polled,
+        }
+
+    def __repr__(self) -> str:
+        return f"LiveStream({self._reader.path!r}, values={self.n}, version={self.version})"
+
+    # Inside
+
+    def _ask(self, asked: Asked, ask: Callable[[View], T]) -> T:
+        if self._trouble is not None:
+            raise self._trouble
+        return self._reader.asking(lambda: ask(self._view(asked)))
+
+    def _view(self, asked: Asked) -> View:
+        """The view for these words, as of this version."""
+        version = self._recent.version
+        name = (version, asked, type(asked.key), type(asked.last), type(asked.last_steps), type(asked.within))
+        try:
+            found = self._views.get(name)
+        except TypeError:  # a key that cannot be looked up, a list say
+            return self._look(asked)
+        if found is None:
+            found = self._look(asked)
+            if len(self._views) >= VIEWS:
+                self._views = {}
+            self._views[name] = found
+        return found
+
+    def _look(self, asked: Asked) -> View:
+        recent = self._recent
+        if not asked.recent:
+            stored = self._reader.view(asked.last_steps, asked.key)
+            return HistoryView(self._reader.version, stored)
+        settings = self._reader.settings
+        if self._span is None:
+            raise SpanError("this store keeps no recent values; make it with History(path, window='24 hours')")
+        if asked.filter is not None and asked.filter not in settings.filters:
+            known = f"declared are {', '.join(settings.filters)}" if settings.filters else "none is declared"
+            raise InvalidArgumentError(f"the filter {asked.filter!r} is not known; {known}")
+        key = None if asked.key is None else read_key(asked.key, settings.keys, self._reader.snapshot.key_types)
+        last = None if asked.last is None else check_size("last", asked.last, 1)
+        above, since, until = self._threshold(asked, recent)
+        wanted = Wanted(key, last, above, asked.filter)
+        name = ("view", recent.version, wanted)
+        return self._kept.get(
+            name,
+            lambda: WindowView(
+                recent.version,
+                recent.summary(wanted, self._kind, False),
+                lambda: recent.summary(wanted, self._kind, True),
+                asked.key,
+                since,
+                until,
+            ),
+            lambda view: view.nbytes,
+        )
+
+    def _threshold(self, asked: Asked, recent: Recent) -> tuple[Any, Any, Any]:
+        """The number that times of a window are above, and from which time to which that is."""
+        if not asked.timed or recent.clock is None:
+            return None, None, None
+        assert self._span is not None
+        span = self._span if asked.within is None else read_span(asked.within)
+        clock, newest = recent.clock, recent.manifest.newest
+        moment = newest if asked.now is None else clock.moment(asked.now)
+        above = clock.back(moment, span)
+        if span > self._span or above < clock.back(newest, self._span):
+            raise SpanError(
+                f"a window of {show_span(span)} reaches back beyond the {show_span(self._span)} that are kept"
+            )
+        return above, clock.show(above), clock.show(moment)
+
+    def _restore(self) -> Recent:
+        """The recent files of the reader's version; when some are gone, of the newest."""
+        while True:
+            snapshot = self._reader.snapshot
+            manifest = snapshot.manifest
+            names = [entry.name for entry in manifest.entries]
+            folder, known = self._reader.path, self._files
+            try:
+                files = {name: known.get(name) or RecentFile.open(folder, name) for name in names}
+            except FileNotFoundError:
+                if not self._reader.refresh():
+                    raise
+                continue
+            break
+        gone, self._files, self._views = known.keys() - files.keys(), files, {}
+        self._kept.forget(lambda name: name[0] == "view" or name[1] in gone)
+        clock = None if manifest.clock is None else Clock(manifest.clock)
+        return Recent(snapshot.version, manifest, clock, list(files.values()), self._eps, self._kept)
+
+
+def _follow(stream: "weakref.ref[LiveStream]", end: Event) -> None:
+    """Poll until the stream is closed or forgotten. What goes wrong is told by the next question."""
+    while not end.wait(EVERY):
+        live = stream()
+        if live is None:
+            return
+        try:
+            live.poll()
+        except Exception as error:
+            live._trouble = error
+        del live
