@@ -132,7 +132,7 @@ def test_damage_is_not_merged(folder: Path, rng: np.random.Generator) -> None:
 
 
 def _all(history: History) -> Merge:
-    snapshot = history._current()
+    snapshot = history.snapshot
     return Merge((*snapshot.runs, *snapshot.chunks), 2)
 
 

@@ -164,7 +164,7 @@ def test_a_reader_of_an_old_version(tmp_path: Path) -> None:
         work.append(2 * number)
         work.step(0)
         reader = History(tmp_path)
-        reader._state.current(False)
+        assert reader.snapshot.version == work.history.version
         work.append(2 * number + 1)
         work.step(0)
         work.vacuum(0)
@@ -187,7 +187,7 @@ def test_verify_while_files_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             work.vacuum(0)
         check_part(*arguments)
 
-    monkeypatch.setattr("quantide.history.history.check_part", slowly)
+    monkeypatch.setattr("quantide.history.reader.check_part", slowly)
     assert reader.verify().values == 3 * ROWS
     assert not left
     work.close(0)
@@ -279,7 +279,7 @@ def test_vacuum_while_a_merge_is_committed(moment: str, tmp_path: Path, monkeypa
         gate = Gate(patch, "merge.written")
         work.history.end_step(wait=False)
         assert gate.reached.wait(20)
-    owner: Any = vacuum if moment == "_entries" else work.history._table
+    owner: Any = vacuum if moment == "_entries" else work.history.table
     look = getattr(owner, moment)
 
     def then_merged(*arguments: Any) -> Any:
@@ -306,7 +306,7 @@ def test_a_question_while_a_merge_is_committed(tmp_path: Path, monkeypatch: pyte
         gate = Gate(patch, "merge.written")
         work.history.end_step(wait=False)
         assert gate.reached.wait(20)
-    table = work.history._table
+    table = work.history.table
     look = table.files
 
     def then_merged() -> Any:

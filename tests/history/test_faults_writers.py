@@ -126,7 +126,7 @@ def test_stale_writer_does_not_remove_what_it_does_not_know(tmp_path: Path, monk
     """Taken over between its look at the table and the removal of files."""
     old = History(tmp_path, **SETTINGS)
     old.append(batch(0))
-    found = old._table.check_writer
+    found = old.table.check_writer
 
     def then_taken_over() -> None:
         found()
@@ -135,7 +135,7 @@ def test_stale_writer_does_not_remove_what_it_does_not_know(tmp_path: Path, monk
         new.append(batch(1))
         new.close()
 
-    monkeypatch.setattr(old._table, "check_writer", then_taken_over)
+    monkeypatch.setattr(old.table, "check_writer", then_taken_over)
     old.vacuum(0)
     check_stored(tmp_path, [0, 1])
     assert History(tmp_path).verify().values == 2 * len(batch(0))

@@ -6,5 +6,6 @@ except ImportError as error:
     raise ImportError("quantide.history needs deltalake; install the extra quantide[history]") from error
 
 from quantide.history.history import History
+from quantide.history.reader import HistoryReader
 
-__all__ = ["History"]
+__all__ = ["History", "HistoryReader"]

@@ -1,11 +1,9 @@
 """A history for people: answers in a table, runs as a picture in the terminal."""
 
-import os
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from quantide.errors import InvalidArgumentError
-from quantide.history.history import History
+from quantide.history.reader import HistoryReader
 
 WIDTH = 60
 
@@ -20,7 +18,7 @@ def show_answers(
     key: Sequence[str] | None,
 ) -> None:
     """A line for each phi: the value, the ranks it is proved to have, how far off it can be."""
-    history = _opened(path)
+    history = HistoryReader(path)
     asked: Any = None if key is None else key[0] if len(key) == 1 else tuple(key)
     answers = [history.answer(phi, mode, last_steps, asked, widen) for phi in phis]
     out.write(f"{'phi':>8}  {'value':>24}  {'rank, proved':>31}  {'off by at most':>14}  blocks read\n")
@@ -34,7 +32,7 @@ def show_answers(
 
 def show_history(out: TextIO, path: str) -> None:
     """A bar for each run, as long as the steps it covers, level by level."""
-    history = _opened(path)
+    history = HistoryReader(path)
     stats, runs = history.stats(), history.runs()
     out.write(
         f"{stats['values']:,} values in {stats['steps']:,} steps, {stats['runs']:,} runs, {stats['files']:,} files, "
@@ -53,9 +51,3 @@ def show_history(out: TextIO, path: str) -> None:
     out.write(f"step     {'1':<{WIDTH - len(str(steps))}}{steps}\n")
     spans = ", ".join(str(span.last_steps) for span in history.spans())
     out.write(f"last_steps that can be asked about: {spans or 'none yet'}\n")
-
-
-def _opened(path: str) -> History:
-    if not os.path.isdir(os.path.join(path, "_delta_log")):
-        raise InvalidArgumentError(f"there is no history in {path}")
-    return History(path)

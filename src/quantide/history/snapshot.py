@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 
+import pyarrow as pa
+
 from quantide.errors import CorruptBytesError, SpanError
 from quantide.history.run import Part, Run
 from quantide.store.names import FileName
@@ -32,6 +34,7 @@ class Snapshot:
     step: int  # the open one
     runs: tuple[Run, ...]
     chunks: tuple[Run, ...]
+    key_types: list[pa.DataType] | None
 
     @cached_property
     def history_rows(self) -> int:
@@ -87,13 +90,15 @@ class Catalog:
 
     def snapshot(self, table: StreamTable) -> Snapshot:
         """What the table says now."""
-        version, step, names = table.state()
+        state = table.state()
+        names, step = state.files, state.step
         known = self._parts
         parts = {name: known[name] if name in known else self._part(name) for name in names}
         self._parts = parts
         runs = [Run(run, tuple(parts[name] for name in held)) for run, held in groupby(names, key=lambda n: n.run)]
         ended = tuple(run for run in runs if run.id.last < step)
-        return Snapshot(version, step, ended, tuple(run for run in runs if run.id.last >= step))
+        chunks = tuple(run for run in runs if run.id.last >= step)
+        return Snapshot(state.version, step, ended, chunks, state.key_types)
 
     def _part(self, name: FileName) -> Part:
         path = os.path.join(self._folder, name.data)

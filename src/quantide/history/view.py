@@ -23,6 +23,7 @@ from quantide.summary.types import ValueType
 
 MODES = ("accurate", "quick", "exact")
 KEPT = 64  # spans and keys whose fences are kept
+GIVEN = 4096  # answers that are kept
 MOST_SEGMENTS = 4096  # segments that a question over all keys may look at
 
 
@@ -65,6 +66,15 @@ class View:
         phi = check_phi(phi)
         if mode not in MODES:
             raise InvalidArgumentError(f"mode={mode!r} is not one of {', '.join(MODES)}")
+        given = self._given.get((phi, mode))
+        if given is None:
+            given = self._find(phi, mode)
+            if len(self._given) >= GIVEN:
+                self._given.clear()
+            self._given[phi, mode] = given
+        return given
+
+    def _find(self, phi: float, mode: str) -> HistoryAnswer:
         self._check_something()
         if mode == "quick":
             return self._told(self.quick, phi, mode, 0)
@@ -94,6 +104,11 @@ class View:
         low, high = self.stream.rank(value) if mode == "accurate" and self.stream.n else (0, 0)
         low, high = counted + low, counted + high
         return (int(low[0]), int(high[0])) if single else (low, high)
+
+    @cached_property
+    def _given(self) -> dict[tuple[float, str], HistoryAnswer]:
+        """Answers that were given before: what they are about does not change."""
+        return {}
 
     @cached_property
     def n(self) -> int:

@@ -5,6 +5,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from threading import RLock
 from typing import Any
 from uuid import uuid4
@@ -28,6 +29,16 @@ COMMIT = "quantide.commit"
 CHECKPOINT = 10
 TRIES = 10  # to take over
 AFTERWARDS = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
+
+
+@dataclass(frozen=True)
+class TableState:
+    """A version of the table: the number of the open step, the active files, the types of the key columns."""
+
+    version: int
+    step: int
+    files: list[FileName]
+    key_types: list[pa.DataType] | None
 
 
 class StreamTable:
@@ -99,10 +110,10 @@ class StreamTable:
         with self._lock:
             self._table = DeltaTable(self.path)
 
-    def state(self) -> tuple[int, int, list[FileName]]:
-        """The version, the open step and the active files, all of the same moment."""
+    def state(self) -> TableState:
+        """What the table says, all of it of one version."""
         with self._lock:
-            return self.version, self.step, self.files()
+            return TableState(self.version, self.step, self.files(), self.key_types())
 
     def files(self) -> list[FileName]:
         """The active files, by the steps they cover."""

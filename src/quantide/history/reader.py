@@ -1,0 +1,327 @@
+"""A reader of a history: the runs and the open step of one version of a store, asked as one."""
+
+import os
+import re
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import RLock
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from quantide.errors import CorruptBytesError, InvalidArgumentError, StorageError
+from quantide.history.answer import Comparison, HistoryAnswer
+from quantide.history.blocks import Blocks
+from quantide.history.keys import read_key
+from quantide.history.pin import Pin
+from quantide.history.rebuild import check_part, missing, rebuild_side
+from quantide.history.run import Key, Run
+from quantide.history.snapshot import Catalog, Snapshot, Span
+from quantide.history.stream import OpenStep
+from quantide.history.view import KnownFences, View
+from quantide.store.names import FileName
+from quantide.store.settings import Settings
+from quantide.store.table import StreamTable
+from quantide.summary.ranks import check_phis, check_size
+from quantide.summary.types import type_named
+
+T = TypeVar("T")
+
+VIEWS = 64  # spans and keys that are kept as they were last asked about
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What verify() looked at and found in order."""
+
+    files: int
+    values: int
+
+
+class HistoryReader:
+    """A store as it was when it was opened, or last refreshed; it writes nothing and needs no lease.
+
+    >>> import tempfile
+    >>> from quantide import History
+    >>> h = History(tempfile.mkdtemp(), eps=0.01)
+    >>> h.append(range(100))
+    >>> reader = HistoryReader(h.path)
+    >>> h.append(range(100, 200))
+    >>> reader.n, reader.refresh(), reader.n, reader.refresh()
+    (100, True, 200, False)
+    >>> h.close()
+
+    Questions may come from several threads, while another refreshes. Where files of the version it answers from were
+    vacuumed away, it goes on with the newest.
+    """
+
+    def __init__(self, store: str | os.PathLike[str] | StreamTable) -> None:
+        self.table = table = store if isinstance(store, StreamTable) else _opened(store)
+        self.path, self._settings = table.path, table.settings
+        settings, folder = self._settings, self.path
+        self._kind = type_named(settings.value_type)
+        self._catalog = Catalog(folder, lambda name: rebuild_side(folder, name, settings))
+        self._pin = Pin(table, self._catalog)
+        self._blocks = Blocks(self._kind)
+        self._open_step = OpenStep(settings.eps, settings.value_type)
+        self._fences = KnownFences()
+        self._views: OrderedDict[Any, View] = OrderedDict()
+        self._lock = RLock()  # of the views
+
+    # The version
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What questions are about."""
+        return self._pin.held()
+
+    @property
+    def version(self) -> int:
+        """The version of the table that questions are about."""
+        return self.asking(lambda: self.snapshot.version)
+
+    def refresh(self) -> bool:
+        """Go on with the newest version; whether there was something new."""
+        before = self._pin.version
+        return self.asking(self._pin.refresh).version != before
+
+    def asking(self, ask: Callable[[], T]) -> T:
+        """Ask; when files were vacuumed away under our hands, look at the table again and ask again.
+
+        What is vacuumed was merged before, in a version of the table that is newer than the one that was asked.
+        """
+        while True:
+            version = self._pin.version
+            try:
+                return ask()
+            except FileNotFoundError as error:
+                with self._lock:
+                    self._blocks.forget()
+                    self._views.clear()
+                self._pin.reload()
+                if self._pin.version == version:
+                    raise CorruptBytesError(f"a file is missing: {error}; verify() names all that are") from error
+
+    def close(self) -> None:
+        """Let go of files."""
+        self._blocks.forget()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Asking
+
+    def answer(
+        self, phi: float, mode: str = "accurate", last_steps: int | None = None, key: Any = None, widen: bool = False
+    ) -> HistoryAnswer:
+        """The phi-quantile of everything, or of the last steps with the open one, or of one key.
+
+        mode="quick" reads no data and is within eps of all elements; "accurate" is within eps of the elements of
+        the open step, reading at most one block of each run; "exact" is exact, reading one of each chunk as well.
+        """
+        return self.asking(lambda: self.view(last_steps, key, widen).answer(phi, mode))
+
+    def quantile(self, phi: float, mode: str = "accurate", last_steps: int | None = None, key: Any = None) -> Any:
+        """The value of answer(phi)."""
+        return self.answer(phi, mode, last_steps, key).value
+
+    def quantiles(
+        self, phis: ArrayLike, mode: str = "accurate", last_steps: int | None = None, key: Any = None
+    ) -> NDArray[Any]:
+        """The values for many phis."""
+        array = check_phis(phis)
+
+        def ask() -> list[Any]:
+            view = self.view(last_steps, key)
+            return [view.answer(phi, mode).value for phi in array.ravel().tolist()]
+
+        return np.array(self.asking(ask), dtype=self._kind.dtype).reshape(array.shape)
+
+    def rank(
+        self, value: Any, mode: str = "accurate", last_steps: int | None = None, key: Any = None
+    ) -> tuple[Any, Any]:
+        """Proved bounds (lo, hi) on how many elements are <= value; arrays for an array of values."""
+        return self.asking(lambda: self.view(last_steps, key).rank(value, mode))
+
+    def cdf(self, values: Any, mode: str = "accurate", last_steps: int | None = None, key: Any = None) -> Any:
+        """The fraction of the elements that are <= each value."""
+
+        def ask() -> Any:
+            view = self.view(last_steps, key)
+            low, high = view.rank(values, mode)
+            return (low + high) / 2 / view.n
+
+        return self.asking(ask)
+
+    def compare(
+        self,
+        phis: ArrayLike,
+        last_steps: int | None = None,
+        against: int | tuple[int, int] | None = None,
+        key: Any = None,
+        mode: str = "accurate",
+    ) -> list[Comparison]:
+        """Each phi of one span beside the same phi of another: the last steps against more of them.
+
+        `against` is a number of last steps, None for everything, or (first, last) for steps that ended, without the
+        open one. Both spans must end where runs end, see spans().
+        """
+        if isinstance(against, tuple) and len(against) != 2:
+            raise InvalidArgumentError(f"against={against!r} is not a number of last steps, or (first, last)")
+
+        def ask() -> list[Comparison]:
+            now = self.view(last_steps, key)
+            then = self._between(*against, key) if isinstance(against, tuple) else self.view(against, key)
+            out = []
+            for phi in np.atleast_1d(check_phis(phis)).tolist():
+                mine, theirs = now.answer(phi, mode), then.answer(phi, mode)
+                low, high = then.rank(mine.value, mode)
+                out.append(Comparison(phi, mine, theirs, (low / then.n, high / then.n)))
+            return out
+
+        return self.asking(ask)
+
+    def spans(self) -> list[Span]:
+        """The spans of last steps that can be asked about; each includes the open step."""
+        return self.asking(lambda: self.snapshot).spans()
+
+    def verify(self) -> Verified:
+        """Read everything again; CorruptBytesError names the files that are damaged."""
+        good: set[FileName] = set()
+
+        def check() -> Verified:
+            snapshot = self.snapshot
+            damaged: list[Exception] = []
+            for part in snapshot.files:
+                try:
+                    if part.name not in good:
+                        check_part(self.path, part, self._settings)
+                        good.add(part.name)
+                except FileNotFoundError:
+                    self.table.refresh()
+                    if part.name not in self.table.files():
+                        raise  # it was merged away meanwhile: go on with the files there are now
+                    damaged.append(missing(self.path, part.name))
+                except (InvalidArgumentError, ValueError) as error:
+                    damaged.append(error)
+            if damaged:
+                raise type(damaged[0])("; ".join(str(error) for error in damaged)) from damaged[0]
+            return Verified(len(snapshot.files), snapshot.history_rows + snapshot.stream_rows)
+
+        return self.asking(check)
+
+    def stats(self) -> dict[str, Any]:
+        """What there is: values, runs by level, steps, bytes on disk, blocks, memory."""
+        snapshot = self.asking(lambda: self.snapshot)
+        levels: dict[int, int] = {}
+        for run in snapshot.runs:
+            levels[run.id.level] = levels.get(run.id.level, 0) + 1
+        parts = snapshot.files
+        held = self._catalog.nbytes + self._blocks.nbytes + self._open_step.nbytes
+        return {
+            "values": snapshot.history_rows + snapshot.stream_rows,
+            "history_values": snapshot.history_rows,
+            "stream_values": snapshot.stream_rows,
+            "nulls": sum(part.side.about.nulls for part in parts),
+            "nans": sum(part.side.about.nans for part in parts),
+            "steps": snapshot.step - 1,
+            "runs": len(snapshot.runs),
+            "runs_by_level": dict(sorted(levels.items())),
+            "chunks": len(snapshot.chunks),
+            "files": len(parts),
+            "blocks": sum(len(part.side.fences) for part in parts),
+            "bytes": sum(part.side.about.data_size for part in parts),
+            "memory": held,
+            "version": snapshot.version,
+        }
+
+    def runs(self) -> list[Run]:
+        """The runs of ended steps, the oldest first."""
+        return list(self.asking(lambda: self.snapshot).runs)
+
+    @property
+    def index_nbytes(self) -> int:
+        """Bytes that questions look at: directories, first values of blocks, summaries of runs and the open step."""
+        runs = self.asking(lambda: self.snapshot).runs
+        summaries = sum(run.thinned(self._settings.run_eps).nbytes for run in runs)
+        return self._catalog.nbytes + summaries + self._open_step.nbytes
+
+    @property
+    def eps(self) -> float:
+        """The error promised for the open step, and for quick answers over everything."""
+        return self._settings.eps
+
+    @property
+    def n(self) -> int:
+        """How many values there are."""
+        snapshot = self.asking(lambda: self.snapshot)
+        return snapshot.history_rows + snapshot.stream_rows
+
+    @property
+    def settings(self) -> Settings:
+        return self._settings
+
+    def __repr__(self) -> str:
+        snapshot = self.asking(lambda: self.snapshot)
+        values = snapshot.history_rows + snapshot.stream_rows
+        return f"{type(self).__name__}({self.path!r}, values={values}, steps={snapshot.step - 1})"
+
+    # Views
+
+    def view(self, last_steps: int | None = None, key: Any = None, widen: bool = False) -> View:
+        """What a question looks at; it stays as it is. Ask it within asking(), for its files may go."""
+        steps = None if last_steps is None else check_size("last_steps", last_steps, 0)
+        snapshot = self.snapshot
+        wanted = None if key is None else read_key(key, self._settings.keys, snapshot.key_types)
+        runs, covered = snapshot.last(steps, widen)
+        if self._settings.retention is not None and runs:  # of what was dropped nothing is said
+            covered = min(covered, snapshot.step - runs[0].id.first)
+        widened = steps is not None and covered > steps
+        return self._kept((snapshot.version, covered, widened, wanted), runs, snapshot.chunks, wanted, covered, widened)
+
+    def _between(self, first: int, last: int, key: Any) -> View:
+        first, last = check_size("the first step", first, 1), check_size("the last step", last, 1)
+        snapshot = self.snapshot
+        wanted = None if key is None else read_key(key, self._settings.keys, snapshot.key_types)
+        runs = snapshot.between(first, last)
+        return self._kept((snapshot.version, first, last, wanted), runs, (), wanted, last - first + 1, False)
+
+    def _kept(
+        self, name: Any, runs: tuple[Run, ...], chunks: tuple[Run, ...], key: Key | None, covered: int, widened: bool
+    ) -> View:
+        with self._lock:
+            view = self._views.get(name)
+            if view is None:
+                stream = self._open_step.summary(chunks, key) if chunks else self._open_step.nothing()
+                keyed = bool(self._settings.keys)
+                known = (self._blocks, self._fences, self._settings.run_eps)
+                view = View(self._kind, *known, runs, chunks, stream, keyed, key, covered, widened)
+                self._views[name] = view
+                while len(self._views) > VIEWS:
+                    self._views.popitem(last=False)
+            self._views.move_to_end(name)
+            return view
+
+
+def _opened(path: str | os.PathLike[str]) -> StreamTable:
+    folder = folder_of(path)
+    table = StreamTable.open(folder)
+    if table is None:
+        raise StorageError(f"there is no history in {folder}; History(path) makes one")
+    return table
+
+
+def folder_of(path: Any) -> str:
+    """A folder by its whole name: it stays the same where the process, or a Spark worker, is in another one."""
+    given: Any = os.fspath(path)
+    if not isinstance(given, str) or not given or "://" in given:
+        raise InvalidArgumentError(f"{given!r}: a history lies in a folder that this machine can write to")
+    whole = os.path.abspath(given)
+    if re.search(r"%[0-9A-Fa-f]{2}|\\", whole):
+        raise InvalidArgumentError(f"{whole}: Delta tables cannot be found again under names with \\ or such as %20")
+    return whole
