@@ -18,7 +18,8 @@ KEPT = 64 << 20  # bytes
 class Blocks:
     """Reads blocks. Safe to use from several threads."""
 
-    def __init__(self, kind: ValueType) -> None:
+    def __init__(self, kind: ValueType, most: int | None = None) -> None:
+        self._most = KEPT if most is None else most
         self.files = DataFiles(kind)
         self._kept: OrderedDict[tuple[str, int], NDArray[Any]] = OrderedDict()
         self._size = 0
@@ -66,6 +67,6 @@ class Blocks:
             if (path, group) not in self._kept:
                 self._kept[path, group] = found
                 self._size += found.nbytes
-            while self._size > KEPT:
+            while self._size > self._most:
                 self._size -= self._kept.popitem(last=False)[1].nbytes
         return found

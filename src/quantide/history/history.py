@@ -2,13 +2,14 @@
 
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from threading import RLock
 from typing import Any
 
 import pyarrow as pa
 
 from quantide.errors import InvalidArgumentError, TypeMismatchError
+from quantide.history.arrivals import Arrivals, read_arrivals
 from quantide.history.keys import read_key, read_keys
 from quantide.history.load import Loaded, Slot
 from quantide.history.reader import HistoryReader, folder_of
@@ -21,7 +22,7 @@ from quantide.history.vacuum import Vacuumed, check_hours, vacuum
 from quantide.history.writer import Writer
 from quantide.store.settings import Settings
 from quantide.store.table import StreamTable
-from quantide.summary.column import check_nan_policy, plain_values, read_column, read_rows
+from quantide.summary.column import Column, check_nan_policy, plain_values, read_column, read_rows
 
 
 class History(HistoryReader):
@@ -56,9 +57,12 @@ class History(HistoryReader):
         retention: int | None = None,
         durable: bool = False,
         executor: Executor | None = None,
+        window: Any = None,
+        filters: str | Sequence[str] | None = None,
     ) -> None:
         given: dict[str, Any] = {"eps": eps, "kappa": kappa, "memory": memory, "keys": keys, "value_type": value_type}
-        asked = {name: value for name, value in (given | {"retention": retention}).items() if value is not None}
+        given |= {"retention": retention, "window": window, "filters": filters}
+        asked = {name: value for name, value in given.items() if value is not None}
         if eps is not None and memory is not None:
             raise InvalidArgumentError("eps and memory both say how accurate answers are; give one of them")
         folder = folder_of(path)
@@ -80,33 +84,45 @@ class History(HistoryReader):
 
     # Writing
 
-    def append(self, values: Any, key: Any = None, batch_id: Any = None, nan: str = "refuse") -> None:
+    def append(
+        self,
+        values: Any,
+        key: Any = None,
+        batch_id: Any = None,
+        nan: str = "refuse",
+        times: Any = None,
+        filters: Mapping[str, Any] | None = None,
+    ) -> None:
         """Add values to the open step; they are on disk, and visible to everyone, when this returns.
 
         `key` is one key for all, or one for each value; tuples where keys have several columns. A batch_id that was
         used before changes nothing: a number or text, or (source, number) for a source that counts upwards, of
         which only the last number is kept.
+
+        `times` are for questions about recent values (quantide.live): one for each value or one for all, in any order;
+        numbers (seconds) or timestamps. Without them values have the time at which they come. `filters` tells for each
+        declared filter which values satisfy it.
         """
         plain = plain_values(values)
         policy = check_nan_policy(nan)
         column = read_column(plain, self._kind)
+        valid = read_rows(plain).valid if column.nulls else None
         keys = None
         if self._settings.keys and len(plain):
             with self._writing:
                 self._begin()  # what types keys have is sure only for the writer
                 keys = read_keys(key, self._settings.keys, len(plain), self.table.key_types())
-            valid = read_rows(plain).valid if column.nulls else None
-            chunk = chunk_of(keys if valid is None else keys.filter(pa.array(valid)), column, self._kind, policy)
-        else:
-            if key is not None and not self._settings.keys:
-                read_key(key, (), None)
-            chunk = chunk_of(None, column, self._kind, policy)
+            keys = keys if valid is None else keys.filter(pa.array(valid))
+        elif key is not None and not self._settings.keys:
+            read_key(key, (), None)
+        chunk = chunk_of(keys, column, self._kind, policy)
+        arrivals = self._arrivals(keys, column, valid, times, filters)
         with self._writing:
             self._begin()
             if batch_id is not None and self.table.batch_seen(batch_id):
                 return
             self._settle_keys(keys)
-            self._writer.append([chunk], batch_id)
+            self._writer.append([chunk], batch_id, arrivals)
 
     def append_files(
         self, paths: str | Sequence[str], column: str | None = None, batch_id: Any = None, nan: str = "refuse"
@@ -159,7 +175,7 @@ class History(HistoryReader):
         hours = check_hours(older_than_hours)
         with self._writing:
             self._begin()
-            return vacuum(self.table, self._writer.pending, hours)
+            return vacuum(self.table, self._writer.pending, self._writer.recent.pending, hours)
 
     def close(self) -> None:
         """Wait for merges and give the lease back. A handle that is dropped instead loses nothing."""
@@ -183,6 +199,14 @@ class History(HistoryReader):
             if name in self.table.files():
                 replace_side(self.path, name, self._settings, self._durable)
             lost.remove(name)
+
+    def _arrivals(self, keys: Any, column: Column, valid: Any, times: Any, filters: Any) -> Arrivals | None:
+        """The rows of an append for questions about recent values; None in a store that keeps none."""
+        if self._settings.window is not None:
+            return read_arrivals(keys, column, valid, times, filters, self._settings.filters)
+        if times is not None or filters is not None:
+            raise InvalidArgumentError("this store keeps no recent values, so times and filters are of no use to it")
+        return None
 
     def _settle_keys(self, keys: Any) -> None:
         """The first keys tell the types of the key columns."""

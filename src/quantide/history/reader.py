@@ -57,15 +57,16 @@ class HistoryReader:
     vacuumed away, it goes on with the newest.
     """
 
-    def __init__(self, store: str | os.PathLike[str] | StreamTable) -> None:
+    def __init__(self, store: str | os.PathLike[str] | StreamTable, memory: int | None = None) -> None:
         self.table = table = store if isinstance(store, StreamTable) else _opened(store)
         self.path, self._settings = table.path, table.settings
         settings, folder = self._settings, self.path
         self._kind = type_named(settings.value_type)
         self._catalog = Catalog(folder, lambda name: rebuild_side(folder, name, settings))
         self._pin = Pin(table, self._catalog)
-        self._blocks = Blocks(self._kind)
-        self._open_step = OpenStep(settings.eps, settings.value_type)
+        half = None if memory is None else memory // 2  # for blocks that were read, and for the open step of keys
+        self._blocks = Blocks(self._kind, half)
+        self._open_step = OpenStep(settings.eps, settings.value_type, half)
         self._fences = KnownFences()
         self._views: OrderedDict[Any, View] = OrderedDict()
         self._lock = RLock()  # of the views

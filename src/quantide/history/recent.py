@@ -1,19 +1,25 @@
-"""The writer's side of recent files: written with each append, compacted as they become many, dropped as they age."""
+"""The writer's side of recent files: written with each append, compacted as they become many, dropped as they age.
+
+Compaction has a thread of its own: merges of history, which may take minutes, do not hold it up.
+"""
 
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
 
-from quantide.history.arrivals import MOST
+from quantide.history.arrivals import MOST, Arrivals
 from quantide.history.sort import in_threads
 from quantide.store import faults
 from quantide.store.disk import remove
 from quantide.store.manifest import Entry, Manifest
 from quantide.store.names import recent_name
 from quantide.store.recent import RecentFile, RecentRows, write_recent
-from quantide.store.settings import Settings
+from quantide.store.table import StreamTable
+
+Change = Callable[[Manifest], Manifest]
 
 FAN = 8  # files of about the same size that become one
 SMALL = 1 << 10  # rows of the smallest size that is told apart
@@ -21,50 +27,88 @@ GRACE = 60  # seconds for which a file that was replaced stays, for readers that
 
 
 class RecentLog:
-    """Writes recent files; which of them count is in the manifest, which the table's commits change."""
+    """Writes recent files. Which of them count is in the manifest, which only commits of the table change."""
 
-    def __init__(self, folder: str, settings: Settings, durable: bool) -> None:
-        self._folder, self._settings, self._durable = folder, settings, durable
+    def __init__(self, table: StreamTable, durable: bool) -> None:
+        self._table, self._settings, self._durable = table, table.settings, durable
         self._serial, self._lock = 0, Lock()
         self._retired: list[tuple[float, str]] = []
-        self.pending: set[str] = set()  # written, or about to be, and not committed
+        self._pool: ThreadPoolExecutor | None = None
+        self._compacting: Future[None] | None = None
+        self.pending: set[str] = set()  # files that are about to be committed
 
-    def write(self, epoch: int, rows: Sequence[RecentRows]) -> list[Entry]:
-        """Files that a commit is to show."""
-        return in_threads(lambda one: self._write(epoch, one), rows)
+    def write(self, arrivals: Arrivals) -> tuple[list[Entry], Change]:
+        """Files of rows that came now, and the change of the manifest that shows them."""
+        settings = self._settings
+        clock, pieces = arrivals.pieces(settings, self._table.manifest(self._table.recent))
+        entries = in_threads(self._write, pieces)
+        span = settings.span
+        assert span is not None
 
-    def done(self, entries: Sequence[Entry]) -> None:
-        """Committed, or given up."""
+        def change(manifest: Manifest) -> Manifest:
+            after = manifest.after(entries, clock.kind, arrivals.times is not None)
+            return after if after.newest is None else after.without_old(clock.back(after.newest, span))
+
+        return entries, change
+
+    def done(self, entries: Sequence[Entry], gone: Sequence[str]) -> None:
+        """A commit is made, or given up: these files are not pending any more, and those do not count any more."""
         self.pending.difference_update(entry.name for entry in entries)
+        self._retire(gone)
 
-    def compact(self, epoch: int, manifest: Manifest) -> tuple[list[str], Entry] | None:
-        """Several files as one, which a commit is to put in their place; None when there is nothing to do."""
-        chosen = next_compaction(manifest.entries)
-        if not chosen:
-            return None
-        names = [entry.name for entry in chosen]
-        rows = [RecentFile.open(self._folder, name).rows() for name in names]
-        entry = self._write(epoch, RecentRows.joined(rows))
-        faults.point("recent.compacted")
-        return names, entry
+    def compact_soon(self) -> None:
+        """Compact in the background when there are many files; after an error only when somebody was told."""
+        before = self._compacting
+        if before is not None and (not before.done() or before.exception() is not None):
+            return
+        if next_compaction(self._table.manifest(self._table.recent).entries):
+            with self._lock:
+                self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="quantide-recent")
+                self._compacting = self._pool.submit(self._compact)
 
-    def retire(self, names: Sequence[str]) -> None:
-        """Files that no manifest has any more: they are removed when readers had time to notice."""
+    def join(self) -> None:
+        """Wait for a compaction; its error, if it had one, is raised here."""
+        compacting, self._compacting = self._compacting, None
+        if compacting is not None:
+            compacting.result()
+
+    def close(self) -> None:
+        try:
+            self.join()
+        finally:
+            if self._pool is not None:
+                self._pool.shutdown()
+                self._pool = None
+
+    def _compact(self) -> None:
+        while chosen := next_compaction(self._table.manifest(self._table.recent).entries):
+            names = [entry.name for entry in chosen]
+            rows = [RecentFile.open(self._table.path, name).rows() for name in names]
+            entry = self._write(RecentRows.joined(rows))
+            gone: list[str] = []
+            try:
+                faults.point("recent.compacted")
+                gone = self._table.commit(recent=lambda manifest: manifest.compacted(names, entry))  # noqa: B023
+            finally:
+                self.done([entry], gone)
+
+    def _retire(self, names: Sequence[str]) -> None:
+        """Files that do not count any more are removed when readers had time to notice."""
         now = time.monotonic()
         with self._lock:
             self._retired += [(now, name) for name in names]
             old = [name for when, name in self._retired if now - when > GRACE]
             self._retired = [(when, name) for when, name in self._retired if now - when <= GRACE]
         for name in old:
-            remove(os.path.join(self._folder, name))
+            remove(os.path.join(self._table.path, name))
 
-    def _write(self, epoch: int, rows: RecentRows) -> Entry:
+    def _write(self, rows: RecentRows) -> Entry:
         with self._lock:
             self._serial += 1
-            name = recent_name(epoch, self._serial)
+            name = recent_name(self._table.epoch, self._serial)
             self.pending.add(name)
         settings = self._settings
-        path = os.path.join(self._folder, name)
+        path = os.path.join(self._table.path, name)
         size, about = write_recent(path, rows, settings.filters, settings.eps, self._durable)
         faults.point("recent.written")
         return Entry(name, 0, about.rows, about.oldest, about.newest, size)

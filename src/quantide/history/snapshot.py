@@ -35,6 +35,7 @@ class Snapshot:
     runs: tuple[Run, ...]
     chunks: tuple[Run, ...]
     key_types: list[pa.DataType] | None
+    recent: int | None  # the number of the manifest of recent files
 
     @cached_property
     def history_rows(self) -> int:
@@ -98,7 +99,7 @@ class Catalog:
         runs = [Run(run, tuple(parts[name] for name in held)) for run, held in groupby(names, key=lambda n: n.run)]
         ended = tuple(run for run in runs if run.id.last < step)
         chunks = tuple(run for run in runs if run.id.last >= step)
-        return Snapshot(state.version, step, ended, chunks, state.key_types)
+        return Snapshot(state.version, step, ended, chunks, state.key_types, state.recent)
 
     def _part(self, name: FileName) -> Part:
         path = os.path.join(self._folder, name.data)

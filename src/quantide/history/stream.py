@@ -8,41 +8,41 @@ from quantide.sketches.stream import StreamSketch
 from quantide.store.names import RunId
 from quantide.summary.summary import Summary
 
-KEPT = 1024  # keys whose summaries are kept
+KEPT = 256 << 20  # bytes of summaries that are kept, of the keys that were asked about last
 FEW = 32  # tuples, times 1/eps, up to which the summaries of chunks are merged as they are
 
 
 class OpenStep:
     """Summaries of the open step by key, None for all of it, fed with chunks as they come."""
 
-    def __init__(self, eps: float, value_type: str) -> None:
+    def __init__(self, eps: float, value_type: str, most: int | None = None) -> None:
         self._eps, self._type = eps, value_type
-        self._kept: OrderedDict[Key | None, _Fed] = OrderedDict()
+        self._most = KEPT if most is None else most
+        self._kept: OrderedDict[Key | None, tuple[_Fed, int]] = OrderedDict()
+        self.nbytes = 0
 
     def summary(self, chunks: Sequence[Run], key: Key | None) -> Summary:
         """The summary of a key's values in these chunks; the same chunks always give the same one."""
-        fed = self._kept.get(key)
+        fed, size = self._kept.pop(key, (None, 0))
+        self.nbytes -= size
         ids = [chunk.id for chunk in chunks]
         if fed is None or ids[: len(fed.seen)] != fed.seen:
             fed = _Fed(self._eps, self._type)
         for chunk in chunks[len(fed.seen) :]:
-            found = chunk.summary(key)
-            if found is not None:
-                fed.add(found)
+            own = chunk.summary(key)
+            if own is not None:
+                fed.add(own)
             fed.seen.append(chunk.id)  # one by one: a damaged chunk must not count those before it twice
-        self._kept[key] = fed
-        self._kept.move_to_end(key)
-        while len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
-        return fed.summary()
+        found = fed.summary()
+        self._kept[key] = fed, fed.nbytes
+        self.nbytes += fed.nbytes
+        while self.nbytes > self._most and len(self._kept) > 1:
+            self.nbytes -= self._kept.popitem(last=False)[1][1]
+        return found
 
     def nothing(self) -> Summary:
         """The summary of a step without values."""
         return StreamSketch(self._eps, value_type=self._type).summary()
-
-    @property
-    def nbytes(self) -> int:
-        return sum(fed.nbytes for fed in self._kept.values())
 
 
 class _Fed:

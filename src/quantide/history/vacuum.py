@@ -1,7 +1,7 @@
 """Vacuum: files that no version of the table needs any more."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +29,7 @@ def check_hours(hours: Any) -> float:
     return float(hours)
 
 
-def vacuum(table: StreamTable, pending: Iterable[RunId], hours: float) -> Vacuumed:
+def vacuum(table: StreamTable, pending: Iterable[RunId], recent: Container[str], hours: float) -> Vacuumed:
     """Remove what was merged away or dropped at least that many hours ago, and what was never committed.
 
     A reader may still have the files of an older version in hand: those wait. Files that were never committed have
@@ -37,14 +37,15 @@ def vacuum(table: StreamTable, pending: Iterable[RunId], hours: float) -> Vacuum
     then this writer was fenced off and does not know it yet.
 
     A merge may run meanwhile. So what lies there is listed first, then what is in hand, then what is active: a file
-    of the list that is committed on the way is found in one of the two.
+    of the list that is committed on the way is found in one of the two. `recent` are names of recent files in hand.
     """
     table.check_writer()
     found = _entries(table.path)
     in_hand = set(pending)
     active = set(table.files())
     waiting = set(table.expired(0)) - set(table.expired(hours))
-    files, size = len(table.clear_log()), 0
+    removed = table.clear_recent(recent, hours)
+    files, size = len(table.clear_log()) + len(removed), sum(removed)
     for name, whole, entry in found:
         needed = name.run in in_hand or name.run.epoch > table.epoch
         if not needed and not (whole and (name in active or name.data in waiting)):

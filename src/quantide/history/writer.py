@@ -5,9 +5,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
 from typing import Any
 
+from quantide.history.arrivals import Arrivals
 from quantide.history.blocks import Blocks
 from quantide.history.load import EACH, Loaded, Slot
 from quantide.history.merge import Merge, next_merge, ranges
+from quantide.history.recent import Change, RecentLog
 from quantide.history.run import Run
 from quantide.history.snapshot import Snapshot
 from quantide.history.sort import Chunk, in_threads
@@ -16,6 +18,7 @@ from quantide.store import faults
 from quantide.store.datafile import BLOCK
 from quantide.store.disk import check_space
 from quantide.store.lease import Lease
+from quantide.store.manifest import Entry
 from quantide.store.names import FileName, RunId
 from quantide.store.sidefile import About
 from quantide.store.table import StreamTable
@@ -38,6 +41,7 @@ class Writer:
         self._merging: Future[None] | None = None
         self._owed = False  # a step was ended by a call whose merges failed
         self.pending: set[RunId] = set()
+        self.recent = RecentLog(table, durable)
 
     @property
     def active(self) -> bool:
@@ -54,22 +58,30 @@ class Writer:
                 raise
             self._lease = lease
 
-    def append(self, chunks: Iterable[Chunk], batch: Any) -> int:
-        """Chunks, all visible at once; how many rows there were."""
+    def append(self, chunks: Iterable[Chunk], batch: Any, arrivals: Arrivals | None = None) -> int:
+        """Chunks, all visible at once, and their rows as recent ones, in `arrivals`; how many rows there were."""
         step = self.table.step
         added: list[tuple[FileName, int, int]] = []
         runs = []
+        entries: list[Entry] = []
+        gone: list[str] = []
         try:
             for chunk in chunks:
                 if chunk.rows:
                     run = self._new_run(step, step, 0)
                     runs.append(run)
                     added += self._write_chunk(run, chunk, batch)
+            recent = self._past(added)
+            if added and arrivals is not None:
+                entries, recent = self.recent.write(arrivals)
             faults.point("append.written")
             if added or batch is not None:
-                self.table.commit(add=added, batch=batch)
+                gone = self.table.commit(add=added, batch=batch, recent=recent)
         finally:
             self.pending.difference_update(runs)
+            self.recent.done(entries, gone)
+        if entries:
+            self.recent.compact_soon()
         return sum(rows for _, _, rows in added)
 
     def load(self, tasks: int, write: Callable[[Slot], Iterable[Loaded]], batch: Any) -> int:
@@ -84,7 +96,7 @@ class Writer:
             assert name is not None
             added.append((name, one.size, one.rows))
         faults.point("append.written")
-        table.commit(add=added, batch=batch)
+        table.commit(add=added, batch=batch, recent=self._past(added))
         return sum(rows for _, _, rows in added)
 
     def end_step(self) -> None:
@@ -123,6 +135,7 @@ class Writer:
     def close(self) -> None:
         try:
             self.join()
+            self.recent.close()
         finally:
             if self._background is not None:
                 self._background.shutdown()
@@ -199,6 +212,11 @@ class Writer:
             )
 
         return _named(run, in_threads(write, range(len(chunk.lots))))
+
+    def _past(self, added: Sequence[tuple[FileName, int, int]]) -> Change | None:
+        """The change of the manifest by rows that have no recent file."""
+        rows = sum(rows for _, _, rows in added)
+        return None if self.table.settings.window is None or not rows else lambda manifest: manifest.past(rows)
 
     def _new_run(self, first: int, last: int, level: int) -> RunId:
         with self._lock:

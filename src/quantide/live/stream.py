@@ -384,16 +384,14 @@ class LiveStream:
         """The recent files of the reader's version; when some are gone, of the newest."""
         while True:
             snapshot = self._reader.snapshot
-            manifest = snapshot.manifest
-            names = [entry.name for entry in manifest.entries]
             folder, known = self._reader.path, self._files
             try:
-                files = {name: known.get(name) or RecentFile.open(folder, name) for name in names}
+                manifest = self._reader.table.manifest(snapshot.recent)
+                files = {e.name: known.get(e.name) or RecentFile.open(folder, e.name) for e in manifest.entries}
+                break
             except FileNotFoundError:
                 if not self._reader.refresh():
                     raise
-                continue
-            break
         gone, self._files, self._views = known.keys() - files.keys(), files, {}
         self._kept.forget(lambda name: name[0] == "view" or name[1] in gone)
         clock = None if manifest.clock is None else Clock(manifest.clock)

@@ -52,8 +52,10 @@ class Manifest:
         return replace(self, arrived=self.arrived + rows)
 
     def compacted(self, inputs: Sequence[str], written: Entry) -> "Manifest":
-        """With one file in the place of several that follow each other."""
+        """With one file in the place of several that follow each other; as it is when some were dropped meanwhile."""
         at = [i for i, entry in enumerate(self.entries) if entry.name in set(inputs)]
+        if len(at) < len(inputs):
+            return self
         merged = replace(written, first=self.entries[at[0]].first)
         return replace(self, entries=(*self.entries[: at[0]], merged, *self.entries[at[-1] + 1 :]))
 

@@ -5,7 +5,6 @@ rows lie together, in the order they came; `numbers` tells the order among all. 
 many rows that sorting them for a question would be slow, a summary of them is stored beside, and one for each filter.
 """
 
-import math
 import mmap
 import os
 from collections.abc import Sequence
@@ -18,11 +17,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from quantide.kernels.segments import scatter
-from quantide.sketches.stream import StreamSketch
 from quantide.store.disk import Sink, write_file
 from quantide.store.rows import ALL, SortedRows, keys_from_bytes, keys_to_bytes
 from quantide.store.sections import Sections, pack
-from quantide.summary.column import Column
+from quantide.summary.format import Tuples
 from quantide.summary.grouping import sort_segments
 from quantide.summary.keys import encode_keys
 from quantide.summary.summary import Summary
@@ -134,19 +132,24 @@ def _summaries(rows: RecentRows, place: int, eps: float) -> dict[str, Any]:
         values, bounds = values[chosen], np.concatenate(([0], np.cumsum(chosen)))[bounds]
     if len(values) <= HEAVY / eps:
         return {}
-    within = eps / PART / 2  # half for the sketch, half for keeping few of its tuples
-    sketch = StreamSketch(within, value_type=rows.kind.name)
-    sketch.take_column(Column(rows.kind, [values]))
-    out: dict[str, Any] = {f"total{place}": sketch.summary().compress(math.ceil(1 / (2 * within))).to_bytes()}
+    whole = _sampled(SortedRows(rows.kind, ALL, np.array([0, len(values)]), np.sort(values)), eps)
+    out: dict[str, Any] = {
+        f"total{place}": Summary(whole.values, whole.rmin, whole.rmax, len(values), rows.kind).to_bytes()
+    }
     heavy = np.flatnonzero(np.diff(bounds) > HEAVY / eps) if rows.numbers is not None else np.empty(0, INT)
     if len(heavy):
         some = np.concatenate([values[bounds[i] : bounds[i + 1]] for i in heavy])
         ends = np.concatenate(([0], np.cumsum(np.diff(bounds)[heavy])))
         sort_segments(some, ends)
-        kept = SortedRows(rows.kind, rows.keys.take(pa.array(heavy)), ends, some).summarise(eps / PART).tuples
+        kept = _sampled(SortedRows(rows.kind, rows.keys.take(pa.array(heavy)), ends, some), eps)
         arrays = {"places": heavy, "bounds": kept.bounds, "values": kept.values, "ranks": kept.rmin, "n": kept.n}
         out |= {f"heavy{place}.{name}": array for name, array in arrays.items()}
     return out
+
+
+def _sampled(rows: SortedRows, eps: float) -> Tuples:
+    """Exactly ranked values, close enough for a file's share of the error."""
+    return rows.summarise(eps / PART).tuples
 
 
 class RecentFile:

@@ -4,7 +4,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from threading import RLock
 from typing import Any
@@ -19,13 +19,14 @@ from deltalake.transaction import AddAction, RemoveAction
 from quantide.errors import InvalidArgumentError, StorageError, WriterConflictError
 from quantide.store import faults
 from quantide.store.datafile import stored_type
-from quantide.store.disk import remove, sync
-from quantide.store.names import DATA, SIDE, FileName
+from quantide.store.disk import remove, sync, write_bytes
+from quantide.store.manifest import Manifest
+from quantide.store.names import DATA, RECENT, SIDE, FileName, manifest_name, recent_epoch, without_spare
 from quantide.store.settings import PROPERTY, VALUE, Settings
 from quantide.summary.types import type_named
 
 WRITER, STEP, BATCH, SOURCE = "quantide.writer", "quantide.step", "quantide.batch:", "quantide.source:"
-COMMIT = "quantide.commit"
+COMMIT, RECENT_FILES = "quantide.commit", "quantide.recent"
 CHECKPOINT = 10
 TRIES = 10  # to take over
 AFTERWARDS = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
@@ -39,6 +40,7 @@ class TableState:
     step: int
     files: list[FileName]
     key_types: list[pa.DataType] | None
+    recent: int | None  # the number of the manifest of recent files
 
 
 class StreamTable:
@@ -49,6 +51,8 @@ class StreamTable:
         self._lock = RLock()
         self.epoch = 0  # of this writer; 0 for readers
         self.durable = False  # whether a commit must outlast a loss of power
+        self._manifests = 0  # written by this writer
+        self._manifest: tuple[int | None, Manifest] = (None, Manifest())
         text = table.metadata().configuration.get(PROPERTY)
         if text is None:
             raise InvalidArgumentError(f"{path} is a Delta table, but not one that Quantide made")
@@ -113,7 +117,7 @@ class StreamTable:
     def state(self) -> TableState:
         """What the table says, all of it of one version."""
         with self._lock:
-            return TableState(self.version, self.step, self.files(), self.key_types())
+            return TableState(self.version, self.step, self.files(), self.key_types(), self.recent)
 
     def files(self) -> list[FileName]:
         """The active files, by the steps they cover."""
@@ -143,6 +147,22 @@ class StreamTable:
     def step(self) -> int:
         """The number of the open step; steps count from 1."""
         return int(self._table.transaction_version(STEP) or 0) + 1
+
+    @property
+    def recent(self) -> int | None:
+        """The number of the manifest of recent files; None when there never was one."""
+        found = self._table.transaction_version(RECENT_FILES)
+        return None if found is None else int(found)
+
+    def manifest(self, number: int | None) -> Manifest:
+        """The manifest of a number; FileNotFoundError when it is gone, because a newer one counts."""
+        held = self._manifest
+        if held[0] != number:
+            assert number is not None  # the first manifest replaces none
+            name = manifest_name(number)
+            with open(os.path.join(self.path, name), encoding="utf-8") as file:
+                held = self._manifest = (number, Manifest.from_json(file.read(), name))
+        return held[1]
 
     def batch_seen(self, batch: Any) -> bool:
         app, number = batch_transaction(batch)
@@ -177,8 +197,10 @@ class StreamTable:
         remove: Sequence[FileName] = (),
         step: int | None = None,
         batch: Any = None,
-    ) -> None:
-        """Add files (name, size, rows) and remove others, end a step, mark a batch: all of it or nothing."""
+        recent: Callable[[Manifest], Manifest] | None = None,
+    ) -> list[str]:
+        """Add files (name, size, rows) and remove others, end a step, mark a batch, change what is recent: all of it or
+        nothing. Names of recent files, and of a manifest, that do not count any more."""
         now = int(time.time() * 1000)
         transactions = [] if step is None else [Transaction(STEP, step)]
         if batch is not None:
@@ -191,9 +213,29 @@ class StreamTable:
                 AddAction(name.data, size, {}, now, True, json.dumps({"numRecords": rows})) for name, size, rows in add
             ]
             actions += [RemoveAction(name.data, True, now, None, {}) for name in remove]
-            if self.durable and add:
-                sync(os.path.join(self.path, DATA), os.path.join(self.path, SIDE))
+            before, number = self.recent, None
+            if recent is not None:
+                known = self.manifest(before)
+                changed = recent(known)
+                if changed != known:
+                    number = self._write_manifest(changed)
+                    transactions.append(Transaction(RECENT_FILES, number))
+            if self.durable and (add or number is not None):
+                sync(*(os.path.join(self.path, folder) for folder in (DATA, SIDE, RECENT)))
             self._add(actions, transactions)
+            if number is None:
+                return []
+            self._manifest = (number, changed)
+            kept = {entry.name for entry in changed.entries}
+            gone = [entry.name for entry in known.entries if entry.name not in kept]
+            return gone if before is None else [*gone, manifest_name(before)]
+
+    def _write_manifest(self, manifest: Manifest) -> int:
+        self._manifests += 1
+        number = self.epoch << 32 | self._manifests
+        write_bytes(os.path.join(self.path, manifest_name(number)), manifest.to_json().encode(), self.durable)
+        faults.point("recent.manifest")
+        return number
 
     def _add(self, actions: list[Any], transactions: list[Transaction]) -> None:
         self._commit(
@@ -247,6 +289,26 @@ class StreamTable:
         with self._lock:
             log = os.path.join(self.path, "_delta_log")
             return [name for name in os.listdir(log) if "#" in name and remove(os.path.join(log, name))]
+
+    def clear_recent(self, pending: Container[str], hours: float) -> list[int]:
+        """Remove recent files and manifests that do not count, written that long ago; how large each was.
+
+        Those that are `pending` will be committed, those of a later epoch are not ours to judge.
+        """
+        folder, out = os.path.join(self.path, RECENT), []
+        with self._lock:
+            number = self.recent
+            needed = {entry.name for entry in self.manifest(number).entries}
+            needed |= set() if number is None else {manifest_name(number)}
+            for entry in sorted(os.scandir(folder), key=lambda e: e.name) if os.path.isdir(folder) else []:
+                name = f"{RECENT}/{without_spare(entry.name)}"
+                epoch, whole = recent_epoch(name), entry.name == os.path.basename(name)
+                ours = epoch is not None and epoch <= self.epoch and name not in pending
+                if ours and not (whole and name in needed):
+                    held = entry.stat()
+                    if (not whole or held.st_mtime <= time.time() - hours * 3600) and remove(entry.path):
+                        out.append(held.st_size)
+        return out
 
     def expired(self, hours: float) -> list[str]:
         """Paths of files that were removed from the table that long ago and still lie there."""
