@@ -36,8 +36,8 @@ def write(board: DeadlineBoard | PassBoard, conditions: Conditions) -> bytes:
     first_due = board.first_due if isinstance(board, DeadlineBoard) else -1
     for number in (*choices, board.stale, board.changed, first_due + 1, *board.counts.values()):
         frame.number(int(number))
-    _write_registry(frame, board.queries, REGISTRY)
-    _write_registry(frame, conditions, (*REGISTRY, *CONDITIONS))
+    _write_registry(frame, board.queries, REGISTRY, stream.kind.carrier)
+    _write_registry(frame, conditions, (*REGISTRY, *CONDITIONS), stream.kind.carrier)
     frame.number(len(conditions.raw))
     for place, limit in conditions.raw.items():
         frame.number(place)
@@ -127,7 +127,8 @@ def _read_source(frame: FrameReader, pull: Pull | None) -> tuple[MarkedSketch | 
     return WindowSource(window, frame.eps, last, within), looked_at, reserve
 
 
-def _write_registry(frame: FrameWriter, held: Registry, names: tuple[str, ...]) -> None:
+def _write_registry(frame: FrameWriter, held: Registry, names: tuple[str, ...], carrier: np.dtype[Any]) -> None:
+    held.told = held.told.astype(carrier, copy=False)  # before anything is told it is just room
     frame.number(held.used)
     for name in names:
         frame.array(getattr(held, name)[: held.used])
