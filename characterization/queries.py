@@ -9,8 +9,8 @@ from benchmarks.report import Report, Row, say
 from benchmarks.timing import clock
 from characterization.queries_methods import METHODS, Floats, Method, first_hits
 from characterization.queries_settings import QUICK, Settings
-from quantide.queries.board import Board
 from quantide.queries.clusters import WORST_CASE
+from quantide.queries.deadlines import DeadlineBoard
 from quantide.queries.source import MarkedSketch
 
 __all__ = ["QUICK", "Settings", "measure", "run"]
@@ -48,7 +48,7 @@ def _begun(values: Floats, settings: Settings) -> MarkedSketch:
     return stream
 
 
-def _one_by_one(stream: MarkedSketch, values: Floats, settings: Settings, board: Board | None = None) -> None:
+def _one_by_one(stream: MarkedSketch, values: Floats, settings: Settings, board: DeadlineBoard | None = None) -> None:
     """Every element by itself; every query right after each of them."""
     update = stream.update
     if board is None:

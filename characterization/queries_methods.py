@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quantide.kernels.compiled import compiled
-from quantide.queries.board import TOGETHER, TRIGGERS, Board
+from quantide.queries.board import TOGETHER, TRIGGERS
 from quantide.queries.clusters import FEWEST, ONLINE, WORST_CASE, Clusters
+from quantide.queries.deadlines import DeadlineBoard
 from quantide.queries.intervals import query_intervals
 from quantide.queries.source import MarkedSketch
 
@@ -27,12 +28,12 @@ class Method:
     clustering: str | None
     updates: str
 
-    def board(self, stream: MarkedSketch, phis: Floats, epss: Floats) -> Board:
+    def board(self, stream: MarkedSketch, phis: Floats, epss: Floats) -> DeadlineBoard:
         """All queries over a stream of which the head has arrived; "online" has taken them one by one."""
         if self.clustering is None:
-            board: Board = Separate(stream, FEWEST, self.updates, None)
+            board: DeadlineBoard = Separate(stream, FEWEST, self.updates, None)
         else:
-            board = Board(stream, self.clustering, self.updates, len(phis) + 1)
+            board = DeadlineBoard(stream, self.clustering, self.updates, len(phis) + 1)
         if self.clustering == ONLINE:
             board.add(phis[:1], epss[:1])
             board.refresh()
@@ -52,7 +53,7 @@ METHODS = (
 )
 
 
-class Separate(Board):
+class Separate(DeadlineBoard):
     """Every query is a cluster of its own."""
 
     def _cluster(self) -> None:

@@ -69,6 +69,17 @@ def test_a_limit_may_be_given_before_the_first_value() -> None:
         monitor.to_bytes()
 
 
+def test_float32_before_and_after_something_was_told() -> None:
+    monitor = Monitor(0.01)
+    one = monitor.register(0.5, 0.02)
+    monitor.watch(0.5, 0.02, above=1.5)
+    monitor.update(np.arange(5, dtype=np.float32))
+    for _ in range(2):
+        monitor = Monitor.from_bytes(monitor.to_bytes())
+        monitor.changes()
+    assert monitor.answer(one).value == np.float32(2)
+
+
 def test_listeners_are_given_back_by_listen() -> None:
     monitor = Monitor(0.01)
     one = monitor.register(0.5, 0.02, on_change=print)

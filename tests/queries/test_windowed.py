@@ -155,6 +155,18 @@ def test_a_window_is_looked_at_after_the_reserve_is_used(rng: Rng) -> None:
     assert monitor.stats()["evaluations"] == before + 1
 
 
+@pytest.mark.parametrize("phi", [1e-9, 0.01, 0.5, 0.99, 1.0])
+def test_a_query_at_an_end_is_served_by_a_cluster(phi: float, rng: Rng) -> None:
+    """Where one of the two lines always holds, no reserve is taken from it."""
+    monitor = Monitor(0.02, window=SlidingWindow(10_000, 0.01))
+    one = monitor.register(phi, 0.05)
+    data = rng.random(20_000)
+    for at in range(0, len(data), 90):
+        monitor.update(data[at : at + 90])
+        assert faults(monitor, {one: (phi, 0.05)}, data[max(0, at - 9910) : at + 90]) == []
+    assert monitor.stats()["clusters"] == monitor.stats()["clusterings"] == 1
+
+
 def test_what_does_not_fit_is_refused() -> None:
     window = SlidingWindow(100, 0.05)
     with pytest.raises(errors.InvalidArgumentError, match="half"):

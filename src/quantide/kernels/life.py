@@ -25,13 +25,13 @@ FINE, STALE, NONE = 0, 1, 2
 
 @compiled
 def terms(low: float, high: float, n: int) -> tuple[float, float, float, float]:
-    """What `lasts` needs: low*n + 1 and 1/low, high*n and 1/(1 - high); where a line always holds, for ever."""
-    until, from_low = 0.0, math.inf
+    """What `lasts` needs: low*n + 1 and 1/low, high*n and 1/(1 - high); infinite where a line always holds."""
+    until, from_low, upto, from_high = -math.inf, math.inf, math.inf, math.inf
     if low > 0:
         until, from_low = low * n + 1, 1 / low
     if high < 1:
-        return until, from_low, high * n, 1 / (1 - high)
-    return until, from_low, high * n + 1, math.inf
+        upto, from_high = high * n, 1 / (1 - high)
+    return until, from_low, upto, from_high
 
 
 @compiled

@@ -1,22 +1,22 @@
-"""The board: all queries over a stream, their clusters, and the values they have now."""
+"""The board: all queries, their clusters, and the values they have now, whatever they are over."""
 
 import weakref
-from typing import Any
+from abc import ABC, abstractmethod
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quantide.kernels.compress import nearest_tuples
-from quantide.kernels.deadlines import fire
-from quantide.kernels.life import FINE, NEVER
-from quantide.kernels.together import together
 from quantide.queries.clusters import ONLINE, Clusters
+from quantide.queries.conditions import Conditions
 from quantide.queries.intervals import query_intervals
 from quantide.queries.members import Members
 from quantide.queries.registry import NEW, Registry
 from quantide.queries.results import Found, Lookup
-from quantide.queries.source import MarkedSketch, Tuples
 from quantide.summary.ranks import target_ranks
+from quantide.summary.summary import Summary
+from quantide.summary.types import ValueType
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -26,24 +26,49 @@ UPDATES = TRIGGERS, TOGETHER = "triggers", "together"
 RECLUSTER = 1 << 10  # the fewest registrations and drops after which "online" clusters anew
 
 
-class Board:
+class Source(Protocol):
+    """What a board reads: the n elements there are now, as a summary."""
+
+    @property
+    def eps(self) -> float: ...
+    @property
+    def n(self) -> int: ...
+    @property
+    def kind(self) -> ValueType: ...
+    def summary(self) -> Summary: ...
+
+
+class Board(ABC):
     """Keeps every query right, by clusters; while there are too few values for these, by itself.
 
     `clusters` is None then. `stale`: queries came or went that no clustering has seen. `changed`: how many did since
-    all were clustered. `first_due`: the first deadline of all clusters, with "together".
+    all were clustered. When clusters are looked at, and how long that lasts, is for a DeadlineBoard or a PassBoard.
     """
 
-    def __init__(self, stream: MarkedSketch, clustering: str, updates: str, recluster_after: int | None) -> None:
+    stream: Source
+
+    def __init__(self, stream: Source, clustering: str, updates: str, recluster_after: int | None) -> None:
         self.stream, self.eps = stream, stream.eps
         self.clustering, self.updates, self.recluster_after = clustering, updates, recluster_after
         self.queries = Registry()
         self.clusters: Clusters | None = None
         self.stale = False
         self.changed = 0
-        self.first_due = -1
         self.counts = dict.fromkeys(("evaluations", "triggers", "clusterings"), 0)
         self._members: Members | None = None  # made when changes are looked up
         self._open: weakref.WeakSet[Lookup] = weakref.WeakSet()  # not looked up yet, and still held by someone
+
+    @abstractmethod
+    def refresh(self) -> None:
+        """Let every value be right for all elements there are now."""
+
+    @abstractmethod
+    def decide(self, conditions: Conditions) -> None:
+        """Let every condition be right for all elements there are now, of which there is one at least."""
+
+    @abstractmethod
+    def _bounds(self, ranks: Ints) -> tuple[Ints, Ints]:
+        """Between which ranks values are now that had these `ranks` (as in Clusters) when they were looked at."""
 
     def add(self, phis: Floats, epss: Floats) -> Ints:
         """Take queries; their places."""
@@ -64,36 +89,15 @@ class Board:
             self._members.leave(places)
         self.queries.remove(places)
 
-    def refresh(self) -> None:
-        """Let every value be right for everything that has arrived."""
-        if len(self.queries):
-            if self.stale if self.clusters is not None else self._is_fine():
-                self._cluster()
-            if self._next_due() < self.stream.n and not self._evaluate():
-                self._dissolve()
-
     def current(self, places: Ints) -> tuple[Values, Ints, Ints]:
-        """Values, and between which ranks they are: arrivals since a cluster was looked at may all be before it."""
-        n = self.stream.n
+        """Values, and between which ranks they are."""
         if self.clusters is None:
             summary = self.stream.summary()
-            targets = target_ranks(self.queries.phi[places], n)
+            targets = target_ranks(self.queries.phi[places], self.stream.n)
             at = nearest_tuples(summary.rmin, summary.rmax, np.array([0, len(summary)]), targets[None, :])[0]
             return summary.carried[at], summary.rmin[at], summary.rmax[at]
         cluster = self.clusters.roots()[self.queries.slot[places]]
-        ranks = self.clusters.ranks[cluster]
-        return self.clusters.value[cluster], ranks[:, 0], np.minimum(ranks[:, 1] + n - ranks[:, 2], n)
-
-    def condition_tuples(self, first_due: int) -> Tuples | None:
-        """What conditions are decided by, the first of which is due then: a summary within eps; None when none is."""
-        if first_due >= self.stream.n:
-            return None
-        if self.clusters is None:
-            summary = self.stream.summary()
-            return Tuples(summary.carried, summary.rmin, summary.rmax, True)
-        tuples = self.stream.tuples()
-        gap = int((tuples.rmax[1:] - tuples.rmin[:-1]).max())
-        return self.stream.tuples(anew=True) if gap > 2 * self.eps * self.stream.n else tuples
+        return self.clusters.value[cluster], *self._bounds(self.clusters.ranks[cluster])
 
     def tell(self) -> tuple[int, Lookup]:
         """How many queries have another value than was told of them last, and which."""
@@ -118,9 +122,10 @@ class Board:
             limit = self.recluster_after or max(RECLUSTER, len(self.queries) // 2)
             self.stale |= self.clustering != ONLINE or self.changed > limit
 
-    def _is_fine(self) -> bool:
-        """Whether the summary is within eps in real ranks, less one, which clusters need; that of a few is not."""
-        n, slack = self.stream.n, self.eps * self.stream.n - 1
+    def _is_fine(self, reserve: int = 0) -> bool:
+        """Whether the summary is within eps in real ranks, less one and a reserve, as clusters need; few are not."""
+        n = self.stream.n
+        slack = self.eps * n - 1 - reserve
         if slack < 0:
             return False
         summary = self.stream.summary()
@@ -134,7 +139,7 @@ class Board:
         told, known = self._told(alive)
         spans = query_intervals(queries.phi[alive], queries.eps[alive], self.eps)
         self.clusters, queries.slot[alive] = Clusters.of(spans, self.clustering, self.eps, told, known)
-        self.stale, self.changed, self.first_due, self._members = False, 0, -1, None
+        self.stale, self.changed, self._members = False, 0, None
         self.counts["clusterings"] += 1
 
     def _dissolve(self) -> None:
@@ -156,34 +161,6 @@ class Board:
             held = slots != NEW
             told[held], known[held] = self.clusters.told[slots[held]], self.clusters.told_known[slots[held]]
         return told, known
-
-    def _next_due(self) -> int:
-        """The first deadline of all clusters; -1 when one is new."""
-        c = self.clusters
-        if c is None or not len(c):
-            return NEVER
-        first = int(c.due[c.heap[1]])
-        return first if self.updates == TRIGGERS or first < 0 else self.first_due
-
-    def _evaluate(self) -> bool:
-        """Fire what is due; whether every cluster could be answered. Marks that are worn out are made anew."""
-        tuples = self.stream.tuples()
-        return self._fire(tuples) or (not tuples.fresh and self._fire(self.stream.tuples(anew=True)))
-
-    def _fire(self, t: Tuples) -> bool:
-        c, n = self.clusters, self.stream.n
-        assert c is not None
-        state = (c.span, c.value, c.ranks, t.values, t.rmin, t.rmax, n, self.eps, not t.fresh)
-        if self.updates == TRIGGERS:
-            status, done, triggers = fire(c.heap, c.place, c.due, *state)
-        else:
-            everything = self.first_due < n
-            status, done, first = together(c.ordered, c.due, *state, everything)
-            triggers = int(everything and self.first_due >= 0)
-            self.first_due = first
-        self.counts["evaluations"] += done
-        self.counts["triggers"] += triggers
-        return bool(status == FINE)
 
     def _tell_each(self) -> Found:
         """As Clusters.tell, query by query."""

@@ -1,4 +1,4 @@
-"""Monitor: any number of standing quantile queries over one stream."""
+"""Monitor: any number of standing quantile queries over one stream, one window, or whatever can be summarised."""
 
 import time
 from typing import Any, Self
@@ -7,19 +7,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quantide.errors import InvalidArgumentError
-from quantide.kernels.life import NEVER
 from quantide.queries import state
-from quantide.queries.board import TRIGGERS, UPDATES, Board
+from quantide.queries.board import TRIGGERS, UPDATES
 from quantide.queries.clusters import CLUSTERINGS, ONLINE
-from quantide.queries.conditions import STATES, Conditions
+from quantide.queries.conditions import POSSIBLE, STATES, Conditions
+from quantide.queries.deadlines import DeadlineBoard
 from quantide.queries.intervals import read_queries
 from quantide.queries.listeners import Failure, Listener, Listeners, check_listener
+from quantide.queries.passes import PassBoard
+from quantide.queries.pulled import Pull, PulledSource
 from quantide.queries.results import Answers, Changes, Lookup, Query
 from quantide.queries.source import MarkedSketch
-from quantide.queries.windowed import Window, WindowBoard, WindowSource
+from quantide.queries.windowed import Window, WindowSource
 from quantide.summary.answer import Answer
 from quantide.summary.ranks import check_eps, check_not_empty, check_phi, check_size, target_ranks
 from quantide.summary.summary import Summary
+from quantide.summary.types import type_named
 
 Ints = NDArray[np.int64]
 
@@ -41,7 +44,9 @@ class Monitor:
     first has; `nan` and `value_type` as for StreamSketch; `recluster_after`: changes after which "online" clusters
     anew (default: half the number of queries, at least 1,024); `window`: a SlidingWindow or a RecentWindow of at most
     half this eps to watch instead of the whole stream, with `last` or `within` for a part of a RecentWindow. A window
-    is looked at again after floor(eps*n/2) arrivals; one by time, after every block (`updates` does not matter).
+    is looked at again after floor(eps*n/2) arrivals; one by time, after every block (`updates` does not matter);
+    `pull`: a function that gives (version, summary) of something to follow, which may grow, shrink and be replaced:
+    the version is another whenever it may have, and the summary's error at most eps/2. It is asked at every reading.
 
     >>> monitor = Monitor(eps=0.001)
     >>> p99 = monitor.register(0.99, eps=0.005)
@@ -68,22 +73,27 @@ class Monitor:
         window: Window | None = None,
         last: int | None = None,
         within: Any = None,
+        pull: Pull | None = None,
     ) -> None:
         _check_choice("clustering", clustering, CLUSTERINGS)
         _check_choice("updates", updates, UPDATES)
         often = None if recluster_after is None else check_size("recluster_after", recluster_after, 1)
         if window is None and not (last is None and within is None):
             raise InvalidArgumentError("last= and within= are of use only together with window=")
-        self._window = window
-        self._stream: MarkedSketch | WindowSource
-        if window is None:
-            sketch = MarkedSketch(eps, nan, value_type)
-            self._stream, self._board = sketch, Board(sketch, clustering, updates, often)
+        if window is not None and pull is not None:
+            raise InvalidArgumentError("a monitor watches a window or follows a source: not window= and pull= both")
+        choices = clustering, updates, often
+        if window is not None:
+            self._begin(PassBoard(WindowSource(window, check_eps(eps), last, within), *choices), Conditions())
+        elif pull is not None:
+            kind = None if value_type is None else type_named(value_type)
+            self._begin(PassBoard(PulledSource(pull, check_eps(eps), kind), *choices), Conditions())
         else:
-            source = WindowSource(window, check_eps(eps), last, within)
-            self._stream, self._board = source, WindowBoard(source, clustering, updates, often)
-        self._conditions = Conditions()
-        self._listeners = Listeners()
+            self._begin(DeadlineBoard(MarkedSketch(eps, nan, value_type), *choices), Conditions())
+
+    def _begin(self, board: DeadlineBoard | PassBoard, conditions: Conditions) -> None:
+        self._board, self._conditions, self._listeners = board, conditions, Listeners()
+        self._stream: MarkedSketch | WindowSource | PulledSource = board.stream
         self._seconds = 0.0
 
     @property
@@ -93,8 +103,8 @@ class Monitor:
 
     @property
     def n(self) -> int:
-        """How many values have arrived."""
-        return self._stream.n
+        """How many values have arrived; over a window, or what is followed: how many there are now."""
+        return self._now().n
 
     def __len__(self) -> int:
         """How many queries are registered."""
@@ -134,8 +144,7 @@ class Monitor:
     def condition(self, id: int) -> str:
         """Whether a condition holds: "no", "possible" or "certain", proved by rank bounds; no values: "possible"."""
         place = self._conditions.place(_condition_id(id))
-        self._refresh()
-        return STATES[self._conditions.state[place]]
+        return STATES[self._conditions.state[place] if self._look() else POSSIBLE]
 
     def query(self, id: int) -> Query:
         """phi and the precision in force of a query or a condition."""
@@ -169,23 +178,39 @@ class Monitor:
 
     def update(self, values: Any, nan: str | None = None, times: Any = None) -> None:
         """Take values as the sketch or window does: all of them or, when it raises, none. Times are for a window."""
-        if isinstance(self._stream, WindowSource):
-            self._stream.update(values, nan, times)
+        stream = self._fed()
+        if isinstance(stream, WindowSource):
+            stream.update(values, nan, times)
         elif times is not None:
             raise InvalidArgumentError("times are of use only to a monitor over a RecentWindow")
         else:
-            self._stream.update(values, nan)
-        self._notify()
+            stream.update(values, nan)
+        self.refresh()
 
     def update_summary(self, summary: Summary, first_time: Any = None, last_time: Any = None) -> None:
         """Take all the values behind a summary; its certified error may be at most eps/2, of the window's eps."""
-        if isinstance(self._stream, WindowSource):
-            self._stream.update_summary(summary, first_time, last_time)
+        stream = self._fed()
+        if isinstance(stream, WindowSource):
+            stream.update_summary(summary, first_time, last_time)
         elif not (first_time is None and last_time is None):
             raise InvalidArgumentError("times are of use only to a monitor over a RecentWindow")
         else:
-            self._stream.update_summary(summary)
-        self._notify()
+            stream.update_summary(summary)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Tell listeners what is new. After an update that is done already; what is followed changes without one."""
+        if not len(self._listeners) or not self._look():
+            return
+        queries, conditions = self._listeners.queries, self._listeners.conditions
+        queries.settle()
+        conditions.settle()
+        values = self._board.current(self._board.queries.places(queries.ids))[0]
+        states = self._conditions.state[self._conditions.places(conditions.ids & ~CONDITION)]
+        fresh, other = queries.news(values), conditions.news(states)
+        changed, turned = queries.ids[fresh].tolist(), conditions.ids[other].tolist()
+        self._listeners.tell(queries, changed, self._stream.kind.restore(values[fresh]))
+        self._listeners.tell(conditions, turned, [STATES[state] for state in states[other]])
 
     def answer(self, id: int) -> Answer:
         """The value of a query now, with the ranks it is proved to have."""
@@ -197,16 +222,15 @@ class Monitor:
 
     def changes(self) -> Changes:
         """The queries whose value, and the conditions whose state, is another than when this was called before."""
-        if not self.n:
+        if not self._look():
             return Changes(self._stream.kind, 0, Lookup(lambda: (np.empty(0, dtype=np.int64), np.empty(0))), [])
-        self._refresh()
         news = self._conditions.tell() if len(self._conditions) else []
         conditions = [(one | CONDITION, said) for one, said in news]
         return Changes(self._stream.kind, *self._board.tell(), conditions)
 
     def summary(self) -> Summary:
-        """A Summary of everything that has arrived."""
-        return self._stream.summary()
+        """A Summary of everything that has arrived, or is there."""
+        return self._now().summary()
 
     def failures(self) -> list[Failure]:
         """What on_change functions raised since this was asked, the last 1,000 of it."""
@@ -218,7 +242,7 @@ class Monitor:
         """Numbers of queries, clusters, evaluations of clusters, triggers fired, and so on; seconds spent on them."""
         clusters = self._board.clusters
         return {
-            "n": self.n,
+            "n": self._stream.n,
             "queries": len(self),
             "conditions": len(self._conditions),
             "clusters": 0 if clusters is None else len(clusters),
@@ -229,53 +253,51 @@ class Monitor:
         }
 
     def to_bytes(self) -> bytes:
-        """The whole state but for listeners: from_bytes() continues exactly as if never stopped."""
+        """The whole state but for listeners, and what is followed: from_bytes() goes on as if never stopped."""
         return state.write(self._board, self._conditions)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
-        """A monitor in exactly the state that to_bytes() wrote; listen() gives listeners back."""
-        board, conditions = state.read(data)
-        window = board.stream.window if isinstance(board, WindowBoard) else None
-        monitor = cls(board.eps, board.clustering, board.updates, recluster_after=board.recluster_after, window=window)
-        monitor._board, monitor._stream, monitor._conditions = board, board.stream, conditions
+    def from_bytes(cls, data: bytes, pull: Pull | None = None) -> Self:
+        """A monitor in exactly the state that to_bytes() wrote; listen() gives listeners back.
+
+        One that followed a source needs `pull`, to follow that one or another with values of the same type.
+        """
+        monitor = cls.__new__(cls)
+        monitor._begin(*state.read(data, pull))
         return monitor
 
     def __repr__(self) -> str:
-        return f"Monitor(eps={self.eps}, n={self.n}, queries={len(self)}, clustering={self._board.clustering!r})"
+        n = self._stream.n
+        return f"Monitor(eps={self.eps}, n={n}, queries={len(self)}, clustering={self._board.clustering!r})"
 
-    def _refresh(self) -> None:
+    def _fed(self) -> MarkedSketch | WindowSource:
+        """What takes values."""
+        if isinstance(self._stream, PulledSource):
+            raise InvalidArgumentError("this monitor follows its source; give values to that, and call refresh()")
+        return self._stream
+
+    def _now(self) -> MarkedSketch | WindowSource | PulledSource:
+        """What is watched, as it is now."""
+        if isinstance(self._stream, PulledSource):
+            self._stream.look()
+        return self._stream
+
+    def _look(self) -> int:
+        """Let everything be right for what there is now, and say how many elements that is."""
         begun = time.perf_counter()
-        n = self.n
+        n = self._now().n
         self._board.refresh()
         if n and len(self._conditions):
-            tuples = self._board.condition_tuples(self._conditions.first_due())
-            if tuples is not None:
-                before = n if self._window is None else NEVER + 1
-                self._conditions.evaluate(tuples, n, self._stream.kind, before)
+            self._board.decide(self._conditions)
         self._seconds += time.perf_counter() - begun
+        return n
 
     def _answers(self, places: Ints) -> Answers:
-        check_not_empty(self.n)
-        self._refresh()
+        n = self._look()
+        check_not_empty(n)
         values, low, high = self._board.current(places)
         phi = self._board.queries.phi[places]
-        return Answers(self._stream.kind, values, phi, target_ranks(phi, self.n), low, high, self.n)
-
-    def _notify(self) -> None:
-        """Tell listeners what is new."""
-        if not len(self._listeners) or not self.n:
-            return
-        self._refresh()
-        queries, conditions = self._listeners.queries, self._listeners.conditions
-        queries.settle()
-        conditions.settle()
-        values = self._board.current(self._board.queries.places(queries.ids))[0]
-        states = self._conditions.state[self._conditions.places(conditions.ids & ~CONDITION)]
-        fresh, other = queries.news(values), conditions.news(states)
-        changed, turned = queries.ids[fresh].tolist(), conditions.ids[other].tolist()
-        self._listeners.tell(queries, changed, self._stream.kind.restore(values[fresh]))
-        self._listeners.tell(conditions, turned, [STATES[state] for state in states[other]])
+        return Answers(self._stream.kind, values, phi, target_ranks(phi, n), low, high, n)
 
 
 def _is_condition(id: Any) -> bool:

@@ -8,9 +8,12 @@ from quantide.errors import InvalidArgumentError
 from quantide.queries.board import TOGETHER, UPDATES, Board
 from quantide.queries.clusters import CLUSTERINGS, Clusters
 from quantide.queries.conditions import CERTAIN, UNTOLD, Conditions
+from quantide.queries.deadlines import DeadlineBoard
+from quantide.queries.passes import PassBoard
+from quantide.queries.pulled import Pull, PulledSource
 from quantide.queries.registry import GONE, NEW, Registry
 from quantide.queries.source import MarkedSketch
-from quantide.queries.windowed import WindowBoard, WindowSource
+from quantide.queries.windowed import WindowSource
 from quantide.sketches.frame import FrameReader, FrameWriter
 from quantide.summary.ranks import MAX_N
 from quantide.windows.recent import RecentWindow
@@ -18,25 +21,23 @@ from quantide.windows.sliding import SlidingWindow
 
 MAGIC = b"QTM"
 MOST = 2**62
+SOURCES = (MarkedSketch, WindowSource, PulledSource)
 
 REGISTRY = ("phi", "eps", "slot", "uses", "told", "told_known")
 CONDITIONS = ("limit", "inclusive", "above", "state", "said", "due")
 SLOTS = ("value", "told", "told_known", "due", "place", "root", "members", "sizes", "newest")
 
 
-def write(board: Board, conditions: Conditions) -> bytes:
+def write(board: DeadlineBoard | PassBoard, conditions: Conditions) -> bytes:
     stream = board.stream
     frame = FrameWriter(MAGIC, stream.type, stream.eps, False, stream.nulls, stream.nans)
-    frame.number(isinstance(board, WindowBoard))
-    if isinstance(board, WindowBoard):
-        _write_window(frame, board)
-    else:
-        frame.blob(stream.to_bytes())
+    _write_source(frame, board)
     choices = CLUSTERINGS.index(board.clustering), UPDATES.index(board.updates), board.recluster_after or 0
-    for number in (*choices, board.stale, board.changed, board.first_due + 1, *board.counts.values()):
+    first_due = board.first_due if isinstance(board, DeadlineBoard) else -1
+    for number in (*choices, board.stale, board.changed, first_due + 1, *board.counts.values()):
         frame.number(int(number))
-    _write_registry(frame, board.queries, REGISTRY)
-    _write_registry(frame, conditions, (*REGISTRY, *CONDITIONS))
+    _write_registry(frame, board.queries, REGISTRY, stream.kind.carrier)
+    _write_registry(frame, conditions, (*REGISTRY, *CONDITIONS), stream.kind.carrier)
     frame.number(len(conditions.raw))
     for place, limit in conditions.raw.items():
         frame.number(place)
@@ -45,29 +46,28 @@ def write(board: Board, conditions: Conditions) -> bytes:
     if board.clusters is not None:
         _write_clusters(frame, board.clusters)
     frame.number(stream.marked)
-    if not isinstance(board, WindowBoard):
+    if isinstance(stream, MarkedSketch):
         marks = stream.marks()
         frame.number(stream.marked_at)
         frame.summaries([] if marks is None else [marks])
     return frame.finish()
 
 
-def read(data: bytes) -> tuple[Board, Conditions]:
+def read(data: bytes, pull: Pull | None) -> tuple[DeadlineBoard | PassBoard, Conditions]:
+    """A board and conditions; `pull` is what a monitor that follows is to follow now."""
     frame = FrameReader(MAGIC, data)
-    windowed = frame.number(1)
-    window = _read_window(frame) if windowed else None
-    stream = MarkedSketch.from_bytes(frame.blob()) if window is None else None
-    frame.require(stream is None or (stream.eps == frame.eps and stream.type == frame.kind))
+    stream, looked_at, reserve = _read_source(frame, pull)
     clustering, updates = CLUSTERINGS[frame.number(len(CLUSTERINGS) - 1)], UPDATES[frame.number(len(UPDATES) - 1)]
     often, conditions = frame.number(MOST) or None, Conditions()
-    board: Board
-    if stream is not None:
-        board = Board(stream, clustering, updates, often)
+    stale, changed, first_due = bool(frame.number(1)), frame.number(MOST), frame.number(MOST + 1) - 1
+    board: DeadlineBoard | PassBoard
+    if isinstance(stream, MarkedSketch):
+        board = DeadlineBoard(stream, clustering, updates, often)
+        board.first_due = first_due
     else:
-        assert window is not None
-        board = WindowBoard(window[0], clustering, updates, often)
-        board.looked_at, board.reserve = window[1:]
-    board.stale, board.changed, board.first_due = bool(frame.number(1)), frame.number(MOST), frame.number(MOST + 1) - 1
+        board = PassBoard(stream, clustering, updates, often)
+        board.looked_at, board.reserve = looked_at, reserve
+    board.stale, board.changed = stale, changed
     board.counts = {name: frame.number(MOST) for name in board.counts}
     _read_registry(frame, board.queries, REGISTRY)
     _read_registry(frame, conditions, (*REGISTRY, *CONDITIONS))
@@ -80,8 +80,8 @@ def read(data: bytes) -> tuple[Board, Conditions]:
     if frame.number(1):
         board.clusters = _read_clusters(frame, board)
     frame.require(board.clusters is not None or bool((board.queries.slot < 0).all()))
-    board.stream.marked = frame.number(MOST)
-    if stream is not None:
+    stream.marked = frame.number(MOST)
+    if isinstance(stream, MarkedSketch):
         stream.marked_at = frame.number(MAX_N)
         for marks in frame.summaries():
             frame.require(marks.n == stream.n and len(marks) > 1)
@@ -90,18 +90,34 @@ def read(data: bytes) -> tuple[Board, Conditions]:
     return board, conditions
 
 
-def _write_window(frame: FrameWriter, board: WindowBoard) -> None:
+def _write_source(frame: FrameWriter, board: DeadlineBoard | PassBoard) -> None:
+    """What the queries are over; of what is followed, nothing."""
     source = board.stream
-    frame.number(isinstance(source.window, RecentWindow))
-    frame.blob(source.window.to_bytes())
-    frame.number(source.last or 0)
-    frame.fraction(source.within)
-    frame.number(board.looked_at + 1)
-    frame.number(board.reserve)
+    frame.number(SOURCES.index(type(source)))
+    if isinstance(source, MarkedSketch):
+        frame.blob(source.to_bytes())
+    elif isinstance(source, WindowSource):
+        assert isinstance(board, PassBoard)
+        frame.number(isinstance(source.window, RecentWindow))
+        frame.blob(source.window.to_bytes())
+        frame.number(source.last or 0)
+        frame.fraction(source.within)
+        frame.number(board.looked_at + 1)
+        frame.number(board.reserve)
 
 
-def _read_window(frame: FrameReader) -> tuple[WindowSource, int, int]:
-    """The window, how many had arrived when it was looked at, and the reserve."""
+def _read_source(frame: FrameReader, pull: Pull | None) -> tuple[MarkedSketch | WindowSource | PulledSource, int, int]:
+    """What the queries are over; for a window, how many had arrived when it was looked at, and the reserve."""
+    source = SOURCES[frame.number(len(SOURCES) - 1)]
+    if (source is PulledSource) != (pull is not None):
+        follows = "follows its source: give pull=" if pull is None else "does not follow a source: leave out pull="
+        raise InvalidArgumentError(f"the monitor that wrote these bytes {follows}")
+    if pull is not None:
+        return PulledSource(pull, frame.eps, frame.kind), -1, 0
+    if source is MarkedSketch:
+        sketch = MarkedSketch.from_bytes(frame.blob())
+        frame.require(sketch.eps == frame.eps and sketch.type == frame.kind)
+        return sketch, -1, 0
     kind = RecentWindow if frame.number(1) else SlidingWindow
     window, last, within = kind.from_bytes(frame.blob()), frame.number(MAX_N) or None, frame.fraction()
     frame.require(window.eps <= frame.eps / 2 and window.type == frame.kind)
@@ -111,7 +127,8 @@ def _read_window(frame: FrameReader) -> tuple[WindowSource, int, int]:
     return WindowSource(window, frame.eps, last, within), looked_at, reserve
 
 
-def _write_registry(frame: FrameWriter, held: Registry, names: tuple[str, ...]) -> None:
+def _write_registry(frame: FrameWriter, held: Registry, names: tuple[str, ...], carrier: np.dtype[Any]) -> None:
+    held.told = held.told.astype(carrier, copy=False)  # before anything is told it is just room
     frame.number(held.used)
     for name in names:
         frame.array(getattr(held, name)[: held.used])
