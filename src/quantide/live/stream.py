@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quantide.errors import InvalidArgumentError, SpanError
+from quantide.errors import InvalidArgumentError, SpanError, UnknownKeyError
 from quantide.history.keys import read_key
 from quantide.history.reader import HistoryReader
 from quantide.history.snapshot import Span
@@ -245,21 +245,24 @@ class LiveStream:
 
         return self._ask(Asked(**asked), ask)
 
-    def monitor(self, eps: float | None = None, **asked: Any) -> Monitor:
-        """Standing queries and conditions over everything or a window, kept right at every commit that is followed.
+    def monitor(self, key: Any = None, eps: float | None = None, **asked: Any) -> Monitor:
+        """Standing queries and conditions over everything or a window (the words of answer()), right at every commit.
 
-        `eps` is the finest precision of its queries: at least twice the store's, which is what it is when it is not
-        given. The same words give the same monitor.
+        `eps` is the finest precision of its queries: when it is not given, the store's for windows, and twice that for
+        everything and for steps. The same words give the same monitor. Its on_change functions are called by poll().
         """
-        words = Asked(**asked)
+        words = Asked(key, **asked)
         with self._monitoring:
             if words not in self._monitors:
 
                 def pull() -> tuple[int, Summary]:
-                    return self._ask(words, lambda view: (view.version, view.summary))
+                    try:
+                        return self._ask(words, lambda view: (view.version, view.summary))
+                    except UnknownKeyError:  # its first value may come yet
+                        return self.version, Summary.of([])
 
-                pull()  # refuses what cannot be asked about
-                self._monitors[words] = Monitor.over(2 * self._eps if eps is None else eps, pull)
+                finest = (1 if words.recent else 2) * self._eps
+                self._monitors[words] = Monitor(finest if eps is None else eps, pull=pull, value_type=self._kind.name)
             return self._monitors[words]
 
     def changes(self) -> list[tuple[Asked, Changes]]:
