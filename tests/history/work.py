@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from quantide.history import History, load, merge, rebuild, sort, source, tasks, writer
 from quantide.history.load import Loaded, Slot, write_chunks
+from quantide.history.source import Piece
 from quantide.store import datafile
 from quantide.summary.column import read_column
 from quantide.summary.types import type_named
@@ -131,7 +132,7 @@ class Work:
         out = []
         for task, values in enumerate(np.array_split(batch(number), 3)):
             keys = pa.array(key_of(values)) if self.keyed else None
-            piece = (keys, read_column(pa.array(values), type_named("float64")))
+            piece = Piece(keys, read_column(pa.array(values), type_named("float64")))
             out += write_chunks(slot, task, [piece], "refuse")
         return out
 

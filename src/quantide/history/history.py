@@ -220,7 +220,7 @@ class History(HistoryReader):
             raise TypeMismatchError(f"another thread began with keys of {known} while these are {own}; repeat")
 
     def _settled(self, pieces: Iterable[Piece], nan: str) -> Iterator[Chunk]:
-        for keys, column in pieces:
+        for keys, column, _ in pieces:
             chunk = chunk_of(keys, column, self._kind, nan)
             self._settle_keys(keys)
             yield chunk

@@ -17,6 +17,7 @@ from quantide.store.disk import remove
 from quantide.store.manifest import Entry, Manifest
 from quantide.store.names import recent_name
 from quantide.store.recent import RecentFile, RecentRows, write_recent
+from quantide.store.settings import Settings
 from quantide.store.table import StreamTable
 
 Change = Callable[[Manifest], Manifest]
@@ -107,11 +108,14 @@ class RecentLog:
             self._serial += 1
             name = recent_name(self._table.epoch, self._serial)
             self.pending.add(name)
-        settings = self._settings
-        path = os.path.join(self._table.path, name)
-        size, about = write_recent(path, rows, settings.filters, settings.eps, self._durable)
-        faults.point("recent.written")
-        return Entry(name, 0, about.rows, about.oldest, about.newest, size)
+        return write_entry(self._table.path, name, rows, self._settings, self._durable)
+
+
+def write_entry(folder: str, name: str, rows: RecentRows, settings: Settings, durable: bool) -> Entry:
+    """A recent file of these rows; its place among all is known when it is committed."""
+    size, about = write_recent(os.path.join(folder, name), rows, settings.filters, settings.eps, durable)
+    faults.point("recent.written")
+    return Entry(name, 0, about.rows, about.oldest, about.newest, size)
 
 
 def next_compaction(entries: Sequence[Entry]) -> Sequence[Entry]:

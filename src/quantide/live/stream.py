@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quantide.errors import InvalidArgumentError, SpanError, UnknownKeyError
+from quantide.errors import CorruptBytesError, InvalidArgumentError, SpanError, UnknownKeyError
 from quantide.history.keys import read_key
 from quantide.history.reader import HistoryReader
 from quantide.history.snapshot import Span
@@ -18,7 +18,7 @@ from quantide.live.answer import LiveAnswer, LiveComparison
 from quantide.live.asked import Asked
 from quantide.live.kept import Kept
 from quantide.live.keys import KnownKeys
-from quantide.live.recent import Recent, Wanted
+from quantide.live.recent import Recent, Unreadable, Wanted
 from quantide.live.view import HistoryView, View, WindowView
 from quantide.queries.monitor import Monitor
 from quantide.queries.results import Changes
@@ -27,7 +27,7 @@ from quantide.store.settings import read_bytes
 from quantide.summary.ranks import check_phis, check_size
 from quantide.summary.summary import Summary
 from quantide.summary.types import type_named
-from quantide.windows.clock import Clock, read_span, show_span
+from quantide.windows.clock import read_span, show_span
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ class LiveStream:
         self._kind, self._eps = type_named(settings.value_type), settings.eps
         self._span = settings.span if span is None or settings.span is None else min(span, settings.span)
         self._polling, self._monitoring = RLock(), RLock()
-        self._files: dict[str, RecentFile] = {}
+        self._files: dict[str, RecentFile | Unreadable] = {}
         self._keys = KnownKeys()
         self._views: dict[Any, View] = {}
         self._monitors: dict[Asked, Monitor] = {}
@@ -386,19 +386,29 @@ class LiveStream:
     def _restore(self) -> Recent:
         """The recent files of the reader's version; when some are gone, of the newest."""
         while True:
-            snapshot = self._reader.snapshot
-            folder, known = self._reader.path, self._files
+            snapshot, known = self._reader.snapshot, self._files
             try:
                 manifest = self._reader.table.manifest(snapshot.recent)
-                files = {e.name: known.get(e.name) or RecentFile.open(folder, e.name) for e in manifest.entries}
-                break
-            except FileNotFoundError:
+                files = {e.name: self._known(e.name) for e in manifest.entries}
+            except FileNotFoundError as error:
                 if not self._reader.refresh():
-                    raise
+                    raise CorruptBytesError(f"the list of recent files is missing: {error}") from error
+                continue
+            if not any(isinstance(file, Unreadable) for file in files.values()) or not self._reader.refresh():
+                break
         gone, self._files, self._views = known.keys() - files.keys(), files, {}
         self._kept.forget(lambda name: name[0] == "view" or name[1] in gone)
-        clock = None if manifest.clock is None else Clock(manifest.clock)
-        return Recent(snapshot.version, manifest, clock, list(files.values()), self._eps, self._kept)
+        return Recent(snapshot.version, manifest, list(files.values()), self._eps, self._kept)
+
+    def _known(self, name: str) -> RecentFile | Unreadable:
+        """A recent file; one that is damaged or missing is a matter of the windows that need it, not of others."""
+        held = self._files.get(name)
+        if isinstance(held, RecentFile):
+            return held
+        try:
+            return RecentFile.open(self._reader.path, name)
+        except (FileNotFoundError, CorruptBytesError) as error:
+            return Unreadable(name, str(error))
 
 
 def _follow(stream: "weakref.ref[LiveStream]", end: Event) -> None:
