@@ -1,6 +1,6 @@
 """What a LiveStream must answer: everything that came, in plain arrays, and an exact answer to every question.
 
-Nothing here knows how recent rows are kept. `small` makes files, blocks and summaries so small that little data has many.
+Nothing here knows how recent rows are kept. `small` makes files and blocks so small that little data has many.
 """
 
 import math
@@ -162,7 +162,7 @@ class Model:
     def window(
         self, key: Key | None, last: int | None, within: Fraction | None, filter: str | None, now: Any = None
     ) -> Array:
-        """The values of a window, row by row; `now` is a number of the clock. A filter alone is about all that is kept."""
+        """The values of a window, row by row; a filter alone is about all that is kept. `now` is a number."""
         above, newest = None, self.newest
         if last is None and within is None:
             within = self.span
@@ -289,7 +289,7 @@ def some_window(model: Model, rng: Rng, key: Key | None, now: bool = True) -> di
     asked: dict[str, Any] = {"key": key}
     kinds = int(rng.integers(1, 8))
     if kinds & 1:
-        asked["last"] = int(rng.choice([1, 2, rng.integers(1, model.n + 3), model.n, model.n + 5]))
+        asked["last"] = int(rng.choice([1, 2, int(rng.integers(1, model.n + 3)), model.n, model.n + 5]))
     if kinds & 2 and model.newest is not None:
         asked["within"], asked["now"] = some_span(model, rng, now)
     if kinds & 4 and model.filters:
@@ -366,7 +366,7 @@ def data_of(model: Model, asked: dict[str, Any]) -> Array:
 
 
 def handed(model: Model, asked: dict[str, Any]) -> dict[str, Any]:
-    """The words of a question as a user says them: keys without the tuple where one can, times and spans of all kinds."""
+    """The words of a question as a user says them: keys without the tuple where one can, times, spans."""
     words = dict(asked)
     key, within, now = asked.get("key"), asked.get("within"), asked.get("now")
     if key is not None and len(key) == 1 and key[0] is not None:

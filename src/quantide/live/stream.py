@@ -326,7 +326,7 @@ class LiveStream:
 
     def _view(self, asked: Asked) -> View:
         """The view for these words, as of this version."""
-        version = self._recent.version
+        version = self._recent.version if asked.recent else self._reader.version  # the latter may be ahead
         name = (version, asked, type(asked.key), type(asked.last), type(asked.last_steps), type(asked.within))
         try:
             found = self._views.get(name)
@@ -341,9 +341,10 @@ class LiveStream:
 
     def _look(self, asked: Asked) -> View:
         recent = self._recent
-        if not asked.recent:
-            stored = self._reader.view(asked.last_steps, asked.key)
-            return HistoryView(self._reader.version, stored)
+        while not asked.recent:
+            version, stored = self._reader.version, self._reader.view(asked.last_steps, asked.key)
+            if self._reader.version == version:  # else a commit came in between
+                return HistoryView(version, stored)
         settings = self._reader.settings
         if self._span is None:
             raise SpanError("this store keeps no recent values; make it with History(path, window='24 hours')")
