@@ -5,7 +5,8 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Event, enumerate as threads
+from threading import Event
+from threading import enumerate as threads
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ import pytest
 from quantide import History
 from quantide.errors import CorruptBytesError, StorageError
 from quantide.live import LiveStream
-from quantide.live import stream as live_stream
 from tests.live.model import Grown, Rng, check, check_question, small
 
 QUESTIONS: list[dict[str, Any]] = [
@@ -215,9 +215,8 @@ def test_what_goes_wrong_while_following(tmp_path: Path, rng: Rng, monkeypatch: 
     grown.history.close()
 
 
-def test_threads_ask_while_another_polls(tmp_path: Path, rng: Rng, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_ask_while_another_polls(tmp_path: Path) -> None:
     """Batch b has the values 1000*k + b, so n tells which batches an answer is about."""
-    monkeypatch.setattr(live_stream, "VIEWS", 5)
     with small():
         history = History(tmp_path / "store", eps=0.05, kappa=2, keys="host", filters=["f"])
         live = LiveStream(history.path, follow=False, memory=20_000)
@@ -292,7 +291,8 @@ def test_an_empty_store(tmp_path: Path) -> None:
     history = History(tmp_path)
     live = LiveStream(tmp_path, follow=False)
     assert (live.n, live.newest, live.keys(), live.stats()["recent_files"]) == (0, None, [], 0)
-    for asked in ({}, {"last": 3}, {"within": 5}):
+    questions: list[dict[str, Any]] = [{}, {"last": 3}, {"within": 5}]
+    for asked in questions:
         with pytest.raises(ValueError, match=r"empty|no values"):
             live.answer(0.5, **asked)
     history.append([1.0, 2.0])

@@ -1,5 +1,6 @@
 """What is asked about: everything, some steps, or a window of recent values; of a key or of all."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,3 +35,14 @@ class Asked:
     def timed(self) -> bool:
         """Whether it is about a span of time: that which is named, or all that is kept."""
         return self.within is not None or (self.filter is not None and self.last is None)
+
+    @property
+    def words(self) -> Hashable:
+        """What tells it from other questions: 1 and True are equal, and not the same key. None when it has no name."""
+        parts = self.key if isinstance(self.key, tuple) else (self.key,)
+        types = tuple(map(type, (*parts, self.last, self.within, self.last_steps, self.now)))
+        try:
+            hash(self)
+        except TypeError:  # of a list, say
+            return None
+        return self, types

@@ -32,7 +32,6 @@ from quantide.windows.clock import read_span, show_span
 T = TypeVar("T")
 
 EVERY = 0.02  # seconds between two looks for a new commit
-VIEWS = 4096  # questions whose views are looked up by their words alone
 REST = 4  # a part of the memory is for what history keeps: blocks that were read, summaries of the open step
 
 
@@ -82,7 +81,6 @@ class LiveStream:
         self._polling, self._monitoring = RLock(), RLock()
         self._files: dict[str, RecentFile | Unreadable] = {}
         self._keys = KnownKeys()
-        self._views: dict[Any, View] = {}
         self._monitors: dict[Asked, Monitor] = {}
         self._trouble: Exception | None = None
         self._polled = time.time()
@@ -327,19 +325,13 @@ class LiveStream:
     def _view(self, asked: Asked) -> View:
         """The view for these words, as of this version."""
         version = self._recent.version if asked.recent else self._reader.version  # the latter may be ahead
-        name = (version, asked, type(asked.key), type(asked.last), type(asked.last_steps), type(asked.within))
-        try:
-            found = self._views.get(name)
-        except TypeError:  # a key that cannot be looked up, a list say
-            return self._look(asked)
-        if found is None:
-            found = self._look(asked)
-            if len(self._views) >= VIEWS:
-                self._views = {}
-            self._views[name] = found
-        return found
+        words = asked.words
+        if words is None:
+            return self._look(asked, None)
+        name = ("view", version, words)
+        return self._kept.get(name, lambda: self._look(asked, name), lambda view: view.nbytes)
 
-    def _look(self, asked: Asked) -> View:
+    def _look(self, asked: Asked, name: tuple[Any, ...] | None) -> View:
         recent = self._recent
         while not asked.recent:
             version, stored = self._reader.version, self._reader.view(asked.last_steps, asked.key)
@@ -355,19 +347,14 @@ class LiveStream:
         last = None if asked.last is None else check_size("last", asked.last, 1)
         above, since, until = self._threshold(asked, recent)
         wanted = Wanted(key, last, above, asked.filter)
-        name = ("view", recent.version, wanted)
-        return self._kept.get(
-            name,
-            lambda: WindowView(
-                recent.version,
-                recent.summary(wanted, self._kind, False),
-                lambda: recent.summary(wanted, self._kind, True),
-                asked.key,
-                since,
-                until,
-            ),
-            lambda view: view.nbytes,
-        )
+
+        def all_rows() -> Summary:
+            if name is None:
+                return recent.summary(wanted, self._kind, True)
+            exact = (*name, "exact")
+            return self._kept.get(exact, lambda: recent.summary(wanted, self._kind, True), lambda found: found.nbytes)
+
+        return WindowView(recent.version, recent.summary(wanted, self._kind, False), all_rows, asked.key, since, until)
 
     def _threshold(self, asked: Asked, recent: Recent) -> tuple[Any, Any, Any]:
         """The number that times of a window are above, and from which time to which that is."""
@@ -397,7 +384,7 @@ class LiveStream:
                 continue
             if not any(isinstance(file, Unreadable) for file in files.values()) or not self._reader.refresh():
                 break
-        gone, self._files, self._views = known.keys() - files.keys(), files, {}
+        gone, self._files = known.keys() - files.keys(), files
         self._kept.forget(lambda name: name[0] == "view" or name[1] in gone)
         return Recent(snapshot.version, manifest, list(files.values()), self._eps, self._kept)
 
