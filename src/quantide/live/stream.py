@@ -142,8 +142,8 @@ class LiveStream:
         """The phi-quantile of everything or of a window, with the ranks it is proved to have.
 
         mode="quick" reads no data; "accurate" is off by at most eps of the open step's values, or of the window's;
-        "exact" reads what it must to be exact. Without a mode it is accurate, or quick where that would read much: about
-        all keys of a store that has keys. The answer tells which.
+        "exact" reads what it must to be exact. Without a mode it is accurate, or quick where that would read much:
+        about all keys of a store that has keys. The answer tells which.
         """
         asked = Asked(key, last, within, filter, last_steps, now)
         return self._ask(asked, lambda view: view.answer(phi, self._mode(asked, mode)))
