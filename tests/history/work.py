@@ -68,6 +68,12 @@ def small(change: Callable[[Any, str, int], None] = setattr) -> None:
     change(source, "PIECE", 100)
 
 
+def few(change: Callable[[Any, str, int], None]) -> None:
+    """Let four chunks of a size be too many for an open step."""
+    for module in (merge, writer):
+        change(module, "FAN", 4)
+
+
 def batch(number: int) -> Floats:
     """The values of a batch."""
     found = np.random.default_rng(number).integers(-40, 40, ROWS).astype(np.float64) * 1000 + number

@@ -1,4 +1,4 @@
-"""The writer: appends chunks, ends steps, merges runs, drops what expired. Every change is one commit."""
+"""The writer: appends chunks, ends steps, merges chunks and runs, drops what expired. Every change is one commit."""
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -7,7 +7,7 @@ from typing import Any
 
 from quantide.history.blocks import Blocks
 from quantide.history.load import EACH, Loaded, Slot
-from quantide.history.merge import Merge, next_merge, ranges
+from quantide.history.merge import FAN, Merge, next_compaction, next_merge, ranges
 from quantide.history.run import Run
 from quantide.history.snapshot import Snapshot
 from quantide.history.sort import Chunk, in_threads
@@ -36,6 +36,8 @@ class Writer:
         self._lock, self._one_merge = Lock(), Lock()
         self._background: ThreadPoolExecutor | None = None
         self._merging: Future[None] | None = None
+        self._compacting: Future[None] | None = None
+        self._fresh = FAN  # chunks that nobody has counted: at first, those of the writer before
         self._owed = False  # a step was ended by a call whose merges failed
         self.pending: set[RunId] = set()
 
@@ -70,6 +72,7 @@ class Writer:
                 self.table.commit(add=added, batch=batch)
         finally:
             self.pending.difference_update(runs)
+        self._compact_soon(len(runs))
         return sum(rows for _, _, rows in added)
 
     def load(self, tasks: int, write: Callable[[Slot], Iterable[Loaded]], batch: Any) -> int:
@@ -85,11 +88,14 @@ class Writer:
             added.append((name, one.size, one.rows))
         faults.point("append.written")
         table.commit(add=added, batch=batch)
+        self._compact_soon(len({name.run for name, _, _ in added}))
         return sum(rows for _, _, rows in added)
 
     def end_step(self) -> None:
         """Close the open step. Its chunks are runs from now on, and wait to be merged."""
-        self.join()
+        self._join_merging()
+        if self._compacting is not None and self._compacting.done():  # else it may go on, and end after its step
+            self._join_compacting()
         snapshot = self._snapshot()
         if not self._owed or snapshot.chunks:  # else the call that failed is repeated, and has ended the step
             self._check_space(self._next_merge((*snapshot.runs, *snapshot.chunks), snapshot.step + 1))
@@ -102,23 +108,28 @@ class Writer:
             self._owed = True
             self.merge()
             return
-        if self._background is None:
-            self._background = ThreadPoolExecutor(1, thread_name_prefix="quantide-merge")
-        self._merging = self._background.submit(self.merge)
+        self._merging = self._submit(self.merge)
 
     def join(self) -> None:
-        """Wait for merges in the background; their error, if they had one, is raised here."""
-        merging, self._merging = self._merging, None
-        if merging is not None:
-            merging.result()
+        """Wait for what is done in the background; its error, if it had one, is raised here."""
+        try:
+            self._join_merging()
+        finally:
+            self._join_compacting()
 
     def merge(self) -> None:
         """Drop what expired, then merge until no level has too many runs."""
         with self._one_merge:
             self._drop_expired()
             while (merge := self._next_merge((snapshot := self._snapshot()).runs, snapshot.step)) is not None:
-                self._merge(merge)
+                self._merge(merge, self.table.settings.run_eps)
             self._owed = False
+
+    def compact(self) -> None:
+        """Merge chunks of the open step until there are few of every size."""
+        with self._one_merge:
+            while self.active and (merge := next_compaction(self._snapshot().chunks)) is not None:
+                self._merge(merge, self.table.settings.chunk_eps)
 
     def close(self) -> None:
         try:
@@ -135,7 +146,35 @@ class Writer:
             self._lease.release()
             self._lease = None
 
-    def _merge(self, merge: Merge) -> None:
+    def _compact_soon(self, chunks: int) -> None:
+        """So many chunks were added: have them counted, once there may be too many, in the background.
+
+        After an error chunks are left as they are, until somebody was told.
+        """
+        self._fresh += chunks
+        before = self._compacting
+        if self._fresh >= FAN and (before is None or (before.done() and before.exception() is None)):
+            self._fresh = 0
+            self._compacting = self._submit(self.compact)
+
+    def _join_merging(self) -> None:
+        merging, self._merging = self._merging, None
+        if merging is not None:
+            merging.result()
+
+    def _join_compacting(self) -> None:
+        compacting, self._compacting = self._compacting, None
+        if compacting is not None:
+            compacting.result()
+
+    def _submit(self, work: Callable[[], None]) -> Future[None]:
+        with self._lock:
+            if self._background is None:
+                self._background = ThreadPoolExecutor(1, thread_name_prefix="quantide-merge")
+            return self._background.submit(work)
+
+    def _merge(self, merge: Merge, eps: float) -> None:
+        """One run out of several, with summaries within eps, in one commit."""
         settings = self.table.settings
         self._check_space(merge)
         run = self._new_run(merge.first, merge.last, merge.level)
@@ -153,7 +192,7 @@ class Writer:
                     merge.rows,
                     settings.value_type,
                     settings.keys,
-                    settings.run_eps,
+                    eps,
                     self._durable,
                     sources,
                 )
