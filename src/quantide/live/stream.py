@@ -268,8 +268,10 @@ class LiveStream:
                     except UnknownKeyError:  # its first value may come yet
                         return self.version, Summary.of([])
 
-                finest = (1 if words.recent else 2) * self._eps
-                self._monitors[words] = Monitor(finest if eps is None else eps, pull=pull, value_type=self._kind.name)
+                settings = self._reader.settings
+                grows = not words.recent and words.last_steps is None and settings.retention is None
+                finest = (1 if words.recent else 2) * self._eps if eps is None else eps
+                self._monitors[words] = Monitor(finest, pull=pull, value_type=settings.value_type, grows=grows)
             return self._monitors[words]
 
     def changes(self) -> list[tuple[Asked, Changes]]:
