@@ -162,8 +162,8 @@ class History(HistoryReader):
     def end_step(self, wait: bool = True) -> None:
         """End the open step: its chunks become a run, and full levels are merged.
 
-        With wait=False merges go on in the background, and so do appends and questions; an error of theirs is
-        raised by the next end_step() or by close().
+        With wait=False merges go on in the background, and so do appends and questions. An error of theirs, or of
+        merging small chunks while the step was open, is raised by the next end_step() or by close().
         """
         with self._writing:
             self._begin()

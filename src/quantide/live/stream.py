@@ -134,15 +134,17 @@ class LiveStream:
         within: Any = None,
         filter: str | None = None,
         last_steps: int | None = None,
-        mode: str = "accurate",
+        mode: str | None = None,
         now: Any = None,
     ) -> LiveAnswer:
         """The phi-quantile of everything or of a window, with the ranks it is proved to have.
 
         mode="quick" reads no data; "accurate" is off by at most eps of the open step's values, or of the window's;
-        "exact" reads what it must to be exact.
+        "exact" reads what it must to be exact. Without a mode it is accurate, or quick where that would read much:
+        about all keys of a store that has keys. The answer tells which.
         """
-        return self._ask(Asked(key, last, within, filter, last_steps, now), lambda view: view.answer(phi, mode))
+        asked = Asked(key, last, within, filter, last_steps, now)
+        return self._ask(asked, lambda view: view.answer(phi, self._mode(asked, mode)))
 
     def quantile(
         self,
@@ -152,7 +154,7 @@ class LiveStream:
         within: Any = None,
         filter: str | None = None,
         last_steps: int | None = None,
-        mode: str = "accurate",
+        mode: str | None = None,
         now: Any = None,
     ) -> Any:
         """The value of answer()."""
@@ -166,7 +168,7 @@ class LiveStream:
         within: Any = None,
         filter: str | None = None,
         last_steps: int | None = None,
-        mode: str = "accurate",
+        mode: str | None = None,
         now: Any = None,
     ) -> NDArray[Any]:
         """The values for many phis."""
@@ -181,12 +183,13 @@ class LiveStream:
         within: Any = None,
         filter: str | None = None,
         last_steps: int | None = None,
-        mode: str = "accurate",
+        mode: str | None = None,
         now: Any = None,
     ) -> list[LiveAnswer]:
         """The answers for many phis, all as of one version."""
         wanted, asked = check_phis(phis).ravel().tolist(), Asked(key, last, within, filter, last_steps, now)
-        return self._ask(asked, lambda view: [view.answer(phi, mode) for phi in wanted])
+        how = self._mode(asked, mode)
+        return self._ask(asked, lambda view: [view.answer(phi, how) for phi in wanted])
 
     def rank(
         self,
@@ -196,11 +199,12 @@ class LiveStream:
         within: Any = None,
         filter: str | None = None,
         last_steps: int | None = None,
-        mode: str = "accurate",
+        mode: str | None = None,
         now: Any = None,
     ) -> tuple[Any, Any]:
         """Proved bounds (lo, hi) on how many values are <= value; arrays for an array of values."""
-        return self._ask(Asked(key, last, within, filter, last_steps, now), lambda view: view.rank(value, mode))
+        asked = Asked(key, last, within, filter, last_steps, now)
+        return self._ask(asked, lambda view: view.rank(value, self._mode(asked, mode)))
 
     def cdf(
         self,
@@ -210,38 +214,41 @@ class LiveStream:
         within: Any = None,
         filter: str | None = None,
         last_steps: int | None = None,
-        mode: str = "accurate",
+        mode: str | None = None,
         now: Any = None,
     ) -> Any:
         """The fraction of the values that are <= each value."""
 
+        asked = Asked(key, last, within, filter, last_steps, now)
+
         def ask(view: View) -> Any:
-            low, high = view.rank(values, mode)
+            low, high = view.rank(values, self._mode(asked, mode))
             return (low + high) / 2 / view.n
 
-        return self._ask(Asked(key, last, within, filter, last_steps, now), ask)
+        return self._ask(asked, ask)
 
     def summary(self, **asked: Any) -> Summary:
         """A summary of everything or of a window; `asked` are the words of answer(): key, last, within, and so on."""
         return self._ask(Asked(**asked), lambda view: view.summary)
 
     def compare(
-        self, phis: ArrayLike, against: dict[str, Any] | None = None, mode: str = "accurate", **asked: Any
+        self, phis: ArrayLike, against: dict[str, Any] | None = None, mode: str | None = None, **asked: Any
     ) -> list[LiveComparison]:
         """Each phi of one window beside the same phi of another: `compare([0.99], within="5 min")` is now against all
         of history, `against={"last_steps": 30}` against a part of it."""
-        other = Asked(**({} if against is None else against))
+        words, other = Asked(**asked), Asked(**({} if against is None else against))
+        here, there = self._mode(words, mode), self._mode(other, mode)
         wanted = np.atleast_1d(check_phis(phis)).tolist()
 
         def ask(view: View) -> list[LiveComparison]:
             then, out = self._view(other), []
             for phi in wanted:
-                mine, theirs = view.answer(phi, mode), then.answer(phi, mode)
-                low, high = then.rank(mine.value, mode)
+                mine, theirs = view.answer(phi, here), then.answer(phi, there)
+                low, high = then.rank(mine.value, there)
                 out.append(LiveComparison(phi, mine, theirs, (low / then.n, high / then.n)))
             return out
 
-        return self._ask(Asked(**asked), ask)
+        return self._ask(words, ask)
 
     def monitor(self, key: Any = None, eps: float | None = None, **asked: Any) -> Monitor:
         """Standing queries and conditions over everything or a window (the words of answer()), right at every commit.
@@ -259,8 +266,10 @@ class LiveStream:
                     except UnknownKeyError:  # its first value may come yet
                         return self.version, Summary.of([])
 
-                finest = (1 if words.recent else 2) * self._eps
-                self._monitors[words] = Monitor(finest if eps is None else eps, pull=pull, value_type=self._kind.name)
+                settings = self._reader.settings
+                grows = not words.recent and words.last_steps is None and settings.retention is None
+                finest = (1 if words.recent else 2) * self._eps if eps is None else eps
+                self._monitors[words] = Monitor(finest, pull=pull, value_type=settings.value_type, grows=grows)
             return self._monitors[words]
 
     def changes(self) -> list[tuple[Asked, Changes]]:
@@ -321,6 +330,12 @@ class LiveStream:
         if self._trouble is not None:
             raise self._trouble
         return self._reader.asking(lambda: ask(self._view(asked)))
+
+    def _mode(self, asked: Asked, mode: str | None) -> str:
+        if mode is not None:
+            return mode
+        spread = self._reader.settings.keys and asked.key is None and not asked.recent
+        return "quick" if spread else "accurate"
 
     def _view(self, asked: Asked) -> View:
         """The view for these words, as of this version."""
