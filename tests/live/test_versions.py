@@ -227,7 +227,8 @@ def test_threads_ask_while_another_polls(tmp_path: Path) -> None:
         return np.where(values // 1000 % 2 == 0, "even", "odd")
 
     def ask(seed: int) -> list[tuple[str, Any, Any]]:
-        chance, said = np.random.default_rng(seed), []
+        chance = np.random.default_rng(seed)
+        said: list[tuple[str, Any, Any]] = []
         while not ended.is_set():
             last, mode = int(chance.integers(1, 100)), str(chance.choice(["quick", "accurate", "exact"]))
             known = live.n

@@ -1,7 +1,7 @@
 """What is asked about: everything, some steps, or a window of recent values; of a key or of all."""
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from quantide.errors import InvalidArgumentError
@@ -25,6 +25,14 @@ class Asked:
             )
         if self.now is not None and not self.timed:
             raise InvalidArgumentError("now= is of use only together with within= or filter=")
+
+    @classmethod
+    def of(cls, words: Any) -> "Asked":
+        """Words by their names, as a dict."""
+        known = [field.name for field in fields(cls)]
+        if not isinstance(words, dict) or not set(words) <= set(known):
+            raise InvalidArgumentError(f"{words!r} does not say what is asked about; its words are {', '.join(known)}")
+        return cls(**words)
 
     @property
     def recent(self) -> bool:

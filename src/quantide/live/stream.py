@@ -24,7 +24,7 @@ from quantide.queries.monitor import Monitor
 from quantide.queries.results import Changes
 from quantide.store.recent import RecentFile
 from quantide.store.settings import read_bytes
-from quantide.summary.ranks import check_phis, check_size
+from quantide.summary.ranks import check_eps, check_phis, check_size
 from quantide.summary.summary import Summary
 from quantide.summary.types import type_named
 from quantide.windows.clock import read_span, show_span
@@ -81,7 +81,7 @@ class LiveStream:
         self._polling, self._monitoring = RLock(), RLock()
         self._files: dict[str, RecentFile | Unreadable] = {}
         self._keys = KnownKeys()
-        self._monitors: dict[Asked, Monitor] = {}
+        self._monitors: dict[Any, tuple[Asked, Monitor]] = {}
         self._trouble: Exception | None = None
         self._polled = time.time()
         self._recent = self._restore()
@@ -104,7 +104,7 @@ class LiveStream:
             changed = self.version != before
         if changed:
             with self._monitoring:
-                for monitor in self._monitors.values():
+                for _, monitor in self._monitors.values():
                     monitor.refresh()
         return changed
 
@@ -229,14 +229,14 @@ class LiveStream:
 
     def summary(self, **asked: Any) -> Summary:
         """A summary of everything or of a window; `asked` are the words of answer(): key, last, within, and so on."""
-        return self._ask(Asked(**asked), lambda view: view.summary)
+        return self._ask(Asked.of(asked), lambda view: view.summary)
 
     def compare(
         self, phis: ArrayLike, against: dict[str, Any] | None = None, mode: str | None = None, **asked: Any
     ) -> list[LiveComparison]:
         """Each phi of one window beside the same phi of another: `compare([0.99], within="5 min")` is now against all
         of history, `against={"last_steps": 30}` against a part of it."""
-        words, other = Asked(**asked), Asked(**({} if against is None else against))
+        words, other = Asked.of(asked), Asked.of({} if against is None else against)
         here, there = self._mode(words, mode), self._mode(other, mode)
         wanted = np.atleast_1d(check_phis(phis)).tolist()
 
@@ -254,11 +254,19 @@ class LiveStream:
         """Standing queries and conditions over everything or a window (the words of answer()), right at every commit.
 
         `eps` is the finest precision of its queries: when it is not given, the store's for windows, and twice that for
-        everything and for steps. The same words give the same monitor. Its on_change functions are called by poll().
+        everything and for steps. The same words and eps give the same monitor. Its on_change functions are called by
+        poll().
         """
-        words = Asked(key, **asked)
+        if isinstance(key, dict) and set(key) == set(self._reader.settings.keys):
+            key = tuple(key[name] for name in self._reader.settings.keys)
+        words = Asked.of({**asked, "key": tuple(key) if isinstance(key, list) else key})
+        if words.words is None:
+            raise InvalidArgumentError(
+                f"a monitor is found again by its words, and {words} has one that cannot be kept"
+            )
         with self._monitoring:
-            if words not in self._monitors:
+            name = (words.words, None if eps is None else check_eps(eps))
+            if name not in self._monitors:
 
                 def pull() -> tuple[int, Summary]:
                     try:
@@ -269,13 +277,14 @@ class LiveStream:
                 settings = self._reader.settings
                 grows = not words.recent and words.last_steps is None and settings.retention is None
                 finest = (1 if words.recent else 2) * self._eps if eps is None else eps
-                self._monitors[words] = Monitor(finest, pull=pull, value_type=settings.value_type, grows=grows)
-            return self._monitors[words]
+                made = Monitor(finest, pull=pull, value_type=settings.value_type, grows=grows)
+                self._monitors[name] = (words, made)
+            return self._monitors[name][1]
 
     def changes(self) -> list[tuple[Asked, Changes]]:
         """What is new in each monitor since this was called before: the words it was made with, and its changes."""
         with self._monitoring:
-            found = [(words, monitor.changes()) for words, monitor in self._monitors.items()]
+            found = [(words, monitor.changes()) for words, monitor in self._monitors.values()]
         return [(words, changes) for words, changes in found if len(changes) or changes.conditions]
 
     def keys(self) -> list[Any]:
