@@ -4,13 +4,14 @@ import os
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Event, RLock, Thread
 from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quantide.errors import CorruptBytesError, InvalidArgumentError, SpanError, UnknownKeyError
+from quantide.errors import CorruptBytesError, InvalidArgumentError, QuantideError, SpanError, UnknownKeyError
 from quantide.history.keys import read_key
 from quantide.history.reader import HistoryReader
 from quantide.history.snapshot import Span
@@ -18,6 +19,7 @@ from quantide.live.answer import LiveAnswer, LiveComparison
 from quantide.live.asked import Asked
 from quantide.live.kept import Kept
 from quantide.live.keys import KnownKeys
+from quantide.live.monitor import LiveMonitor
 from quantide.live.recent import Recent, Unreadable, Wanted
 from quantide.live.view import HistoryView, View, WindowView
 from quantide.queries.monitor import Monitor
@@ -105,7 +107,8 @@ class LiveStream:
         if changed:
             with self._monitoring:
                 for _, monitor in self._monitors.values():
-                    monitor.refresh()
+                    with suppress(QuantideError):  # a window that is not known any more: it says so when it is asked
+                        monitor.refresh()
         return changed
 
     def close(self) -> None:
@@ -277,14 +280,18 @@ class LiveStream:
                 settings = self._reader.settings
                 grows = not words.recent and words.last_steps is None and settings.retention is None
                 finest = (1 if words.recent else 2) * self._eps if eps is None else eps
-                made = Monitor(finest, pull=pull, value_type=settings.value_type, grows=grows)
+                kind = settings.value_type
+                made = LiveMonitor(self._monitoring, finest, pull=pull, value_type=kind, grows=grows)
                 self._monitors[name] = (words, made)
             return self._monitors[name][1]
 
     def changes(self) -> list[tuple[Asked, Changes]]:
         """What is new in each monitor since this was called before: the words it was made with, and its changes."""
+        found = []
         with self._monitoring:
-            found = [(words, monitor.changes()) for words, monitor in self._monitors.values()]
+            for words, monitor in self._monitors.values():
+                with suppress(QuantideError):  # it says so when it is asked
+                    found.append((words, monitor.changes()))
         return [(words, changes) for words, changes in found if len(changes) or changes.conditions]
 
     def keys(self) -> list[Any]:
