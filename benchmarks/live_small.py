@@ -3,6 +3,7 @@
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -39,7 +40,8 @@ def _look(path: Path, kept: list[Rows], settings: Settings) -> Row:
         row: Row = {"open_seconds": time.perf_counter() - begun, "recent_files": live.stats()["recent_files"]}
         keys = np.random.default_rng(1).permutation(np.unique(everything.keys[-300 * settings.day_rows :])).tolist()
         holds = []
-        for name, words in (("everything", {}), ("window", {"within": 300})):
+        asked: tuple[tuple[str, dict[str, Any]], ...] = (("everything", {}), ("window", {"within": 300}))
+        for name, words in asked:
             chosen, keys = keys[: settings.cold], keys[settings.cold :]
             seconds = []
             for key in chosen:

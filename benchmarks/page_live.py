@@ -10,10 +10,10 @@ QUESTIONS = """One process, one thread that asks, one that looks for commits. Th
     {step_rows:,} rows and {open_chunks} chunks of {chunk_rows:,} in the open step, {second_rows} rows a second, all
     within the day that is kept for windows; the one with keys has {endpoints}; eps = {eps:g}. Again: the same
     question, phi = 0.99, {repeats:,} times. A dashboard: all of them, with three phis each, in turn. New phi: one of
-    {phis:,} that were not asked before. After a commit: the first time that a question is asked after each of {commits} commits of
-    1,000 rows, with everything that must be looked at again; finding the commit itself, poll(), takes {poll} besides
-    (median). Bar: 10,000 questions a second, again. The last column: every question was checked, before and after the
-    commits, against all rows."""
+    {phis:,} that were not asked before. After a commit: the first time that a question is asked after each of
+    {commits} commits of 1,000 rows, with everything that must be looked at again; finding the commit itself, poll(),
+    takes {poll} besides (median). Bar: 10,000 questions a second, again. The last column: every question was checked,
+    before and after the commits, against all rows."""
 KEYS = """{rows:,} rows of {keys:,} keys, {day_rows} in each of {day_seconds:,} seconds. So many commits of one second
     each take too long to build here: the rows came in appends of {day_chunk:,} seconds each, with the times of those
     seconds; real commits are below. Cold: each of {cold} keys that nobody asked about before, one question each;
