@@ -31,7 +31,7 @@ from quantide.store.names import FileName, RunId
 from quantide.store.sidefile import About, SideFile
 from quantide.summary.column import read_column
 from quantide.summary.types import type_named
-from tests.history.work import BLOCK, HOSTS, WORK, Op, Work, batch, small
+from tests.history.work import BLOCK, HOSTS, WORK, Op, Work, batch, few, small
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 60.0  # seconds: many times what a child takes
@@ -134,7 +134,23 @@ def expire(folder: str, settings: dict[str, Any]) -> None:
             _note(folder, "done", op)
 
 
-TASKS = {task.__name__: task for task in (work, count, go_on, compete, hold, keep_writing, expire)}
+def trickle(folder: str, settings: dict[str, Any], wait: bool = True, batches: int = 24) -> None:
+    """Small batches in few steps. With `wait` each is compacted before the next comes: points are passed in order."""
+    few(setattr)
+    doing = Work(folder, settings)
+    for number in range(batches):
+        for op in (("append", number), ("step", number))[: 1 + (number % 16 == 15)]:
+            _note(folder, "begin", op)
+            doing.do(op)
+            _note(folder, "done", op)
+        if wait:
+            doing.history._writer.join()
+        elif number % 5 == 4:
+            doing.history.vacuum(0)
+    doing.history.close()
+
+
+TASKS = {task.__name__: task for task in (work, count, go_on, compete, hold, keep_writing, expire, trickle)}
 
 
 def _note(folder: str, word: str, op: Op) -> None:

@@ -4,6 +4,7 @@ Value v of batch b is 1000*k + b with a small k: what lies in a store tells whic
 within a batch, never between two. The keyed store has the key "a", "b" or "c", by k.
 """
 
+import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from quantide.history import History, load, merge, rebuild, sort, source, tasks, writer
 from quantide.history.load import Loaded, Slot, write_chunks
+from quantide.history.source import Piece
 from quantide.store import datafile
 from quantide.summary.column import read_column
 from quantide.summary.types import type_named
@@ -66,6 +68,12 @@ def small(change: Callable[[Any, str, int], None] = setattr) -> None:
     change(sort, "LOT", 128)
     change(merge, "RANGE", 256)
     change(source, "PIECE", 100)
+
+
+def few(change: Callable[[Any, str, int], None]) -> None:
+    """Let four chunks of a size be too many for an open step."""
+    for module in (merge, writer):
+        change(module, "FAN", 4)
 
 
 def batch(number: int) -> Floats:
@@ -131,7 +139,7 @@ class Work:
         out = []
         for task, values in enumerate(np.array_split(batch(number), 3)):
             keys = pa.array(key_of(values)) if self.keyed else None
-            piece = (keys, read_column(pa.array(values), type_named("float64")))
+            piece = Piece(keys, read_column(pa.array(values), type_named("float64")))
             out += write_chunks(slot, task, [piece], "refuse")
         return out
 
@@ -153,9 +161,18 @@ def active(folder: str | Path) -> tuple[list[Path], list[Path]]:
     return [Path(folder, "runs", f"{s}.parquet") for s in stems], [Path(folder, SIDES, f"{s}.side") for s in stems]
 
 
+def recent(folder: str | Path) -> set[str]:
+    """The manifest that counts, and the recent files it names."""
+    number = DeltaTable(folder).transaction_version("quantide.recent")
+    if number is None:
+        return set()
+    manifest = f"_quantide/recent/E{number >> 32}-{number & 0xFFFFFFFF}.manifest"
+    return {manifest} | {entry["name"] for entry in json.loads(Path(folder, manifest).read_text())["entries"]}
+
+
 def leftovers(folder: str | Path) -> set[str]:
     """Files that no version of the table needs."""
-    wanted = {str(path.relative_to(folder)) for paths in active(folder) for path in paths}
+    wanted = {str(path.relative_to(folder)) for paths in active(folder) for path in paths} | recent(folder)
     log = {
         f"_delta_log/{name}" for name in os.listdir(f"{folder}/_delta_log") if name[:1].isdigit() and "#" not in name
     }

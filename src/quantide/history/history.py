@@ -162,8 +162,8 @@ class History(HistoryReader):
     def end_step(self, wait: bool = True) -> None:
         """End the open step: its chunks become a run, and full levels are merged.
 
-        With wait=False merges go on in the background, and so do appends and questions; an error of theirs is
-        raised by the next end_step() or by close().
+        With wait=False merges go on in the background, and so do appends and questions. An error of theirs, or of
+        merging small chunks while the step was open, is raised by the next end_step() or by close().
         """
         with self._writing:
             self._begin()
@@ -220,7 +220,7 @@ class History(HistoryReader):
             raise TypeMismatchError(f"another thread began with keys of {known} while these are {own}; repeat")
 
     def _settled(self, pieces: Iterable[Piece], nan: str) -> Iterator[Chunk]:
-        for keys, column in pieces:
+        for keys, column, _ in pieces:
             chunk = chunk_of(keys, column, self._kind, nan)
             self._settle_keys(keys)
             yield chunk

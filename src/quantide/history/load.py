@@ -1,13 +1,16 @@
 """Load: chunks written by many tasks, here or on other machines, that one commit makes visible."""
 
+import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 
+from quantide.history.recent import write_entry
 from quantide.history.sort import chunk_of
 from quantide.history.source import Piece
 from quantide.history.tasks import write_part
 from quantide.store.datafile import BLOCK
-from quantide.store.names import FileName, RunId
+from quantide.store.manifest import Entry, Manifest
+from quantide.store.names import FileName, RunId, recent_name
 from quantide.store.settings import Settings
 from quantide.store.sidefile import About
 from quantide.summary.types import type_named
@@ -17,7 +20,7 @@ EACH = 1 << 12  # runs that one task may write
 
 @dataclass(frozen=True)
 class Slot:
-    """Where tasks may write: names that nobody else uses."""
+    """Where tasks may write: names that nobody else uses. `known` tells the clock of the store's recent rows."""
 
     folder: str
     step: int
@@ -25,23 +28,43 @@ class Slot:
     serial: int
     settings: Settings
     durable: bool
+    recent: int = 0
+    known: Manifest = field(default_factory=Manifest)
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A file that a task wrote, by the path in its name."""
+    """A file that a task wrote, by the path in its name, and recent files of rows that came with it."""
 
     data: str
     size: int
     rows: int
+    recent: tuple[Entry, ...] = ()
+    clock: str | None = None  # of the recent files
+    given: bool = False  # whether their times came with the rows
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Loaded":
+        held = json.loads(text)
+        return cls(**{**held, "recent": tuple(Entry(**entry) for entry in held["recent"])})
 
 
 def write_chunks(slot: Slot, task: int, pieces: Iterable[Piece], nan: str) -> list[Loaded]:
     """Each piece as a chunk of its own; what task number `task` wrote."""
-    settings, out = slot.settings, []
-    for number, (keys, column) in enumerate(pieces):
-        chunk = chunk_of(keys, column, type_named(settings.value_type), nan)
+    settings, out, serial = slot.settings, [], slot.recent + task * EACH
+    for number, piece in enumerate(pieces):
+        chunk = chunk_of(piece.keys, piece.column, type_named(settings.value_type), nan)
         run = RunId(slot.step, slot.step, 0, slot.epoch, slot.serial + task * EACH + number)
+        entries, clock, given = [], None, False
+        if piece.arrivals is not None and chunk.rows:
+            found, rows_of = piece.arrivals.pieces(settings, slot.known)
+            clock, given = found.kind, piece.arrivals.times is not None
+            for one in rows_of:
+                entries.append(write_entry(slot.folder, recent_name(slot.epoch, serial), one, settings, slot.durable))
+                serial += 1
         for part, lot in enumerate(chunk.lots):
             rows = lot()
             skipped = (chunk.nulls, chunk.nans) if part == 0 else (0, 0)
@@ -50,5 +73,6 @@ def write_chunks(slot: Slot, task: int, pieces: Iterable[Piece], nan: str) -> li
             written = write_part(
                 slot.folder, name, rows, settings.keys, about, settings.chunk_eps, chunk.rows, slot.durable
             )
-            out.append(Loaded(name.data, written.size, written.rows))
+            came = (tuple(entries), clock, given) if part == 0 else ()
+            out.append(Loaded(name.data, written.size, written.rows, *came))
     return out

@@ -18,6 +18,9 @@ from quantide.summary.keys import encode_keys
 Ints = NDArray[np.int64]
 
 RANGE = 1 << 22  # rows of a task: what it holds in memory is a few times that
+FAN = 16  # chunks of a size that are too many for an open step
+SIZE_BITS = 4  # sizes of chunks differ by a factor of 2**4
+LARGE = 1 << 22  # rows of a chunk that is left alone until its step ends
 DROPPED = 4  # a run may span a fourth of the retention, so that no more than that is kept too long
 
 
@@ -67,6 +70,18 @@ def next_merge(runs: Sequence[Run], kappa: int, retention: int | None) -> Merge 
             return best
     split = [held for held in steps.values() if len(held) > 1]
     return Merge(tuple(split[0]), split[0][0].id.level) if split else None
+
+
+def next_compaction(chunks: Sequence[Run]) -> Merge | None:
+    """Chunks of the open step that become one now; None when there are few of every size.
+
+    FAN chunks of a size make one of a larger size, so that a row is written again once a size.
+    """
+    sizes: dict[int, list[Run]] = {}
+    for chunk in chunks:
+        if chunk.rows < LARGE:
+            sizes.setdefault((chunk.rows.bit_length() - 1) // SIZE_BITS, []).append(chunk)
+    return next((Merge(tuple(sizes[size]), 0) for size in sorted(sizes) if len(sizes[size]) >= FAN), None)
 
 
 def _span(chosen: list[list[Run]]) -> int:

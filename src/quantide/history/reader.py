@@ -5,6 +5,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from threading import RLock
 from typing import Any, Self, TypeVar
 
@@ -16,7 +17,7 @@ from quantide.history.answer import Comparison, HistoryAnswer
 from quantide.history.blocks import Blocks
 from quantide.history.keys import read_key
 from quantide.history.pin import Pin
-from quantide.history.rebuild import check_part, missing, rebuild_side
+from quantide.history.rebuild import check_part, check_recent, missing, rebuild_side
 from quantide.history.run import Key, Run
 from quantide.history.snapshot import Catalog, Snapshot, Span
 from quantide.history.stream import OpenStep
@@ -193,21 +194,27 @@ class HistoryReader:
 
     def verify(self) -> Verified:
         """Read everything again; CorruptBytesError names the files that are damaged."""
-        good: set[FileName] = set()
+        good: set[FileName | str] = set()
 
         def check() -> Verified:
             snapshot = self.snapshot
             damaged: list[Exception] = []
-            for part in snapshot.files:
+            files: dict[FileName | str, Callable[[], None]] = {
+                part.name: partial(check_part, self.path, part, self._settings) for part in snapshot.files
+            }
+            recent = [entry.name for entry in self.table.manifest(snapshot.recent).entries]
+            files |= {name: partial(check_recent, self.path, name) for name in recent}
+            for name, look in files.items():
                 try:
-                    if part.name not in good:
-                        check_part(self.path, part, self._settings)
-                        good.add(part.name)
+                    if name not in good:
+                        look()
+                        good.add(name)
                 except FileNotFoundError:
                     self.table.refresh()
-                    if part.name not in self.table.files():
+                    active = [entry.name for entry in self.table.manifest(self.table.recent).entries]
+                    if name not in (*self.table.files(), *active):
                         raise  # it was merged away meanwhile: go on with the files there are now
-                    damaged.append(missing(self.path, part.name))
+                    damaged.append(missing(self.path, name))
                 except (InvalidArgumentError, ValueError) as error:
                     damaged.append(error)
             if damaged:

@@ -11,6 +11,7 @@ from quantide.store import faults
 from quantide.store.datafile import BLOCK, read_rows
 from quantide.store.disk import check_whole, checksum, write_bytes
 from quantide.store.names import FileName
+from quantide.store.recent import RecentFile
 from quantide.store.rows import ALL, SortedRows
 from quantide.store.settings import Settings
 from quantide.store.sidefile import About, SideFile, build_side
@@ -59,8 +60,10 @@ def load(path: str, settings: Settings) -> SortedRows:
     return SortedRows(kind, distinct, bounds, values)
 
 
-def missing(folder: str, name: FileName) -> CorruptBytesError:
-    """What to say about an active file that is not there."""
+def missing(folder: str, name: FileName | str) -> CorruptBytesError:
+    """What to say about an active file, or a recent one, that is not there."""
+    if isinstance(name, str):
+        return CorruptBytesError(f"{name} is missing")
     if os.path.exists(os.path.join(folder, name.data)):
         return CorruptBytesError(f"{name.side} is missing; open the store for writing to rebuild it")
     return CorruptBytesError(f"{name.data} is missing")
@@ -85,3 +88,8 @@ def check_part(folder: str, part: Part, settings: Settings) -> None:
     )
     if not same:
         raise CorruptBytesError(f"{name.side} is damaged: it does not tell what is in {name.data}")
+
+
+def check_recent(folder: str, name: str) -> None:
+    """Read a recent file again, every byte of it."""
+    RecentFile.open(folder, name).check()

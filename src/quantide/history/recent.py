@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from threading import Lock
 
 from quantide.history.arrivals import MOST, Arrivals
@@ -17,7 +18,9 @@ from quantide.store.disk import remove
 from quantide.store.manifest import Entry, Manifest
 from quantide.store.names import recent_name
 from quantide.store.recent import RecentFile, RecentRows, write_recent
+from quantide.store.settings import Settings
 from quantide.store.table import StreamTable
+from quantide.windows.clock import Clock
 
 Change = Callable[[Manifest], Manifest]
 
@@ -39,17 +42,30 @@ class RecentLog:
 
     def write(self, arrivals: Arrivals) -> tuple[list[Entry], Change]:
         """Files of rows that came now, and the change of the manifest that shows them."""
-        settings = self._settings
-        clock, pieces = arrivals.pieces(settings, self._table.manifest(self._table.recent))
+        clock, pieces = arrivals.pieces(self._settings, self._manifest)
         entries = in_threads(self._write, pieces)
-        span = settings.span
+        return entries, self.shown(entries, clock.kind, arrivals.times is not None)
+
+    def slot(self, files: int) -> tuple[int, Manifest]:
+        """Where tasks may write so many recent files: the first number, and what is known of those there are."""
+        with self._lock:
+            first, self._serial = self._serial + 1, self._serial + files + 1
+        return first, replace(self._manifest, entries=())
+
+    def shown(self, entries: Sequence[Entry], clock: str, given: bool) -> Change:
+        """The change of the manifest that shows files."""
+        span = self._settings.span
         assert span is not None
 
         def change(manifest: Manifest) -> Manifest:
-            after = manifest.after(entries, clock.kind, arrivals.times is not None)
-            return after if after.newest is None else after.without_old(clock.back(after.newest, span))
+            after = manifest.after(entries, clock, given)
+            return after if after.newest is None else after.without_old(Clock(clock).back(after.newest, span))
 
-        return entries, change
+        return change
+
+    @property
+    def _manifest(self) -> Manifest:
+        return self._table.manifest(self._table.recent)
 
     def done(self, entries: Sequence[Entry], gone: Sequence[str]) -> None:
         """A commit is made, or given up: these files are not pending any more, and those do not count any more."""
@@ -61,7 +77,7 @@ class RecentLog:
         before = self._compacting
         if before is not None and (not before.done() or before.exception() is not None):
             return
-        if next_compaction(self._table.manifest(self._table.recent).entries):
+        if next_compaction(self._manifest.entries):
             with self._lock:
                 self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="quantide-recent")
                 self._compacting = self._pool.submit(self._compact)
@@ -81,7 +97,7 @@ class RecentLog:
                 self._pool = None
 
     def _compact(self) -> None:
-        while chosen := next_compaction(self._table.manifest(self._table.recent).entries):
+        while chosen := next_compaction(self._manifest.entries):
             names = [entry.name for entry in chosen]
             rows = [RecentFile.open(self._table.path, name).rows() for name in names]
             entry = self._write(RecentRows.joined(rows))
@@ -107,11 +123,14 @@ class RecentLog:
             self._serial += 1
             name = recent_name(self._table.epoch, self._serial)
             self.pending.add(name)
-        settings = self._settings
-        path = os.path.join(self._table.path, name)
-        size, about = write_recent(path, rows, settings.filters, settings.eps, self._durable)
-        faults.point("recent.written")
-        return Entry(name, 0, about.rows, about.oldest, about.newest, size)
+        return write_entry(self._table.path, name, rows, self._settings, self._durable)
+
+
+def write_entry(folder: str, name: str, rows: RecentRows, settings: Settings, durable: bool) -> Entry:
+    """A recent file of these rows; its place among all is known when it is committed."""
+    size, about = write_recent(os.path.join(folder, name), rows, settings.filters, settings.eps, durable)
+    faults.point("recent.written")
+    return Entry(name, 0, about.rows, about.oldest, about.newest, size)
 
 
 def next_compaction(entries: Sequence[Entry]) -> Sequence[Entry]:

@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from quantide.errors import CorruptBytesError, InvalidArgumentError, StorageError
+from quantide.history.arrivals import Arrivals
 from quantide.history.keys import read_keys
 from quantide.store.settings import VALUE, Settings
 from quantide.summary.column import Column, read_column
@@ -15,7 +16,13 @@ from quantide.summary.types import type_named
 
 PIECE = 1 << 23  # rows that are sorted together
 
-Piece = tuple[pa.Array | None, Column]
+
+class Piece(NamedTuple):
+    """Some rows: keys and values without nulls, and what makes them recent rows, where they are to be those, too."""
+
+    keys: pa.Array | None
+    column: Column
+    arrivals: Arrivals | None = None
 
 
 def check_paths(paths: Any) -> list[str]:
@@ -83,8 +90,8 @@ def _only(names: Sequence[str], keys: Sequence[str], path: str) -> str:
 def _piece(table: pa.Table, settings: Settings, types: list[pa.DataType] | None) -> Piece:
     column = read_column(table[VALUE], type_named(settings.value_type))
     if not settings.keys:
-        return None, column
+        return Piece(None, column)
     valid = table.filter(table[VALUE].is_valid()) if column.nulls else table
     columns = {name: valid[name] for name in settings.keys}
     given: Any = columns if len(columns) > 1 else columns[settings.keys[0]]
-    return read_keys(given, settings.keys, len(valid), types), column
+    return Piece(read_keys(given, settings.keys, len(valid), types), column)

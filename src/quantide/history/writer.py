@@ -1,14 +1,15 @@
-"""The writer: appends chunks, ends steps, merges runs, drops what expired. Every change is one commit."""
+"""The writer: appends chunks, ends steps, merges chunks and runs, drops what expired. Every change is one commit."""
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
 from typing import Any
 
+from quantide.errors import InvalidArgumentError
 from quantide.history.arrivals import Arrivals
 from quantide.history.blocks import Blocks
 from quantide.history.load import EACH, Loaded, Slot
-from quantide.history.merge import Merge, next_merge, ranges
+from quantide.history.merge import FAN, Merge, next_compaction, next_merge, ranges
 from quantide.history.recent import Change, RecentLog
 from quantide.history.run import Run
 from quantide.history.snapshot import Snapshot
@@ -39,6 +40,8 @@ class Writer:
         self._lock, self._one_merge = Lock(), Lock()
         self._background: ThreadPoolExecutor | None = None
         self._merging: Future[None] | None = None
+        self._compacting: Future[None] | None = None
+        self._fresh = FAN  # chunks that nobody has counted: at first, those of the writer before
         self._owed = False  # a step was ended by a call whose merges failed
         self.pending: set[RunId] = set()
         self.recent = RecentLog(table, durable)
@@ -80,8 +83,7 @@ class Writer:
         finally:
             self.pending.difference_update(runs)
             self.recent.done(entries, gone)
-        if entries:
-            self.recent.compact_soon()
+        self._compact_soon(len(runs))
         return sum(rows for _, _, rows in added)
 
     def load(self, tasks: int, write: Callable[[Slot], Iterable[Loaded]], batch: Any) -> int:
@@ -89,19 +91,25 @@ class Writer:
         table = self.table
         with self._lock:
             first, self._serial = self._serial + 1, self._serial + tasks * EACH + 1
-        slot = Slot(table.path, table.step, table.epoch, first, table.settings, self._durable)
-        added = []
+        known = self.recent.slot(tasks * EACH)
+        slot = Slot(table.path, table.step, table.epoch, first, table.settings, self._durable, *known)
+        added, loaded = [], []
         for one in write(slot):
             name = FileName.parse(one.data)
             assert name is not None
             added.append((name, one.size, one.rows))
+            loaded.append(one)
+        recent = self._loaded(loaded) or self._past(added)
         faults.point("append.written")
-        table.commit(add=added, batch=batch, recent=self._past(added))
+        self.recent.done((), table.commit(add=added, batch=batch, recent=recent))
+        self._compact_soon(len({name.run for name, _, _ in added}))
         return sum(rows for _, _, rows in added)
 
     def end_step(self) -> None:
         """Close the open step. Its chunks are runs from now on, and wait to be merged."""
-        self.join()
+        self._join_merging()
+        if self._compacting is not None and self._compacting.done():  # else it may go on, and end after its step
+            self._join_compacting()
         snapshot = self._snapshot()
         if not self._owed or snapshot.chunks:  # else the call that failed is repeated, and has ended the step
             self._check_space(self._next_merge((*snapshot.runs, *snapshot.chunks), snapshot.step + 1))
@@ -114,23 +122,28 @@ class Writer:
             self._owed = True
             self.merge()
             return
-        if self._background is None:
-            self._background = ThreadPoolExecutor(1, thread_name_prefix="quantide-merge")
-        self._merging = self._background.submit(self.merge)
+        self._merging = self._submit(self.merge)
 
     def join(self) -> None:
-        """Wait for merges in the background; their error, if they had one, is raised here."""
-        merging, self._merging = self._merging, None
-        if merging is not None:
-            merging.result()
+        """Wait for what is done in the background; its error, if it had one, is raised here."""
+        try:
+            self._join_merging()
+        finally:
+            self._join_compacting()
 
     def merge(self) -> None:
         """Drop what expired, then merge until no level has too many runs."""
         with self._one_merge:
             self._drop_expired()
             while (merge := self._next_merge((snapshot := self._snapshot()).runs, snapshot.step)) is not None:
-                self._merge(merge)
+                self._merge(merge, self.table.settings.run_eps)
             self._owed = False
+
+    def compact(self) -> None:
+        """Merge chunks of the open step until there are few of every size."""
+        with self._one_merge:
+            while self.active and (merge := next_compaction(self._snapshot().chunks)) is not None:
+                self._merge(merge, self.table.settings.chunk_eps)
 
     def close(self) -> None:
         try:
@@ -148,7 +161,36 @@ class Writer:
             self._lease.release()
             self._lease = None
 
-    def _merge(self, merge: Merge) -> None:
+    def _compact_soon(self, chunks: int) -> None:
+        """So many chunks were added: once there may be too many, merge them, and recent files, in the background.
+
+        After an error chunks are left as they are, until somebody was told.
+        """
+        self.recent.compact_soon()
+        self._fresh += chunks
+        before = self._compacting
+        if self._fresh >= FAN and (before is None or (before.done() and before.exception() is None)):
+            self._fresh = 0
+            self._compacting = self._submit(self.compact)
+
+    def _join_merging(self) -> None:
+        merging, self._merging = self._merging, None
+        if merging is not None:
+            merging.result()
+
+    def _join_compacting(self) -> None:
+        compacting, self._compacting = self._compacting, None
+        if compacting is not None:
+            compacting.result()
+
+    def _submit(self, work: Callable[[], None]) -> Future[None]:
+        with self._lock:
+            if self._background is None:
+                self._background = ThreadPoolExecutor(1, thread_name_prefix="quantide-merge")
+            return self._background.submit(work)
+
+    def _merge(self, merge: Merge, eps: float) -> None:
+        """One run out of several, with summaries within eps, in one commit."""
         settings = self.table.settings
         self._check_space(merge)
         run = self._new_run(merge.first, merge.last, merge.level)
@@ -166,7 +208,7 @@ class Writer:
                     merge.rows,
                     settings.value_type,
                     settings.keys,
-                    settings.run_eps,
+                    eps,
                     self._durable,
                     sources,
                 )
@@ -212,6 +254,20 @@ class Writer:
             )
 
         return _named(run, in_threads(write, range(len(chunk.lots))))
+
+    def _loaded(self, loaded: Sequence[Loaded]) -> Change | None:
+        """The change of the manifest by recent files that tasks wrote; None when they wrote none."""
+        clocks = {(one.clock, one.given) for one in loaded if one.recent}
+        entries = [entry for one in loaded for entry in one.recent]
+        if not entries:
+            return None
+        if len(clocks) > 1 or sum(entry.rows for entry in entries) != sum(one.rows for one in loaded):
+            raise InvalidArgumentError(
+                "some rows came with times, and others without or on another clock; give one kind"
+            )
+        clock, given = clocks.pop()
+        assert clock is not None
+        return self.recent.shown(entries, clock, given)
 
     def _past(self, added: Sequence[tuple[FileName, int, int]]) -> Change | None:
         """The change of the manifest by rows that have no recent file."""

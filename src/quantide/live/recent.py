@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from quantide.errors import SpanError
+from quantide.errors import CorruptBytesError, SpanError
 from quantide.history.run import Key, find_place
 from quantide.live.kept import Kept
 from quantide.live.lane import FEW, Blocks, Found, Lane
@@ -33,13 +33,23 @@ class Wanted:
     filter: str | None = None
 
 
+@dataclass(frozen=True)
+class Unreadable:
+    """A recent file that is damaged or missing; only windows that need it fail."""
+
+    name: str
+    why: str
+    nbytes: int = 0
+
+
 class Recent:
     """All recent files of one version, the oldest arrivals first."""
 
     def __init__(
-        self, version: int, manifest: Manifest, clock: Clock | None, files: list[RecentFile], eps: float, kept: Kept
+        self, version: int, manifest: Manifest, files: list[RecentFile | Unreadable], eps: float, kept: Kept
     ) -> None:
-        self.version, self.manifest, self.clock = version, manifest, clock
+        self.version, self.manifest = version, manifest
+        self.clock = None if manifest.clock is None else Clock(manifest.clock)
         self._files, self._eps, self._kept = files, eps, kept
 
     def summary(self, wanted: Wanted, kind: ValueType, exact: bool) -> Summary:
@@ -57,6 +67,10 @@ class Recent:
             if left is not None and entry.first + entry.rows != reached:
                 raise self._too_far(wanted)
             reached = entry.first
+            if left is None and wanted.above is not None and entry.newest <= wanted.above:
+                continue
+            if isinstance(file, Unreadable):
+                raise CorruptBytesError(f"this window needs {file.name}, which cannot be read: {file.why}")
             place = self._place(file, wanted.key)
             if place == -1:
                 continue

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quantide.errors import InvalidArgumentError, SpanError, UnknownKeyError
+from quantide.errors import CorruptBytesError, InvalidArgumentError, SpanError, UnknownKeyError
 from quantide.history.keys import read_key
 from quantide.history.reader import HistoryReader
 from quantide.history.snapshot import Span
@@ -18,7 +18,7 @@ from quantide.live.answer import LiveAnswer, LiveComparison
 from quantide.live.asked import Asked
 from quantide.live.kept import Kept
 from quantide.live.keys import KnownKeys
-from quantide.live.recent import Recent, Wanted
+from quantide.live.recent import Recent, Unreadable, Wanted
 from quantide.live.view import HistoryView, View, WindowView
 from quantide.queries.monitor import Monitor
 from quantide.queries.results import Changes
@@ -27,7 +27,7 @@ from quantide.store.settings import read_bytes
 from quantide.summary.ranks import check_phis, check_size
 from quantide.summary.summary import Summary
 from quantide.summary.types import type_named
-from quantide.windows.clock import Clock, read_span, show_span
+from quantide.windows.clock import read_span, show_span
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ class LiveStream:
         self._kind, self._eps = type_named(settings.value_type), settings.eps
         self._span = settings.span if span is None or settings.span is None else min(span, settings.span)
         self._polling, self._monitoring = RLock(), RLock()
-        self._files: dict[str, RecentFile] = {}
+        self._files: dict[str, RecentFile | Unreadable] = {}
         self._keys = KnownKeys()
         self._views: dict[Any, View] = {}
         self._monitors: dict[Asked, Monitor] = {}
@@ -136,15 +136,17 @@ class LiveStream:
         within: Any = None,
         filter: str | None = None,
         last_steps: int | None = None,
-        mode: str = "accurate",
+        mode: str | None = None,
         now: Any = None,
     ) -> LiveAnswer:
         """The phi-quantile of everything or of a window, with the ranks it is proved to have.
 
         mode="quick" reads no data; "accurate" is off by at most eps of the open step's values, or of the window's;
-        "exact" reads what it must to be exact.
+        "exact" reads what it must to be exact. Without a mode it is accurate, or quick where that would read much:
+        about all keys of a store that has keys. The answer tells which.
         """
-        return self._ask(Asked(key, last, within, filter, last_steps, now), lambda view: view.answer(phi, mode))
+        asked = Asked(key, last, within, filter, last_steps, now)
+        return self._ask(asked, lambda view: view.answer(phi, self._mode(asked, mode)))
 
     def quantile(
         self,
@@ -154,7 +156,7 @@ class LiveStream:
         within: Any = None,
         filter: str | None = None,
         last_steps: int | None = None,
-        mode: str = "accurate",
+        mode: str | None = None,
         now: Any = None,
     ) -> Any:
         """The value of answer()."""
@@ -168,7 +170,7 @@ class LiveStream:
         within: Any = None,
         filter: str | None = None,
         last_steps: int | None = None,
-        mode: str = "accurate",
+        mode: str | None = None,
         now: Any = None,
     ) -> NDArray[Any]:
         """The values for many phis."""
@@ -183,12 +185,13 @@ class LiveStream:
         within: Any = None,
         filter: str | None = None,
         last_steps: int | None = None,
-        mode: str = "accurate",
+        mode: str | None = None,
         now: Any = None,
     ) -> list[LiveAnswer]:
         """The answers for many phis, all as of one version."""
         wanted, asked = check_phis(phis).ravel().tolist(), Asked(key, last, within, filter, last_steps, now)
-        return self._ask(asked, lambda view: [view.answer(phi, mode) for phi in wanted])
+        how = self._mode(asked, mode)
+        return self._ask(asked, lambda view: [view.answer(phi, how) for phi in wanted])
 
     def rank(
         self,
@@ -198,11 +201,12 @@ class LiveStream:
         within: Any = None,
         filter: str | None = None,
         last_steps: int | None = None,
-        mode: str = "accurate",
+        mode: str | None = None,
         now: Any = None,
     ) -> tuple[Any, Any]:
         """Proved bounds (lo, hi) on how many values are <= value; arrays for an array of values."""
-        return self._ask(Asked(key, last, within, filter, last_steps, now), lambda view: view.rank(value, mode))
+        asked = Asked(key, last, within, filter, last_steps, now)
+        return self._ask(asked, lambda view: view.rank(value, self._mode(asked, mode)))
 
     def cdf(
         self,
@@ -212,38 +216,41 @@ class LiveStream:
         within: Any = None,
         filter: str | None = None,
         last_steps: int | None = None,
-        mode: str = "accurate",
+        mode: str | None = None,
         now: Any = None,
     ) -> Any:
         """The fraction of the values that are <= each value."""
 
+        asked = Asked(key, last, within, filter, last_steps, now)
+
         def ask(view: View) -> Any:
-            low, high = view.rank(values, mode)
+            low, high = view.rank(values, self._mode(asked, mode))
             return (low + high) / 2 / view.n
 
-        return self._ask(Asked(key, last, within, filter, last_steps, now), ask)
+        return self._ask(asked, ask)
 
     def summary(self, **asked: Any) -> Summary:
         """A summary of everything or of a window; `asked` are the words of answer(): key, last, within, and so on."""
         return self._ask(Asked(**asked), lambda view: view.summary)
 
     def compare(
-        self, phis: ArrayLike, against: dict[str, Any] | None = None, mode: str = "accurate", **asked: Any
+        self, phis: ArrayLike, against: dict[str, Any] | None = None, mode: str | None = None, **asked: Any
     ) -> list[LiveComparison]:
         """Each phi of one window beside the same phi of another: `compare([0.99], within="5 min")` is now against all
         of history, `against={"last_steps": 30}` against a part of it."""
-        other = Asked(**({} if against is None else against))
+        words, other = Asked(**asked), Asked(**({} if against is None else against))
+        here, there = self._mode(words, mode), self._mode(other, mode)
         wanted = np.atleast_1d(check_phis(phis)).tolist()
 
         def ask(view: View) -> list[LiveComparison]:
             then, out = self._view(other), []
             for phi in wanted:
-                mine, theirs = view.answer(phi, mode), then.answer(phi, mode)
-                low, high = then.rank(mine.value, mode)
+                mine, theirs = view.answer(phi, here), then.answer(phi, there)
+                low, high = then.rank(mine.value, there)
                 out.append(LiveComparison(phi, mine, theirs, (low / then.n, high / then.n)))
             return out
 
-        return self._ask(Asked(**asked), ask)
+        return self._ask(words, ask)
 
     def monitor(self, key: Any = None, eps: float | None = None, **asked: Any) -> Monitor:
         """Standing queries and conditions over everything or a window (the words of answer()), right at every commit.
@@ -261,8 +268,10 @@ class LiveStream:
                     except UnknownKeyError:  # its first value may come yet
                         return self.version, Summary.of([])
 
-                finest = (1 if words.recent else 2) * self._eps
-                self._monitors[words] = Monitor(finest if eps is None else eps, pull=pull, value_type=self._kind.name)
+                settings = self._reader.settings
+                grows = not words.recent and words.last_steps is None and settings.retention is None
+                finest = (1 if words.recent else 2) * self._eps if eps is None else eps
+                self._monitors[words] = Monitor(finest, pull=pull, value_type=settings.value_type, grows=grows)
             return self._monitors[words]
 
     def changes(self) -> list[tuple[Asked, Changes]]:
@@ -323,6 +332,12 @@ class LiveStream:
         if self._trouble is not None:
             raise self._trouble
         return self._reader.asking(lambda: ask(self._view(asked)))
+
+    def _mode(self, asked: Asked, mode: str | None) -> str:
+        if mode is not None:
+            return mode
+        spread = self._reader.settings.keys and asked.key is None and not asked.recent
+        return "quick" if spread else "accurate"
 
     def _view(self, asked: Asked) -> View:
         """The view for these words, as of this version."""
@@ -386,19 +401,29 @@ class LiveStream:
     def _restore(self) -> Recent:
         """The recent files of the reader's version; when some are gone, of the newest."""
         while True:
-            snapshot = self._reader.snapshot
-            folder, known = self._reader.path, self._files
+            snapshot, known = self._reader.snapshot, self._files
             try:
                 manifest = self._reader.table.manifest(snapshot.recent)
-                files = {e.name: known.get(e.name) or RecentFile.open(folder, e.name) for e in manifest.entries}
-                break
-            except FileNotFoundError:
+                files = {e.name: self._known(e.name) for e in manifest.entries}
+            except FileNotFoundError as error:
                 if not self._reader.refresh():
-                    raise
+                    raise CorruptBytesError(f"the list of recent files is missing: {error}") from error
+                continue
+            if not any(isinstance(file, Unreadable) for file in files.values()) or not self._reader.refresh():
+                break
         gone, self._files, self._views = known.keys() - files.keys(), files, {}
         self._kept.forget(lambda name: name[0] == "view" or name[1] in gone)
-        clock = None if manifest.clock is None else Clock(manifest.clock)
-        return Recent(snapshot.version, manifest, clock, list(files.values()), self._eps, self._kept)
+        return Recent(snapshot.version, manifest, list(files.values()), self._eps, self._kept)
+
+    def _known(self, name: str) -> RecentFile | Unreadable:
+        """A recent file; one that is damaged or missing is a matter of the windows that need it, not of others."""
+        held = self._files.get(name)
+        if isinstance(held, RecentFile):
+            return held
+        try:
+            return RecentFile.open(self._reader.path, name)
+        except (FileNotFoundError, CorruptBytesError) as error:
+            return Unreadable(name, str(error))
 
 
 def _follow(stream: "weakref.ref[LiveStream]", end: Event) -> None:

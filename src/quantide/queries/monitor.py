@@ -47,6 +47,7 @@ class Monitor:
     is looked at again after floor(eps*n/2) arrivals; one by time, after every block (`updates` does not matter);
     `pull`: a function that gives (version, summary) of something to follow, which may grow, shrink and be replaced:
     the version is another whenever it may have, and the summary's error at most eps/2. It is asked at every reading.
+    `grows`: what is followed only grows, so that values need not change when a summary leaves them out.
 
     >>> monitor = Monitor(eps=0.001)
     >>> p99 = monitor.register(0.99, eps=0.005)
@@ -74,12 +75,15 @@ class Monitor:
         last: int | None = None,
         within: Any = None,
         pull: Pull | None = None,
+        grows: bool = False,
     ) -> None:
         _check_choice("clustering", clustering, CLUSTERINGS)
         _check_choice("updates", updates, UPDATES)
         often = None if recluster_after is None else check_size("recluster_after", recluster_after, 1)
         if window is None and not (last is None and within is None):
             raise InvalidArgumentError("last= and within= are of use only together with window=")
+        if grows and pull is None:
+            raise InvalidArgumentError("grows= is of use only together with pull=")
         if window is not None and pull is not None:
             raise InvalidArgumentError("a monitor watches a window or follows a source: not window= and pull= both")
         choices = clustering, updates, often
@@ -87,7 +91,7 @@ class Monitor:
             self._begin(PassBoard(WindowSource(window, check_eps(eps), last, within), *choices), Conditions())
         elif pull is not None:
             kind = None if value_type is None else type_named(value_type)
-            self._begin(PassBoard(PulledSource(pull, check_eps(eps), kind), *choices), Conditions())
+            self._begin(PassBoard(PulledSource(pull, check_eps(eps), kind, grows), *choices), Conditions())
         else:
             self._begin(DeadlineBoard(MarkedSketch(eps, nan, value_type), *choices), Conditions())
 
@@ -257,13 +261,14 @@ class Monitor:
         return state.write(self._board, self._conditions)
 
     @classmethod
-    def from_bytes(cls, data: bytes, pull: Pull | None = None) -> Self:
+    def from_bytes(cls, data: bytes, pull: Pull | None = None, grows: bool = False) -> Self:
         """A monitor in exactly the state that to_bytes() wrote; listen() gives listeners back.
 
-        One that followed a source needs `pull`, to follow that one or another with values of the same type.
+        One that followed a source needs `pull`, to follow that one or another with values of the same type; `grows`
+        only if it is that one.
         """
         monitor = cls.__new__(cls)
-        monitor._begin(*state.read(data, pull))
+        monitor._begin(*state.read(data, pull, grows))
         return monitor
 
     def __repr__(self) -> str:

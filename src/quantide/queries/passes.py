@@ -85,7 +85,8 @@ class PassBoard(Board):
         """Look at all clusters; whether each has a value with a reserve."""
         c, s, n, reserve = self.clusters, self.stream.summary(), self.stream.n, self.stream.reserve
         assert c is not None
-        self._let_go(s.carried)
+        if not self.stream.grows:
+            self._let_go(s.carried)
         state = (c.span, c.value, c.ranks, s.carried, s.rmin - reserve, s.rmax + reserve, n, self.eps, False)
         status, done, _ = together(c.ordered, c.due, *state, True)
         self.counts["evaluations"] += done

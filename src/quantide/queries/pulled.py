@@ -13,15 +13,16 @@ class PulledSource:
     """The summary that `pull` gave when it was last looked at, for a monitor of precision eps.
 
     `pull()` gives (version, summary); the version is another whenever the elements may be others. Between two looks
-    nothing changes, whatever happens meanwhile: so all that one question reads is of one state.
+    nothing changes, whatever happens meanwhile: so all that one question reads is of one state. `grows` says that no
+    element ever leaves, so that a value is still there when no tuple says so.
     """
 
     reserve = 0  # elements may come and go by any number at once
 
-    def __init__(self, pull: Pull, eps: float, kind: ValueType | None = None) -> None:
+    def __init__(self, pull: Pull, eps: float, kind: ValueType | None, grows: bool) -> None:
         if not callable(pull):
             raise InvalidArgumentError(f"pull is called for (version, summary), so it must be a function, not {pull!r}")
-        self.eps, self.type = eps, kind
+        self.eps, self.type, self.grows = eps, kind, grows
         self.marked = 0  # how many versions were seen
         self._pull = pull
         self._version: int | None = None

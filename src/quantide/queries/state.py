@@ -53,10 +53,10 @@ def write(board: DeadlineBoard | PassBoard, conditions: Conditions) -> bytes:
     return frame.finish()
 
 
-def read(data: bytes, pull: Pull | None) -> tuple[DeadlineBoard | PassBoard, Conditions]:
-    """A board and conditions; `pull` is what a monitor that follows is to follow now."""
+def read(data: bytes, pull: Pull | None, grows: bool) -> tuple[DeadlineBoard | PassBoard, Conditions]:
+    """A board and conditions; `pull` and `grows` are about what a monitor that follows is to follow now."""
     frame = FrameReader(MAGIC, data)
-    stream, looked_at, reserve = _read_source(frame, pull)
+    stream, looked_at, reserve = _read_source(frame, pull, grows)
     clustering, updates = CLUSTERINGS[frame.number(len(CLUSTERINGS) - 1)], UPDATES[frame.number(len(UPDATES) - 1)]
     often, conditions = frame.number(MOST) or None, Conditions()
     stale, changed, first_due = bool(frame.number(1)), frame.number(MOST), frame.number(MOST + 1) - 1
@@ -106,14 +106,16 @@ def _write_source(frame: FrameWriter, board: DeadlineBoard | PassBoard) -> None:
         frame.number(board.reserve)
 
 
-def _read_source(frame: FrameReader, pull: Pull | None) -> tuple[MarkedSketch | WindowSource | PulledSource, int, int]:
+def _read_source(
+    frame: FrameReader, pull: Pull | None, grows: bool
+) -> tuple[MarkedSketch | WindowSource | PulledSource, int, int]:
     """What the queries are over; for a window, how many had arrived when it was looked at, and the reserve."""
     source = SOURCES[frame.number(len(SOURCES) - 1)]
     if (source is PulledSource) != (pull is not None):
         follows = "follows its source: give pull=" if pull is None else "does not follow a source: leave out pull="
         raise InvalidArgumentError(f"the monitor that wrote these bytes {follows}")
     if pull is not None:
-        return PulledSource(pull, frame.eps, frame.kind), -1, 0
+        return PulledSource(pull, frame.eps, frame.kind, grows), -1, 0
     if source is MarkedSketch:
         sketch = MarkedSketch.from_bytes(frame.blob())
         frame.require(sketch.eps == frame.eps and sketch.type == frame.kind)

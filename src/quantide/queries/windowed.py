@@ -16,6 +16,8 @@ Window = SlidingWindow | RecentWindow
 class WindowSource:
     """The last so many, or the last span of time, of a window, as a monitor of precision eps reads it."""
 
+    grows = False  # elements leave
+
     def __init__(self, window: Window, eps: float, last: int | None, within: Any) -> None:
         if not isinstance(window, (SlidingWindow, RecentWindow)):
             raise TypeMismatchError(f"a monitor watches a SlidingWindow or a RecentWindow, not {window!r}")

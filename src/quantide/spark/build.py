@@ -1,10 +1,8 @@
 """Build: a lake table becomes a history. Tasks read, sort and write; the driver commits."""
 
-import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Any, TextIO
 
 import pyarrow as pa
@@ -116,11 +114,11 @@ def _run(
                 number, split = some[place]
                 tables = read_split(split, (*keys, value), schema, None, storage)
                 pieces = _pieces(tables, value, keys, types, slot.settings)
-                found = [json.dumps(asdict(one)) for one in write_chunks(slot, number, pieces, nan)]
+                found = [one.to_json() for one in write_chunks(slot, number, pieces, nan)]
                 yield pa.RecordBatch.from_pydict({"text": pa.array(found, pa.string())})
 
     frame = session.range(0, len(some), 1, len(some)).mapInArrow(run, TEXT)
-    return [Loaded(**json.loads(row["text"])) for row in frame.collect()]
+    return [Loaded.from_json(row["text"]) for row in frame.collect()]
 
 
 def _pieces(
@@ -135,10 +133,10 @@ def _pieces(
         table = pa.concat_tables(waiting)
         column = read_column(table[value], kind)
         if not keys:
-            return None, column
+            return Piece(None, column)
         valid = table.filter(table[value].is_valid()) if column.nulls else table
         given: Any = {name: valid[name] for name in keys} if len(keys) > 1 else valid[keys[0]]
-        return read_keys(given, keys, len(valid), types), column
+        return Piece(read_keys(given, keys, len(valid), types), column)
 
     for table in tables:
         waiting.append(table)

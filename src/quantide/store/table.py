@@ -209,10 +209,11 @@ class StreamTable:
             active = set(self.files()) if remove else set()
             if not set(remove) <= active:
                 raise WriterConflictError(f"{self.path}: files to be merged were merged by another writer; reopen it")
+            new = not (add and remove)  # a merge changes no data: who follows the table passes it by
             actions: list[Any] = [
-                AddAction(name.data, size, {}, now, True, json.dumps({"numRecords": rows})) for name, size, rows in add
+                AddAction(name.data, size, {}, now, new, json.dumps({"numRecords": rows})) for name, size, rows in add
             ]
-            actions += [RemoveAction(name.data, True, now, None, {}) for name in remove]
+            actions += [RemoveAction(name.data, new, now, None, {}) for name in remove]
             before, number = self.recent, None
             if recent is not None:
                 known = self.manifest(before)
