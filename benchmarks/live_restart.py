@@ -31,9 +31,12 @@ def restart(settings: Settings) -> list[Row]:
                 rows = Rows.make([13, commit], BATCH, 1, float(commit), BATCH)
                 history.append(rows.values, times=rows.times)
                 kept.append(rows)
-                if commit in settings.ages:
+                late = time.perf_counter() - begun > settings.patience
+                if late or commit in settings.ages:
                     say(f"live: {commit:,} commits, {time.perf_counter() - begun:.0f} s")
                     out.append({"commits": commit, **_opened(path, settings), **_right(path, kept, settings)})
+                if late:
+                    break
                 if commit % settings.age_step == 0:
                     history.end_step()
                     if commit // settings.age_step % settings.vacuum_every == 0:
@@ -46,23 +49,25 @@ def year(settings: Settings) -> list[Row]:
     say(f"live: {settings.year_steps} steps of {settings.keys:,} keys")
     with tempfile.TemporaryDirectory(prefix="quantide-bench-") as folder:
         path = Path(folder) / "store"
-        begun = time.perf_counter()
+        begun, steps = time.perf_counter(), settings.year_steps
         with History(path, eps=settings.eps, keys="endpoint") as history:
             for step in range(settings.year_steps):
+                if time.perf_counter() - begun > settings.patience:
+                    steps = step
+                    break
                 history.append(_year_values(step, settings), key=np.arange(settings.keys), times=float(step * DAY))
                 history.end_step()
                 if step % 30 == 29:
                     say(f"live: {step + 1} steps, {time.perf_counter() - begun:.0f} s")
                     history.vacuum(older_than_hours=0)
-            last = settings.year_steps
-            history.append(_year_values(last, settings), key=np.arange(settings.keys), times=float(last * DAY))
+            history.append(_year_values(steps, settings), key=np.arange(settings.keys), times=float(steps * DAY))
         built = time.perf_counter() - begun
         with apart() as process:
             row, answer = process.submit(open_year, str(path), settings.keys // 2).result()
-    values = np.sort([_year_values(step, settings)[settings.keys // 2] for step in range(settings.year_steps + 1)])
+    values = np.sort([_year_values(step, settings)[settings.keys // 2] for step in range(steps + 1)])
     holds = checked("", answer, values, settings.eps * len(values))["holds"]
-    rows = (settings.year_steps + 1) * settings.keys
-    return [{"steps": settings.year_steps, "rows": rows, "build_seconds": built, **row, "holds": holds}]
+    rows = (steps + 1) * settings.keys
+    return [{"steps": steps, "rows": rows, "build_seconds": built, **row, "holds": holds}]
 
 
 def open_year(path: str, key: int) -> tuple[Row, object]:

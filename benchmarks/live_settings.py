@@ -12,7 +12,8 @@ class Settings:
     `small_marks`: how many real commits of a second each an open step has when it is looked at.
     `follow_seconds`, `follow_every`, `follow_rows`, `follow_keys`: what is followed; `asking_seconds`: while asking.
     `ages`, `age_step`, `vacuum_every`: commits a stream has when it is opened, commits a step, steps between vacuums.
-    `year_steps`: steps of a year, each with a row of every key. `appends`: how often an append is timed.
+    `year_steps`: steps of a year, each with a row of every key. `patience`: seconds after which a stream that takes
+    long to make is taken as it is. `appends`: how often an append is timed.
     """
 
     eps: float = 0.001
@@ -41,6 +42,7 @@ class Settings:
     vacuum_every: int = 10
     openings: int = 7
     year_steps: int = 365
+    patience: float = 180.0
     appends: int = 20
 
 

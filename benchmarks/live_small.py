@@ -27,9 +27,17 @@ def small(settings: Settings) -> list[Row]:
                 history.append(rows.values, key=rows.keys, times=rows.times)
                 spent += time.perf_counter() - begun
                 kept.append(rows)
-                if second + 1 in settings.small_marks:
+                late = spent > settings.patience
+                if late or second + 1 in settings.small_marks:
                     out.append({"commits": second + 1, "append": spent / (second + 1)} | _look(path, kept, settings))
+                if late:
+                    break
     return out
+
+
+def _files(live: LiveStream) -> Row:
+    stats = live.stats()
+    return {"chunks": stats["chunks"], "recent_files": stats["recent_files"]}
 
 
 def _look(path: Path, kept: list[Rows], settings: Settings) -> Row:
@@ -37,7 +45,7 @@ def _look(path: Path, kept: list[Rows], settings: Settings) -> Row:
     begun = time.perf_counter()
     with LiveStream(path, follow=False) as live:
         live.answer(0.99, mode="quick")
-        row: Row = {"open_seconds": time.perf_counter() - begun, "recent_files": live.stats()["recent_files"]}
+        row: Row = {"open_seconds": time.perf_counter() - begun, **_files(live)}
         keys = np.random.default_rng(1).permutation(np.unique(everything.keys[-300 * settings.day_rows :])).tolist()
         holds = []
         asked: tuple[tuple[str, dict[str, Any]], ...] = (("everything", {}), ("window", {"within": 300}))

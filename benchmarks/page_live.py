@@ -24,7 +24,8 @@ MEMORY = """Memory of that reader, bar 1 GB: its stats() tell {stats_memory}; {o
     system may take back. It was opened, with a first answer, in {open} (in a new process: kernels are loaded), for
     {recent_files} recent files of {recent_bytes}; keys() takes {keys_seconds} for {known:,} keys."""
 SMALL = """Commits of {day_rows} rows of {keys:,} keys, a second each, and no step ended: how long an append takes, how
-    long a reader takes to start with a first quick answer, and questions about {cold} cold keys each."""
+    long a reader takes to start with a first quick answer, and questions about {cold} cold keys each. Chunks: those
+    of the open step that the writer has not merged yet."""
 FOLLOW = """A writer in another process commits every {follow_every:g} s and ends a step every 100 batches. Lag: from
     the return of append() to the moment at which a question in the reader sees its rows; 0 where the reader was first.
     Answered: until a window of a minute with them (of one of {follow_keys:,} keys, where there are keys) is answered,
@@ -87,6 +88,7 @@ COLUMNS: dict[str, Columns] = {
         "p99": _milli("everything_p99"),
         "cold key, within 5 min": _milli("window_median"),
         "p99 ": _milli("window_p99"),
+        "chunks": _count("chunks"),
         "recent files": _count("recent_files"),
         "memory": lambda row: table.size(row["memory"]),
         "within": _holds,
