@@ -14,13 +14,14 @@ QUESTIONS = """One process, one thread that asks, one that looks for commits. Th
     {commits} commits of 1,000 rows, with everything that must be looked at again; finding the commit itself, poll(),
     takes {poll} besides (median). Bar: 10,000 questions a second, again. The last column: every question was checked,
     before and after the commits, against all rows."""
-KEYS = """{rows:,} rows of {keys:,} keys, {day_rows} in each of {day_seconds:,} seconds. So many commits of one second
-    each take too long to build here: the rows came in appends of {day_chunk:,} seconds each, with the times of those
-    seconds; real commits are below. Cold: each of {cold} keys that nobody asked about before, one question each;
-    again: the same once more. Three answers of each kind were checked against all rows. File cache warm, a new process
-    with memory="1 GB". Bar: 200 ms."""
+KEYS = """{rows:,} rows of {keys:,} keys, {day_rows} in each of {day_seconds:,} seconds. So many commits of one
+    second each take too long to build here: the rows came in appends of {day_chunk:,} seconds each, with the times
+    of those seconds; real commits are below. Cold: each of {cold} keys that nobody asked about before, one question
+    each; first of all: one before them, for which a new process loads kernels; again: the same once more. Three
+    answers of each kind were checked against all rows. File cache warm, a new process with memory="1 GB". Bar: 200
+    ms."""
 MEMORY = """Memory of that reader, bar 1 GB: its stats() tell {stats_memory}; {own} more of its own than
-    before it opened the store ({before} with everything loaded), and {mapped} more of mapped files, which the
+    before it opened the store ({before} with everything loaded; {after_keys} more after keys()), and {mapped} more of mapped files, which the
     system may take back. It was opened, with a first answer, in {open} (in a new process: kernels are loaded), for
     {recent_files} recent files of {recent_bytes}; keys() takes {keys_seconds} for {known:,} keys."""
 SMALL = """Commits of {day_rows} rows of {keys:,} keys, a second each, and no step ended: how long an append takes, how
@@ -77,6 +78,7 @@ COLUMNS: dict[str, Columns] = {
         "cold": _milli("median"),
         "p99": _milli("p99"),
         "worst": _milli("worst"),
+        "first of all": _milli("first"),
         "again": _micro("again_median"),
         "within": _holds,
     },
@@ -243,6 +245,7 @@ def _memory(report: Report) -> str:
         stats_memory=table.size(row["stats_memory"]),
         own=table.size(_grown(row, "own_bytes")),
         before=table.size(row["before_own_bytes"]),
+        after_keys=table.size(max(0, (row["keys_own_bytes"] or 0) - (row["own_bytes"] or 0))),
         mapped=table.size(_grown(row, "mapped_bytes")),
         open=table.seconds(row["open_seconds"]),
         recent_files=row["recent_files"],
