@@ -20,10 +20,10 @@ KEYS = """{rows:,} rows of {keys:,} keys, {day_rows} in each of {day_seconds:,} 
     each; first of all: one before them, for which a new process loads kernels; again: the same once more. Three
     answers of each kind were checked against all rows. File cache warm, a new process with memory="1 GB". Bar: 200
     ms."""
-MEMORY = """Memory of that reader, bar 1 GB: its stats() tell {stats_memory}; {own} more of its own than
-    before it opened the store ({before} with everything loaded; {after_keys} more after keys()), and {mapped} more of mapped files, which the
-    system may take back. It was opened, with a first answer, in {open} (in a new process: kernels are loaded), for
-    {recent_files} recent files of {recent_bytes}; keys() takes {keys_seconds} for {known:,} keys."""
+MEMORY = """Memory of that reader, bar 1 GB: its stats() tell {stats_memory}; {own} more of its own than before it
+    opened the store ({before} with everything loaded; {after_keys} more after keys()), and {mapped} more of mapped
+    files, which the system may take back. It was opened, with a first answer, in {open} (in a new process: kernels
+    are loaded), for {recent_files} recent files of {recent_bytes}; keys() takes {keys_seconds} for {known:,} keys."""
 SMALL = """Commits of {day_rows} rows of {keys:,} keys, a second each, and no step ended: how long an append takes, how
     long a reader takes to start with a first quick answer, and questions about {cold} cold keys each. Chunks: those
     of the open step that the writer has not merged yet."""
