@@ -15,7 +15,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Sc
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
-from quantide.errors import InvalidArgumentError, StorageError, WriterConflictError
+from quantide.errors import CorruptBytesError, InvalidArgumentError, StorageError, WriterConflictError
 from quantide.store import faults
 from quantide.store.datafile import stored_type
 from quantide.store.disk import remove, sync, touch, write_bytes
@@ -178,9 +178,20 @@ class StreamTable:
         if held[0] != number:
             assert number is not None  # the first manifest replaces none
             name = manifest_name(number)
-            with open(os.path.join(self.path, name), encoding="utf-8") as file:
+            with open(os.path.join(self.path, name), encoding="utf-8", errors="replace") as file:
                 held = self._manifest = (number, Manifest.from_json(file.read(), name))
         return held[1]
+
+    def own_manifest(self) -> Manifest:
+        """The manifest that counts, as a writer must know it."""
+        with self._lock:
+            number = self.recent
+            try:
+                return self.manifest(number)
+            except FileNotFoundError as error:
+                raise CorruptBytesError(
+                    f"{error.filename} is missing: what is recent is not known, and no rows can be added"
+                ) from error
 
     def batch_seen(self, batch: Any) -> bool:
         """Whether a batch was committed; the writer asks."""
@@ -254,7 +265,7 @@ class StreamTable:
                 touch(os.path.join(self.path, name.data), os.path.join(self.path, name.side))
             before, number = self.recent, None
             if recent is not None:
-                known = self.manifest(before)
+                known = self.own_manifest()
                 changed = recent(known)
                 if changed != known:
                     number = self._write_manifest(changed)
@@ -343,7 +354,7 @@ class StreamTable:
         folder, out = os.path.join(self.path, RECENT), []
         with self._lock:
             number = self.recent
-            needed = {entry.name for entry in self.manifest(number).entries}
+            needed = {entry.name for entry in self.own_manifest().entries}
             needed |= set() if number is None else {manifest_name(number)}
             for entry in sorted(os.scandir(folder), key=lambda e: e.name) if os.path.isdir(folder) else []:
                 name = f"{RECENT}/{without_spare(entry.name)}"
