@@ -35,8 +35,9 @@ RESTART = """One stream as it grows older: commits of 100 rows, a step every {ag
     {vacuum_every} steps, without waiting for an hour. Start: the constructor. Answered: with the first answers about
     everything, quick and accurate, and about five minutes. Medians of {openings}, file cache warm."""
 YEAR = """{steps} steps, each with a value of each of {keys:,} keys, and one more in the open step: {rows:,} rows,
-    built in {build}. Opened in a new process with a first quick answer: **{open}**, and once more in {again}. A first
-    question about a key: {key}; about five minutes of another: {window}. Bar: 10 s."""
+    built in {build}. Opened in a new process with a first quick answer: **{open}**, and once more in {again}. The first
+    question about any key: {first_key}, kernels being loaded; about the next: {key}; about five minutes of a third:
+    {window}. Bar: 10 s."""
 APPENDS = """The same batches into a store that keeps a day of recent rows for windows, and into one with window=0, in
     turn. Compaction of recent files goes on in the background and is part of it. Bytes: what a row takes in recent
     files at the end."""
@@ -264,6 +265,7 @@ def _year(report: Report) -> str:
         build=table.seconds(row["build_seconds"]),
         open=table.seconds(row["open_seconds"]),
         again=table.seconds(row["again_seconds"]),
+        first_key=table.seconds(row["first_key_seconds"]),
         key=table.seconds(row["key_seconds"]),
         window=table.seconds(row["window_seconds"]),
     )
