@@ -16,6 +16,7 @@ import numpy as np
 from quantide.errors import QuantideError
 from quantide.history import History
 from quantide.store import faults
+from quantide.store.table import StreamTable
 from tests.history.model import BY_NAME
 from tests.live.model import TIMES, Batch, Model, shrink
 
@@ -67,9 +68,36 @@ def after(history: History, number: int) -> None:
         history.vacuum(0)
 
 
+def versions(folder: str | Path) -> dict[int, int]:
+    """How many rows each version has that a writer with live_work() committed."""
+    lines = [line.split(",") for line in Path(f"{folder}-versions").read_text().splitlines()]
+    rows, out = 0, {}
+    for version, more in lines:
+        rows += int(more)
+        out[int(version)] = rows
+    return out
+
+
+def _note_versions(folder: str) -> None:
+    """From now on each commit is noted, with the rows that it adds."""
+    commit = StreamTable.commit
+
+    def noted(table: StreamTable, *given: Any, **named: Any) -> list[str]:
+        with table._lock:
+            gone = commit(table, *given, **named)
+            merge = len(given) > 1 or "remove" in named
+            rows = 0 if merge else sum(rows for _, _, rows in (*given, *[named.get("add", ())])[0])
+            with open(f"{folder}-versions", "a") as file:
+                file.write(f"{table.version},{rows}\n")
+            return gone
+
+    setattr(StreamTable, "commit", noted)  # noqa: B010 (a method is replaced)
+
+
 def live_work(folder: str, first: int = 0, batches: int = LAST, wait: bool = True) -> None:
     """Batches and what comes after each; with `wait` what is done in the background is waited for."""
     shrink(setattr, most=2000)
+    _note_versions(folder)
     history = History(folder, **SETTINGS)
     for number in range(first, batches):
         _note(folder, "begin", number)
