@@ -110,6 +110,7 @@ class Writer:
         self._join_merging()
         if self._compacting is not None and self._compacting.done():  # else it may go on, and end after its step
             self._join_compacting()
+        self.recent.check()
         snapshot = self._snapshot()
         if not self._owed or snapshot.chunks:  # else the call that failed is repeated, and has ended the step
             self._check_space(self._next_merge((*snapshot.runs, *snapshot.chunks), snapshot.step + 1))
@@ -130,6 +131,7 @@ class Writer:
             self._join_merging()
         finally:
             self._join_compacting()
+            self.recent.join()
 
     def merge(self) -> None:
         """Drop what expired, then merge until no level has too many runs."""
@@ -149,8 +151,8 @@ class Writer:
     def close(self) -> None:
         try:
             self.join()
-            self.recent.close()
         finally:
+            self.recent.close()
             if self._background is not None:
                 self._background.shutdown()
                 self._background = None
