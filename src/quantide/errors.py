@@ -13,6 +13,10 @@ class InvalidArgumentError(QuantideError, ValueError):
     """An argument is outside its range: phi, eps, a number of tuples, a count."""
 
 
+class ConfigError(QuantideError, ValueError):
+    """A configuration that cannot be used; the message names the key and says what to write."""
+
+
 class EmptyError(QuantideError, ValueError):
     """A question was asked of no data at all."""
 
