@@ -81,13 +81,9 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
 
 def test_what_is_not_said(tmp_path: Path) -> None:
     stream = read(tmp_path, SMALL).streams["s"]
-    assert (stream.time, stream.keys, stream.filters, stream.value_type) == (None, (), {}, "float64")
-    assert (stream.step.seconds, stream.window, stream.retention, stream.kappa) == (
-        Fraction(3600),
-        Fraction(86400),
-        None,
-        10,
-    )
+    assert (stream.time, stream.keys, stream.filters, stream.value_type) == (None, (), {}, None)
+    assert (stream.step.seconds, stream.window) == (Fraction(3600), Fraction(86400))
+    assert (stream.retention, stream.kappa) == (None, None)
     assert (stream.nan, stream.bad_records, stream.schema_change, stream.late) == (
         "refuse",
         "quarantine",

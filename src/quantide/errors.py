@@ -45,6 +45,10 @@ class WriterConflictError(QuantideError, RuntimeError):
     """A store has one writer: another one holds it, or has taken it over from this one."""
 
 
+class CheckpointError(QuantideError, RuntimeError):
+    """What Spark remembers of a source is lost, or does not fit the store. --reset begins anew."""
+
+
 class SettingsError(QuantideError, ValueError):
     """A store was opened with other settings than it was made with."""
 

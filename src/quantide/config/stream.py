@@ -42,7 +42,7 @@ class Step:
 
 @dataclass(frozen=True)
 class StreamConfig:
-    """A stream; `folder` is its store, `retention` counts steps."""
+    """A stream; `folder` is its store, `retention` counts steps. What is None is as the store has it."""
 
     name: str
     folder: str
@@ -51,10 +51,10 @@ class StreamConfig:
     time: str | None = None
     keys: tuple[str, ...] = ()
     filters: Mapping[str, str] = field(default_factory=dict)
-    value_type: str = "float64"
+    value_type: str | None = None
     eps: float | None = None
     memory: int | None = None
-    kappa: int = 10
+    kappa: int | None = None
     step: Step = Step(Fraction(3600))
     window: Fraction = Fraction(24 * 3600)
     retention: int | None = None

@@ -43,6 +43,11 @@ class Writer:
     def active(self) -> bool:
         return self._lease is not None
 
+    @property
+    def merging(self) -> bool:
+        """Whether merges go on in the background."""
+        return self._merging is not None and not self._merging.done()
+
     def begin(self) -> None:
         """Take the lease, if this handle does not have it yet."""
         if self._lease is None:
