@@ -1,5 +1,6 @@
 """Ingest: all streams of a configuration, until they are told to stop, or until nothing is left to read."""
 
+import logging
 import os
 import signal
 import sys
@@ -16,6 +17,7 @@ from quantide.config import Config
 from quantide.errors import CheckpointError, ConfigError, SettingsError, TypeMismatchError, WriterConflictError
 from quantide.spark.executor import SparkExecutor
 from quantide.spark.session import check_workers
+from quantide.spark.stream.source import first_line
 from quantide.spark.stream.status import Board
 from quantide.spark.stream.stream import Stream
 
@@ -66,6 +68,7 @@ def ingest(
 def session_for(config: Config, master: str) -> Iterator[SparkSession]:
     """A session of its own, bound to loopback when it is local; or a child of the one that runs already."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # it prints what we raise
     running = SparkSession.getActiveSession()
     if running is None:
         builder = SparkSession.builder.master(master).appName("quantide ingest")
@@ -113,7 +116,7 @@ def _start_again(stream: Stream, error: Exception, again: dict[Stream, tuple[flo
     """After a pause that gets longer: a full disk may be emptied, a network come back."""
     now = time.monotonic()
     when, pause = again.get(stream, (0.0, 0.5))
-    stream.status.problem = str(error).strip().splitlines()[0]
+    stream.status.problem = first_line(error)
     if when == 0.0:
         pause = min(2 * pause, LONGEST_PAUSE)
         again[stream] = (now + pause, pause)

@@ -11,8 +11,6 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from quantide.config import StreamConfig
@@ -28,6 +26,7 @@ from quantide.spark.splits import Split, plan
 from quantide.spark.storage import Storage
 from quantide.spark.stream.intake import Rules
 from quantide.spark.stream.selection import CORRUPT, Selection
+from quantide.spark.stream.source import SPARK_ERRORS, first_line
 from quantide.spark.stream.text import find_name
 from quantide.spark.stream.work import CHANGED, UNREADABLE, Done, Job, Output, schema_problem, work, work_table
 from quantide.store import faults
@@ -36,7 +35,6 @@ from quantide.store.names import STAGING
 
 LITTLE = 4 << 20  # bytes of files that are read right here: tasks would take longer to start
 FEW = 100_000  # rows that Spark hands over at once, and does not write to files first
-SPARK_ERRORS = (PySparkException, Py4JError)
 
 
 @dataclass(frozen=True)
@@ -183,7 +181,7 @@ class BatchWriter:
         try:
             self.selection.computed(self._read([file], form), True).write.format("noop").mode("append").save()
         except SPARK_ERRORS as error:
-            return str(error).strip().splitlines()[0][:500]
+            return first_line(error)
         return ""
 
     def _read(self, files: Sequence[SourceFile], form: str) -> DataFrame:

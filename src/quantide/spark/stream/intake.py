@@ -17,6 +17,7 @@ from quantide.summary.types import type_named
 from quantide.windows.clock import NANOSECONDS, Clock
 
 REASON = "_quantide_reason"
+ZONE = r"T?[0-9:.]+(Z|[+-][0-9]{2}:?([0-9]{2})?)$"  # at the end of a time of day
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,9 @@ class _Bad:
     def time(self, column: Any) -> Any:
         """Times as timestamps or numbers; text is read as timestamps in UTC."""
         if _is_text(column.type):
-            column = self.cast(column, pa.timestamp("us", "UTC"), "the time cannot be read")
+            column, failed = _times_of_text(column)
+            if failed.any():
+                self._mark(failed, "the time cannot be read")
         self.add(column.is_null(), "the row has no time")
         if pa.types.is_floating(column.type):
             self.add(pc.invert(pc.is_finite(column)), "the time is not finite")
@@ -172,6 +175,18 @@ def cast_rows(column: Any, kind: pa.DataType) -> tuple[Any, NDArray[np.bool_] | 
     except pa.ArrowInvalid:
         failed = _failures(given, kind)
         return pc.if_else(pa.array(failed), pa.scalar(None, given.type), given).cast(kind), failed
+
+
+def _times_of_text(column: Any) -> tuple[Any, NDArray[np.bool_]]:
+    """Timestamps, with a zone or without: those are in UTC. And which cannot be read."""
+    text, none = pc.utf8_trim_whitespace(column), pa.scalar(None, column.type)
+    has_zone = pc.match_substring_regex(text, ZONE)
+    plain, failed = cast_rows(pc.if_else(has_zone, none, text), pa.timestamp("us"))
+    zoned, failed_too = cast_rows(pc.if_else(has_zone, text, none), pa.timestamp("us", "UTC"))
+    bad = np.zeros(len(column), dtype=bool)
+    for one in (failed, failed_too):
+        bad |= False if one is None else one
+    return pc.coalesce(zoned, pc.assume_timezone(plain, "UTC")), bad
 
 
 def _failures(column: Any, kind: pa.DataType) -> NDArray[np.bool_]:

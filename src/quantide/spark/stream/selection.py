@@ -96,7 +96,9 @@ class Selection:
 
     def computed(self, frame: DataFrame, is_files: bool) -> DataFrame:
         """The source columns that are used, and beside them what only Spark can compute."""
-        added: list[Column] = [F.col("_metadata.file_path").alias(CAME_FROM)] if is_files else []
+        added: list[Column] = []
+        if is_files:
+            added.append(F.regexp_replace("_metadata.file_path", "^file:(//)?(?=/)", "").alias(CAME_FROM))
         failed: list[str] = []
         for name, text in ((VALUE, self.value), (TIME, self.time)):
             if text is not None and plain_name(text) is None:

@@ -2,6 +2,7 @@
 
 import os
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -19,6 +20,7 @@ OF_LISTING = (
     "maxCachedFiles",
     "discardCachedInputRatio",
 )
+SPARK_ERRORS = (PySparkException, Py4JError)
 MAX_BYTES = 1 << 30  # of the files of a batch
 MAX_ROWS = 5_000_000  # of a batch, where the source can be told
 BEING_WRITTEN = (".tmp", ".temp", ".part", ".partial", ".filepart", ".inprogress", "._COPYING_", ".crdownload")
@@ -28,9 +30,9 @@ def open_source(session: SparkSession, stream: StreamConfig, offsets: str) -> Da
     """The source as a stream; `offsets` says where to begin when there is no checkpoint that does."""
     try:
         return _files(session, stream) if stream.source.is_files else _rows(session, stream, offsets)
-    except PySparkException as error:
+    except SPARK_ERRORS as error:
         raise ConfigError(
-            f"{stream.key}.source cannot be opened: {str(error).strip().splitlines()[0]}. Check its format, path and "
+            f"{stream.key}.source cannot be opened: {first_line(error)}. Check its format, path and "
             'options; what Spark does not bring along is added by [spark] "spark.jars.packages"'
         ) from error
 
@@ -64,6 +66,13 @@ def _rows(session: SparkSession, stream: StreamConfig, offsets: str) -> DataFram
         if limit:
             reader = reader.option(name, limit)
     return reader.load(source.path) if source.path else reader.load()
+
+
+def first_line(error: Exception) -> str:
+    """What Spark's error says, without traces of Java."""
+    lines = [line.strip(" :") for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith("An error occurred while calling")]
+    return (told or lines or [type(error).__name__])[0][:500]
 
 
 def named_files(frame: DataFrame) -> list[SourceFile]:

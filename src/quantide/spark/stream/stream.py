@@ -5,9 +5,8 @@ import shutil
 import time
 from threading import RLock
 
-from pyspark.errors import PySparkException
+from pyspark.errors import ParseException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from quantide.config import StreamConfig
@@ -45,7 +44,7 @@ class Stream:
         allow_duplicates: bool = False,
     ) -> None:
         self.config, self.session, self._once = stream, session, once
-        _check_expressions(stream)
+        _check_expressions(session, stream)
         self.history = open_history(stream, executor)
         try:
             self.ledger = Ledger(stream.folder, self.history.batch_seen, stream.durable)
@@ -186,14 +185,15 @@ def open_history(stream: StreamConfig, executor: Executor | None = None) -> Hist
     return history
 
 
-def _check_expressions(stream: StreamConfig) -> None:
+def _check_expressions(session: SparkSession, stream: StreamConfig) -> None:
     """SQL that Spark cannot even read is better known before anything starts."""
     texts = {"value": stream.value, "time": stream.time or "1"}
+    parser = session._jsparkSession.sessionState().sqlParser()
     texts |= {f"filters.{name}": text for name, text in stream.filters.items()}
     for name, text in texts.items():
         try:
-            F.expr(text)
-        except PySparkException as error:
+            parser.parseExpression(text)
+        except ParseException as error:
             told = str(error).strip().splitlines()[0]
             raise ConfigError(
                 f"{stream.key}.{name} is {text!r}, which is not SQL: {told}. Write a column or a Spark SQL expression"
