@@ -49,6 +49,10 @@ class CheckpointError(QuantideError, RuntimeError):
     """What Spark remembers of a source is lost, or does not fit the store. --reset begins anew."""
 
 
+class StreamError(QuantideError, RuntimeError):
+    """A stream stopped because of something outside: Spark, its source, the network."""
+
+
 class SettingsError(QuantideError, ValueError):
     """A store was opened with other settings than it was made with."""
 

@@ -14,7 +14,7 @@ import pytest
 from quantide.config import Source, Step, StreamConfig
 from quantide.errors import CheckpointError, CorruptBytesError
 from quantide.spark.stream.checkpoint import choose_checkpoint
-from quantide.spark.stream.intake import REASON, Rules, cast_rows, read_rows
+from quantide.spark.stream.intake import CLOCKS, REASON, Rules, cast_rows, read_rows
 from quantide.spark.stream.selection import PROBLEM, VALUE, Selection
 from quantide.spark.stream.steps import StepClock
 from quantide.spark.stream.text import careful, columns_of, plain_name
@@ -64,9 +64,14 @@ def test_casts_that_can_fail_are_told() -> None:
 
 def rules(**changed: Any) -> Rules:
     selection = Selection("v", changed.pop("time", None), changed.get("keys", ()), changed.pop("filters", ()), "UTC")
-    return Rules(
-        **{"selection": selection, "keys": (), "key_types": (), "value_type": "float64", "nan": "refuse", **changed}
-    )
+    usual: dict[str, Any] = {
+        "keys": (),
+        "key_types": (),
+        "value_type": "float64",
+        "nan": "refuse",
+        "clock": "timestamp",
+    }
+    return Rules(selection, **(usual | changed))
 
 
 def test_bad_rows_are_parted_with_their_reasons() -> None:
@@ -77,6 +82,27 @@ def test_bad_rows_are_parted_with_their_reasons() -> None:
     assert bad is not None
     assert bad["v"].to_pylist() == ["x", "2", "nan"], "as they came"
     assert bad[REASON].to_pylist() == ["the value is not float64", "the key k is not int64", "the value is nan"]
+
+
+@pytest.mark.parametrize(
+    ("column", "clock", "reasons"),
+    [
+        (pa.array([1, None, 3]), "seconds", [None, "the row has no time", None]),
+        (pa.array([1.5, math.nan]), "seconds", [None, "the time is not finite"]),
+        (pa.array(["2026-01-01"]), "seconds", ["the time is no seconds"]),
+        (pa.array([5]), "timestamp", ["the time is no timestamp, but int64"]),
+        (pa.array([0], pa.date32()), "timestamp", [None]),
+        (pa.array([0, 2**60], pa.timestamp("ms")), "timestamp", [None, "the time is no timestamp, but timestamp[ms]"]),
+        (pa.array([0], pa.timestamp("us", "Europe/Paris")), "timestamp", [None]),
+    ],
+)
+def test_times_of_every_kind(column: Any, clock: str, reasons: list[str | None]) -> None:
+    good, bad = read_rows(pa.table({"v": np.ones(len(column)), "t": column}), rules(time="t", clock=clock))
+    told = [] if bad is None else bad[REASON].to_pylist()
+    assert told == [reason for reason in reasons if reason is not None]
+    assert good.time is not None
+    assert good.time.type == CLOCKS[clock]
+    assert len(good.time) == reasons.count(None)
 
 
 def test_what_spark_computed_and_could_not() -> None:

@@ -97,18 +97,17 @@ def _run(streams: list[Stream], out: TextIO, once: bool, stop: threading.Event) 
     again: dict[Stream, tuple[float, float]] = {}  # when a stream that failed is started again, and the pause before
     while not stop.is_set():
         for stream in streams:
-            stream.tick()
-            error = stream.problem()
+            error = stream.tick() or stream.problem()
             if error is not None and (once or isinstance(error, FATAL)):
                 raise error
-            if error is not None:
+            if error is not None and not stream.running:
                 _start_again(stream, error, again)
         board.show([stream.status.line() for stream in streams])
         if once and not any(stream.running or stream.waiting for stream in streams):
             break
         stop.wait(TICK)
     for stream in streams:
-        stream.tick()
+        stream.look()
     board.show([stream.status.line() for stream in streams], last=True)
 
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from quantide.errors import CorruptBytesError
-from quantide.store.disk import remove, write_bytes
+from quantide.store.disk import remove, sync, write_bytes
 from quantide.store.names import QUARANTINE, RECORDS, without_spare
 
 DONE, WAITING, HELD = "done", "waiting", "quarantined"
@@ -96,6 +96,8 @@ class Ledger:
         record = replace(record, order=self._order + 1)
         path = os.path.join(self._place, f"{record.source}-{record.number}.jsonl")
         write_bytes(path, record.to_lines(), self._durable)
+        if self._durable:
+            sync(self._place)
         return record
 
     def committed(self, record: Record) -> None:

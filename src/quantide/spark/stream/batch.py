@@ -24,15 +24,16 @@ from quantide.spark.rows import Batches
 from quantide.spark.session import cores
 from quantide.spark.splits import Split, plan
 from quantide.spark.storage import Storage
-from quantide.spark.stream.intake import Rules
-from quantide.spark.stream.selection import CORRUPT, Selection
-from quantide.spark.stream.source import SPARK_ERRORS, first_line
+from quantide.spark.stream.intake import Rules, clock_of
+from quantide.spark.stream.selection import CORRUPT, TIME, Selection
+from quantide.spark.stream.source import SPARK_ERRORS, first_line, our_errors
 from quantide.spark.stream.text import find_name
 from quantide.spark.stream.work import CHANGED, UNREADABLE, Done, Job, Output, schema_problem, work, work_table
 from quantide.store import faults
 from quantide.store.ledger import DONE, HELD, WAITING, Entry, Ledger, Record, SourceFile
 from quantide.store.names import STAGING
 
+TASK = 64 << 20  # bytes of files that a task reads, all of them before it sorts any
 LITTLE = 4 << 20  # bytes of files that are read right here: tasks would take longer to start
 FEW = 100_000  # rows that Spark hands over at once, and does not write to files first
 
@@ -114,7 +115,8 @@ class BatchWriter:
             return self._direct(files, schema)
         problems = {file.path: problem for file in files if (problem := self._schema_problem(file, schema))}
         share = self._by_spark(batch, [file for file in files if file.path not in problems], form)
-        return replace(share, schema=schema, failed={**share.failed, **problems})
+        added = [field for field in share.schema or () if field.name.startswith("=")]
+        return replace(share, schema=pa.schema([*schema, *added]), failed={**share.failed, **problems})
 
     def _schema_problem(self, file: SourceFile, first: pa.Schema) -> tuple[str, str] | None:
         try:
@@ -159,7 +161,7 @@ class BatchWriter:
         return Share(tuple(splits), None, schema, failed)
 
     def _plan(self, files: Sequence[DataFile], needed: Sequence[str]) -> list[Split]:
-        return plan(Files(tuple(files), pa.schema([])), needed, cores(self.session), self.storage)
+        return plan(Files(tuple(files), pa.schema([])), needed, cores(self.session), self.storage, TASK)
 
     def _by_spark(self, batch: Batch, files: Sequence[SourceFile], form: str) -> Share:
         """Files that only Spark can read, or expressions that only Spark can compute."""
@@ -256,7 +258,9 @@ class BatchWriter:
                     yield pa.RecordBatch.from_pydict({"text": [json.dumps(done.to_dict())]})
 
         frame = self.session.range(0, len(splits), 1, len(splits)).mapInArrow(run, TEXT)
-        return [Done.from_dict(json.loads(row["text"])) for row in frame.collect()]
+        with our_errors():
+            rows = frame.collect()
+        return [Done.from_dict(json.loads(row["text"])) for row in rows]
 
     def _record(
         self,
@@ -322,12 +326,14 @@ class BatchWriter:
         stream, newest = self.stream, self.ledger.newest
         late = stream.late == "quarantine" and not batch.keep_late
         before = newest - float(stream.late_after or stream.window) if late and newest is not None else None
+        clock = self._types(share).get(TIME, "timestamp")
         return Rules(
             self.selection,
             stream.keys,
             self._key_types(share),
             self.history.settings.value_type,
             stream.nan,
+            clock,
             late,
             before,
         )
@@ -346,7 +352,9 @@ class BatchWriter:
         if self.ledger.types or share.schema is None:
             return self.ledger.types
         needed = self.selection.needed(share.schema.names)
-        return {name: str(share.schema.field(name).type) for name in needed if name != CORRUPT}
+        types = {name: str(share.schema.field(name).type) for name in needed if name != CORRUPT}
+        time = self.selection.time_type(share.schema)
+        return types if time is None else {**types, TIME: clock_of(time)}
 
     def _is_old(self, file: SourceFile) -> bool:
         return time.time() - file.modified / 1000 >= self.stream.source.settle

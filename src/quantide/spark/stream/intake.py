@@ -17,6 +17,7 @@ from quantide.summary.types import type_named
 from quantide.windows.clock import NANOSECONDS, Clock
 
 REASON = "_quantide_reason"
+CLOCKS = {"seconds": pa.float64(), "timestamp": pa.timestamp("ns", "UTC")}
 ZONE = r"T?[0-9:.]+(Z|[+-][0-9]{2}:?([0-9]{2})?)$"  # at the end of a time of day
 
 
@@ -29,6 +30,7 @@ class Rules:
     key_types: tuple[pa.DataType, ...]
     value_type: str
     nan: str
+    clock: str = ""  # what times are: "seconds" or "timestamp"
     timed: bool = False  # whether the newest time is wanted
     late_before: float | None = None  # times before this one, in seconds, are late
 
@@ -91,7 +93,7 @@ def read_rows(table: pa.Table, rules: Rules) -> tuple[Rows, pa.Table | None]:
         bad.cast(column, wanted, f"the key {name} is not {wanted}")
         for column, wanted, name in zip(found.keys, rules.key_types, rules.keys, strict=True)
     )
-    time = None if found.time is None else bad.time(found.time)
+    time = None if found.time is None else bad.time(found.time, rules.clock)
     newest = bad.newest(time, rules.late_before) if time is not None and rules.timed else None
     rows = Rows(value, time, keys, found.filters, newest)
     if not bad.some:
@@ -132,14 +134,16 @@ class _Bad:
             self._mark(failed, f"{reason}, but {column.type}" if not _is_text(column.type) else reason)
         return out
 
-    def time(self, column: Any) -> Any:
-        """Times as timestamps or numbers; text is read as timestamps in UTC."""
-        if _is_text(column.type):
+    def time(self, column: Any, clock: str) -> Any:
+        """Times as seconds, or as timestamps in UTC; text is read as timestamps."""
+        nulls = column.is_null()
+        if clock == "timestamp" and _is_text(column.type):
             column, failed = _times_of_text(column)
             if failed.any():
                 self._mark(failed, "the time cannot be read")
-        self.add(column.is_null(), "the row has no time")
-        if pa.types.is_floating(column.type):
+        column = self.cast(column, CLOCKS[clock], f"the time is no {clock}")
+        self.add(nulls, "the row has no time")
+        if clock == "seconds":
             self.add(pc.invert(pc.is_finite(column)), "the time is not finite")
         return column
 
@@ -162,12 +166,20 @@ class _Bad:
         self.reasons[where & ~self.mask] = reason
 
 
+def clock_of(kind: pa.DataType) -> str:
+    """What clock times of a type are on."""
+    numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return "seconds" if numbers else "timestamp"
+
+
 def cast_rows(column: Any, kind: pa.DataType) -> tuple[Any, NDArray[np.bool_] | None]:
     """A column in another type, null where a value has no place in it; and where that is so, if anywhere."""
     if column.type == kind:
         return column, None
     given = pc.utf8_trim_whitespace(column) if _is_text(column.type) else column
     try:
+        if pa.types.is_timestamp(kind) and pa.types.is_integer(given.type):  # a number is no time of day
+            raise pa.ArrowNotImplementedError
         return given.cast(kind), None
     except pa.ArrowNotImplementedError:  # no value of this type ever has
         failed: NDArray[np.bool_] = given.is_valid().to_numpy(zero_copy_only=False)

@@ -79,6 +79,13 @@ class Selection:
             return False
         return True
 
+    def time_type(self, schema: pa.Schema) -> pa.DataType | None:
+        """The type of the times, if there are any."""
+        if self.time is None:
+            return None
+        name = TIME if TIME in schema.names else find_name(plain_name(self.time) or "", list(schema.names))
+        return None if name is None else schema.field(name).type
+
     def select(self, table: pa.Table) -> Selected:
         """The columns that matter, of a table of source columns and what Spark added."""
         names = table.column_names

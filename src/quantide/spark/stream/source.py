@@ -1,12 +1,16 @@
 """Sources: what Spark streams. Files are streamed as their names; anything else as it is."""
 
 import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from quantide import errors
 from quantide.config import StreamConfig
 from quantide.errors import ConfigError
 from quantide.store.ledger import SourceFile
@@ -20,7 +24,9 @@ OF_LISTING = (
     "maxCachedFiles",
     "discardCachedInputRatio",
 )
+OURS = re.compile(r"quantide\.errors\.(\w+): (.*)")
 SPARK_ERRORS = (PySparkException, Py4JError)
+MAX_AGE = "365d"  # a file that is so much older than the newest is passed by
 MAX_BYTES = 1 << 30  # of the files of a batch
 MAX_ROWS = 5_000_000  # of a batch, where the source can be told
 BEING_WRITTEN = (".tmp", ".temp", ".part", ".partial", ".filepart", ".inprogress", "._COPYING_", ".crdownload")
@@ -47,9 +53,8 @@ def _files(session: SparkSession, stream: StreamConfig) -> DataFrame:
         reader = reader.option("maxFilesPerTrigger", source.max_files)
     else:
         reader = reader.option("maxBytesPerTrigger", source.max_bytes or MAX_BYTES)
-    for name, value in source.options.items():
-        if name in OF_LISTING:
-            reader = reader.option(name, value)
+    chosen = {name: value for name, value in source.options.items() if name in OF_LISTING}
+    reader = reader.options(**{"maxFileAge": MAX_AGE, **chosen})
     return reader.load(path).select("path", "length", F.unix_millis("modificationTime").alias("modified"))
 
 
@@ -66,6 +71,19 @@ def _rows(session: SparkSession, stream: StreamConfig, offsets: str) -> DataFram
         if limit:
             reader = reader.option(name, limit)
     return reader.load(source.path) if source.path else reader.load()
+
+
+@contextmanager
+def our_errors() -> Iterator[None]:
+    """Errors of ours that a task raised come back as text: here they are raised as what they were."""
+    try:
+        yield
+    except SPARK_ERRORS as error:
+        found = OURS.search(str(error))
+        kind = getattr(errors, found[1], None) if found else None
+        if found is None or kind is None:
+            raise
+        raise kind(found[2].strip()) from error
 
 
 def first_line(error: Exception) -> str:

@@ -10,19 +10,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from quantide.config import StreamConfig
-from quantide.errors import ConfigError, QuantideError, SettingsError, StorageError, WriterConflictError
+from quantide.errors import ConfigError, QuantideError, SettingsError, StorageError, StreamError, WriterConflictError
 from quantide.history.history import History
 from quantide.history.tasks import Executor
 from quantide.spark.stream.batch import Batch, BatchWriter
 from quantide.spark.stream.checkpoint import checkpoint_folder, choose_checkpoint, offsets_of
 from quantide.spark.stream.retry import Retries
-from quantide.spark.stream.source import named_files, open_source
+from quantide.spark.stream.source import SPARK_ERRORS, first_line, named_files, open_source
 from quantide.spark.stream.status import Status
 from quantide.spark.stream.steps import StepClock
 from quantide.store.ledger import Ledger, Record
 from quantide.store.names import STAGING
 
 POLL = "100 milliseconds"
+LOOK = 1.0  # seconds between looks at the store
 VACUUM = 600.0  # seconds between vacuums
 FINISH = 20.0  # seconds that a batch has to finish when the stream is stopped
 
@@ -80,15 +81,15 @@ class Stream:
     def running(self) -> bool:
         return self.query is not None and self.query.isActive
 
-    def problem(self) -> Exception | None:
-        """Why the query ended, if it failed: our own error where there is one."""
+    def problem(self) -> QuantideError | None:
+        """Why the query ended, if it failed."""
         found = self.query.exception() if self.query is not None and not self.query.isActive else None
-        return None if found is None else self.error or found
+        return None if found is None else self._named(self.error or found)
 
-    def tick(self) -> None:
-        """What goes on beside the batches; left for later while one runs."""
+    def tick(self) -> QuantideError | None:
+        """What goes on beside the batches; left for later while one runs. An error is returned, and shown."""
         if not self._lock.acquire(blocking=False):
-            return
+            return None
         try:
             began = time.monotonic()
             record = self._retries.run()
@@ -96,8 +97,24 @@ class Stream:
                 self.status.took(record, time.monotonic() - began)
             self._end_steps()
             self._housekeeping()
+        except (QuantideError, *SPARK_ERRORS) as error:
+            named = self._named(error)
+            self.status.problem = str(named)
+            return named
         finally:
             self._lock.release()
+        return None
+
+    def look(self) -> None:
+        """Bring what is shown up to date."""
+        self._looked = time.monotonic()
+        self.status.stats = self.history.stats()
+        self.status.waiting, self.status.held = self.waiting, len(self.ledger.quarantined)
+
+    def _named(self, error: Exception) -> QuantideError:
+        if isinstance(error, QuantideError):
+            return error
+        return StreamError(f"{self.config.key} failed: {first_line(error)}")
 
     @property
     def waiting(self) -> int:
@@ -152,10 +169,8 @@ class Stream:
 
     def _housekeeping(self) -> None:
         now = time.monotonic()
-        if now - self._looked >= 1:
-            self._looked = now
-            self.status.stats = self.history.stats()
-            self.status.waiting, self.status.held = self.waiting, len(self.ledger.quarantined)
+        if now - self._looked >= LOOK:
+            self.look()
         if now - self._vacuumed >= VACUUM:
             self._vacuumed = now
             self.history.vacuum()

@@ -174,6 +174,8 @@ def schema_problem(selection: Selection, schema: pa.Schema, types: dict[str, str
     if missing:
         return f"{CHANGED}: there is no column {missing[0]!r}; there are {', '.join(names)}"
     for name, known in types.items() if policy != "adapt" else ():
+        if name.startswith("="):
+            continue
         found = str(schema.field(name).type) if name in names else "missing"
         if found != known:
             return f"{CHANGED}: column {name!r} is {found} and was {known}"
