@@ -15,7 +15,7 @@ from quantide.cli import main
 from quantide.config import read_config
 from quantide.errors import CheckpointError, ConfigError, TypeMismatchError, WriterConflictError
 from quantide.spark.ingest import ingest, session_for
-from quantide.spark.stream import batch
+from quantide.spark.stream import batch, share
 from tests.spark.streams import Feed
 
 Out = pytest.CaptureFixture[str]
@@ -169,7 +169,7 @@ def test_sql_that_only_spark_can_compute(
     few: int, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one table, and as files that Spark writes and tasks read; a file that cannot be read is left out."""
-    monkeypatch.setattr(batch, "FEW", few)
+    monkeypatch.setattr(share, "FEW", few)
     settings = """value = "CAST(v AS DOUBLE) * 2"\ntime = "to_timestamp(t)"\nkeys = ["k"]
 filters = { big = "abs(v) > 1" }\nschema_change = "quarantine" """
     feed = Feed(tmp_path, settings)

@@ -13,8 +13,9 @@ import pytest
 
 from quantide.config import Source, Step, StreamConfig
 from quantide.errors import CheckpointError, CorruptBytesError
+from quantide.spark.stream.casts import CLOCKS, cast_rows
 from quantide.spark.stream.checkpoint import choose_checkpoint
-from quantide.spark.stream.intake import CLOCKS, REASON, Rules, cast_rows, read_rows
+from quantide.spark.stream.intake import REASON, Rules, read_rows
 from quantide.spark.stream.selection import PROBLEM, VALUE, Selection
 from quantide.spark.stream.steps import StepClock
 from quantide.spark.stream.text import careful, columns_of, plain_name

@@ -32,13 +32,14 @@ START = {
     "spark.scheduler.mode": "FAIR",  # a large batch of one stream, or a merge, does not hold up the others
     "spark.driver.extraJavaOptions": "-Xss16m",  # or stopping within a batch prints a stack overflow
 }
-CHEAP_BATCHES = {
+OF_STREAMS = {
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # text, as Arrow has it
 }
 
 
@@ -80,7 +81,7 @@ def session_for(config: Config, master: str) -> Iterator[SparkSession]:
     else:
         own = None
     session = running.newSession()
-    for name, value in CHEAP_BATCHES.items():
+    for name, value in OF_STREAMS.items():
         session.conf.set(name, value)
     try:
         check_workers(session)

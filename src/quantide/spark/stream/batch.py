@@ -5,52 +5,30 @@ import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
-from urllib.parse import unquote
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from quantide.config import StreamConfig
-from quantide.errors import QuantideError, StorageError, TypeMismatchError
+from quantide.errors import StorageError, TypeMismatchError
 from quantide.history.history import History
 from quantide.history.keys import plain_type
 from quantide.history.load import Loaded, Slot
 from quantide.spark.executor import TEXT
-from quantide.spark.files import DataFile, Files
 from quantide.spark.rows import Batches
-from quantide.spark.session import cores
-from quantide.spark.splits import Split, plan
 from quantide.spark.storage import Storage
-from quantide.spark.stream.intake import Rules, clock_of
+from quantide.spark.stream.casts import clock_of
+from quantide.spark.stream.intake import Rules
 from quantide.spark.stream.selection import CORRUPT, TIME, Selection
-from quantide.spark.stream.source import SPARK_ERRORS, first_line, our_errors
+from quantide.spark.stream.share import Share, Shares
+from quantide.spark.stream.source import our_errors
 from quantide.spark.stream.text import find_name
-from quantide.spark.stream.work import CHANGED, UNREADABLE, Done, Job, Output, schema_problem, work, work_table
+from quantide.spark.stream.work import CHANGED, Done, Job, Output, schema_problem, work, work_table
 from quantide.store import faults
 from quantide.store.ledger import DONE, HELD, WAITING, Entry, Ledger, Record, SourceFile
-from quantide.store.names import STAGING
 
-TASK = 64 << 20  # bytes of files that a task reads, all of them before it sorts any
 LITTLE = 4 << 20  # bytes of files that are read right here: tasks would take longer to start
-FEW = 100_000  # rows that Spark hands over at once, and does not write to files first
-
-
-@dataclass(frozen=True)
-class Share:
-    """What is to be read: splits of Parquet files, or a table; and the files that cannot be."""
-
-    splits: tuple[Split, ...] = ()
-    table: pa.Table | None = None
-    schema: pa.Schema | None = None
-    failed: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    staged: str | None = None
-
-    @property
-    def size(self) -> int:
-        return sum(piece.size for split in self.splits for piece in split)
 
 
 @dataclass(frozen=True)
@@ -68,6 +46,10 @@ class Batch:
     def id(self) -> tuple[str, int]:
         return self.source, self.number
 
+    @property
+    def name(self) -> str:
+        return f"{self.source}-{self.number}"
+
 
 class BatchWriter:
     """Takes batches into the history of a stream; the ledger says what it took."""
@@ -76,158 +58,45 @@ class BatchWriter:
         self.stream, self.history, self.ledger, self.session = stream, history, ledger, session
         self.storage = Storage()
         self.selection = Selection.of(stream, str(session.conf.get("spark.sql.session.timeZone")))
+        self._shares = Shares(stream, session, self.storage, self.selection)
         self.origin: tuple[int, int, str] | None = None
 
-    def take_files(self, batch: Batch, files: Sequence[SourceFile], form: str | None = None) -> Record | None:
+    def take_files(self, batch: Batch, files: Sequence[SourceFile]) -> Record | None:
         """Files that are not in the store yet, in one commit; None when there was nothing to do."""
-        if self.history.batch_seen(batch.id):
+        form = self.stream.source.format
+        if not files or self.history.batch_seen(batch.id):
             return None
-        form = form or self.stream.source.format
         unsettled = [] if batch.last_try or form == "parquet" else [file for file in files if not self._is_old(file)]
         whole = [file for file in files if file not in unsettled]
-        if not files:
-            return None
-        share = self._share(batch, whole, form) if whole else Share()
+        share = self._shares.of_files(whole, form, batch.name, self._schema_problem) if whole else Share()
         entries = [Entry(file, WAITING, "it may still be written to") for file in unsettled]
         return self._commit(batch, share, whole, entries)
 
     def take_rows(self, batch: Batch, files: Sequence[SourceFile], held: tuple[str, ...]) -> Record | None:
         """Rows out of the quarantine's own files, in one commit, after which those files are not needed."""
-        share = self._share(batch, files, "parquet")
+        share = self._shares.of_files(files, "parquet", batch.name, self._schema_problem)
         return self._commit(replace(batch, settled=held), share, [], [])
 
     def take_frame(self, batch: Batch, frame: DataFrame) -> Record | None:
         """The rows of a micro-batch, in one commit."""
         if self.history.batch_seen(batch.id):
             return None
-        share = self._staged(batch, self.selection.computed(frame, False))
+        share = self._shares.of_rows(frame, batch.name)
         if share.table is not None and not len(share.table):
             return None
         return self._commit(batch, share, [], [])
 
-    # What is to be read
-
-    def _share(self, batch: Batch, files: Sequence[SourceFile], form: str) -> Share:
-        if form != "parquet":
-            return self._by_spark(batch, files, form)
-        schema = self._first_schema(files)
-        if schema is None or self.selection.is_plain(schema):
-            return self._direct(files, schema)
-        problems = {file.path: problem for file in files if (problem := self._schema_problem(file, schema))}
-        share = self._by_spark(batch, [file for file in files if file.path not in problems], form)
-        added = [field for field in share.schema or () if field.name.startswith("=")]
-        return replace(share, schema=pa.schema([*schema, *added]), failed={**share.failed, **problems})
-
-    def _schema_problem(self, file: SourceFile, first: pa.Schema) -> tuple[str, str] | None:
-        try:
-            schema = self._schema(file)
-        except UNREADABLE as error:
-            return WAITING, str(error)
-        types = self._types(Share(schema=first))
-        problem = schema_problem(self.selection, schema, types, self.stream.schema_change)
-        return (HELD, problem) if problem else None
-
-    def _first_schema(self, files: Sequence[SourceFile]) -> pa.Schema | None:
-        """The schema of the first file that has the columns that are needed."""
-        for file in files:
-            try:
-                schema = self._schema(file)
-            except UNREADABLE:
-                continue
-            if not self.selection.missing(schema.names):
-                return schema
-        return None
-
-    def _schema(self, file: SourceFile) -> pa.Schema:
-        filesystem, path = self.storage.locate(file.path)
-        schema = pq.read_schema(path, filesystem=filesystem).remove_metadata()
-        keys = [pa.field(name, pa.string()) for name, _ in self._keys_of(file.path) if name not in schema.names]
-        return pa.schema([*schema, *keys])
-
-    def _direct(self, files: Sequence[SourceFile], schema: pa.Schema | None) -> Share:
-        """Parquet that Arrow reads as it is: values never cross the JVM."""
-        found = [DataFile(file.path, file.size, self._keys_of(file.path)) for file in files]
-        needed = self.selection.needed(schema.names) if schema is not None else []
-        failed = {}
-        try:
-            splits = self._plan(found, needed)
-        except QuantideError:  # of a large file, which is looked into to be cut
-            splits = []
-            for file in found:
-                try:
-                    splits += self._plan([file], needed)
-                except QuantideError as error:
-                    failed[file.uri] = (WAITING, str(error))
-        return Share(tuple(splits), None, schema, failed)
-
-    def _plan(self, files: Sequence[DataFile], needed: Sequence[str]) -> list[Split]:
-        return plan(Files(tuple(files), pa.schema([])), needed, cores(self.session), self.storage, TASK)
-
-    def _by_spark(self, batch: Batch, files: Sequence[SourceFile], form: str) -> Share:
-        """Files that only Spark can read, or expressions that only Spark can compute."""
-        failed: dict[str, tuple[str, str]] = {}
-        while files:
-            try:
-                share = self._staged(batch, self.selection.computed(self._read(files, form), True))
-                return replace(share, failed=failed)
-            except SPARK_ERRORS:
-                bad = {file.path: (WAITING, problem) for file in files if (problem := self._problem(file, form))}
-                if not bad:
-                    raise
-                failed |= bad
-                files = [file for file in files if file.path not in failed]
-        return Share(failed=failed)
-
-    def _problem(self, file: SourceFile, form: str) -> str:
-        """Why Spark cannot read a file; empty when it can."""
-        try:
-            self.selection.computed(self._read([file], form), True).write.format("noop").mode("append").save()
-        except SPARK_ERRORS as error:
-            return first_line(error)
-        return ""
-
-    def _read(self, files: Sequence[SourceFile], form: str) -> DataFrame:
-        source = self.stream.source
-        reader = self.session.read.format(form)
-        if form == source.format:
-            reader = reader.options(**source.options)
-            if source.schema:
-                reader = reader.schema(with_corrupt(source.schema, form))
-        return reader.option("__globPaths__", "false").load([file.path for file in files])
-
-    def _staged(self, batch: Batch, frame: DataFrame) -> Share:
-        """A few rows as they are; many as Parquet that Spark writes, and tasks read."""
-        table = frame.limit(FEW + 1).toArrow()
-        if len(table) <= FEW:
-            return Share(table=table, schema=table.schema)
-        folder = os.path.join(self.stream.folder, STAGING, f"{batch.source}-{batch.number}")
-        frame.write.mode("overwrite").parquet(folder)
-        names = sorted(name for name in os.listdir(folder) if name.endswith(".parquet"))
-        found = [DataFile(path := os.path.join(folder, name), os.path.getsize(path)) for name in names]
-        return Share(tuple(self._plan(found, frame.columns)), None, table.schema, staged=folder)
-
-    # Tasks and commit
-
     def _commit(
         self, batch: Batch, share: Share, files: Sequence[SourceFile], entries: Sequence[Entry]
     ) -> Record | None:
-        types = self._types(share)
+        types = self._types(share.schema)
         rules = self._rules(batch, share)
         known = {file.path: file for file in files}
         written: list[Record] = []
 
         def write(slot: Slot) -> Iterator[Loaded]:
-            name = f"{batch.source}-{batch.number}"
-            direct = share.staged is None and share.table is None
-            job = Job(
-                slot,
-                rules,
-                name,
-                self.storage,
-                known if direct else {},
-                types if direct else {},
-                self.stream.schema_change,
-            )
+            mine = (known, types) if share.direct else ({}, {})
+            job = Job(slot, rules, batch.name, self.storage, *mine, self.stream.schema_change)
             found = self._run(job, share)
             record = self._record(batch, share, found, files, entries, types)
             failed = {entry.file.path for entry in record.entries if entry.state != DONE}
@@ -326,7 +195,7 @@ class BatchWriter:
         stream, newest = self.stream, self.ledger.newest
         late = stream.late == "quarantine" and not batch.keep_late
         before = newest - float(stream.late_after or stream.window) if late and newest is not None else None
-        clock = self._types(share).get(TIME, "timestamp")
+        clock = self._types(share.schema).get(TIME, "timestamp")
         return Rules(
             self.selection,
             stream.keys,
@@ -347,30 +216,22 @@ class BatchWriter:
         found = [(find_name(name, share.schema.names) or name, name) for name in self.stream.keys]
         return tuple(plain_type(_decoded(share.schema.field(there).type), name) for there, name in found)
 
-    def _types(self, share: Share) -> dict[str, str]:
+    def _types(self, schema: pa.Schema | None) -> dict[str, str]:
         """The types of the columns in use, as the stream's first files had them."""
-        if self.ledger.types or share.schema is None:
+        if schema is None:
             return self.ledger.types
-        needed = self.selection.needed(share.schema.names)
-        types = {name: str(share.schema.field(name).type) for name in needed if name != CORRUPT}
-        time = self.selection.time_type(share.schema)
-        return types if time is None else {**types, TIME: clock_of(time)}
+        needed = self.selection.needed(schema.names)
+        types = {name: str(schema.field(name).type) for name in needed if name != CORRUPT}
+        time = self.selection.time_type(schema)
+        if time is not None:
+            types[TIME] = clock_of(time)
+        return {name: self.ledger.types.get(name, kind) for name, kind in types.items()}
+
+    def _schema_problem(self, first: pa.Schema, schema: pa.Schema) -> str | None:
+        return schema_problem(self.selection, schema, self._types(first), self.stream.schema_change)
 
     def _is_old(self, file: SourceFile) -> bool:
         return time.time() - file.modified / 1000 >= self.stream.source.settle
-
-    def _keys_of(self, path: str) -> tuple[tuple[str, Any], ...]:
-        """Columns that only the names of folders tell: day=2026-01-01/part.parquet."""
-        base = (self.stream.source.path or "").rstrip("/")
-        if not path.startswith(base + "/"):
-            return ()
-        parts = [part.partition("=") for part in path[len(base) + 1 :].split("/")[:-1]]
-        return tuple((name, unquote(value)) for name, sign, value in parts if sign and name)
-
-
-def with_corrupt(schema: str, form: str) -> str:
-    """A schema that has a place for lines that cannot be read."""
-    return f"{schema}, {CORRUPT} STRING" if form in ("json", "csv") and CORRUPT not in schema else schema
 
 
 def _good(found: Iterable[Done], failed: set[str]) -> list[Output]:

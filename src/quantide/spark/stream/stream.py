@@ -136,6 +136,7 @@ class Stream:
             if self._stopping:
                 raise Stopping
             began = time.monotonic()
+            frame.sparkSession.sparkContext.setLocalProperty("spark.scheduler.pool", self.config.name)
             try:
                 record = self._batch(frame, number)
                 if record is not None:

@@ -24,7 +24,7 @@ from quantide.store.disk import Sink, write_file
 from quantide.store.ledger import HELD, WAITING, SourceFile
 from quantide.store.names import QUARANTINE
 
-CHANGED = "the schema changed"
+CHANGED, CHANGING = "the schema changed", "it changed while it was read"
 UNREADABLE = (QuantideError, OSError, ValueError, pa.ArrowException)
 
 
@@ -186,7 +186,7 @@ def _check_same(job: Job, path: str) -> None:
     """A file must be, after it was read, the one that was to be read."""
     wanted = job.files.get(path)
     if wanted is not None and look(job.storage, path) != wanted:
-        raise QuantideError("it changed while it was read")
+        raise QuantideError(CHANGING)
 
 
 def look(storage: Storage, path: str) -> SourceFile | None:
