@@ -13,7 +13,7 @@ EXAMPLES = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
 
 
 def test_every_setting_is_in_the_table() -> None:
-    names = {field.name for kind in (StreamConfig, Source) for field in fields(kind)} - {"name", "folder"}
+    names = {field.name for kind in (StreamConfig, Source) for field in fields(kind)} - {"name", "folder", "source"}
     assert [name for name in sorted(names) if not re.search(rf"`(\w+\.)*{name}`", TEXT)] == []
 
 

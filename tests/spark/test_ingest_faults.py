@@ -53,6 +53,10 @@ def three_batches(folder: Path) -> Feed:
     return feed
 
 
+def rows_of(feed: Feed) -> int:
+    return History(feed.store).n if (feed.store / "_delta_log").exists() else 0
+
+
 @pytest.mark.parametrize("fault", FEW)
 def test_killed(fault: str, spark: SparkSession, tmp_path: Path) -> None:
     killed_at(fault, three_batches(tmp_path))
@@ -71,11 +75,7 @@ def test_a_driver_that_runs_on_and_is_asked_to_stop(spark: SparkSession, tmp_pat
     feed.write("0.parquet")
     log = tmp_path / "driver.log"
     with running([*COMMAND, str(feed.config), "--master", "local[2]"], log, environment()) as driver:
-
-        def rows() -> int:
-            return History(feed.store).n if (feed.store / "_delta_log").exists() else 0
-
-        wait_until(lambda: rows() == 1000, [driver], log)
+        wait_until(lambda: rows_of(feed) == 1000, [driver], log)
         slow = feed.write("1.parquet")
         whole = slow.read_bytes()
         slow.unlink()
@@ -84,9 +84,9 @@ def test_a_driver_that_runs_on_and_is_asked_to_stop(spark: SparkSession, tmp_pat
                 file.write(whole[start : start + 1 + len(whole) // 8])
                 file.flush()
                 time.sleep(0.1)
-        wait_until(lambda: rows() == 2000, [driver], log)
+        wait_until(lambda: rows_of(feed) == 2000, [driver], log)
         feed.write("3.parquet")
-        wait_until(lambda: rows() == 3000, [driver], log)
+        wait_until(lambda: rows_of(feed) == 3000, [driver], log)
         os.kill(driver.pid, signal.SIGTERM)
         told = finish(driver, log)
     assert "3,000 rows" in told
@@ -94,4 +94,18 @@ def test_a_driver_that_runs_on_and_is_asked_to_stop(spark: SparkSession, tmp_pat
     feed.check()
     assert pq.read_table(feed.incoming / "2.parquet").num_rows == 1000
     feed.ingest()
+    feed.check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["disk.write@5", "disk.named@4", "commit.before@5"])
+def test_a_disk_that_is_full_for_a_while(fault: str, spark: SparkSession, tmp_path: Path) -> None:
+    """A driver that runs on tries again, and everything is there once."""
+    feed = three_batches(tmp_path)
+    log = tmp_path / "driver.log"
+    env = environment() | {"QUANTIDE_FAULT": f"{fault}:full"}
+    with running([*COMMAND, str(feed.config), "--master", "local[2]"], log, env) as driver:
+        wait_until(lambda: rows_of(feed) == 3000, [driver], log)
+        os.kill(driver.pid, signal.SIGTERM)
+        finish(driver, log)
     feed.check()
