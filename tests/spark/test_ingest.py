@@ -13,9 +13,10 @@ from pyspark.sql import SparkSession
 from quantide import History
 from quantide.cli import main
 from quantide.config import read_config
-from quantide.errors import CheckpointError, ConfigError, TypeMismatchError, WriterConflictError
+from quantide.errors import CheckpointError, ConfigError, StorageError, TypeMismatchError, WriterConflictError
 from quantide.spark.ingest import ingest, session_for
 from quantide.spark.stream import batch, share
+from quantide.store.ledger import Ledger
 from tests.spark.streams import Feed
 
 Out = pytest.CaptureFixture[str]
@@ -233,4 +234,21 @@ def test_the_session_of_the_caller_is_left_alone(spark: SparkSession, tmp_path: 
     ingest(read_config(feed.config), io.StringIO(), once=True)
     assert spark.conf.get(name) == before
     assert spark.range(3).count() == 3
+    feed.check()
+
+
+@pytest.mark.slow
+def test_a_file_that_is_removed_too_early(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark repeats a batch with all its files; one that is gone does not stop the others."""
+    feed = Feed(tmp_path)
+    gone = feed.write("0.parquet")
+    feed.write("1.parquet")
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "write", lambda *_: (_ for _ in ()).throw(StorageError("the disk is full")))
+        with pytest.raises(StorageError, match="the disk is full"):
+            feed.ingest()
+    assert History(feed.store).n == 0
+    gone.unlink()
+    del feed.values[0], feed.keys[:1000]
+    feed.ingest()
     feed.check()

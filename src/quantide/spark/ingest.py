@@ -38,6 +38,7 @@ OF_STREAMS = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.files.ignoreMissingFiles": "true",  # or a file that is removed too early stops the stream for good
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # text, as Arrow has it
 }

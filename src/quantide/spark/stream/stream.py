@@ -23,7 +23,7 @@ from quantide.store.ledger import Ledger, Record
 from quantide.store.names import STAGING
 
 POLL = "100 milliseconds"
-LOOK = 1.0  # seconds between looks at the store
+LOOK = 1.0  # seconds between looks at the store; more where they take long
 VACUUM = 600.0  # seconds between vacuums
 FINISH = 20.0  # seconds that a batch has to finish when the stream is stopped
 
@@ -57,6 +57,7 @@ class Stream:
             self._retries = Retries(self.writer)
             self._clock = StepClock(stream.step, self.ledger.origin, self.history.step, time.time())
             self.writer.origin = self._clock.origin
+            self._open_rows = int(self.history.stats()["stream_values"])
         except BaseException:
             self.history.close()
             raise
@@ -64,7 +65,7 @@ class Stream:
         self.query: StreamingQuery | None = None
         self.error: Exception | None = None
         self._lock, self._stopping = RLock(), False
-        self._looked = self._vacuumed = time.monotonic()
+        self._look_at = self._vacuumed = time.monotonic()
 
     def start(self) -> None:
         """Begin, or begin again, to read."""
@@ -93,8 +94,7 @@ class Stream:
         try:
             began = time.monotonic()
             record = self._retries.run()
-            if record is not None:
-                self.status.took(record, time.monotonic() - began)
+            self._took(record, time.monotonic() - began)
             self._end_steps()
             self._housekeeping()
         except (QuantideError, *SPARK_ERRORS) as error:
@@ -107,9 +107,10 @@ class Stream:
 
     def look(self) -> None:
         """Bring what is shown up to date."""
-        self._looked = time.monotonic()
+        began = time.monotonic()
         self.status.stats = self.history.stats()
         self.status.waiting, self.status.held = self.waiting, len(self.ledger.quarantined)
+        self._look_at = time.monotonic() + max(LOOK, 20 * (time.monotonic() - began))
 
     def _named(self, error: Exception) -> QuantideError:
         if isinstance(error, QuantideError):
@@ -139,8 +140,7 @@ class Stream:
             frame.sparkSession.sparkContext.setLocalProperty("spark.scheduler.pool", self.config.name)
             try:
                 record = self._batch(frame, number)
-                if record is not None:
-                    self.status.took(record, time.monotonic() - began)
+                self._took(record, time.monotonic() - began)
                 self._end_steps()
             except Exception as error:
                 self.error = error
@@ -157,20 +157,25 @@ class Stream:
         new = [f for f in found if f.path not in self.ledger.waiting and not self.ledger.known(f, self.source)]
         return self.writer.take_files(batch, new)
 
+    def _took(self, record: Record | None, seconds: float) -> None:
+        if record is not None:
+            self._open_rows += record.rows
+            self.status.took(record, seconds)
+
     def _end_steps(self) -> None:
         """End steps that are over. While merges of the last one go on, the open step goes on too."""
         if self.history.merging:
             return
         try:
-            rows = self.history.stats()["stream_values"] if self.config.step.rows is not None else 0
-            for _ in range(self._clock.due(self.history.step, rows, time.time())):
+            for _ in range(self._clock.due(self.history.step, self._open_rows, time.time())):
                 self.history.end_step(wait=False)
+                self._open_rows = 0
         except StorageError as error:
             self.status.problem = str(error)
 
     def _housekeeping(self) -> None:
         now = time.monotonic()
-        if now - self._looked >= LOOK:
+        if now >= self._look_at:
             self.look()
         if now - self._vacuumed >= VACUUM:
             self._vacuumed = now
