@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,7 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from quantide import History
-from tests.spark.processes import environment, finish, running, tail, wait_until
+from tests.spark.cluster import cluster
+from tests.spark.processes import end, environment, finish, running, tail, wait_until
 from tests.spark.streams import Feed
 
 COMMAND = [sys.executable, "-m", "quantide", "ingest"]
@@ -107,5 +109,24 @@ def test_a_disk_that_is_full_for_a_while(fault: str, spark: SparkSession, tmp_pa
     with running([*COMMAND, str(feed.config), "--master", "local[2]"], log, env) as driver:
         wait_until(lambda: rows_of(feed) == 3000, [driver], log)
         os.kill(driver.pid, signal.SIGTERM)
+        finish(driver, log)
+    feed.check()
+
+
+@pytest.mark.slow
+def test_a_worker_dies_and_the_stream_goes_on(tmp_path: Path) -> None:
+    """On a cluster of two workers, one is killed between or within batches."""
+    feed = Feed(tmp_path, 'keys = ["k"]\nstep = { rows = 2_000_000 }', 'format = "parquet", max_files = 1')
+    for number in range(6):
+        feed.write(f"{number}.parquet", rows=700_000)
+    (tmp_path / "cluster").mkdir()
+    log = tmp_path / "driver.log"
+    with ExitStack() as stack:
+        two = stack.enter_context(cluster(tmp_path / "cluster"))
+        command = [*COMMAND, str(feed.config), "--once", "--master", two.url]
+        driver = stack.enter_context(running(command, log, environment()))
+        wait_until(lambda: rows_of(feed) > 0, [driver, two.master, *two.workers], log)
+        end(two.workers[0], signal.SIGKILL)
+        assert driver.poll() is None
         finish(driver, log)
     feed.check()
