@@ -8,7 +8,7 @@ from typing import Any
 from quantide.errors import InvalidArgumentError
 from quantide.history.arrivals import Arrivals
 from quantide.history.blocks import Blocks
-from quantide.history.load import EACH, Loaded, Slot
+from quantide.history.load import EACH, FILES, Loaded, Slot
 from quantide.history.merge import FAN, Merge, next_compaction, next_merge, ranges
 from quantide.history.recent import Change, RecentLog
 from quantide.history.run import Run
@@ -49,6 +49,11 @@ class Writer:
     @property
     def active(self) -> bool:
         return self._lease is not None
+
+    @property
+    def merging(self) -> bool:
+        """Whether merges go on in the background."""
+        return self._merging is not None and not self._merging.done()
 
     def begin(self) -> None:
         """Take the lease, if this handle does not have it yet."""
@@ -91,7 +96,7 @@ class Writer:
         table = self.table
         with self._lock:
             first, self._serial = self._serial + 1, self._serial + tasks * EACH + 1
-        known = self.recent.slot(tasks * EACH)
+        known = self.recent.slot(tasks * EACH * FILES)
         slot = Slot(table.path, table.step, table.epoch, first, table.settings, self._durable, *known)
         added, loaded = [], []
         for one in write(slot):
