@@ -94,13 +94,15 @@ class RecentLog:
         if error is not None:
             raise error
 
-    def close(self) -> None:
-        try:
+    def check(self) -> None:
+        """Raise the error of a compaction that is over."""
+        if self._compacting is not None and self._compacting.done():
             self.join()
-        finally:
-            if self._pool is not None:
-                self._pool.shutdown()
-                self._pool = None
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
 
     def _compact(self) -> None:
         while chosen := self._next():
