@@ -172,14 +172,14 @@ def test_old_rows_go(tmp_path: Path, rng: Rng) -> None:
         grown = Grown(tmp_path / "store", keys=["host"], filters=["f"], window=span)
         live = LiveStream(grown.path, follow=False)
         most = 0
-        for number in range(60):
+        for number in range(30):
             rows = int(rng.integers(1, 40))
             when = number * 40 + rng.integers(0, 200, rows)  # in quarters of a second, out of order
             keys = [("a",) if x else ("b",) for x in rng.random(rows) < 0.3]
             grown.append(rng.integers(-900, 900, rows), when, keys, f=rng.random(rows) < 0.5)
             live.poll()
             most = max(most, live.stats()["recent_values"])
-            if number % 6 == 5:
+            if number % 5 == 4:
                 check_kept(live, grown, rng, 50)
         assert most < grown.model.n
         grown.history.vacuum(0)
