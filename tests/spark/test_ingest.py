@@ -25,7 +25,7 @@ KEYED = 'keys = ["k"]\nstep = { rows = 3000 }\neps = 0.01\nkappa = 2\n'
 
 def test_files_once_and_only_once(spark: SparkSession, tmp_path: Path, capsys: Out) -> None:
     """Several batches, a damaged file, a lost checkpoint: the command line, from the start."""
-    feed = Feed(tmp_path, KEYED + 'filters = { big = "v > 1" }', 'format = "parquet", max_files = 2')
+    feed = Feed(tmp_path, KEYED + 'time = "t"\nfilters = { big = "v > 1" }', 'format = "parquet", max_files = 2')
     for number in range(5):
         feed.write(f"{number}.parquet")
     (feed.incoming / "broken.parquet").write_bytes(b"PAR1 and then nothing")
