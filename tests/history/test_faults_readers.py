@@ -269,6 +269,25 @@ def test_an_error_in_the_background(point: str, end: str, tmp_path: Path, monkey
     assert History(tmp_path).verify().values == 5 * ROWS
 
 
+def test_appends_go_on_while_files_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = Work(str(tmp_path), SETTINGS)
+    for number in range(3):
+        work.append(number)
+    work.step(0)
+    with ThreadPoolExecutor(1) as pool, monkeypatch.context() as patch:
+        gate = Gate(patch, "vacuum.removed")
+        cleaning = pool.submit(work.vacuum, 0)
+        assert gate.reached.wait(20)
+        for number in range(3, 6):
+            work.append(number)
+        assert not cleaning.done()
+        gate.open.set()
+        cleaning.result()
+    assert leftovers(tmp_path) == set()
+    assert work.history.verify().values == 6 * ROWS
+    work.close(0)
+
+
 @pytest.mark.parametrize("moment", ["_entries", "files", "clear_log"])
 def test_vacuum_while_a_merge_is_committed(moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The merge ends while vacuum looks around: its files are no longer in hand, and were not active before."""

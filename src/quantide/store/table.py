@@ -291,7 +291,8 @@ class StreamTable:
     def clear_log(self, hours: float) -> int:
         """Remove what cut off commits left in the log, and what is that old and not needed; how many were left."""
         self._log.trim(self.version - 1, hours)
-        return self._log.clear()
+        with self._lock:  # no commit is under way
+            return self._log.clear()
 
     def trim_log(self) -> None:
         """Let the log forget old versions, if it has not done so for long. Readers that had them look again."""
