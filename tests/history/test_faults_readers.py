@@ -79,6 +79,11 @@ class Reader:
 
 
 def stress(folder: Path, settings: dict[str, Any], driver: Driver, batches: int) -> None:
+    warm = Work(f"{folder}-warm", settings)  # so that no question waits for kernels to be loaded
+    for number in range(2):
+        warm.append(number)
+        assert [warm.history.answer(0.5, mode).n for mode in ("quick", "accurate", "exact")]
+        warm.step(0)
     History(folder, **settings)
     child = driver.start("keep_writing", folder, settings=settings, batches=batches)
     readers = [Reader(folder, seed) for seed in range(2)]

@@ -30,7 +30,7 @@ CHECKPOINT = 10  # commits from one to the next: a commit costs more the more en
 PROPERTIES = {
     "delta.checkpointInterval": str(CHECKPOINT),
     "delta.logRetentionDuration": "interval 1 hours",
-    "delta.deletedFileRetentionDuration": "interval 10 minutes",  # vacuum() goes by the times of files
+    "delta.deletedFileRetentionDuration": "interval 1 minutes",  # every checkpoint lists them; vacuum() needs no list
 }
 VERSIONS = 200  # that the log keeps: every commit costs more the more there are
 YOUNG = 0.01  # hours that they are kept in any case: somebody may be opening the table
