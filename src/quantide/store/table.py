@@ -123,7 +123,10 @@ class StreamTable:
     def reload(self) -> None:
         """Read the whole log again, whatever this handle knew."""
         with self._lock:
-            self._table = _read(self.path)
+            try:
+                self._table = _read(self.path)
+            except DeltaError as error:
+                raise StorageError(f"{self.path} cannot be read any more: {error}") from error
             self._known.clear()
 
     def _update(self) -> None:
