@@ -159,6 +159,17 @@ class History(HistoryReader):
                 self.table.add_keys(list(key_types))
             return self._writer.load(tasks, write, batch_id)
 
+    def batch_seen(self, batch_id: Any) -> bool:
+        """Whether a batch with that id was appended; of a source that counts upwards, that one or a later one."""
+        if not self._writer.active:
+            self.table.refresh()
+        return self.table.batch_seen(batch_id)
+
+    def open(self) -> None:
+        """Become the store's one writer now, and not with the first append; WriterConflictError names another one."""
+        with self._writing:
+            self._begin()
+
     def end_step(self, wait: bool = True) -> None:
         """End the open step: its chunks become a run, and full levels are merged.
 
@@ -170,8 +181,23 @@ class History(HistoryReader):
             self._writer.end_step()
         self._writer.merge_levels(wait)
 
+    @property
+    def merging(self) -> bool:
+        """Whether merges go on in the background; the end of another step would wait for them."""
+        return self._writer.merging
+
+    @property
+    def key_types(self) -> list[pa.DataType] | None:
+        """The types of the key columns; None while no batch has told them."""
+        return self.table.key_types()
+
+    @property
+    def step(self) -> int:
+        """The number of the open step; steps count from 1."""
+        return self.table.step
+
     def vacuum(self, older_than_hours: float = 1) -> Vacuumed:
-        """Remove files that were merged away that long ago, and what writers that died have left."""
+        """Remove files merged away, or left by writers that died, that long ago; and old entries of the log."""
         hours = check_hours(older_than_hours)
         with self._writing:
             self._begin()

@@ -65,7 +65,7 @@ class RecentLog:
 
     @property
     def _manifest(self) -> Manifest:
-        return self._table.manifest(self._table.recent)
+        return self._table.own_manifest()
 
     def done(self, entries: Sequence[Entry], gone: Sequence[str]) -> None:
         """A commit is made, or given up: these files are not pending any more, and those do not count any more."""
@@ -88,13 +88,15 @@ class RecentLog:
         if compacting is not None:
             compacting.result()
 
-    def close(self) -> None:
-        try:
+    def check(self) -> None:
+        """Raise the error of a compaction that is over."""
+        if self._compacting is not None and self._compacting.done():
             self.join()
-        finally:
-            if self._pool is not None:
-                self._pool.shutdown()
-                self._pool = None
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
 
     def _compact(self) -> None:
         while chosen := next_compaction(self._manifest.entries):
