@@ -145,8 +145,7 @@ class _Bad:
         nulls = column.is_null()
         if clock == "timestamp" and is_text(column.type):
             column, failed = times_of_text(column)
-            if failed.any():
-                self._mark(failed, "the time cannot be read")
+            self._mark(failed, "the time cannot be read")
         column = self.cast(column, CLOCKS[clock], f"the time is no {clock}")
         self.add(nulls, "the row has no time")
         if clock == "seconds":
@@ -163,11 +162,12 @@ class _Bad:
         if late_before is not None:
             late = np.zeros(self._rows, dtype=bool)
             late[~self.mask] = numbers < late_before * each
-            if late.any():
-                self._mark(late, "the row is late")
+            self._mark(late, "the row is late")
         return float(numbers.max()) / each
 
     def _mark(self, where: NDArray[np.bool_], reason: str) -> None:
+        if not where.any():
+            return
         if self._codes is None:
             self._codes = np.zeros(self._rows, dtype=np.int16)
         self._codes[where & (self._codes == 0)] = len(self._texts)
