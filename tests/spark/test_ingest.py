@@ -177,7 +177,7 @@ filters = { big = "abs(v) > 1" }\nschema_change = "quarantine" """
     for number in range(3):
         feed.write(f"{number}.parquet", t=["2026-01-01 00:00:00"] * 1000)
     (feed.incoming / "3.parquet").write_bytes(b"PAR1")
-    feed.ingest()
+    assert "expressions by Spark" in feed.ingest()
     feed.values = [2 * values for values in feed.values]
     feed.check()
     assert not (feed.store / "_quantide" / "staging" / "c0-0").exists()
