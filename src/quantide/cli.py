@@ -35,6 +35,7 @@ def parser() -> argparse.ArgumentParser:
     add_quantile(commands.add_parser("quantile", help="quantiles of a history, with their proved bounds"))
     add_history(commands.add_parser("history", help="the runs of a history; `history build` makes one of a lake"))
     add_ingest(commands.add_parser("ingest", help="take in the streams of a configuration, with Spark"))
+    add_ingest(commands.add_parser("run", help="as ingest; the command to start a whole installation with"))
     add_quarantine(commands.add_parser("quarantine", help="bad records and files: list them, or try them again"))
     return top
 

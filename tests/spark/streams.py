@@ -2,6 +2,7 @@
 
 import io
 import os
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 
 from quantide import History
 from quantide.config import read_config
+from quantide.live import LiveStream
 from quantide.spark.ingest import ingest
 from tests.oracle import bound_faults, exact_quantile
 
@@ -28,23 +30,27 @@ class Feed:
         self.rng = np.random.default_rng(5)
         self.values: list[np.ndarray[Any, Any]] = []
         self.keys: list[str] = []
+        self.times: list[np.ndarray[Any, Any]] = []
         self.configure(settings, source)
 
     def configure(self, settings: str, source: str = 'format = "parquet"') -> None:
         path = "" if "rate" in source else ', path = "in", settle = "300 ms"'
         text = f'store = "data"\n[streams.s]\nsource = {{ {source}{path} }}\n'
+        self.timed, self.filtered = 'time = "t"' in settings, "filters" in settings
         self.config.write_text(text + ("" if "value =" in settings else 'value = "v"\n') + settings)
 
     def write(self, name: str, rows: int = 1000, **more: Any) -> Path:
         """A file that appears at once, as files should."""
         values = self.rng.normal(size=rows)
         keys = [KEYS[i] for i in self.rng.integers(0, len(KEYS), rows)]
+        times = len(self.times) * 60 + self.rng.uniform(-90, 90, rows)  # in no order, and late
         path = self.incoming / name
         path.parent.mkdir(exist_ok=True)
-        pq.write_table(pa.table({"v": values, "k": keys, **more}), path.with_name("." + path.name))
+        pq.write_table(pa.table({"v": values, "k": keys, "t": times, **more}), path.with_name("." + path.name))
         os.rename(path.with_name("." + path.name), path)
         self.values.append(values)
         self.keys += keys
+        self.times.append(times)
         return path
 
     def ingest(self, **how: Any) -> str:
@@ -62,7 +68,22 @@ class Feed:
             answer = history.answer(phi)
             assert bound_faults(data, answer) == []
             assert history.quantile(phi, "exact") == exact_quantile(data, phi)
+        if self.timed:
+            self._check_windows(data, np.concatenate(self.times))
         if history.settings.keys:
             for key in KEYS:
                 mine = data[np.array(self.keys) == key]
                 assert history.quantile(0.5, "exact", key=key) == exact_quantile(mine, 0.5)
+
+    def _check_windows(self, data: np.ndarray[Any, Any], times: np.ndarray[Any, Any]) -> None:
+        """What a live reader answers about spans of time, keys and the filter "big", which is v > 1."""
+        with LiveStream(self.store, follow=False) as live:
+            for span, key in product((10, 100, 1000), (None, *KEYS) if live.keys() else (None,)):
+                chosen = times > times.max() - span
+                if key is not None:
+                    chosen &= np.array(self.keys) == key
+                answer = live.answer(0.9, within=span, key=key)
+                assert (answer.n, bound_faults(data[chosen], answer)) == (chosen.sum(), [])
+                if self.filtered and (big := data[chosen & (data > 1)]).size:
+                    answer = live.answer(0.9, within=span, key=key, filter="big")
+                    assert (answer.n, bound_faults(big, answer)) == (len(big), [])

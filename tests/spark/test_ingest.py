@@ -25,7 +25,7 @@ KEYED = 'keys = ["k"]\nstep = { rows = 3000 }\neps = 0.01\nkappa = 2\n'
 
 def test_files_once_and_only_once(spark: SparkSession, tmp_path: Path, capsys: Out) -> None:
     """Several batches, a damaged file, a lost checkpoint: the command line, from the start."""
-    feed = Feed(tmp_path, KEYED + 'filters = { big = "v > 1" }', 'format = "parquet", max_files = 2')
+    feed = Feed(tmp_path, KEYED + 'time = "t"\nfilters = { big = "v > 1" }', 'format = "parquet", max_files = 2')
     for number in range(5):
         feed.write(f"{number}.parquet")
     (feed.incoming / "broken.parquet").write_bytes(b"PAR1 and then nothing")
@@ -177,7 +177,7 @@ filters = { big = "abs(v) > 1" }\nschema_change = "quarantine" """
     for number in range(3):
         feed.write(f"{number}.parquet", t=["2026-01-01 00:00:00"] * 1000)
     (feed.incoming / "3.parquet").write_bytes(b"PAR1")
-    feed.ingest()
+    assert "expressions by Spark" in feed.ingest()
     feed.values = [2 * values for values in feed.values]
     feed.check()
     assert not (feed.store / "_quantide" / "staging" / "c0-0").exists()

@@ -1,5 +1,6 @@
 """The parts of a stream that need no Spark to run: rows read, steps timed, records kept, checkpoints chosen."""
 
+import io
 import math
 import os
 from dataclasses import replace
@@ -17,6 +18,7 @@ from quantide.spark.stream.casts import CLOCKS, cast_rows
 from quantide.spark.stream.checkpoint import choose_checkpoint
 from quantide.spark.stream.intake import REASON, Rules, read_rows
 from quantide.spark.stream.selection import PROBLEM, VALUE, Selection
+from quantide.spark.stream.status import Board, Status
 from quantide.spark.stream.steps import StepClock
 from quantide.spark.stream.text import careful, columns_of, plain_name
 from quantide.store import ledger as ledgers
@@ -245,3 +247,37 @@ def test_a_checkpoint_that_is_lost_or_old_is_refused(tmp_path: Path) -> None:
     (tmp_path / "_quantide/checkpoints/c1").mkdir()
     assert choose_checkpoint(files, ledger, False, False) == "c1", "a reset that was cut off goes on"
     assert not offsets.exists()
+
+
+# What is shown
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_line_a_stream_drawn_over_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    status = Status("latency", 1000, 0)
+    status.took(Record("c0", 3, rows=500, bad=2, entries=(Entry(SourceFile("/in/a", 1, 0)),)), 0.25)
+    status.waiting, status.held, status.problem = 3, 1, "the disk is full"
+    line = status.line()
+    for part in (
+        "rows/s",
+        "batch    250 ms",
+        "1,500 rows",
+        "2 bad",
+        "3 files wait",
+        "1 files in quarantine",
+        "the disk",
+    ):
+        assert part in line
+    monkeypatch.setenv("COLUMNS", "40")
+    screen, paper = Screen(), io.StringIO()
+    for out in (screen, paper):
+        board = Board(out)
+        for last in (False, True):
+            board.show([line, line], last)
+    assert screen.getvalue().count("\x1b[2A") == 1
+    assert max(len(shown.replace("\x1b[K", "").replace("\x1b[2A", "")) for shown in screen.getvalue().split("\n")) < 40
+    assert paper.getvalue() == f"{line}\n{line}\n", "where there is no terminal, now and then, and at the end"

@@ -74,6 +74,7 @@ class History(HistoryReader):
         super().__init__(table)
         self._durable = durable
         self._writing = RLock()  # questions do not wait for chunks to be written
+        self._loading = RLock()  # vacuum does not know the names that tasks give their files
         self._writer = Writer(table, self._pin.newest, durable, executor)
         weakref.finalize(self, self._writer.let_go).atexit = False  # the next writer need not wait for its merges
 
@@ -151,7 +152,7 @@ class History(HistoryReader):
 
         For executors of one's own: quantide.spark.build uses it to load a lake.
         """
-        with self._writing:
+        with self._loading, self._writing:
             self._begin()
             if batch_id is not None and self.table.batch_seen(batch_id):
                 return 0
@@ -197,10 +198,11 @@ class History(HistoryReader):
         return self.table.step
 
     def vacuum(self, older_than_hours: float = 1) -> Vacuumed:
-        """Remove files merged away, or left by writers that died, that long ago; and old entries of the log."""
+        """Remove files that were merged away, or left by writers that died, that long ago; shorten the log."""
         hours = check_hours(older_than_hours)
-        with self._writing:
-            self._begin()
+        with self._loading:
+            with self._writing:
+                self._begin()
             return vacuum(self.table, self._writer.pending, self._writer.recent.pending, hours)
 
     def close(self) -> None:

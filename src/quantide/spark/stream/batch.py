@@ -28,6 +28,7 @@ from quantide.spark.stream.work import CHANGED, Done, Job, Output, schema_proble
 from quantide.store import faults
 from quantide.store.ledger import DONE, HELD, WAITING, Entry, Ledger, Record, SourceFile
 
+AHEAD = 3600.0  # seconds that times may be ahead of this machine's clock
 LITTLE = 4 << 20  # bytes of files that are read right here: tasks would take longer to start
 
 
@@ -58,7 +59,7 @@ class BatchWriter:
         self.stream, self.history, self.ledger, self.session = stream, history, ledger, session
         self.storage = Storage()
         self.selection = Selection.of(stream, str(session.conf.get("spark.sql.session.timeZone")))
-        self._shares = Shares(stream, session, self.storage, self.selection)
+        self.shares = Shares(stream, session, self.storage, self.selection)
         self.origin: tuple[int, int, str] | None = None
 
     def take_files(self, batch: Batch, files: Sequence[SourceFile]) -> Record | None:
@@ -68,20 +69,20 @@ class BatchWriter:
             return None
         unsettled = [] if batch.last_try or form == "parquet" else [file for file in files if not self._is_old(file)]
         whole = [file for file in files if file not in unsettled]
-        share = self._shares.of_files(whole, form, batch.name, self._schema_problem) if whole else Share()
+        share = self.shares.of_files(whole, form, batch.name, self._schema_problem) if whole else Share()
         entries = [Entry(file, WAITING, "it may still be written to") for file in unsettled]
         return self._commit(batch, share, whole, entries)
 
     def take_rows(self, batch: Batch, files: Sequence[SourceFile], held: tuple[str, ...]) -> Record | None:
         """Rows out of the quarantine's own files, in one commit, after which those files are not needed."""
-        share = self._shares.of_files(files, "parquet", batch.name, self._schema_problem)
+        share = self.shares.of_files(files, "parquet", batch.name, self._schema_problem)
         return self._commit(replace(batch, settled=held), share, [], [])
 
     def take_frame(self, batch: Batch, frame: DataFrame) -> Record | None:
         """The rows of a micro-batch, in one commit."""
         if self.history.batch_seen(batch.id):
             return None
-        share = self._shares.of_rows(frame, batch.name)
+        share = self.shares.of_rows(frame, batch.name)
         if share.table is not None and not len(share.table):
             return None
         return self._commit(batch, share, [], [])
@@ -155,6 +156,8 @@ class BatchWriter:
         good = _good(found, {entry.file.path for entry in states if entry.state != DONE})
         self._check_policies(found, states, sum(output.bad for output in good))
         newest = [done.newest for done in found if done.newest is not None]
+        if types.get(TIME) == "timestamp":  # a time far ahead does not make all others late
+            newest = [min(one, time.time() + AHEAD) for one in newest]
         return Record(
             batch.source,
             batch.number,

@@ -54,6 +54,7 @@ class Shares:
 
     def __init__(self, stream: StreamConfig, session: SparkSession, storage: Storage, selection: Selection) -> None:
         self._stream, self._session, self._storage, self._selection = stream, session, storage, selection
+        self.slower = False  # whether Parquet goes through Spark, because only Spark can compute the expressions
 
     def of_files(self, files: Sequence[SourceFile], form: str, name: str, problem: Problem) -> Share:
         """`name` is for what has to be written on the way."""
@@ -62,6 +63,7 @@ class Shares:
         first = self._first_schema(files)
         if first is None or self._selection.is_plain(first):
             return self._direct(files, first)
+        self.slower = True
         failed = self._other_schemas(files, first, problem)
         share = self._by_spark([file for file in files if file.path not in failed], form, name)
         added = [one for one in share.schema or () if one.name.startswith("=")]

@@ -1,5 +1,6 @@
 """What a stream does, in one line: rows a second, lag, time of a batch, steps, runs."""
 
+import shutil
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ class Status:
         self.batches = 0
         self.seconds = self.lag = 0.0
         self.waiting = self.held = 0
-        self.problem = ""
+        self.problem = self.note = ""
         self.stats: dict[str, Any] = {"steps": 0, "runs": 0, "chunks": 0}
         self._recent: deque[tuple[float, int]] = deque()
         self._began = time.monotonic()
@@ -60,6 +61,8 @@ class Status:
             parts.append(f"{self.held:,} files in quarantine")
         if self.waiting:
             parts.append(f"{self.waiting:,} files wait")
+        if self.note:
+            parts.append(self.note)
         if self.problem:
             parts.append(self.problem)
         return "  ".join(parts)
@@ -76,7 +79,10 @@ class Board:
         if not self._live and not last and time.monotonic() - self._last < PAPER:
             return
         self._last = time.monotonic()
-        up = UP.format(self._drawn) if self._live and self._drawn else ""
-        self._out.write(up + "".join(line + (CLEAR if self._live else "") + "\n" for line in lines))
+        if self._live:
+            width = shutil.get_terminal_size().columns - 1  # a line that wraps could not be drawn over
+            up = UP.format(self._drawn) if self._drawn else ""
+            lines, self._drawn = [line[:width] + CLEAR for line in lines], len(lines)
+            self._out.write(up)
+        self._out.write("".join(line + "\n" for line in lines))
         self._out.flush()
-        self._drawn = len(lines)

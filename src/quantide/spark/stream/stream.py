@@ -110,6 +110,7 @@ class Stream:
         began = time.monotonic()
         self.status.stats = self.history.stats()
         self.status.waiting, self.status.held = self.waiting, len(self.ledger.quarantined)
+        self.status.note = "expressions by Spark" if self.writer.shares.slower else ""
         self._look_at = time.monotonic() + max(LOOK, 20 * (time.monotonic() - began))
 
     def _named(self, error: Exception) -> QuantideError:
