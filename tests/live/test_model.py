@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from quantide.live import LiveStream
-from tests.history.model import SHAPES
+from tests.history.model import KINDS, SHAPES
 from tests.live.model import Grown, Key, Rng, check, small
 
 HOSTS: list[Key] = [("a",), ("b",), ("c",), (None,)]
@@ -56,9 +56,11 @@ def grow(grown: Grown, rng: Rng, order: str, rows: int, at: int, gap: float = 0.
     grown.append(whole, when, keys, **filters)
 
 
-def run(path: Path, rng: Rng, store: str, order: str, batches: int, gap: float = 0.0, eps: float = 0.05) -> None:
+def run(
+    path: Path, rng: Rng, store: str, order: str, batches: int, gap: float = 0.0, eps: float = 0.05, **other: Any
+) -> None:
     """Grow a store and ask a polling reader, and in the end one that starts then: they say the same."""
-    grown = Grown(path, eps=eps, **STORES[store])
+    grown = Grown(path, eps=eps, **STORES[store], **other)
     live = LiveStream(path, follow=False, memory="100 KB")
     at = 0
     for number in range(batches):
@@ -104,6 +106,13 @@ def test_rows_that_left_nothing_for_windows(store: str, tmp_path: Path, rng: Rng
 def test_every_precision(eps: float, tmp_path: Path, rng: Rng) -> None:
     with small(heavy=8 if eps > 0.1 else 0.02):
         run(tmp_path / "store", rng, "keyed", "late", 7, eps=eps)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [kind.name for kind in KINDS])
+def test_every_kind_of_value(kind: str, tmp_path: Path, rng: Rng) -> None:
+    with small():
+        run(tmp_path / "store", rng, "keyed", "late", 20, kind=kind)
 
 
 @pytest.mark.slow
