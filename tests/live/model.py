@@ -197,7 +197,7 @@ class Model:
                 rows = rows[max(0, len(rows) - left) :]
                 left -= len(rows)
             if above is not None:
-                rows = rows[batch.times[rows] > above]
+                rows = rows[(batch.times[rows] > above) & (batch.times[rows] <= (newest if now is None else now))]
             if filter is not None:
                 rows = rows[batch.filters[filter][rows]]
             out.append(batch.values[rows])
