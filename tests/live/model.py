@@ -196,6 +196,8 @@ class Model:
                 left -= len(rows)
             if above is not None:
                 rows = rows[batch.times[rows] > above]
+            if above is not None and now is not None:
+                rows = rows[batch.times[rows] <= now]
             if filter is not None:
                 rows = rows[batch.filters[filter][rows]]
             out.append(batch.values[rows])

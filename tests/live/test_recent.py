@@ -16,6 +16,7 @@ from quantide.errors import SpanError
 from quantide.history import recent as written
 from quantide.history.recent import next_compaction
 from quantide.live.kept import Kept
+from quantide.live.lane import Between
 from quantide.live.recent import Recent, Wanted
 from quantide.store.manifest import Entry, Manifest
 from quantide.store.recent import RecentFile, RecentRows, write_recent
@@ -58,7 +59,9 @@ def windows(draw: st.DrawFn) -> Wanted:
     key = draw(st.none() | st.sampled_from([(key,) for key in KEYS]))
     last = draw(st.none() | st.integers(1, 130))
     above = draw(st.none() | st.integers(-1, 10).map(float) | st.integers(0, 500).map(float))
-    return Wanted(key, last, above, draw(st.sampled_from([None, "f", "g"])))
+    upto = draw(st.none() | st.integers(0, 500).map(float))
+    span = None if above is None else Between(above, upto)
+    return Wanted(key, last, span, draw(st.sampled_from([None, "f", "g"])))
 
 
 CUTS = st.lists(st.integers(0, 120), max_size=8)
@@ -96,8 +99,10 @@ def chosen(all_rows: Rows, wanted: Wanted) -> Any:
         mine = mine[all_rows.keys == KEYS.index(wanted.key[0])]
     if wanted.last is not None:
         mine = mine[-wanted.last :]
-    if wanted.above is not None:
-        mine = mine[all_rows.times[mine] > wanted.above]
+    if wanted.span is not None:
+        mine = mine[all_rows.times[mine] > wanted.span.above]
+        if wanted.span.upto is not None:
+            mine = mine[all_rows.times[mine] <= wanted.span.upto]
     if wanted.filter is not None:
         mine = mine[all_rows.flags[mine] >> "fg".index(wanted.filter) & 1 == 1]
     return np.sort(all_rows.values[mine])

@@ -8,7 +8,6 @@ docs/guarantees/live.md.
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from quantide.errors import CorruptBytesError, SpanError
 from quantide.history.run import Key, find_place
