@@ -141,7 +141,7 @@ def check_windows(
 
 
 @ANY
-@settings(max_examples=60)
+@settings(max_examples=50)
 def test_any_window(
     all_rows: Rows, cuts: list[int], joins: list[int], keyed: bool, eps: float, asked: list[Wanted]
 ) -> None:
@@ -158,7 +158,7 @@ def test_very_many_windows(
 
 
 @given(rows(), CUTS, st.integers(0, 8), st.lists(windows(), min_size=1, max_size=8))
-@settings(max_examples=40)
+@settings(max_examples=30)
 def test_any_gap(all_rows: Rows, cuts: list[int], place: int, asked: list[Wanted]) -> None:
     """A file is not there any more: a window that counts back over it is refused, all others are right."""
     manifest, held = files(all_rows, cuts, [], True, 0.1)
@@ -179,7 +179,7 @@ def test_any_gap(all_rows: Rows, cuts: list[int], place: int, asked: list[Wanted
 
 
 @given(st.lists(st.tuples(st.integers(1, 3000), st.booleans()), max_size=80), st.sampled_from([2, 3, 8]))
-@settings(max_examples=100)
+@settings(max_examples=60)
 def test_compaction_ends(sizes: list[tuple[int, bool]], fan: int) -> None:
     """Files that become one follow each other without a gap; in the end few are left, and no row is elsewhere."""
     entries: list[Entry] = []

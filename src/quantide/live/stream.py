@@ -107,7 +107,7 @@ class LiveStream:
             changed = self.version != before
         if changed:
             with self._monitoring:
-                for _, monitor in self._monitors.values():
+                for _, monitor in list(self._monitors.values()):
                     with suppress(QuantideError):  # a window that is not known any more: it says so when it is asked
                         monitor.refresh()
         return changed
@@ -290,7 +290,7 @@ class LiveStream:
         """What is new in each monitor since this was called before: the words it was made with, and its changes."""
         found = []
         with self._monitoring:
-            for words, monitor in self._monitors.values():
+            for words, monitor in list(self._monitors.values()):
                 with suppress(QuantideError):  # it says so when it is asked
                     found.append((words, monitor.changes()))
         return [(words, changes) for words, changes in found if len(changes) or changes.conditions]
