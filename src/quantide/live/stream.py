@@ -106,8 +106,9 @@ class LiveStream:
             changed = self.version != before
         if changed:
             with self._monitoring:
-                for monitor in self._monitors.values():
-                    monitor.refresh()
+                monitors = list(self._monitors.values())
+            for monitor in monitors:  # its on_change functions may wait for others that want monitors
+                monitor.refresh()
         return changed
 
     def close(self) -> None:
