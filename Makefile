@@ -11,7 +11,7 @@ export PYTHON
 VENV := .venv
 RUN := source scripts/env.sh &&
 KERNELS := $(shell find src/quantide/kernels -name '*.py' 2>/dev/null)
-CODE := $(wildcard src tests benchmarks characterization)
+CODE := $(wildcard src tests benchmarks characterization examples)
 
 PACKAGES := $(VENV)/.done-packages
 WARM := $(VENV)/.done-kernels

@@ -9,9 +9,11 @@ from benchmarks import (
     fast_paper,
     history,
     keys,
+    live,
     page_fast,
     page_history,
     page_keys,
+    page_live,
     page_queries,
     page_spark,
     page_stream,
@@ -58,6 +60,8 @@ def _run(part: str, quick: bool, command: str, folder: Path | None) -> Report:
         return history.run(history.QUICK if quick else history.Settings(), command)
     if part == "windows":
         return windows.run(windows.QUICK if quick else windows.Settings(), command, folder)
+    if part == "live":
+        return live.run(live.QUICK if quick else live.Settings(), command, folder)
     if part == "partitions":
         return spark_partitions.run(spark_partitions.QUICK if quick else spark_partitions.Settings(), command)
     if part == "spark":
@@ -71,6 +75,8 @@ def _show(reports: dict[str, Report]) -> None:
         say("\n" + page_history.render(reports["history"]))
     if "windows" in reports:
         say("\n" + page_windows.render(reports["windows"]))
+    if "live" in reports:
+        say("\n" + page_live.render(reports["live"]))
     if "partitions" in reports:
         say("\nMany partitions (ns a row)\n\n" + page_spark.partitions_table(reports["partitions"]))
     if "spark" in reports:

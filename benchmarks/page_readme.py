@@ -2,12 +2,13 @@
 
 from benchmarks import table
 from benchmarks.page_history import loading_ratio
+from benchmarks.page_live import slowest
 from benchmarks.page_windows import slowest_question
 from benchmarks.report import Report, Row
 
 BEGIN = "<!-- figures: made by `python -m benchmarks results` -->"
 END = "<!-- /figures -->"
-PARTS = ("stream", "fast", "keys", "windows", "queries", "history", "spark")
+PARTS = ("stream", "fast", "keys", "windows", "queries", "history", "live", "spark")
 
 
 def insert(readme: str, reports: dict[str, Report]) -> str:
@@ -25,6 +26,7 @@ def figures(reports: dict[str, Report]) -> str:
         "windows": _windows,
         "queries": _queries,
         "history": _history,
+        "live": _live,
         "spark": _spark,
     }
     lines = [line for part, make in made.items() if part in reports for line in make(reports[part])]
@@ -86,6 +88,22 @@ def _history(report: Report) -> list[tuple[str, str]]:
         ),
         ("loading them, sorted and summarised, against a plain write", f"{table.ratio(loading_ratio(report))} times"),
     ]
+
+
+def _live(report: Report) -> list[tuple[str, str]]:
+    """Of a run that ended early what is there."""
+    lines = []
+    if "questions" in report.rows:
+        rate = slowest(report, "rate")["rate"]
+        lines.append(("questions a second of one live reader, history and windows", f"**{rate:,.0f}** and more"))
+    if followed := [row for row in report.rows.get("follow", []) if not row["asked"]]:
+        row = max(followed, key=lambda row: float(row["median"]))
+        told = f"{row['median'] * 1e3:.0f} ms, p99 {row['p99'] * 1e3:.0f} ms"
+        lines.append((f"its lag behind a writer of {row['batches_per_s']:.0f} batches a second", told))
+    for row in report.rows.get("year", []):
+        what = f"it starts on {row['steps']} steps of {report.settings['keys']:,} keys, {row['rows']:,} values, in"
+        lines.append((what, table.seconds(row["open_seconds"])))
+    return lines
 
 
 def _windows(report: Report) -> list[tuple[str, str]]:

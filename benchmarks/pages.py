@@ -7,6 +7,7 @@ from benchmarks import (
     page_fast,
     page_history,
     page_keys,
+    page_live,
     page_queries,
     page_readme,
     page_spark,
@@ -29,6 +30,7 @@ PARTS: dict[str, tuple[Callable[[Report], str], Callable[[Report], list[str]], s
     "queries": (page_queries.render, page_queries.headlines, "a million standing queries beside a bare sketch"),
     "history": (page_history.render, page_history.headlines, "a billion values on disk and a stream, asked together"),
     "windows": (page_windows.render, page_windows.headlines, "the most recent values: speed, space, peers"),
+    "live": (page_live.render, page_live.headlines, "a reader beside the writer: questions, lag, starts, memory"),
     "spark": (page_spark.render, page_spark.headlines, "percentiles of a lake, beside Spark's own functions"),
     "partitions": (page_spark.render_partitions, page_spark.headlines_partitions, "what many partitions cost on Spark"),
 }
@@ -43,6 +45,8 @@ def render(folder: Path) -> dict[str, str]:
     pages = {f"{part}.md": PARTS[part][0](report) for part, report in reports.items()}
     if "fast" in reports:
         pages["fast.svg"] = page_fast.figure(reports["fast"])
+    if "live" in reports and "restart" in reports["live"].rows:
+        pages["live.svg"] = page_live.figure(reports["live"])
     return {"index.md": _index(reports), **pages}
 
 

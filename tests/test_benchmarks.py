@@ -19,15 +19,15 @@ PHIS = np.arange(1, 201) / 200
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("results")
-    main(["stream", "fast", "keys", "queries", "history", "windows", "--quick", "--output", str(folder)])
+    main(["stream", "fast", "keys", "queries", "history", "windows", "live", "--quick", "--output", str(folder)])
     return folder
 
 
 def test_quick_run_writes_everything(quick: Path) -> None:
     names = {path.name for path in quick.iterdir()}
-    made = ("stream", "fast", "keys", "queries", "history", "windows")
+    made = ("stream", "fast", "keys", "queries", "history", "windows", "live")
     parts = {f"{part}.{end}" for part in made for end in ("json", "md")}
-    assert names == parts | {"index.md", "fast.svg"}
+    assert names == parts | {"index.md", "fast.svg", "live.svg"}
 
 
 def test_quick_run_covers_the_grid(quick: Path) -> None:
@@ -52,6 +52,13 @@ def test_answers_of_a_history_hold_in_the_results(quick: Path) -> None:
             report = Report.read(path)
             assert all(row["holds"] for row in report.rows["checked"])
             assert report.rows["asked"][0]["accurate_most_reads"] <= report.rows["asked"][0]["runs"]
+
+
+def test_answers_of_live_readers_hold_in_the_results(quick: Path) -> None:
+    for folder in (quick, FOLDER):
+        for path in folder.glob("live.json"):
+            for part, rows in Report.read(path).rows.items():
+                assert all(row["holds"] for row in rows), part
 
 
 def test_windows_keep_their_promise_in_the_results(quick: Path) -> None:

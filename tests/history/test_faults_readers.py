@@ -269,7 +269,7 @@ def test_an_error_in_the_background(point: str, end: str, tmp_path: Path, monkey
     assert History(tmp_path).verify().values == 5 * ROWS
 
 
-@pytest.mark.parametrize("moment", ["_entries", "files", "expired"])
+@pytest.mark.parametrize("moment", ["_entries", "files", "clear_log"])
 def test_vacuum_while_a_merge_is_committed(moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The merge ends while vacuum looks around: its files are no longer in hand, and were not active before."""
     work = Work(str(tmp_path), SETTINGS)

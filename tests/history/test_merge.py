@@ -241,7 +241,7 @@ def test_a_merge_that_failed_in_the_background(told_by: str, tmp_path: Path) -> 
 
 
 def test_vacuum_keeps_what_a_reader_may_have_in_hand(tmp_path: Path, rng: Rng) -> None:
-    history = History(tmp_path / "s", kappa=1)
+    history = History(tmp_path / "s", kappa=1, window=0)
     for _ in range(4):
         history.append(rng.normal(size=50))
         history.end_step()

@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 from numpy.typing import NDArray
 
 from quantide.history import History, load, merge, rebuild, sort, source, tasks, writer
+from quantide.history import recent as recent_files
 from quantide.history.load import Loaded, Slot, write_chunks
 from quantide.history.source import Piece
 from quantide.store import datafile
@@ -68,6 +69,7 @@ def small(change: Callable[[Any, str, int], None] = setattr) -> None:
     change(sort, "LOT", 128)
     change(merge, "RANGE", 256)
     change(source, "PIECE", 100)
+    change(recent_files, "FAN", 3)
 
 
 def few(change: Callable[[Any, str, int], None]) -> None:

@@ -97,7 +97,11 @@ def _read_times(times: Any, rows: int) -> tuple[Clock | None, Array | None]:
 
 def _read_flags(filters: Mapping[str, Any] | None, names: Sequence[str], rows: int) -> Array | None:
     """A bit for each filter: whether a row satisfies it. Null is no."""
-    given = {} if filters is None else dict(filters)
+    given = {} if filters is None else filters
+    if not isinstance(given, Mapping):
+        raise InvalidArgumentError(
+            f"filters={given!r} is not a dict that tells for each filter which values satisfy it"
+        )
     if set(given) != set(names):
         wrong = sorted(set(given) ^ set(names))
         known = f"declared are {', '.join(names)}" if names else "none are declared: History(path, filters=[...])"

@@ -171,7 +171,7 @@ class History(HistoryReader):
         self._writer.merge_levels(wait)
 
     def vacuum(self, older_than_hours: float = 1) -> Vacuumed:
-        """Remove files that were merged away that long ago, and what writers that died have left."""
+        """Remove files that were merged away, or left by writers that died, that long ago; and old entries of the log."""
         hours = check_hours(older_than_hours)
         with self._writing:
             self._begin()

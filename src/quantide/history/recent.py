@@ -65,7 +65,7 @@ class RecentLog:
 
     @property
     def _manifest(self) -> Manifest:
-        return self._table.manifest(self._table.recent)
+        return self._table.own_manifest()
 
     def done(self, entries: Sequence[Entry], gone: Sequence[str]) -> None:
         """A commit is made, or given up: these files are not pending any more, and those do not count any more."""

@@ -1,6 +1,7 @@
 """Vacuum: files that no version of the table needs any more."""
 
 import os
+import time
 from collections.abc import Container, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,11 +31,11 @@ def check_hours(hours: Any) -> float:
 
 
 def vacuum(table: StreamTable, pending: Iterable[RunId], recent: Container[str], hours: float) -> Vacuumed:
-    """Remove what was merged away or dropped at least that many hours ago, and what was never committed.
+    """Remove what was merged away or dropped at least that many hours ago, and what was written and never committed.
 
-    A reader may still have the files of an older version in hand: those wait. Files that were never committed have
-    no reader; they are of a writer that died, or of this one but not in hand. Files of a later epoch are left alone:
-    then this writer was fenced off and does not know it yet.
+    A reader may still have the files of an older version in hand: those wait. How long is told by the time of a file,
+    which is that of its removal from the table. Files of a later epoch are left alone: then this writer was fenced off
+    and does not know it yet.
 
     A merge may run meanwhile. So what lies there is listed first, then what is in hand, then what is active: a file
     of the list that is committed on the way is found in one of the two. `recent` are names of recent files in hand.
@@ -43,17 +44,19 @@ def vacuum(table: StreamTable, pending: Iterable[RunId], recent: Container[str],
     found = _entries(table.path)
     in_hand = set(pending)
     active = set(table.files())
-    waiting = set(table.expired(0)) - set(table.expired(hours))
+    latest = time.time() - hours * 3600
     removed = table.clear_recent(recent, hours)
-    files, size = len(table.clear_log()) + len(removed), sum(removed)
+    files, size = table.clear_log(hours) + len(removed), sum(removed)
     for name, whole, entry in found:
-        needed = name.run in in_hand or name.run.epoch > table.epoch
-        if not needed and not (whole and (name in active or name.data in waiting)):
-            with suppress(FileNotFoundError):
-                held = entry.stat().st_size
-                os.remove(entry.path)
-                files, size = files + 1, size + held
-            faults.point("vacuum.removed")
+        if name.run in in_hand or name.run.epoch > table.epoch or (whole and name in active):
+            continue
+        with suppress(FileNotFoundError):
+            held = entry.stat()
+            if whole and hours and held.st_mtime > latest:
+                continue
+            os.remove(entry.path)
+            files, size = files + 1, size + held.st_size
+        faults.point("vacuum.removed")
     return Vacuumed(files, size)
 
 

@@ -140,10 +140,11 @@ class Writer:
             self._owed = False
 
     def compact(self) -> None:
-        """Merge chunks of the open step until there are few of every size."""
+        """Merge chunks of the open step until there are few of every size; let the log forget old versions."""
         with self._one_merge:
             while self.active and (merge := next_compaction(self._snapshot().chunks)) is not None:
                 self._merge(merge, self.table.settings.chunk_eps)
+            self.table.trim_log()
 
     def close(self) -> None:
         try:

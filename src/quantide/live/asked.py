@@ -1,6 +1,7 @@
 """What is asked about: everything, some steps, or a window of recent values; of a key or of all."""
 
-from dataclasses import dataclass
+from collections.abc import Hashable
+from dataclasses import dataclass, fields
 from typing import Any
 
 from quantide.errors import InvalidArgumentError
@@ -25,6 +26,14 @@ class Asked:
         if self.now is not None and not self.timed:
             raise InvalidArgumentError("now= is of use only together with within= or filter=")
 
+    @classmethod
+    def of(cls, words: Any) -> "Asked":
+        """Words by their names, as a dict."""
+        known = [field.name for field in fields(cls)]
+        if not isinstance(words, dict) or not set(words) <= set(known):
+            raise InvalidArgumentError(f"{words!r} does not say what is asked about; its words are {', '.join(known)}")
+        return cls(**words)
+
     @property
     def recent(self) -> bool:
         """Whether it is about recent values."""
@@ -34,3 +43,14 @@ class Asked:
     def timed(self) -> bool:
         """Whether it is about a span of time: that which is named, or all that is kept."""
         return self.within is not None or (self.filter is not None and self.last is None)
+
+    @property
+    def words(self) -> Hashable:
+        """What tells it from other questions: 1 and True are equal, and not the same key. None when it has no name."""
+        parts = self.key if isinstance(self.key, tuple) else (self.key,)
+        types = tuple(map(type, (*parts, self.last, self.within, self.last_steps, self.now)))
+        try:
+            hash(self)
+        except TypeError:  # of a list, say
+            return None
+        return self, types

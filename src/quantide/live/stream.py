@@ -4,13 +4,14 @@ import os
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Event, RLock, Thread
 from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quantide.errors import CorruptBytesError, InvalidArgumentError, SpanError, UnknownKeyError
+from quantide.errors import CorruptBytesError, InvalidArgumentError, QuantideError, SpanError, UnknownKeyError
 from quantide.history.keys import read_key
 from quantide.history.reader import HistoryReader
 from quantide.history.snapshot import Span
@@ -24,7 +25,7 @@ from quantide.queries.monitor import Monitor
 from quantide.queries.results import Changes
 from quantide.store.recent import RecentFile
 from quantide.store.settings import read_bytes
-from quantide.summary.ranks import check_phis, check_size
+from quantide.summary.ranks import check_eps, check_phis, check_size
 from quantide.summary.summary import Summary
 from quantide.summary.types import type_named
 from quantide.windows.clock import read_span, show_span
@@ -32,7 +33,6 @@ from quantide.windows.clock import read_span, show_span
 T = TypeVar("T")
 
 EVERY = 0.02  # seconds between two looks for a new commit
-VIEWS = 4096  # questions whose views are looked up by their words alone
 REST = 4  # a part of the memory is for what history keeps: blocks that were read, summaries of the open step
 
 
@@ -82,8 +82,7 @@ class LiveStream:
         self._polling, self._monitoring = RLock(), RLock()
         self._files: dict[str, RecentFile | Unreadable] = {}
         self._keys = KnownKeys()
-        self._views: dict[Any, View] = {}
-        self._monitors: dict[Asked, Monitor] = {}
+        self._monitors: dict[Any, tuple[Asked, Monitor]] = {}
         self._trouble: Exception | None = None
         self._polled = time.time()
         self._recent = self._restore()
@@ -107,8 +106,9 @@ class LiveStream:
         if changed:
             with self._monitoring:
                 monitors = list(self._monitors.values())
-            for monitor in monitors:  # its on_change functions may wait for others that want monitors
-                monitor.refresh()
+            for _, monitor in monitors:  # its on_change functions may wait for others that want monitors
+                with suppress(QuantideError):  # a window that is not known any more: it says so when it is asked
+                    monitor.refresh()
         return changed
 
     def close(self) -> None:
@@ -232,14 +232,14 @@ class LiveStream:
 
     def summary(self, **asked: Any) -> Summary:
         """A summary of everything or of a window; `asked` are the words of answer(): key, last, within, and so on."""
-        return self._ask(Asked(**asked), lambda view: view.summary)
+        return self._ask(Asked.of(asked), lambda view: view.summary)
 
     def compare(
         self, phis: ArrayLike, against: dict[str, Any] | None = None, mode: str | None = None, **asked: Any
     ) -> list[LiveComparison]:
         """Each phi of one window beside the same phi of another: `compare([0.99], within="5 min")` is now against all
         of history, `against={"last_steps": 30}` against a part of it."""
-        words, other = Asked(**asked), Asked(**({} if against is None else against))
+        words, other = Asked.of(asked), Asked.of({} if against is None else against)
         here, there = self._mode(words, mode), self._mode(other, mode)
         wanted = np.atleast_1d(check_phis(phis)).tolist()
 
@@ -257,11 +257,19 @@ class LiveStream:
         """Standing queries and conditions over everything or a window (the words of answer()), right at every commit.
 
         `eps` is the finest precision of its queries: when it is not given, the store's for windows, and twice that for
-        everything and for steps. The same words give the same monitor. Its on_change functions are called by poll().
+        everything and for steps. The same words and eps give the same monitor. Its on_change functions are called by
+        poll().
         """
-        words = Asked(key, **asked)
+        if isinstance(key, dict) and set(key) == set(self._reader.settings.keys):
+            key = tuple(key[name] for name in self._reader.settings.keys)
+        words = Asked.of({**asked, "key": tuple(key) if isinstance(key, list) else key})
+        if words.words is None:
+            raise InvalidArgumentError(
+                f"a monitor is found again by its words, and {words} has one that cannot be kept"
+            )
         with self._monitoring:
-            if words not in self._monitors:
+            name = (words.words, None if eps is None else check_eps(eps))
+            if name not in self._monitors:
 
                 def pull() -> tuple[int, Summary]:
                     try:
@@ -272,13 +280,17 @@ class LiveStream:
                 settings = self._reader.settings
                 grows = not words.recent and words.last_steps is None and settings.retention is None
                 finest = (1 if words.recent else 2) * self._eps if eps is None else eps
-                self._monitors[words] = Monitor(finest, pull=pull, value_type=settings.value_type, grows=grows)
-            return self._monitors[words]
+                made = Monitor(finest, pull=pull, value_type=settings.value_type, grows=grows)
+                self._monitors[name] = (words, made)
+            return self._monitors[name][1]
 
     def changes(self) -> list[tuple[Asked, Changes]]:
         """What is new in each monitor since this was called before: the words it was made with, and its changes."""
+        found = []
         with self._monitoring:
-            found = [(words, monitor.changes()) for words, monitor in self._monitors.items()]
+            for words, monitor in self._monitors.values():
+                with suppress(QuantideError):  # it says so when it is asked
+                    found.append((words, monitor.changes()))
         return [(words, changes) for words, changes in found if len(changes) or changes.conditions]
 
     def keys(self) -> list[Any]:
@@ -342,24 +354,19 @@ class LiveStream:
 
     def _view(self, asked: Asked) -> View:
         """The view for these words, as of this version."""
-        version = self._recent.version
-        name = (version, asked, type(asked.key), type(asked.last), type(asked.last_steps), type(asked.within))
-        try:
-            found = self._views.get(name)
-        except TypeError:  # a key that cannot be looked up, a list say
-            return self._look(asked)
-        if found is None:
-            found = self._look(asked)
-            if len(self._views) >= VIEWS:
-                self._views = {}
-            self._views[name] = found
-        return found
+        version = self._recent.version if asked.recent else self._reader.version  # the latter may be ahead
+        words = asked.words
+        if words is None:
+            return self._look(asked, None)
+        name = ("view", version, words)
+        return self._kept.get(name, lambda: self._look(asked, name), lambda view: view.nbytes)
 
-    def _look(self, asked: Asked) -> View:
+    def _look(self, asked: Asked, name: tuple[Any, ...] | None) -> View:
         recent = self._recent
-        if not asked.recent:
-            stored = self._reader.view(asked.last_steps, asked.key)
-            return HistoryView(self._reader.version, stored)
+        while not asked.recent:
+            version, stored = self._reader.version, self._reader.view(asked.last_steps, asked.key)
+            if self._reader.version == version:  # else a commit came in between
+                return HistoryView(version, stored)
         settings = self._reader.settings
         if self._span is None:
             raise SpanError("this store keeps no recent values; make it with History(path, window='24 hours')")
@@ -370,19 +377,14 @@ class LiveStream:
         last = None if asked.last is None else check_size("last", asked.last, 1)
         above, since, until = self._threshold(asked, recent)
         wanted = Wanted(key, last, above, asked.filter)
-        name = ("view", recent.version, wanted)
-        return self._kept.get(
-            name,
-            lambda: WindowView(
-                recent.version,
-                recent.summary(wanted, self._kind, False),
-                lambda: recent.summary(wanted, self._kind, True),
-                asked.key,
-                since,
-                until,
-            ),
-            lambda view: view.nbytes,
-        )
+
+        def all_rows() -> Summary:
+            if name is None:
+                return recent.summary(wanted, self._kind, True)
+            exact = (*name, "exact")
+            return self._kept.get(exact, lambda: recent.summary(wanted, self._kind, True), lambda found: found.nbytes)
+
+        return WindowView(recent.version, recent.summary(wanted, self._kind, False), all_rows, asked.key, since, until)
 
     def _threshold(self, asked: Asked, recent: Recent) -> tuple[Any, Any, Any]:
         """The number that times of a window are above, and from which time to which that is."""
@@ -412,7 +414,7 @@ class LiveStream:
                 continue
             if not any(isinstance(file, Unreadable) for file in files.values()) or not self._reader.refresh():
                 break
-        gone, self._files, self._views = known.keys() - files.keys(), files, {}
+        gone, self._files = known.keys() - files.keys(), files
         self._kept.forget(lambda name: name[0] == "view" or name[1] in gone)
         return Recent(snapshot.version, manifest, list(files.values()), self._eps, self._kept)
 

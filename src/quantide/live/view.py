@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from quantide.errors import EmptyError, InvalidArgumentError, UnknownKeyError
@@ -11,6 +10,8 @@ from quantide.history.view import View as StoredView
 from quantide.live.answer import LiveAnswer
 from quantide.summary.answer import Answer
 from quantide.summary.summary import Summary
+
+TUPLE = 24  # bytes of a value and its ranks
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,12 @@ class HistoryView:
     @property
     def n(self) -> int:
         return self.stored.n
+
+    @property
+    def nbytes(self) -> int:
+        """About how much it holds when its summary was asked for."""
+        tuples = min(self.stored.n, len(self.stored.runs) / self.stored.run_eps)
+        return self.stored.stream.nbytes + int(tuples) * TUPLE
 
     @property
     def summary(self) -> Summary:
@@ -70,11 +77,7 @@ class WindowView:
             raise UnknownKeyError(f"there is no value with the key {self.key!r} in this window")
         if not self.summary.n:
             raise EmptyError("the window is empty: nothing that arrived lies within it; ask for a longer one")
-        return self._exact if mode == "exact" else self.summary
-
-    @cached_property
-    def _exact(self) -> Summary:
-        return self.all_rows()
+        return self.all_rows() if mode == "exact" else self.summary
 
 
 View = HistoryView | WindowView

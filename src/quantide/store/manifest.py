@@ -5,6 +5,7 @@ the table and among the recent ones by the same commit.
 """
 
 import json
+import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from quantide.errors import CorruptBytesError
 
 VERSION = 1
+CRC = ', "crc": '
 KEPT = 1 << 20  # rows that are kept however old they are, so that last=n can be asked where little arrives
 
 
@@ -65,12 +67,17 @@ class Manifest:
         return self if len(kept) == len(self.entries) else replace(self, entries=tuple(kept))
 
     def to_json(self) -> str:
-        return json.dumps({"version": VERSION, **asdict(self)})
+        """With the checksum of all that stands before it as the last word."""
+        text = json.dumps({"version": VERSION, **asdict(self)})[:-1]
+        return f"{text}{CRC}{zlib.crc32(text.encode())}}}"
 
     @classmethod
     def from_json(cls, text: str, name: str) -> "Manifest":
+        said, _, crc = text.rpartition(CRC)
+        if f"{zlib.crc32(said.encode(errors='replace'))}}}" != crc:
+            raise CorruptBytesError(f"{name} is damaged: its checksum does not match")
         try:
-            held = json.loads(text)
+            held = json.loads(said + "}")
             if held.pop("version") != VERSION:
                 raise CorruptBytesError(f"{name} is of another version; this Quantide reads version {VERSION}")
             entries = tuple(Entry(**entry) for entry in held.pop("entries"))

@@ -171,6 +171,8 @@ class RecentFile:
     @classmethod
     def open(cls, folder: str, name: str) -> "RecentFile":
         with open(os.path.join(folder, name), "rb") as file:
+            if not os.fstat(file.fileno()).st_size:  # which cannot be mapped
+                return cls(b"", name)
             return cls(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), name)
 
     @property

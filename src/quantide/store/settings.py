@@ -128,7 +128,7 @@ def _names(what: str, given: Any) -> tuple[Any, ...]:
 def _read_window(window: Any) -> str | None:
     if isinstance(window, (int, float)) and not isinstance(window, bool) and window == 0:
         return None
-    if isinstance(window, str) and re.fullmatch(r"[0-9]+(/[0-9]+)?", window):  # as it is stored
+    if isinstance(window, str) and re.fullmatch(r"[1-9][0-9]*(/[1-9][0-9]*)?", window):  # as it is stored
         return window
     return str(read_span(window))
 

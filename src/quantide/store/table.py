@@ -1,7 +1,6 @@
 """The Delta table: which files are active, and commits that change that all at once."""
 
 import json
-import math
 import os
 import time
 from collections.abc import Callable, Container, Sequence
@@ -16,10 +15,11 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Sc
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
-from quantide.errors import InvalidArgumentError, StorageError, WriterConflictError
+from quantide.errors import CorruptBytesError, InvalidArgumentError, StorageError, WriterConflictError
 from quantide.store import faults
 from quantide.store.datafile import stored_type
-from quantide.store.disk import remove, sync, write_bytes
+from quantide.store.disk import remove, sync, touch, write_bytes
+from quantide.store.log import Log
 from quantide.store.manifest import Manifest
 from quantide.store.names import DATA, RECENT, SIDE, FileName, manifest_name, recent_epoch, without_spare
 from quantide.store.settings import PROPERTY, VALUE, Settings
@@ -27,8 +27,18 @@ from quantide.summary.types import type_named
 
 WRITER, STEP, BATCH, SOURCE = "quantide.writer", "quantide.step", "quantide.batch:", "quantide.source:"
 COMMIT, RECENT_FILES = "quantide.commit", "quantide.recent"
-CHECKPOINT = 10
-TRIES = 10  # to take over
+ALWAYS = (WRITER, STEP, RECENT_FILES)  # transactions that every version is asked for
+CHECKPOINT = 10  # commits from one to the next: a commit costs more the more entries come after the last
+PROPERTIES = {
+    "delta.checkpointInterval": str(CHECKPOINT),
+    "delta.logRetentionDuration": "interval 1 hours",
+    "delta.deletedFileRetentionDuration": "interval 10 minutes",  # vacuum() goes by the times of files
+}
+VERSIONS = 200  # that the log keeps: every commit costs more the more there are
+YOUNG = 0.01  # hours that they are kept in any case: somebody may be opening the table
+TRIM = 100  # commits from one trimming of the log to the next
+KNOWN = 1000  # transactions that are not looked up again
+TRIES = 10  # to take over, or to read a log that changes
 AFTERWARDS = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 
 
@@ -48,7 +58,9 @@ class StreamTable:
 
     def __init__(self, path: str, table: DeltaTable) -> None:
         self.path, self._table = path, table
-        self._lock = RLock()
+        self._lock, self._log = RLock(), Log(path)
+        self._known: dict[str, int | None] = {}  # transactions of this version that were looked up
+        self._trimmed = 0  # the version at which the log was trimmed last
         self.epoch = 0  # of this writer; 0 for readers
         self.durable = False  # whether a commit must outlast a loss of power
         self._manifests = 0  # written by this writer
@@ -64,7 +76,7 @@ class StreamTable:
         if not os.path.isdir(os.path.join(path, "_delta_log")):
             return None
         try:
-            return cls(path, DeltaTable(path))
+            return cls(path, _read(path))
         except TableNotFoundError:
             return None
         except DeltaError as error:
@@ -86,7 +98,7 @@ class StreamTable:
                 path,
                 schema=Schema.from_arrow(schema),
                 name="quantide",
-                configuration={PROPERTY: settings.to_json(), "delta.checkpointInterval": str(CHECKPOINT)},
+                configuration={PROPERTY: settings.to_json(), **PROPERTIES},
                 raise_if_key_not_exists=False,
             )
         except (DeltaError, OSError) as error:
@@ -101,18 +113,25 @@ class StreamTable:
         return int(self._table.version())
 
     def refresh(self) -> bool:
-        """Look for commits of others; whether there were any."""
+        """Look for commits of others; whether there were any. The log may have forgotten the version this one knows."""
         with self._lock:
-            if not os.path.exists(self._entry(self.version + 1)):
-                return False
             before = self.version
-            self._table.update_incremental()
+            if self._log.has(before + 1) or not self._log.has(before):
+                self._update()
             return self.version != before
 
     def reload(self) -> None:
         """Read the whole log again, whatever this handle knew."""
         with self._lock:
-            self._table = DeltaTable(self.path)
+            self._table = _read(self.path)
+            self._known.clear()
+
+    def _update(self) -> None:
+        self._known.clear()
+        try:
+            self._table.update_incremental()
+        except DeltaError:
+            self.reload()
 
     def state(self) -> TableState:
         """What the table says, all of it of one version."""
@@ -146,13 +165,12 @@ class StreamTable:
     @property
     def step(self) -> int:
         """The number of the open step; steps count from 1."""
-        return int(self._table.transaction_version(STEP) or 0) + 1
+        return int(self._transaction(STEP) or 0) + 1
 
     @property
     def recent(self) -> int | None:
         """The number of the manifest of recent files; None when there never was one."""
-        found = self._table.transaction_version(RECENT_FILES)
-        return None if found is None else int(found)
+        return self._transaction(RECENT_FILES)
 
     def manifest(self, number: int | None) -> Manifest:
         """The manifest of a number; FileNotFoundError when it is gone, because a newer one counts."""
@@ -160,14 +178,43 @@ class StreamTable:
         if held[0] != number:
             assert number is not None  # the first manifest replaces none
             name = manifest_name(number)
-            with open(os.path.join(self.path, name), encoding="utf-8") as file:
+            with open(os.path.join(self.path, name), encoding="utf-8", errors="replace") as file:
                 held = self._manifest = (number, Manifest.from_json(file.read(), name))
         return held[1]
 
+    def own_manifest(self) -> Manifest:
+        """The manifest that counts, as a writer must know it."""
+        with self._lock:
+            number = self.recent
+            try:
+                return self.manifest(number)
+            except FileNotFoundError as error:
+                raise CorruptBytesError(
+                    f"{error.filename} is missing: what is recent is not known, and no rows can be added"
+                ) from error
+
     def batch_seen(self, batch: Any) -> bool:
+        """Whether a batch was committed; the writer asks."""
         app, number = batch_transaction(batch)
-        seen = self._table.transaction_version(app)
-        return seen is not None and int(seen) >= number
+        try:
+            seen = self._transaction(app)
+        except FileNotFoundError as error:
+            if not self._log.has(self.version):
+                raise self._fenced() from error
+            raise StorageError(str(error)) from error
+        return seen is not None and seen >= number
+
+    def _transaction(self, app: str) -> int | None:
+        """The last version of a transaction; FileNotFoundError when the log has forgotten what this handle knows."""
+        with self._lock:
+            if app not in self._known:
+                if len(self._known) >= KNOWN:
+                    self._known = {name: self._known[name] for name in ALWAYS if name in self._known}
+                try:
+                    self._known[app] = self._table.transaction_version(app)
+                except DeltaError as error:
+                    raise FileNotFoundError(f"{self.path}: version {self.version} cannot be read: {error}") from error
+            return self._known[app]
 
     def take_over(self) -> None:
         """Become the writer: a new epoch, which fences off any other.
@@ -176,11 +223,11 @@ class StreamTable:
         """
         with self._lock:
             for left in reversed(range(TRIES)):
-                self._table.update_incremental()
-                self.epoch = int(self._table.transaction_version(WRITER) or 0) + 1
+                self._update()
+                self.epoch = int(self._transaction(WRITER) or 0) + 1
                 try:
                     return self._add([], [])
-                except WriterConflictError:
+                except (WriterConflictError, FileNotFoundError):
                     if not left:
                         raise
 
@@ -188,7 +235,7 @@ class StreamTable:
         """Refuse to go on where another writer has taken over."""
         with self._lock:
             self.refresh()
-            if self._table.transaction_version(WRITER) != self.epoch:
+            if self._transaction(WRITER) != self.epoch:
                 raise self._fenced()
 
     def commit(
@@ -214,9 +261,11 @@ class StreamTable:
                 AddAction(name.data, size, {}, now, new, json.dumps({"numRecords": rows})) for name, size, rows in add
             ]
             actions += [RemoveAction(name.data, new, now, None, {}) for name in remove]
+            for name in remove:  # from now on they wait for vacuum
+                touch(os.path.join(self.path, name.data), os.path.join(self.path, name.side))
             before, number = self.recent, None
             if recent is not None:
-                known = self.manifest(before)
+                known = self.own_manifest()
                 changed = recent(known)
                 if changed != known:
                     number = self._write_manifest(changed)
@@ -251,10 +300,14 @@ class StreamTable:
         )
 
     def _commit(self, change: Callable[[CommitProperties], None], transactions: Sequence[Transaction] = ()) -> None:
-        """One change as the writer. A commit that fails can still have happened: its entry in the log tells."""
-        if self._table.transaction_version(WRITER) not in (None, self.epoch, self.epoch - 1):
+        """One change as the writer. A commit that fails can still have happened: its entry in the log tells.
+
+        An entry is free for one writer only, unless the log was trimmed past it: then what came before is gone too.
+        """
+        before = self.version
+        if self._transaction(WRITER) not in (None, self.epoch, self.epoch - 1):
             raise self._fenced()
-        token, entry = uuid4().hex, self._entry(self.version + 1)
+        token, entry = uuid4().hex, self._log.entry(before + 1)
         properties = CommitProperties(
             custom_metadata={COMMIT: token},
             app_transactions=[Transaction(WRITER, self.epoch), *transactions],
@@ -265,31 +318,33 @@ class StreamTable:
             change(properties)
             faults.point("commit.after")
         except (DeltaError, OSError) as error:
+            if not self._log.has(before):
+                raise self._fenced() from error
             if not os.path.exists(entry):
                 raise StorageError(f"{self.path}: the commit failed, nothing was changed: {error}") from error
             with open(entry, encoding="utf-8") as file:
                 if token not in file.read():
                     raise self._fenced() from error
             # It is done, and only the checkpoint after it failed: the next one makes up for that.
-        self._table.update_incremental()
+        if not self._log.has(before):
+            remove(entry)
+            raise self._fenced()
+        known = self._known | {WRITER: self.epoch} | {one.app_id: one.version for one in transactions}
+        self._update()
+        if self.version == before + 1:  # else another came after it
+            self._known = known
         if self.durable:
-            log = os.path.dirname(entry)
-            sync(entry, entry.replace(".json", ".checkpoint.parquet"), os.path.join(log, "_last_checkpoint"), log)
-
-    def _entry(self, version: int) -> str:
-        """Where the log has a version."""
-        return os.path.join(self.path, "_delta_log", f"{version:020}.json")
+            self._log.sync(before + 1)
 
     def _fenced(self) -> WriterConflictError:
         return WriterConflictError(
             f"{self.path} was taken over by another writer; this one may not write any more. Open the store again"
         )
 
-    def clear_log(self) -> list[str]:
-        """Remove what a commit leaves that is cut off by a kill: files of the log under a name for the time being."""
-        with self._lock:
-            log = os.path.join(self.path, "_delta_log")
-            return [name for name in os.listdir(log) if "#" in name and remove(os.path.join(log, name))]
+    def clear_log(self, hours: float) -> int:
+        """Remove what cut off commits left in the log, and what is that old and not needed; how many were left."""
+        self._log.trim(self.version - 1, hours)
+        return self._log.clear()
 
     def clear_recent(self, pending: Container[str], hours: float) -> list[int]:
         """Remove recent files and manifests that do not count, written that long ago; how large each was.
@@ -299,7 +354,7 @@ class StreamTable:
         folder, out = os.path.join(self.path, RECENT), []
         with self._lock:
             number = self.recent
-            needed = {entry.name for entry in self.manifest(number).entries}
+            needed = {entry.name for entry in self.own_manifest().entries}
             needed |= set() if number is None else {manifest_name(number)}
             for entry in sorted(os.scandir(folder), key=lambda e: e.name) if os.path.isdir(folder) else []:
                 name = f"{RECENT}/{without_spare(entry.name)}"
@@ -311,11 +366,23 @@ class StreamTable:
                         out.append(held.st_size)
         return out
 
-    def expired(self, hours: float) -> list[str]:
-        """Paths of files that were removed from the table that long ago and still lie there."""
-        with self._lock:
-            whole = math.ceil(hours)
-            return list(self._table.vacuum(retention_hours=whole, dry_run=True, enforce_retention_duration=False))
+    def trim_log(self) -> None:
+        """Let the log forget old versions, if it has not done so for long. Readers that had them look again."""
+        if self.version - self._trimmed >= TRIM:
+            self._trimmed = self.version
+            self._log.trim(self.version - VERSIONS, YOUNG)
+
+
+def _read(path: str) -> DeltaTable:
+    """The table as it is now. Where its log is trimmed meanwhile, it is read again."""
+    for _ in range(TRIES - 1):
+        try:
+            return DeltaTable(path)
+        except TableNotFoundError:
+            raise
+        except DeltaError:
+            continue
+    return DeltaTable(path)
 
 
 def batch_transaction(batch: Any) -> tuple[str, int]:

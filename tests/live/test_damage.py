@@ -1,0 +1,201 @@
+"""Damaged and missing recent files and manifests: an answer is right, or an error names the file."""
+
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quantide import History
+from quantide.errors import CorruptBytesError
+from quantide.live import LiveStream
+from quantide.store.manifest import Manifest
+from quantide.store.recent import RecentFile
+from tests.live.model import Grown, Rng, check, check_question, small
+
+RECENT = "_quantide/recent"
+QUESTIONS: list[dict[str, Any]] = [
+    {"last": 20},
+    {"last": 140, "filter": "f"},
+    {"key": ("a",), "last": 3},
+    {"filter": "g"},
+]
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda data: b"",
+    "one byte": lambda data: data[:1],
+    "half": lambda data: data[: len(data) // 2],
+    "cut": lambda data: data[:-1],
+    "longer": lambda data: data + b"\0",
+    "zeros": lambda data: bytes(len(data)),
+    "another": lambda data: b"QTSF" + data[4:],
+    "text": lambda data: b"\xff\xfe{}" * 10,
+}
+
+
+def store(path: Path, rng: Rng, rows: int = 50) -> Grown:
+    """Three recent files with everything that one can hold, and as many batches."""
+    grown = Grown(path / "store", keys=["host"], filters=["f", "g"])
+    for number in range(3):
+        keys = [("a",) if x else ("b",) for x in rng.random(rows) < 0.5]
+        filters = {"f": rng.random(rows) < 0.5, "g": rng.random(rows) < 0.9}
+        grown.append(rng.integers(-900, 900, rows), np.arange(rows) + number * rows, keys, **filters)
+    return grown
+
+
+def names(grown: Grown, kind: str) -> list[Path]:
+    found = Path(grown.path, RECENT).glob(f"*.{kind}")
+    return sorted(found, key=lambda path: int(path.stem.rpartition("-")[2]))
+
+
+def told(file: RecentFile) -> list[Any]:
+    """Everything that a recent file is asked for."""
+    out: list[Any] = [file.about, file.keys.to_pylist(), file.bounds.tolist()]
+    for place in (None, 0, 1):
+        lane = file.lane(place)
+        out += [file.values(lane).tolist(), file.times(lane).tolist(), file.numbers(lane).tolist()]
+        for filter in (None, "f", "g"):
+            summary = file.summary(place, filter)
+            out.append(None if summary is None else (summary.values.tolist(), summary.rmin.tolist(), summary.n))
+            out.append(None if filter is None else file.satisfies(lane, filter).tolist())
+    return out
+
+
+def test_every_byte_of_a_recent_file(tmp_path: Path, rng: Rng) -> None:
+    """One bit is another: what is read is the same, or the error names the file; check() finds it in any case."""
+    with small(fan=100):
+        grown = store(tmp_path, rng)
+        grown.history.close()
+        data = names(grown, "recent")[1].read_bytes()
+        whole = RecentFile(data, "x.recent")
+        whole.check()
+        right = told(whole)
+        assert sum(one is not None for one in right) > 15
+        for at in range(0, len(data), 1 + len(data) // 1500):
+            damaged = bytearray(data)
+            damaged[at] ^= 1 << int(rng.integers(8))
+            found: Any = None
+            try:
+                found = told(RecentFile(bytes(damaged), "x.recent"))
+            except CorruptBytesError as error:
+                found = str(error)
+            assert "x.recent" in found if isinstance(found, str) else found == right, f"byte {at}"
+            with pytest.raises(CorruptBytesError):
+                RecentFile(bytes(damaged), "x.recent").check()
+
+
+def test_every_byte_of_a_manifest(tmp_path: Path, rng: Rng) -> None:
+    """A digit for another would move a window; every bit counts."""
+    with small(fan=100):
+        grown = store(tmp_path, rng)
+        grown.history.close()
+        text = names(grown, "manifest")[-1].read_bytes()
+        right = Manifest.from_json(text.decode(), "x.manifest")
+        assert (right.arrived, len(right.entries)) == (150, 3)
+        for at in range(len(text)):
+            for bit in rng.choice(8, 2, replace=False):
+                damaged = bytearray(text)
+                damaged[at] ^= 1 << int(bit)
+                with pytest.raises(CorruptBytesError, match=r"x\.manifest"):
+                    Manifest.from_json(bytes(damaged).decode(errors="surrogateescape"), "x.manifest")
+        for end in range(len(text)):
+            with pytest.raises(CorruptBytesError, match=r"x\.manifest"):
+                Manifest.from_json(text[:end].decode(), "x.manifest")
+
+
+@pytest.mark.parametrize("damage", [*DAMAGE, "missing"])
+def test_a_recent_file(damage: str, tmp_path: Path, rng: Rng) -> None:
+    """Windows that need it fail and name it; all others, and all of history, are answered."""
+    with small(fan=100):
+        grown = store(tmp_path, rng)
+        path = names(grown, "recent")[1]
+        if damage == "missing":
+            path.unlink()
+        else:
+            path.write_bytes(DAMAGE[damage](path.read_bytes()))
+        live = LiveStream(grown.path, follow=False)
+        sound: list[dict[str, Any]] = [{}, {"key": ("a",)}, {"last": 50}, {"last": 7}, {"last_steps": 0}]
+        for good in sound:
+            check_question(live, grown.model, rng, good)
+        assert live.answer(0.5, within=6).n == 24
+        wrong: list[dict[str, Any]] = [{"last": 51}, {"filter": "f"}, {"key": ("a",), "last": 45}]
+        for asked in wrong:
+            if damage in ("half", "cut", "longer"):  # part of the file can be read
+                with suppress(CorruptBytesError):
+                    check_question(live, grown.model, rng, asked)
+            else:
+                with pytest.raises(CorruptBytesError, match=path.name):
+                    check_question(live, grown.model, rng, asked)
+        with pytest.raises(CorruptBytesError, match=path.name):
+            grown.history.verify()
+        grown.append([1] * 60, np.full(60, 900), [("b",)] * 60, f=np.ones(60, bool), g=np.ones(60, bool))
+        live.poll()
+        check_question(live, grown.model, rng, {"last": 60})
+        grown.history.close()
+        assert History(grown.path).answer(0.5).n == 210
+
+
+@pytest.mark.parametrize("damage", [*DAMAGE, "missing"])
+def test_a_manifest(damage: str, tmp_path: Path, rng: Rng) -> None:
+    """Nothing is known of recent rows: a reader does not open. The history is as it was."""
+    with small(fan=100):
+        grown = store(tmp_path, rng)
+        live = LiveStream(grown.path, follow=False)
+        grown.history.close()
+        path = names(grown, "manifest")[-1]
+        if damage == "missing":
+            path.unlink()
+        else:
+            path.write_bytes(DAMAGE[damage](path.read_bytes()))
+        with pytest.raises(CorruptBytesError, match="manifest"):
+            LiveStream(grown.path, follow=False)
+        check(live, grown.model, rng)
+        with History(grown.path) as history:
+            assert history.answer(0.5).n == 150
+            with pytest.raises(CorruptBytesError, match="manifest"):
+                history.verify()
+            with pytest.raises(CorruptBytesError, match="manifest"):
+                history.append([1.0], key="a", times=1.0, filters={"f": True, "g": True})
+            assert history.n == 150
+
+
+def test_a_damaged_file_is_not_compacted(tmp_path: Path, rng: Rng) -> None:
+    """What cannot be read stays as it is; rows go on coming, and the error is told when the writer is closed."""
+    with small(fan=5, most=1000):
+        grown = store(tmp_path, rng, 20)
+        path = names(grown, "recent")[1]
+        path.write_bytes(bytes(100))
+        for number in range(3, 9):
+            keys = [("a",)] * 20
+            grown.append([number] * 20, np.arange(20) + number * 20, keys, f=np.ones(20, bool), g=np.ones(20, bool))
+        live = LiveStream(grown.path, follow=False)
+        check_question(live, grown.model, rng, {"last": 120})
+        with pytest.raises(CorruptBytesError, match=path.name):
+            grown.history.close()
+        with History(grown.path) as history:
+            assert history.n == 180
+
+
+def test_flipped_bytes_under_a_stream(tmp_path: Path, rng: Rng) -> None:
+    """The same through a stream: right answers or CorruptBytesError, at bytes all over the file."""
+    with small(fan=100):
+        grown = store(tmp_path, rng)
+        path = names(grown, "recent")[2]
+        data, spare = path.read_bytes(), tmp_path / "spare"
+        shutil.copy(path, spare)
+        for at in rng.choice(len(data), 40, replace=False):
+            damaged = bytearray(data)
+            damaged[at] ^= 1 << int(rng.integers(8))
+            path.unlink()
+            path.write_bytes(damaged)
+            live = LiveStream(grown.path, follow=False)
+            for asked in QUESTIONS:
+                found = path.name
+                try:
+                    check_question(live, grown.model, rng, asked, questions=1)
+                except CorruptBytesError as error:
+                    found = str(error)
+                assert path.name in found, f"byte {at}"
+        grown.history.close()

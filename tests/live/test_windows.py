@@ -1,0 +1,327 @@
+"""Windows in particular: their edges, what is skipped, what is kept, and how much memory that takes."""
+
+import gc
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from quantide import History, Summary
+from quantide.errors import EmptyError, InvalidArgumentError, SpanError, UnknownKeyError
+from quantide.live import LiveStream
+from tests import oracle
+from tests.live.model import Grown, Rng, check, small
+
+NINE: list[dict[str, Any]] = [{"last": 9}, {}]
+ONE: list[dict[str, Any]] = [{"last": 1}, {"within": 1}, {"filter": "f"}]
+LIMA = timezone(timedelta(hours=-5))
+
+
+def test_since_and_until(tmp_path: Path) -> None:
+    """Two questions that begin at the same moment and end at others are told apart."""
+    with History(tmp_path) as history:
+        history.append(np.arange(100.0), times=np.arange(100.0))
+        live = LiveStream(tmp_path, follow=False)
+        said = [live.answer(0.5, within=within, now=now) for within, now in ((10, 90.0), (5, 85.0), (19, None))]
+        assert [(a.since, a.until, a.n) for a in said] == [(80.0, 90.0, 19), (80.0, 85.0, 19), (80.0, 99.0, 19)]
+        assert live.answer(0.5, last=5).since is None
+        assert live.answer(0.5).until is None
+
+
+def test_edges_of_seconds(tmp_path: Path) -> None:
+    """A time at the threshold is outside, the next float is inside; now itself is within every span."""
+    edge = 0.1 + 0.2
+    times = [0.0, np.nextafter(edge - 0.1, -1), edge - 0.1, np.nextafter(edge - 0.1, 1), edge]
+    with History(tmp_path) as history:
+        history.append(np.arange(5.0), times=times)
+        live = LiveStream(tmp_path, follow=False)
+        assert live.answer(1e-9, within=0.1).value == 3
+        assert live.answer(1e-9, within=0.1).n == 2
+        assert live.answer(1, within=1e-30).n == 1
+
+
+@pytest.mark.parametrize(
+    ("times", "within", "n"),
+    [
+        ([datetime(2024, 1, 1), datetime(2024, 1, 1, 0, 5), datetime(2024, 1, 1, 0, 10)], "5 min", 1),
+        ([datetime(2024, 1, 1), datetime(2024, 1, 1, 0, 5), datetime(2024, 1, 1, 0, 10)], "5 min 1 ns", 2),
+        ([date(2024, 1, 1), date(2024, 1, 5), date(2024, 1, 2)], timedelta(days=3), 1),
+        ([date(2024, 1, 1), date(2024, 1, 5), date(2024, 1, 2)], "3.5 days", 2),
+        (pa.array([0, 3600, 7200], pa.timestamp("s", "Asia/Tokyo")), np.timedelta64(2, "h"), 2),
+        ([datetime(2024, 1, 1, tzinfo=UTC), *[datetime(2023, 12, 31, 19, tzinfo=LIMA)] * 2], 1, 3),
+        (np.array([1, 2, 3], "M8[us]"), Fraction(1, 10**6), 1),
+        (np.array([1, 2, 3], "M8[us]"), "1001 ns", 2),
+        ([Decimal("0.1"), Decimal("0.2"), Decimal("0.3")], 0.15, 2),
+        ([1, 2, 3], 2, 2),
+        (np.array([1, 2, 3], np.float32), 2.0, 2),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_every_kind_of_time(times: Any, within: Any, n: int, tmp_path: Path) -> None:
+    with History(tmp_path, window="9 days") as history:
+        history.append(np.arange(3.0), times=times)
+        live = LiveStream(tmp_path, follow=False)
+        answer = live.answer(0.5, within=within)
+        assert answer.n == n
+        assert answer.until == live.newest
+
+
+def test_one_time_for_all(tmp_path: Path) -> None:
+    with History(tmp_path, filters="f") as history:
+        history.append([1.0, 2.0], times=10.0, filters={"f": False})
+        history.append([3.0], times=20.0, filters={"f": True})
+        history.append([4.0, 5.0, 6.0], times=np.float64(15.0), filters={"f": [True, None, False]})
+        live = LiveStream(tmp_path, follow=False)
+        assert [live.answer(1, within=w).n for w in (1, 5, 6, 11)] == [1, 1, 4, 6]
+        assert live.answer(0.5, filter="f").n == 2
+        assert live.answer(1, filter="f").value == 4
+        assert live.answer(1, filter="f", last=3).n == 1
+
+
+def test_nulls_and_nan_are_in_no_window(tmp_path: Path, rng: Rng) -> None:
+    """Their times, keys and filters go with them; an arrival that is skipped does not count for last=."""
+    rows = 400
+    values = rng.normal(size=rows)
+    values[rng.random(rows) < 0.2] = np.nan
+    null = rng.random(rows) < 0.2
+    keys, times, mask = rng.choice(["a", "b"], rows), rng.integers(0, 1000, rows) * 1.0, rng.random(rows) < 0.5
+    with small():
+        history = History(tmp_path, eps=0.05, keys="host", filters="f")
+        for some in np.array_split(np.arange(rows), 7):
+            given = pa.array(values[some], mask=null[some])
+            history.append(given, key=keys[some], nan="skip", times=times[some], filters={"f": mask[some]})
+        history.append(pa.array([None, None], pa.float64()), key="c", times=[1e9, 1e9], filters={"f": True})
+        history._writer.recent.join()
+        live = LiveStream(tmp_path, follow=False)
+        good = ~null & ~np.isnan(values)
+        assert live.n == good.sum()
+        assert live.newest == times[good].max()
+        for key in (None, "a", "b"):
+            mine = good & ((keys == key) | (key is None))
+            for last in (1, 50, 200):
+                chosen = np.flatnonzero(mine)[-last:]
+                assert oracle.bound_faults(values[chosen], live.answer(0.3, key=key, last=last)) == []
+                after = chosen[times[chosen] > times[good].max() - 300]
+                if len(after):
+                    assert oracle.bound_faults(values[after], live.answer(0.3, key=key, last=last, within=300)) == []
+                flagged = after[mask[after]]
+                if len(flagged):
+                    answer = live.answer(0.6, key=key, last=last, within=300, filter="f")
+                    assert oracle.bound_faults(values[flagged], answer) == []
+        with pytest.raises(UnknownKeyError):
+            live.answer(0.5, key="c", last=3)
+        history.close()
+
+
+def test_nothing_but_nulls(tmp_path: Path) -> None:
+    with History(tmp_path) as history:
+        history.append(pa.array([None, None], pa.float64()), times=[1.0, 2.0])
+        history.append([np.nan], nan="skip", times=5.0)
+        live = LiveStream(tmp_path, follow=False)
+        assert live.newest is None
+        with pytest.raises(EmptyError):
+            live.answer(0.5, last=3)
+        history.append([1.0], times=5.0)
+        live.poll()
+        assert live.answer(0.5, last=3).n == 1
+
+
+def test_minus_zero(tmp_path: Path) -> None:
+    with History(tmp_path) as history:
+        history.append([-0.0, 0.0, -0.0])
+        live = LiveStream(tmp_path, follow=False)
+        for mode in ("quick", "exact"):
+            assert not np.signbit(live.quantiles([0.1, 0.5, 1], last=3, mode=mode)).any()
+
+
+def test_keys_that_are_hard_to_tell(tmp_path: Path) -> None:
+    """1, True and "1" are not the same key, though Python holds two of them for equal."""
+    with History(tmp_path / "two", keys=["a", "b"]) as history:
+        history.append([1.0, 2.0, 3.0, 4.0], key=[("1", "x"), ("true", "x"), ("2", "x"), (None, "x")])
+        live = LiveStream(history.path, follow=False)
+        for asked in NINE:
+            assert live.answer(0.5, key=(1, "x"), **asked).value == 1
+            assert live.answer(0.5, key=(True, "x"), **asked).value == 2
+            assert live.answer(0.5, key=("1", "x"), **asked).value == 1
+            assert live.answer(0.5, key=[2, "x"], **asked).value == 3
+            assert live.answer(0.5, key={"b": "x", "a": "2"}, **asked).value == 3
+            assert live.answer(0.5, key=(None, "x"), **asked).value == 4
+    with History(tmp_path / "one", keys="a") as history:
+        history.append([1.0, 2.0, 3.0], key=[1.5, float("nan"), None])
+        live = LiveStream(history.path, follow=False)
+        for asked in NINE:
+            assert live.answer(0.5, key=float("nan"), **asked).value == 2
+            assert live.answer(0.5, key=(None,), **asked).value == 3
+            assert live.answer(0.5, **asked).n == 3
+        assert live.keys()[0] == 1.5
+        assert live.keys()[2] is None
+
+
+# --- what is kept -------------------------------------------------------------------------------------------
+
+
+def test_old_rows_go(tmp_path: Path, rng: Rng) -> None:
+    """As time moves on files are dropped; every window within the store's is right, one beyond it is refused."""
+    span = Fraction(100)
+    with small(kept=50):
+        grown = Grown(tmp_path / "store", keys=["host"], filters=["f"], window=span)
+        live = LiveStream(grown.path, follow=False)
+        most = 0
+        for number in range(60):
+            rows = int(rng.integers(1, 40))
+            when = number * 40 + rng.integers(0, 200, rows)  # in quarters of a second, out of order
+            keys = [("a",) if x else ("b",) for x in rng.random(rows) < 0.3]
+            grown.append(rng.integers(-900, 900, rows), when, keys, f=rng.random(rows) < 0.5)
+            live.poll()
+            most = max(most, live.stats()["recent_values"])
+            if number % 6 == 5:
+                check_kept(live, grown, rng, 50)
+        assert most < grown.model.n
+        grown.history.vacuum(0)
+        assert len(list((tmp_path / "store/_quantide/recent").iterdir())) == live.stats()["recent_files"] + 1
+        grown.history.verify()
+        grown.history.close()
+
+
+def check_kept(live: LiveStream, grown: Grown, rng: Rng, kept: int) -> None:
+    model = grown.model
+    for _ in range(20):
+        key = [None, ("a",), ("b",)][rng.integers(3)]
+        last = [None, int(rng.integers(1, 400))][rng.integers(2)]
+        within = Fraction(int(rng.integers(1, 401)), 4)
+        asked: dict[str, Any] = {"key": key and key[0], "last": last, "within": within}
+        data = model.window(key, last, within, None)
+        try:
+            answer = live.answer(0.7, **asked)
+        except SpanError:
+            assert last is not None
+            assert last > kept or key is not None
+        except (EmptyError, UnknownKeyError):
+            assert not len(data)
+        else:
+            assert oracle.bound_faults(data, answer) == []
+    questions: list[dict[str, Any]] = [{"within": 100.25}, {"within": 1, "now": float(model.newest) - 99.5}]
+    for beyond in questions:
+        with pytest.raises(SpanError, match="kept"):
+            live.answer(0.5, **beyond)
+
+
+def test_a_shorter_window(tmp_path: Path, rng: Rng) -> None:
+    """A reader that keeps less than the store: a filter on its own is about that much."""
+    grown = Grown(tmp_path / "store", filters=["f"], window=Fraction(1000))
+    grown.append(np.arange(400), np.arange(400), f=rng.random(400) < 0.5)
+    live = LiveStream(grown.path, follow=False, window="25 s")
+    grown.model.span = Fraction(25)
+    check(live, grown.model, rng, windows=20)
+    with pytest.raises(SpanError):
+        live.answer(0.5, within=26)
+    assert live.answer(0.5, last=400).n == 400
+    assert live.stats()["window"] == "25 s"
+    longer = LiveStream(grown.path, follow=False, window="2 days")
+    with pytest.raises(SpanError):
+        longer.answer(0.5, within=1001)
+    grown.history.close()
+
+
+def test_tiny_windows(tmp_path: Path) -> None:
+    """A store that keeps a nanosecond still has the newest time."""
+    with small(kept=1):
+        history = History(tmp_path, window="1 ns")
+        for number in range(10):
+            history.append([number, number + 0.5], times=np.array([number, number], "M8[s]"))
+        live = LiveStream(tmp_path, follow=False)
+        assert live.answer(1, within="1 ns").n == 2
+        assert live.answer(1, last=1).value == 9.5
+        with pytest.raises(SpanError):
+            live.answer(1, last=20)
+        history.close()
+
+
+def test_a_store_without_recent_rows(tmp_path: Path) -> None:
+    with History(tmp_path, window=0) as history:
+        history.append([1.0, 2.0])
+        wrong: list[dict[str, Any]] = [{"times": 5.0}, {"filters": {"f": True}}]
+        for given in wrong:
+            with pytest.raises(InvalidArgumentError, match="keeps no recent"):
+                history.append([1.0], **given)
+        assert history.n == 2
+        live = LiveStream(tmp_path, follow=False)
+        assert live.answer(1).n == 2
+        assert live.newest is None
+        assert live.stats()["window"] is None
+        for asked in ONE:
+            with pytest.raises(SpanError, match="keeps no recent"):
+                live.answer(1, **asked)
+            with pytest.raises(SpanError, match="keeps no recent"):
+                live.monitor(**asked)
+        assert not (tmp_path / "_quantide/recent").exists()
+
+
+def test_a_store_of_version_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made before there were recent rows: its settings say nothing of windows."""
+    old = '{"version": 1, "eps": 0.05, "run_eps": 0.0125, "kappa": 2, "value_type": "float64", "keys": ["host"], '
+    with monkeypatch.context() as patch:
+        patch.setattr("quantide.store.settings.Settings.to_json", lambda _: old + '"memory": null, "retention": null}')
+        with History(tmp_path, eps=0.05, kappa=2, keys="host") as history:
+            history.append([1.0, 2.0], key="a")
+    with History(tmp_path) as history:
+        history.append([3.0], key="b")
+        history.end_step()
+        with pytest.raises(InvalidArgumentError, match="keeps no recent"):
+            history.append([3.0], key="b", times=5.0)
+        live = LiveStream(tmp_path, follow=False)
+        assert (live.answer(1).n, live.answer(1, key="a").n, live.keys()) == (3, 2, ["a", "b"])
+        with pytest.raises(SpanError, match="keeps no recent"):
+            live.answer(1, last=1)
+        assert history.verify().values == 3
+        assert history.vacuum(0).files >= 0
+
+
+# --- memory, and data of real sizes -------------------------------------------------------------------------
+
+
+def test_memory_is_bounded(tmp_path: Path, rng: Rng) -> None:
+    """Many different questions at one version: what is held of them stays within what was allowed."""
+    with History(tmp_path, eps=0.01) as history:
+        history.append(rng.normal(size=5000), times=np.arange(5000.0))
+        live = LiveStream(tmp_path, follow=False, memory=200_000)
+        gc.collect()
+        before = {id(one) for one in gc.get_objects() if isinstance(one, Summary)}
+        for last in range(1000, 3000, 5):
+            live.answer(0.5, last=last, mode="exact")
+        held = [one for one in gc.get_objects() if isinstance(one, Summary) and id(one) not in before]
+        assert sum(one.nbytes for one in held) < 2 * 200_000
+        assert live.stats()["memory"] < 2 * 200_000
+
+
+@pytest.mark.parametrize("memory", [1, "1 MB"])
+def test_large_batches(memory: Any, tmp_path: Path, rng: Rng) -> None:
+    """Nothing is made small: stored summaries, blocks of a lane and files as they are."""
+    history = History(tmp_path, eps=0.01, keys="host", filters="f")
+    values, times = rng.lognormal(size=300_000), np.arange(300_000) + rng.normal(size=300_000) * 1000
+    keys, mask = rng.choice(["a", "b"], 300_000, p=[0.98, 0.02]), rng.random(300_000) < 0.3
+    for some in (slice(0, 1), slice(1, 220_000), slice(220_000, 299_990), slice(299_990, 300_000)):
+        history.append(values[some], key=keys[some], times=times[some], filters={"f": mask[some]})
+    live = LiveStream(tmp_path, follow=False, memory=memory)
+    for key in (None, "a", "b"):
+        mine = np.flatnonzero((keys == key) | (key is None))
+        for last in (1, 1000, 79_000, 200_000, 10**6):
+            for within in (None, 5.0, 80_000.0):
+                for filter in (None, "f"):
+                    chosen = mine[-last:]
+                    chosen = chosen if within is None else chosen[times[chosen] > times.max() - within]
+                    chosen = chosen if filter is None else chosen[mask[chosen]]
+                    if not len(chosen):
+                        continue
+                    asked: dict[str, Any] = {"key": key, "last": last, "within": within, "filter": filter}
+                    for mode in ("accurate", "exact"):
+                        answer = live.answer(0.99, mode=mode, **asked)
+                        assert oracle.bound_faults(values[chosen], answer) == []
+                        assert answer.error <= (0 if mode == "exact" else 0.01)
+                    assert live.summary(**asked).n == len(chosen)
+    history.close()
