@@ -45,7 +45,7 @@ def checkpoints(folder: Path) -> list[int]:
 
 
 def opened(folder: Path) -> StreamTable:
-    found = StreamTable.open(str(folder))
+    found = StreamTable.open(Folder(str(folder)))
     assert found is not None
     return found
 

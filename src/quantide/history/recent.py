@@ -99,7 +99,7 @@ class RecentLog:
     def _compact(self) -> None:
         while chosen := next_compaction(self._manifest.entries):
             names = [entry.name for entry in chosen]
-            rows = [RecentFile.open(self._table.path, name).rows() for name in names]
+            rows = [RecentFile(self._table.place.mapped(name), name).rows() for name in names]
             entry = self._write(RecentRows.joined(rows))
             gone: list[str] = []
             try:
