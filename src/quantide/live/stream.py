@@ -45,8 +45,9 @@ class LiveStream:
     is about all recent values. `last=n, filter=f` are those of the last n values that satisfy f.
 
     Parameters: `path`, where the store lies: a folder or, with `storage_options` as deltalake takes them,
-    "s3://bucket/stream"; `memory`, for what is kept to answer again (files are mapped beside it); `window`, how far back questions about recent values may reach, at most as far as the store keeps them; `follow`,
-    whether a thread looks for new commits; without it poll() does.
+    "s3://bucket/stream"; `memory`, for what is kept to answer again (files are mapped beside it); `window`, how far
+    back questions about recent values may reach, at most as far as the store keeps them; `follow`, whether a thread
+    looks for new commits; without it poll() does.
 
     >>> import tempfile
     >>> from quantide import History

@@ -13,7 +13,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import pyarrow as pa
 
@@ -85,14 +85,10 @@ class Remote:
 
     def mapped(self, name: str) -> Any:
         path = self.whole(name)
-        try:
-            with self.open(path) as source, tempfile.TemporaryFile() as file:
-                while piece := source.read(PIECE):
-                    file.write(piece)
-                file.flush()
-                return _mapped(file)
-        except OSError as error:
-            raise self.trouble(path, error) from error
+        with self.open(path) as source, _unnamed() as file:
+            while piece := self._piece(source, path):
+                _keep(file, piece)
+            return _mapped(file)
 
     def open(self, path: str) -> Any:
         try:
@@ -113,6 +109,13 @@ class Remote:
         with ThreadPoolExecutor(AT_ONCE) as pool:
             return list(pool.map(do, things))
 
+    def _piece(self, source: Any, path: str) -> bytes:
+        try:
+            piece: bytes = source.read(PIECE)
+        except OSError as error:
+            raise self.trouble(path, error) from error
+        return piece
+
     def _within(self, path: str) -> str:
         """A whole path as the filesystem knows it."""
         return f"{self._base}{path.removeprefix(self.path)}"
@@ -130,7 +133,7 @@ Place = Folder | Remote
 def place_of(path: Any, options: Mapping[str, str] | None = None) -> Place:
     """Where a store is read from: a URI, or a folder by its whole name."""
     given: Any = os.fspath(path)
-    if isinstance(given, str) and "://" in given:
+    if isinstance(given, str) and "://" in given.rstrip("/"):
         return Remote(_check_name(given), options or {})
     if options:
         raise InvalidArgumentError(f"storage_options are for a store at s3://bucket/name, and {given!r} is a folder")
@@ -163,6 +166,26 @@ def check_whole(place: Place, path: str, size: int, crc: int) -> None:
     """Compare a file with what it was when it was written."""
     if checksum(place, path) != (size, crc):
         raise CorruptBytesError(f"{path} is damaged: its checksum is not the one it was written with")
+
+
+def _unnamed() -> IO[bytes]:
+    try:
+        return tempfile.TemporaryFile()
+    except OSError as error:
+        raise _no_room(error) from error
+
+
+def _keep(file: IO[bytes], data: bytes) -> None:
+    try:
+        file.write(data)
+        file.flush()
+    except OSError as error:
+        raise _no_room(error) from error
+
+
+def _no_room(error: OSError) -> StorageError:
+    folder = tempfile.gettempdir()
+    return StorageError(f"{folder} has no room for what is read of the store: {error}. TMPDIR names another folder")
 
 
 def _mapped(file: Any) -> mmap.mmap | bytes:
