@@ -61,7 +61,7 @@ def _day(settings: Settings) -> Any:
 def ask_cold(path: str, keys: dict[str, list[int]]) -> tuple[list[Row], Row, list[tuple[str, int, Any]]]:
     """Every question about keys of its own, one by one; what was held before and after; some answers, to be checked.
 
-    The first question of a kind, about a key more, loads kernels in a new process: it is told apart."""
+    The first question of a kind, about a key more, finds nothing open and checked: it is told apart."""
     before = resident()
     begun = time.perf_counter()
     with LiveStream(path, memory=MEMORY) as live:

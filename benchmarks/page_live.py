@@ -17,7 +17,7 @@ QUESTIONS = """One process, one thread that asks, one that looks for commits. Th
 KEYS = """{rows:,} rows of {keys:,} keys, {day_rows} in each of {day_seconds:,} seconds. So many commits of one
     second each take too long to build here: the rows came in appends of {day_chunk:,} seconds each, with the times
     of those seconds; real commits are below. Cold: each of {cold} keys that nobody asked about before, one question
-    each; first of all: one before them, for which a new process loads kernels; again: the same once more. Three
+    each; first of all: one before them, which finds nothing open and checked; again: the same once more. Three
     answers of each kind were checked against all rows. File cache warm, a new process with memory="1 GB". Bar: 200
     ms."""
 MEMORY = """Memory of that reader, bar 1 GB: its stats() tell {stats_memory}; {own} more of its own than before it
@@ -35,9 +35,9 @@ RESTART = """One stream as it grows older: commits of 100 rows, a step every {ag
     {vacuum_every} steps, without waiting for an hour. Start: the constructor. Answered: with the first answers about
     everything, quick and accurate, and about five minutes. Medians of {openings}, file cache warm."""
 YEAR = """{steps} steps, each with a value of each of {keys:,} keys, and one more in the open step: {rows:,} rows,
-    built in {build}. Opened in a new process with a first quick answer: **{open}**, and once more in {again}. The first
-    question about any key: {first_key}, kernels being loaded; about the next: {key}; about five minutes of a third:
-    {window}. Bar: 10 s."""
+    built in {build}. Opened in a new process with a first quick answer: **{open}**, and once more in {again}. The
+    first question about any key, which finds nothing open and checked: {first_key}; about the next: {key}; about
+    five minutes of a third: {window}. Bar: 10 s."""
 APPENDS = """The same batches into a store that keeps a day of recent rows for windows, and into one with window=0, in
     turn. Compaction of recent files goes on in the background and is part of it. Bytes: what a row takes in recent
     files at the end."""

@@ -86,10 +86,12 @@ def test_windows_are_written_part_by_part(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_the_readme_tells_of_windows_when_they_were_measured(quick: Path) -> None:
-    reports = {part: Report.read(FOLDER / f"{part}.json") for part in page_readme.PARTS if part != "windows"}
-    reports["windows"] = Report.read(quick / "windows.json")
+    paths = {part: FOLDER / f"{part}.json" for part in page_readme.PARTS if part not in ("windows", "live")}
+    reports = {part: Report.read(path) for part, path in paths.items()}
+    reports |= {part: Report.read(quick / f"{part}.json") for part in ("windows", "live")}
     text = page_readme.insert(f"a{page_readme.BEGIN}old{page_readme.END}b", reports)
     assert "any of the last 200,000" in text
+    assert "questions a second of one live reader" in text
     assert "old" not in text
     short = Report(reports["windows"].part, reports["windows"].settings, {}, reports["windows"].about)
     assert "any of the last" not in page_readme.figures({**reports, "windows": short})

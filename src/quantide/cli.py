@@ -34,6 +34,9 @@ def parser() -> argparse.ArgumentParser:
     add_demo(commands.add_parser("demo", help="watch a sketch answer, beside the exact quantiles"))
     add_quantile(commands.add_parser("quantile", help="quantiles of a history, with their proved bounds"))
     add_history(commands.add_parser("history", help="the runs of a history; `history build` makes one of a lake"))
+    add_ingest(commands.add_parser("ingest", help="take in the streams of a configuration, with Spark"))
+    add_ingest(commands.add_parser("run", help="as ingest; the command to start a whole installation with"))
+    add_quarantine(commands.add_parser("quarantine", help="bad records and files: list them, or try them again"))
     return top
 
 
@@ -94,6 +97,46 @@ def history(args: argparse.Namespace) -> None:
     from quantide.history.show import show_history
 
     show_history(sys.stdout, args.path)
+
+
+def add_ingest(command: argparse.ArgumentParser) -> None:
+    command.add_argument("config", metavar="CONFIG", help="a TOML file")
+    command.add_argument("--once", action="store_true", help="take in what is there, then end")
+    command.add_argument("--master", default="local[*]", help="the Spark master (%(default)s)")
+    command.add_argument("--reset", action="store_true", help="begin a new checkpoint; what the store has is skipped")
+    command.add_argument(
+        "--allow-duplicates", action="store_true", help="with --reset: of a source that cannot tell what it has sent"
+    )
+    command.set_defaults(command=ingest)
+
+
+def ingest(args: argparse.Namespace) -> None:
+    from quantide.config import read_config
+
+    config = read_config(args.config)
+    from quantide.spark.ingest import ingest as run
+
+    run(config, sys.stdout, args.master, args.once, args.reset, args.allow_duplicates)
+
+
+def add_quarantine(command: argparse.ArgumentParser) -> None:
+    command.add_argument("what", choices=("list", "retry"), help="show what is held, or try it again")
+    command.add_argument("config", metavar="CONFIG", help="a TOML file")
+    command.add_argument("--stream", metavar="NAME", help="of one stream only")
+    command.add_argument("--master", default="local[*]", help="retry: the Spark master (%(default)s)")
+    command.set_defaults(command=quarantine)
+
+
+def quarantine(args: argparse.Namespace) -> None:
+    from quantide.config import read_config
+
+    config = read_config(args.config)
+    from quantide.spark.stream.quarantine import retry, show
+
+    if args.what == "list":
+        show(config, args.stream, sys.stdout)
+    else:
+        retry(config, args.stream, args.master, sys.stdout)
 
 
 def abandon_output() -> None:

@@ -13,6 +13,10 @@ class InvalidArgumentError(QuantideError, ValueError):
     """An argument is outside its range: phi, eps, a number of tuples, a count."""
 
 
+class ConfigError(QuantideError, ValueError):
+    """A configuration that cannot be used; the message names the key and says what to write."""
+
+
 class EmptyError(QuantideError, ValueError):
     """A question was asked of no data at all."""
 
@@ -39,6 +43,14 @@ class StorageError(QuantideError, OSError):
 
 class WriterConflictError(QuantideError, RuntimeError):
     """A store has one writer: another one holds it, or has taken it over from this one."""
+
+
+class CheckpointError(QuantideError, RuntimeError):
+    """What Spark remembers of a source is lost, or does not fit the store. --reset begins anew."""
+
+
+class StreamError(QuantideError, RuntimeError):
+    """A stream stopped because of something outside: Spark, its source, the network."""
 
 
 class SettingsError(QuantideError, ValueError):

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +32,7 @@ from quantide.store.sidefile import About, SideFile
 from quantide.summary.column import read_column
 from quantide.summary.types import type_named
 from tests.history.work import BLOCK, HOSTS, WORK, Op, Work, batch, few, small
+from tests.live.work import live_count, live_go_on, live_work
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 60.0  # seconds: many times what a child takes
@@ -150,7 +151,10 @@ def trickle(folder: str, settings: dict[str, Any], wait: bool = True, batches: i
     doing.history.close()
 
 
-TASKS = {task.__name__: task for task in (work, count, go_on, compete, hold, keep_writing, expire, trickle)}
+TASKS: dict[str, Callable[..., None]] = {
+    task.__name__: task
+    for task in (work, count, go_on, compete, hold, keep_writing, expire, trickle, live_work, live_count, live_go_on)
+}
 
 
 def _note(folder: str, word: str, op: Op) -> None:

@@ -55,6 +55,7 @@ POINTS = (
     "write.data",
     "write.side",
 )
+OF_STREAMS = ("ingest.recorded", "ingest.committed")  # tried in tests/spark/test_ingest_faults.py
 WRITES = ("disk.write", "disk.named", "commit.before")  # where the system says that the disk is full
 STORES = {"plain": SETTINGS, "keyed": KEYED}
 SOME = [(point, store) for point, store in zip(POINTS, cycle(STORES), strict=False)]
@@ -123,7 +124,8 @@ def check_child(child: Child, settings: dict[str, Any]) -> None:
 def test_all_points_are_passed(counts: dict[str, dict[str, int]]) -> None:
     """A new fault point must be tried below, or, where the work does not pass it, in a test of its own."""
     text = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
-    assert set(re.findall(r'faults\.point\("(.*?)"\)', text)) == {*POINTS, "side.rebuilt", "log.trimmed"}
+    others = {"side.rebuilt", "log.trimmed", *OF_STREAMS}
+    assert set(re.findall(r'faults\.point\("(.*?)"\)', text)) == {*POINTS, *others}
     assert set(counts["plain"]) == set(counts["keyed"]) == {*POINTS, "log.trimmed"}
 
 

@@ -79,6 +79,11 @@ class Reader:
 
 
 def stress(folder: Path, settings: dict[str, Any], driver: Driver, batches: int) -> None:
+    warm = Work(f"{folder}-warm", settings)  # so that no question waits for kernels to be loaded
+    for number in range(2):
+        warm.append(number)
+        assert [warm.history.answer(0.5, mode).n for mode in ("quick", "accurate", "exact")]
+        warm.step(0)
     History(folder, **settings)
     child = driver.start("keep_writing", folder, settings=settings, batches=batches)
     readers = [Reader(folder, seed) for seed in range(2)]
@@ -267,6 +272,25 @@ def test_an_error_in_the_background(point: str, end: str, tmp_path: Path, monkey
     work.close(0)
     check_stored(tmp_path, range(5))
     assert History(tmp_path).verify().values == 5 * ROWS
+
+
+def test_appends_go_on_while_files_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = Work(str(tmp_path), SETTINGS)
+    for number in range(3):
+        work.append(number)
+    work.step(0)
+    with ThreadPoolExecutor(1) as pool, monkeypatch.context() as patch:
+        gate = Gate(patch, "vacuum.removed")
+        cleaning = pool.submit(work.vacuum, 0)
+        assert gate.reached.wait(20)
+        for number in range(3, 6):
+            work.append(number)
+        assert not cleaning.done()
+        gate.open.set()
+        cleaning.result()
+    assert leftovers(tmp_path) == set()
+    assert work.history.verify().values == 6 * ROWS
+    work.close(0)
 
 
 @pytest.mark.parametrize("moment", ["_entries", "files", "clear_log"])

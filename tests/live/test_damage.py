@@ -4,16 +4,19 @@ import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
 import pytest
 
 from quantide import History
-from quantide.errors import CorruptBytesError
+from quantide.errors import CorruptBytesError, StorageError
 from quantide.live import LiveStream
+from quantide.store import faults
 from quantide.store.manifest import Manifest
 from quantide.store.recent import RecentFile
+from tests.history.work import leftovers
 from tests.live.model import Grown, Rng, check, check_question, small
 
 RECENT = "_quantide/recent"
@@ -161,21 +164,109 @@ def test_a_manifest(damage: str, tmp_path: Path, rng: Rng) -> None:
             assert history.n == 150
 
 
-def test_a_damaged_file_is_not_compacted(tmp_path: Path, rng: Rng) -> None:
-    """What cannot be read stays as it is; rows go on coming, and the error is told when the writer is closed."""
+@pytest.mark.parametrize("damage", ["zeros", "missing"])
+def test_a_damaged_file_is_not_compacted(damage: str, tmp_path: Path, rng: Rng) -> None:
+    """What cannot be read stays as it is, all others are compacted, and the error is told when the writer is closed."""
     with small(fan=5, most=1000):
         grown = store(tmp_path, rng, 20)
         path = names(grown, "recent")[1]
-        path.write_bytes(bytes(100))
-        for number in range(3, 9):
-            keys = [("a",)] * 20
-            grown.append([number] * 20, np.arange(20) + number * 20, keys, f=np.ones(20, bool), g=np.ones(20, bool))
+        if damage == "missing":
+            path.unlink()
+        else:
+            path.write_bytes(bytes(100))
+        for number in range(3, 30):
+            more(grown, number)
+            with suppress(CorruptBytesError):
+                grown.settle()
         live = LiveStream(grown.path, follow=False)
-        check_question(live, grown.model, rng, {"last": 120})
+        assert live.stats()["recent_files"] < 12
+        check_question(live, grown.model, rng, {"last": 28 * 20})
+        with pytest.raises(CorruptBytesError, match=path.name):
+            live.answer(0.5, last=28 * 20 + 1)
+        grown.history.close()
+        for _ in range(2):
+            with History(grown.path) as history:
+                assert history.n == 600
+
+
+def more(grown: Grown, number: int) -> None:
+    every = np.ones(20, bool)
+    grown.append([number] * 20, np.arange(20) + number * 20, [("a",)] * 20, f=every, g=every)
+
+
+def test_a_damaged_file_is_told_of_once(tmp_path: Path, rng: Rng) -> None:
+    with small(fan=3, most=1000):
+        grown = store(tmp_path, rng, 20)
+        grown.settle()
+        path = names(grown, "recent")[-1]
+        path.write_bytes(bytes(100))
+        for number in range(3, 20):
+            more(grown, number)
         with pytest.raises(CorruptBytesError, match=path.name):
             grown.history.close()
-        with History(grown.path) as history:
-            assert history.n == 180
+        grown.history.close()
+
+
+def test_a_compaction_that_failed_is_tried_again(tmp_path: Path, rng: Rng, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that is full for once: files do not become more and more for it."""
+    failed = [0]
+
+    def point(name: str) -> None:
+        if name == "recent.compacted" and failed[0] < 2:
+            failed[0] += 1
+            raise StorageError("no space")
+
+    with small(fan=3, most=1000):
+        grown = store(tmp_path, rng, 20)
+        monkeypatch.setattr(faults, "point", point)
+        for number in range(3, 30):
+            more(grown, number)
+            Event().wait(0.005)
+        grown.history._writer.recent._compacting and grown.history._writer.recent._compacting.exception()
+        assert LiveStream(grown.path, follow=False).stats()["recent_files"] < 15
+        assert failed == [2]
+        with pytest.raises(StorageError, match="no space"):
+            grown.history.close()
+        grown.history.vacuum(0)
+        grown.history.close()
+        assert leftovers(grown.path) == set()
+
+
+@pytest.mark.parametrize("point", ["recent.written", "recent.manifest"])
+def test_what_an_append_that_failed_leaves(point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same handle vacuums all of it."""
+
+    def fails(name: str) -> None:
+        if name == point:
+            raise OSError(28, "no space")
+
+    with History(tmp_path / "store") as history:
+        history.append([1.0, 2.0], times=1.0)
+        with monkeypatch.context() as patch:
+            patch.setattr(faults, "point", fails)
+            with pytest.raises(OSError, match="no space"):
+                history.append([3.0], times=2.0)
+        history.vacuum(0)
+        assert leftovers(history.path) == set()
+        live = LiveStream(history.path, follow=False)
+        assert live.answer(1, last=5).n == 2
+        history.append([3.0], times=2.0)
+        live.poll()
+        assert live.answer(1, last=5).n == 3
+
+
+def test_the_store_is_gone(tmp_path: Path) -> None:
+    history = History(tmp_path / "store")
+    history.append(np.arange(100.0))
+    history.end_step()
+    history.close()
+    live = LiveStream(history.path, follow=False)
+    shutil.rmtree(history.path)
+    with suppress(StorageError):
+        live.poll()
+    for mode in ("accurate", "exact"):
+        with pytest.raises((StorageError, CorruptBytesError)):
+            live.answer(0.5, mode=mode)
 
 
 def test_flipped_bytes_under_a_stream(tmp_path: Path, rng: Rng) -> None:

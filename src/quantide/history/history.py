@@ -75,6 +75,7 @@ class History(HistoryReader):
         super().__init__(table)
         self._durable = durable
         self._writing = RLock()  # questions do not wait for chunks to be written
+        self._loading = RLock()  # vacuum does not know the names that tasks give their files
         self._writer = Writer(table, self._pin.newest, durable, executor)
         weakref.finalize(self, self._writer.let_go).atexit = False  # the next writer need not wait for its merges
 
@@ -152,13 +153,24 @@ class History(HistoryReader):
 
         For executors of one's own: quantide.spark.build uses it to load a lake.
         """
-        with self._writing:
+        with self._loading, self._writing:
             self._begin()
             if batch_id is not None and self.table.batch_seen(batch_id):
                 return 0
             if key_types and self.table.key_types() is None:
                 self.table.add_keys(list(key_types))
             return self._writer.load(tasks, write, batch_id)
+
+    def batch_seen(self, batch_id: Any) -> bool:
+        """Whether a batch with that id was appended; of a source that counts upwards, that one or a later one."""
+        if not self._writer.active:
+            self.table.refresh()
+        return self.table.batch_seen(batch_id)
+
+    def open(self) -> None:
+        """Become the store's one writer now, and not with the first append; WriterConflictError names another one."""
+        with self._writing:
+            self._begin()
 
     def end_step(self, wait: bool = True) -> None:
         """End the open step: its chunks become a run, and full levels are merged.
@@ -171,11 +183,27 @@ class History(HistoryReader):
             self._writer.end_step()
         self._writer.merge_levels(wait)
 
+    @property
+    def merging(self) -> bool:
+        """Whether merges go on in the background; the end of another step would wait for them."""
+        return self._writer.merging
+
+    @property
+    def key_types(self) -> list[pa.DataType] | None:
+        """The types of the key columns; None while no batch has told them."""
+        return self.table.key_types()
+
+    @property
+    def step(self) -> int:
+        """The number of the open step; steps count from 1."""
+        return self.table.step
+
     def vacuum(self, older_than_hours: float = 1) -> Vacuumed:
-        """Remove files that were merged away, or left by dead writers, that long ago; and old entries of the log."""
+        """Remove files that were merged away, or left by writers that died, that long ago; shorten the log."""
         hours = check_hours(older_than_hours)
-        with self._writing:
-            self._begin()
+        with self._loading:
+            with self._writing:
+                self._begin()
             return vacuum(self.table, self._writer.pending, self._writer.recent.pending, hours)
 
     def close(self) -> None:

@@ -1,9 +1,10 @@
 """Load: chunks written by many tasks, here or on other machines, that one commit makes visible."""
 
-import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+from quantide.errors import InvalidArgumentError
 from quantide.history.recent import write_entry
 from quantide.history.sort import chunk_of
 from quantide.history.source import Piece
@@ -16,6 +17,7 @@ from quantide.store.sidefile import About
 from quantide.summary.types import type_named
 
 EACH = 1 << 12  # runs that one task may write
+FILES = 16  # recent files that may come with a run
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,10 @@ class Slot:
     recent: int = 0
     known: Manifest = field(default_factory=Manifest)
 
+    def from_chunk(self, number: int) -> "Slot":
+        """Where a task goes on that has written so many chunks already."""
+        return replace(self, serial=self.serial + number, recent=self.recent + number * FILES)
+
 
 @dataclass(frozen=True)
 class Loaded:
@@ -43,36 +49,36 @@ class Loaded:
     clock: str | None = None  # of the recent files
     given: bool = False  # whether their times came with the rows
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
     @classmethod
-    def from_json(cls, text: str) -> "Loaded":
-        held = json.loads(text)
+    def from_dict(cls, held: dict[str, Any]) -> "Loaded":
+        """What asdict() gave."""
         return cls(**{**held, "recent": tuple(Entry(**entry) for entry in held["recent"])})
 
 
 def write_chunks(slot: Slot, task: int, pieces: Iterable[Piece], nan: str) -> list[Loaded]:
     """Each piece as a chunk of its own; what task number `task` wrote."""
-    settings, out, serial = slot.settings, [], slot.recent + task * EACH
+    settings, out = slot.settings, []
     for number, piece in enumerate(pieces):
         chunk = chunk_of(piece.keys, piece.column, type_named(settings.value_type), nan)
         run = RunId(slot.step, slot.step, 0, slot.epoch, slot.serial + task * EACH + number)
         entries, clock, given = [], None, False
         if piece.arrivals is not None and chunk.rows:
-            found, rows_of = piece.arrivals.pieces(settings, slot.known)
+            found, recent = piece.arrivals.pieces(settings, slot.known)
+            if len(recent) > FILES:
+                raise InvalidArgumentError(f"{chunk.rows} rows in one piece; give them in smaller ones")
             clock, given = found.kind, piece.arrivals.times is not None
-            for one in rows_of:
-                entries.append(write_entry(slot.folder, recent_name(slot.epoch, serial), one, settings, slot.durable))
-                serial += 1
+            first = slot.recent + (task * EACH + number) * FILES
+            for i, rows in enumerate(recent):
+                name = recent_name(slot.epoch, first + i)
+                entries.append(write_entry(slot.folder, name, rows, settings, slot.durable))
         for part, lot in enumerate(chunk.lots):
-            rows = lot()
+            sorted_rows = lot()
             skipped = (chunk.nulls, chunk.nans) if part == 0 else (0, 0)
-            about = About(len(rows), settings.value_type, BLOCK, 0, 0, *skipped)
-            name = FileName(run, part)
+            about = About(len(sorted_rows), settings.value_type, BLOCK, 0, 0, *skipped)
+            data = FileName(run, part)
             written = write_part(
-                slot.folder, name, rows, settings.keys, about, settings.chunk_eps, chunk.rows, slot.durable
+                slot.folder, data, sorted_rows, settings.keys, about, settings.chunk_eps, chunk.rows, slot.durable
             )
             came = (tuple(entries), clock, given) if part == 0 else ()
-            out.append(Loaded(name.data, written.size, written.rows, *came))
+            out.append(Loaded(data.data, written.size, written.rows, *came))
     return out

@@ -6,11 +6,12 @@ Compaction has a thread of its own: merges of history, which may take minutes, d
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from threading import Lock
 
+from quantide.errors import CorruptBytesError
 from quantide.history.arrivals import MOST, Arrivals
 from quantide.history.sort import in_threads
 from quantide.store import faults
@@ -38,6 +39,8 @@ class RecentLog:
         self._retired: list[tuple[float, str]] = []
         self._pool: ThreadPoolExecutor | None = None
         self._compacting: Future[None] | None = None
+        self._damaged: set[str] = set()
+        self._trouble: BaseException | None = None  # what compactions failed by, as long as nobody was told
         self.pending: set[str] = set()  # files that are about to be committed
 
     def write(self, arrivals: Arrivals) -> tuple[list[Entry], Change]:
@@ -73,33 +76,40 @@ class RecentLog:
         self._retire(gone)
 
     def compact_soon(self) -> None:
-        """Compact in the background when there are many files; after an error only when somebody was told."""
+        """Compact in the background when there are many files. After an error it is tried again; join() tells."""
         before = self._compacting
-        if before is not None and (not before.done() or before.exception() is not None):
+        if before is not None and not before.done():
             return
-        if next_compaction(self._manifest.entries):
+        self._trouble = self._trouble or (None if before is None else before.exception())
+        if self._next():
             with self._lock:
                 self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="quantide-recent")
                 self._compacting = self._pool.submit(self._compact)
 
     def join(self) -> None:
-        """Wait for a compaction; its error, if it had one, is raised here."""
+        """Wait for a compaction; its error, if it or one before it had one, is raised here."""
         compacting, self._compacting = self._compacting, None
-        if compacting is not None:
-            compacting.result()
+        error = None if compacting is None else compacting.exception()
+        error, self._trouble = self._trouble or error, None
+        if error is not None:
+            raise error
+
+    def check(self) -> None:
+        """Raise the error of a compaction that is over."""
+        if self._compacting is not None and self._compacting.done():
+            self.join()
 
     def close(self) -> None:
-        try:
-            self.join()
-        finally:
-            if self._pool is not None:
-                self._pool.shutdown()
-                self._pool = None
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
 
     def _compact(self) -> None:
-        while chosen := next_compaction(self._manifest.entries):
+        while chosen := self._next():
             names = [entry.name for entry in chosen]
-            rows = [RecentFile(self._table.place.mapped(name), name).rows() for name in names]
+            rows = [found for name in names if (found := self._read(name)) is not None]
+            if len(rows) < len(names):
+                continue
             entry = self._write(RecentRows.joined(rows))
             gone: list[str] = []
             try:
@@ -107,6 +117,20 @@ class RecentLog:
                 gone = self._table.commit(recent=lambda manifest: manifest.compacted(names, entry))  # noqa: B023
             finally:
                 self.done([entry], gone)
+
+    def _next(self) -> Sequence[Entry]:
+        """What is to be compacted; a file that cannot be read is left alone, as are those on either side of it."""
+        return next_compaction(self._manifest.entries, self._damaged)
+
+    def _read(self, name: str) -> RecentRows | None:
+        """The rows of a file; None when it is damaged or gone."""
+        try:
+            return RecentFile(self._table.place.mapped(name), name).rows()
+        except (CorruptBytesError, FileNotFoundError) as error:
+            if any(entry.name == name for entry in self._manifest.entries):  # else it aged, and was vacuumed
+                self._damaged.add(name)
+                self._trouble = self._trouble or CorruptBytesError(f"{name} cannot be read: {error}")
+            return None
 
     def _retire(self, names: Sequence[str]) -> None:
         """Files that do not count any more are removed when readers had time to notice."""
@@ -123,7 +147,11 @@ class RecentLog:
             self._serial += 1
             name = recent_name(self._table.epoch, self._serial)
             self.pending.add(name)
-        return write_entry(self._table.path, name, rows, self._settings, self._durable)
+        try:
+            return write_entry(self._table.path, name, rows, self._settings, self._durable)
+        except BaseException:
+            self.pending.discard(name)
+            raise
 
 
 def write_entry(folder: str, name: str, rows: RecentRows, settings: Settings, durable: bool) -> Entry:
@@ -133,14 +161,14 @@ def write_entry(folder: str, name: str, rows: RecentRows, settings: Settings, du
     return Entry(name, 0, about.rows, about.oldest, about.newest, size)
 
 
-def next_compaction(entries: Sequence[Entry]) -> Sequence[Entry]:
+def next_compaction(entries: Sequence[Entry], damaged: Container[str] = ()) -> Sequence[Entry]:
     """Neighbours that become one: FAN of one size, and what is smaller between them. Large ones are left as they are.
 
-    >>> few = [Entry(str(i), i, 100, 0, 0, 0) for i in range(8)]
+    >>> few = [Entry(str(i), 10**6 + 100 * i, 100, 0, 0, 0) for i in range(8)]
     >>> [entry.name for entry in next_compaction([Entry("big", 0, 10**6, 0, 0, 0), *few])]
     ['0', '1', '2', '3', '4', '5', '6', '7']
     """
-    sizes = [_size(entry) for entry in entries]
+    sizes = [None if entry.name in damaged else _size(entry) for entry in entries]
     for size in sorted({size for size in sizes if size is not None}):
         start = same = 0
         for i, held in enumerate(sizes):

@@ -8,7 +8,7 @@ from typing import Any
 from quantide.errors import InvalidArgumentError
 from quantide.history.arrivals import Arrivals
 from quantide.history.blocks import Blocks
-from quantide.history.load import EACH, Loaded, Slot
+from quantide.history.load import EACH, FILES, Loaded, Slot
 from quantide.history.merge import FAN, Merge, next_compaction, next_merge, ranges
 from quantide.history.recent import Change, RecentLog
 from quantide.history.run import Run
@@ -49,6 +49,11 @@ class Writer:
     @property
     def active(self) -> bool:
         return self._lease is not None
+
+    @property
+    def merging(self) -> bool:
+        """Whether merges go on in the background."""
+        return self._merging is not None and not self._merging.done()
 
     def begin(self) -> None:
         """Take the lease, if this handle does not have it yet."""
@@ -91,7 +96,7 @@ class Writer:
         table = self.table
         with self._lock:
             first, self._serial = self._serial + 1, self._serial + tasks * EACH + 1
-        known = self.recent.slot(tasks * EACH)
+        known = self.recent.slot(tasks * EACH * FILES)
         slot = Slot(table.path, table.step, table.epoch, first, table.settings, self._durable, *known)
         added, loaded = [], []
         for one in write(slot):
@@ -110,6 +115,7 @@ class Writer:
         self._join_merging()
         if self._compacting is not None and self._compacting.done():  # else it may go on, and end after its step
             self._join_compacting()
+        self.recent.check()
         snapshot = self._snapshot()
         if not self._owed or snapshot.chunks:  # else the call that failed is repeated, and has ended the step
             self._check_space(self._next_merge((*snapshot.runs, *snapshot.chunks), snapshot.step + 1))
@@ -130,6 +136,7 @@ class Writer:
             self._join_merging()
         finally:
             self._join_compacting()
+            self.recent.join()
 
     def merge(self) -> None:
         """Drop what expired, then merge until no level has too many runs."""
@@ -149,8 +156,8 @@ class Writer:
     def close(self) -> None:
         try:
             self.join()
-            self.recent.close()
         finally:
+            self.recent.close()
             if self._background is not None:
                 self._background.shutdown()
                 self._background = None

@@ -1,8 +1,10 @@
 """Build: a lake table becomes a history. Tasks read, sort and write; the driver commits."""
 
+import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any, TextIO
 
 import pyarrow as pa
@@ -114,11 +116,11 @@ def _run(
                 number, split = some[place]
                 tables = read_split(split, (*keys, value), schema, None, storage)
                 pieces = _pieces(tables, value, keys, types, slot.settings)
-                found = [one.to_json() for one in write_chunks(slot, number, pieces, nan)]
+                found = [json.dumps(asdict(one)) for one in write_chunks(slot, number, pieces, nan)]
                 yield pa.RecordBatch.from_pydict({"text": pa.array(found, pa.string())})
 
     frame = session.range(0, len(some), 1, len(some)).mapInArrow(run, TEXT)
-    return [Loaded.from_json(row["text"]) for row in frame.collect()]
+    return [Loaded.from_dict(json.loads(row["text"])) for row in frame.collect()]
 
 
 def _pieces(

@@ -10,6 +10,8 @@ from uuid import uuid4
 
 DATA, SIDE, RECENT = "runs", "_quantide/side", "_quantide/recent"
 LOCK = "_quantide/writer.lock"
+RECORDS, QUARANTINE = "_quantide/sources", "_quantide/quarantine"
+CHECKPOINTS, STAGING = "_quantide/checkpoints", "_quantide/staging"
 _SPARE = re.compile(r"\.[0-9a-f]{32}\.tmp")
 _NAME = re.compile(r"runs/L(\d+)-S(\d+)-(\d+)-E(\d+)-(\d+)-P(\d+)\.parquet")
 _RECENT = re.compile(r"_quantide/recent/E(\d+)-\d+\.(?:recent|manifest)")

@@ -35,7 +35,7 @@ CHECKPOINT = 10  # commits from one to the next: a commit costs more the more en
 PROPERTIES = {
     "delta.checkpointInterval": str(CHECKPOINT),
     "delta.logRetentionDuration": "interval 1 hours",
-    "delta.deletedFileRetentionDuration": "interval 10 minutes",  # vacuum() goes by the times of files
+    "delta.deletedFileRetentionDuration": "interval 1 minutes",  # every checkpoint lists them; vacuum() needs no list
 }
 VERSIONS = 200  # that the log keeps: every commit costs more the more there are
 YOUNG = 0.01  # hours that they are kept in any case: somebody may be opening the table
@@ -126,7 +126,10 @@ class StreamTable:
     def reload(self) -> None:
         """Read the whole log again, whatever this handle knew."""
         with self._lock:
-            self._table = _read(self.place)
+            try:
+                self._table = _read(self.place)
+            except DeltaError as error:
+                raise StorageError(f"{self.path} cannot be read any more: {error}") from error
             self._known.clear()
 
     def _update(self) -> None:
@@ -349,7 +352,8 @@ class StreamTable:
     def clear_log(self, hours: float) -> int:
         """Remove what cut off commits left in the log, and what is that old and not needed; how many were left."""
         self._log.trim(self.version - 1, hours)
-        return self._log.clear()
+        with self._lock:  # no commit is under way
+            return self._log.clear()
 
     def clear_recent(self, pending: Container[str], hours: float) -> list[int]:
         """Remove recent files and manifests that do not count, written that long ago; how large each was.

@@ -1,0 +1,6 @@
+"""The configuration of streams: a TOML file, checked as a whole before anything starts."""
+
+from quantide.config.reader import read_config
+from quantide.config.stream import Config, Source, Step, StreamConfig
+
+__all__ = ["Config", "Source", "Step", "StreamConfig", "read_config"]

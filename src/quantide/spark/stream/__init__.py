@@ -1,0 +1,1 @@
+"""Streams on Spark: data that keeps arriving becomes history, every value exactly once."""

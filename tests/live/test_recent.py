@@ -1,0 +1,208 @@
+"""Recent files and their manifest on their own: any rows, cut into any files, joined in any way, in any window."""
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from quantide.errors import SpanError
+from quantide.history import recent as written
+from quantide.history.recent import next_compaction
+from quantide.live.kept import Kept
+from quantide.live.recent import Recent, Wanted
+from quantide.store.manifest import Entry, Manifest
+from quantide.store.recent import RecentFile, RecentRows, write_recent
+from quantide.summary.types import type_named
+from tests import oracle
+from tests.live.model import small
+
+KIND = type_named("float64")
+KEYS = ["a", "b", None]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows in the order they came; `flags` has a bit for each of two filters."""
+
+    values: Any
+    times: Any
+    keys: Any
+    flags: Any
+
+    def cut(self, part: slice) -> "Rows":
+        return Rows(self.values[part], self.times[part], self.keys[part], self.flags[part])
+
+
+@st.composite
+def rows(draw: st.DrawFn) -> Rows:
+    """Few values, few times, so that they tie; or many."""
+    n = draw(st.integers(1, 120))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    top, span = draw(st.sampled_from([2, 1000])), draw(st.sampled_from([1, 4, 500]))
+    times = rng.integers(0, span, n).astype(float)
+    if draw(st.booleans()):
+        times = np.sort(times) + rng.integers(0, 2, n)
+    keys = rng.choice(3, n, p=[0.7, 0.2, 0.1])
+    return Rows(rng.integers(0, top, n).astype(float), times, keys, rng.integers(0, 4, n).astype(np.uint16))
+
+
+@st.composite
+def windows(draw: st.DrawFn) -> Wanted:
+    key = draw(st.none() | st.sampled_from([(key,) for key in KEYS]))
+    last = draw(st.none() | st.integers(1, 130))
+    above = draw(st.none() | st.integers(-1, 10).map(float) | st.integers(0, 500).map(float))
+    return Wanted(key, last, above, draw(st.sampled_from([None, "f", "g"])))
+
+
+CUTS = st.lists(st.integers(0, 120), max_size=8)
+
+
+def as_stored(part: Rows, keyed: bool) -> RecentRows:
+    keys = pa.array([KEYS[i] for i in part.keys], pa.string()) if keyed else None
+    return RecentRows.of(KIND, "seconds", keys, part.values, part.times, part.flags)
+
+
+def files(all_rows: Rows, cuts: list[int], joins: list[int], keyed: bool, eps: float) -> tuple[Manifest, list[Any]]:
+    """The rows cut into appends, of which some that follow each other were joined."""
+    ends = sorted({min(cut, len(all_rows.values)) for cut in cuts} | {len(all_rows.values)} - {0})
+    starts = [0, *ends[:-1]]
+    parts = [as_stored(all_rows.cut(slice(a, b)), keyed) for a, b in zip(starts, ends, strict=True) if b > a]
+    for join in joins:
+        at = join % len(parts)
+        if at + 1 < len(parts):
+            parts[at : at + 3] = [RecentRows.joined(parts[at : at + 3])]
+    manifest, out = Manifest(), []
+    with tempfile.TemporaryDirectory() as folder:
+        for number, part in enumerate(parts):
+            name = f"{number}.recent"
+            size, about = write_recent(str(Path(folder, name)), part, ("f", "g"), eps, False)
+            entry = Entry(name, 0, about.rows, about.oldest, about.newest, size)
+            manifest = manifest.after([entry], "seconds", True)
+            out.append(RecentFile(Path(folder, name).read_bytes(), name))
+            out[-1].check()
+    return manifest, out
+
+
+def chosen(all_rows: Rows, wanted: Wanted) -> Any:
+    mine = np.arange(len(all_rows.values))
+    if wanted.key is not None:
+        mine = mine[all_rows.keys == KEYS.index(wanted.key[0])]
+    if wanted.last is not None:
+        mine = mine[-wanted.last :]
+    if wanted.above is not None:
+        mine = mine[all_rows.times[mine] > wanted.above]
+    if wanted.filter is not None:
+        mine = mine[all_rows.flags[mine] >> "fg".index(wanted.filter) & 1 == 1]
+    return np.sort(all_rows.values[mine])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small() -> Iterator[None]:
+    with small(few=20, block=7, heavy=0.4):
+        yield
+
+
+ANY = given(
+    rows(),
+    CUTS,
+    st.lists(st.integers(0, 7), max_size=3),
+    st.booleans(),
+    st.sampled_from([0.01, 0.1, 0.3]),
+    st.lists(windows(), min_size=1, max_size=12),
+)
+
+
+def check_windows(
+    all_rows: Rows, cuts: list[int], joins: list[int], keyed: bool, eps: float, asked: list[Wanted]
+) -> None:
+    """A summary of each window is true, within eps/2 of its rows, and exact when that is asked for."""
+    manifest, held = files(all_rows, cuts, joins, keyed, eps)
+    assert manifest.arrived == len(all_rows.values)
+    assert Manifest.from_json(manifest.to_json(), "x") == manifest
+    recent = Recent(1, manifest, held, eps, Kept(1000))
+    for wanted in asked if keyed else [replace(one, key=None) for one in asked]:
+        data = chosen(all_rows, wanted)
+        for exact in (False, True):
+            summary = recent.summary(wanted, KIND, exact)
+            assert oracle.summary_faults(summary, data) == []
+            assert summary.error <= (0 if exact else eps / 2)
+
+
+@ANY
+@settings(max_examples=60)
+def test_any_window(
+    all_rows: Rows, cuts: list[int], joins: list[int], keyed: bool, eps: float, asked: list[Wanted]
+) -> None:
+    check_windows(all_rows, cuts, joins, keyed, eps, asked)
+
+
+@pytest.mark.slow
+@ANY
+@settings(max_examples=5000)
+def test_very_many_windows(
+    all_rows: Rows, cuts: list[int], joins: list[int], keyed: bool, eps: float, asked: list[Wanted]
+) -> None:
+    check_windows(all_rows, cuts, joins, keyed, eps, asked)
+
+
+@given(rows(), CUTS, st.integers(0, 8), st.lists(windows(), min_size=1, max_size=8))
+@settings(max_examples=40)
+def test_any_gap(all_rows: Rows, cuts: list[int], place: int, asked: list[Wanted]) -> None:
+    """A file is not there any more: a window that counts back over it is refused, all others are right."""
+    manifest, held = files(all_rows, cuts, [], True, 0.1)
+    at = place % len(held)
+    lost = manifest.entries[at]
+    there = np.r_[0 : lost.first, lost.first + lost.rows : manifest.arrived]
+    less = replace(manifest, entries=manifest.entries[:at] + manifest.entries[at + 1 :])
+    recent = Recent(1, less, held[:at] + held[at + 1 :], 0.1, Kept(1000))
+    kept = Rows(all_rows.values[there], all_rows.times[there], all_rows.keys[there], all_rows.flags[there])
+    for wanted in asked:
+        after = kept.cut(slice(lost.first, None))
+        mine = len(after.keys) if wanted.key is None else int((after.keys == KEYS.index(wanted.key[0])).sum())
+        if wanted.last is not None and wanted.last > mine:
+            with pytest.raises(SpanError):
+                recent.summary(wanted, KIND, False)
+        else:
+            assert oracle.summary_faults(recent.summary(wanted, KIND, False), chosen(kept, wanted)) == []
+
+
+@given(st.lists(st.tuples(st.integers(1, 3000), st.booleans()), max_size=80), st.sampled_from([2, 3, 8]))
+@settings(max_examples=100)
+def test_compaction_ends(sizes: list[tuple[int, bool]], fan: int) -> None:
+    """Files that become one follow each other without a gap; in the end few are left, and no row is elsewhere."""
+    entries: list[Entry] = []
+    at = 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(written, "FAN", fan)
+        patch.setattr(written, "SMALL", 4)
+        patch.setattr(written, "MOST", 10_000)
+        for number, (rows_of, gap) in enumerate(sizes):
+            at += gap and number % 9 == 8
+            entries.append(Entry(str(number), at, rows_of, 0, 0, 0))
+            at += rows_of
+        gaps = {e.first for i, e in enumerate(entries) if i and entries[i - 1].first + entries[i - 1].rows != e.first}
+        manifest = Manifest(at, "seconds", True, 0, tuple(entries))
+        for number in range(200):
+            some = next_compaction(manifest.entries)
+            if not some:
+                break
+            assert len(some) >= fan
+            assert not {entry.first for entry in some[1:]} & gaps
+            rows_in = sum(entry.rows for entry in some)
+            joined = Entry(f"j{number}", 0, rows_in, 0, 0, 0)
+            manifest = manifest.compacted([entry.name for entry in some], joined)
+            assert sum(entry.rows for entry in manifest.entries) == sum(entry.rows for entry in entries)
+        assert not some
+        small_ones = [entry for entry in manifest.entries if entry.rows <= 10_000 // fan]
+        large = len(manifest.entries) - len(small_ones)
+        assert len(small_ones) <= (large + len(gaps) + 1) * (fan - 1) * 8
+        for before, after in zip(manifest.entries, manifest.entries[1:], strict=False):
+            assert before.first + before.rows <= after.first
+            assert (before.first + before.rows == after.first) == (after.first not in gaps)

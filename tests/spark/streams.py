@@ -1,0 +1,89 @@
+"""Streams for tests: a folder with files that arrive, a configuration, and what must be in the store at the end."""
+
+import io
+import os
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from quantide import History
+from quantide.config import read_config
+from quantide.live import LiveStream
+from quantide.spark.ingest import ingest
+from tests.oracle import bound_faults, exact_quantile
+
+PHIS = (0.001, 0.5, 0.99, 1.0)
+KEYS = ("a", "b", "c")
+
+
+class Feed:
+    """Writes files into a stream's folder and remembers their values."""
+
+    def __init__(self, folder: Path, settings: str = "", source: str = 'format = "parquet"') -> None:
+        self.folder, self.incoming, self.store = folder, folder / "in", folder / "data" / "s"
+        self.incoming.mkdir()
+        self.config = folder / "quantide.toml"
+        self.rng = np.random.default_rng(5)
+        self.values: list[np.ndarray[Any, Any]] = []
+        self.keys: list[str] = []
+        self.times: list[np.ndarray[Any, Any]] = []
+        self.configure(settings, source)
+
+    def configure(self, settings: str, source: str = 'format = "parquet"') -> None:
+        path = "" if "rate" in source else ', path = "in", settle = "300 ms"'
+        text = f'store = "data"\n[streams.s]\nsource = {{ {source}{path} }}\n'
+        self.timed, self.filtered = 'time = "t"' in settings, "filters" in settings
+        self.config.write_text(text + ("" if "value =" in settings else 'value = "v"\n') + settings)
+
+    def write(self, name: str, rows: int = 1000, **more: Any) -> Path:
+        """A file that appears at once, as files should."""
+        values = self.rng.normal(size=rows)
+        keys = [KEYS[i] for i in self.rng.integers(0, len(KEYS), rows)]
+        times = len(self.times) * 60 + self.rng.uniform(-90, 90, rows)  # in no order, and late
+        path = self.incoming / name
+        path.parent.mkdir(exist_ok=True)
+        pq.write_table(pa.table({"v": values, "k": keys, "t": times, **more}), path.with_name("." + path.name))
+        os.rename(path.with_name("." + path.name), path)
+        self.values.append(values)
+        self.keys += keys
+        self.times.append(times)
+        return path
+
+    def ingest(self, **how: Any) -> str:
+        """Take in what is there."""
+        out = io.StringIO()
+        ingest(read_config(self.config), out, once=True, **how)
+        return out.getvalue()
+
+    def check(self) -> None:
+        """Every value is there once, and answers are right."""
+        data = np.concatenate([np.empty(0), *self.values])
+        history = History(self.store)
+        assert history.verify().values == history.n == len(data)
+        for phi in PHIS:
+            answer = history.answer(phi)
+            assert bound_faults(data, answer) == []
+            assert history.quantile(phi, "exact") == exact_quantile(data, phi)
+        if self.timed:
+            self._check_windows(data, np.concatenate(self.times))
+        if history.settings.keys:
+            for key in KEYS:
+                mine = data[np.array(self.keys) == key]
+                assert history.quantile(0.5, "exact", key=key) == exact_quantile(mine, 0.5)
+
+    def _check_windows(self, data: np.ndarray[Any, Any], times: np.ndarray[Any, Any]) -> None:
+        """What a live reader answers about spans of time, keys and the filter "big", which is v > 1."""
+        with LiveStream(self.store, follow=False) as live:
+            for span, key in product((10, 100, 1000), (None, *KEYS) if live.keys() else (None,)):
+                chosen = times > times.max() - span
+                if key is not None:
+                    chosen &= np.array(self.keys) == key
+                answer = live.answer(0.9, within=span, key=key)
+                assert (answer.n, bound_faults(data[chosen], answer)) == (chosen.sum(), [])
+                if self.filtered and (big := data[chosen & (data > 1)]).size:
+                    answer = live.answer(0.9, within=span, key=key, filter="big")
+                    assert (answer.n, bound_faults(big, answer)) == (len(big), [])

@@ -1,0 +1,254 @@
+"""Streams end to end: what arrives is in the store once, whatever happened on the way."""
+
+import io
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from quantide import History
+from quantide.cli import main
+from quantide.config import read_config
+from quantide.errors import CheckpointError, ConfigError, StorageError, TypeMismatchError, WriterConflictError
+from quantide.spark.ingest import ingest, session_for
+from quantide.spark.stream import batch, share
+from quantide.store.ledger import Ledger
+from tests.spark.streams import Feed
+
+Out = pytest.CaptureFixture[str]
+KEYED = 'keys = ["k"]\nstep = { rows = 3000 }\neps = 0.01\nkappa = 2\n'
+
+
+def test_files_once_and_only_once(spark: SparkSession, tmp_path: Path, capsys: Out) -> None:
+    """Several batches, a damaged file, a lost checkpoint: the command line, from the start."""
+    feed = Feed(tmp_path, KEYED + 'time = "t"\nfilters = { big = "v > 1" }', 'format = "parquet", max_files = 2')
+    for number in range(5):
+        feed.write(f"{number}.parquet")
+    (feed.incoming / "broken.parquet").write_bytes(b"PAR1 and then nothing")
+    assert main(["ingest", str(feed.config), "--once"]) == 0
+    assert "5,000 rows" in capsys.readouterr().out
+    feed.check()
+    stats = History(feed.store).stats()
+    assert (stats["steps"], stats["values"]) == (1, 5000)
+    assert main(["quarantine", "list", str(feed.config)]) == 0
+    assert "1 files and 0 rows are held" in (told := capsys.readouterr().out)
+    assert "broken.parquet: " in told
+
+    shutil.rmtree(feed.store / "_quantide" / "checkpoints")
+    feed.write("5.parquet")
+    assert main(["ingest", str(feed.config), "--once"]) == 2
+    assert "streams.s: the checkpoint" in capsys.readouterr().err
+    assert main(["ingest", str(feed.config), "--once", "--reset"]) == 0
+    feed.check()
+
+
+def test_a_second_writer_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    feed = Feed(tmp_path)
+    with History(feed.store) as history:
+        history.append([1.0])
+        with pytest.raises(WriterConflictError, match=r"is being written by process \d+"):
+            feed.ingest()
+
+
+def test_what_cannot_start(spark: SparkSession, tmp_path: Path) -> None:
+    feed = Feed(tmp_path)
+    for settings, told in (
+        ('value = "v +"', r"streams\.s\.value is 'v \+', which is not SQL"),
+        ('filters = { a = "b >" }', r"streams\.s\.filters\.a"),
+    ):
+        feed.configure(settings)
+        with pytest.raises(ConfigError, match=told):
+            feed.ingest()
+    feed.configure("", 'format = "nosuch"')
+    with pytest.raises(ConfigError, match=r"streams\.s\.source cannot be opened"):
+        feed.ingest()
+    feed.configure("")
+    feed.incoming.rmdir()
+    with pytest.raises(ConfigError, match=r"streams\.s\.source\.path: there is no folder"):
+        feed.ingest()
+
+
+@pytest.mark.slow
+def test_bad_records_are_held_and_can_be_tried_again(spark: SparkSession, tmp_path: Path, capsys: Out) -> None:
+    feed = Feed(tmp_path, 'value = "text"')
+    pq.write_table(pa.table({"text": ["1", "two", "3", "nan", None]}), feed.incoming / "a.parquet")
+    pq.write_table(pa.table({"text": ["4", "5 ms"]}), feed.incoming / "b.parquet")
+    feed.ingest()
+    history = History(feed.store)
+    assert (history.n, history.quantile(1, "exact")) == (3, 4.0)
+    main(["quarantine", "list", str(feed.config)])
+    told = capsys.readouterr().out
+    assert "0 files and 3 rows are held" in told
+    assert f"1 of {feed.incoming}/b.parquet: the value is not float64" in told
+    assert f"1 of {feed.incoming}/a.parquet: the value is nan" in told
+    feed.configure("""value = "CAST(replace(text, ' ms') AS DOUBLE)"\nnan = "skip" """)
+    assert main(["quarantine", "retry", str(feed.config)]) == 0
+    assert "s: 1 rows were taken in; 0 files and 1 rows are still held" in capsys.readouterr().out
+    assert (History(feed.store).n, History(feed.store).quantile(1, "exact")) == (4, 5.0)
+    assert main(["quarantine", "list", str(feed.config), "--stream", "s"]) == 0
+    assert "a CAST failed" in capsys.readouterr().out
+    assert main(["quarantine", "list", str(feed.config), "--stream", "t"]) == 2
+    assert "there is no stream 't'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_bad_records_can_stop_a_stream(spark: SparkSession, tmp_path: Path) -> None:
+    feed = Feed(tmp_path, 'value = "text"\nbad_records = "fail"')
+    pq.write_table(pa.table({"text": ["1", "two"]}), feed.incoming / "a.parquet")
+    with pytest.raises(TypeMismatchError, match=r'1 bad records \(the value is not float64\).*bad_records = "quaran'):
+        feed.ingest()
+    assert History(feed.store).n == 0
+
+
+@pytest.mark.slow
+def test_files_that_are_still_copied(spark: SparkSession, tmp_path: Path, capsys: Out) -> None:
+    """A file that is damaged, then mended: taken from quarantine. One under a name of the time being is passed by."""
+    feed = Feed(tmp_path)
+    path = feed.write("late.parquet")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    (feed.incoming / "x.parquet.tmp").write_bytes(whole)
+    feed.ingest()
+    assert History(feed.store).n == 0
+    path.write_bytes(whole)
+    feed.ingest()
+    assert History(feed.store).n == 0, "Spark saw this name; it is for quarantine retry"
+    assert main(["quarantine", "retry", str(feed.config)]) == 0
+    assert "1,000 rows were taken in; 0 files" in capsys.readouterr().out
+    feed.check()
+    feed.ingest(reset=True)
+    feed.check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["adapt", "quarantine", "fail"])
+def test_a_schema_that_changes(policy: str, spark: SparkSession, tmp_path: Path, capsys: Out) -> None:
+    feed = Feed(tmp_path, f'schema_change = "{policy}"')
+    feed.write("0.parquet")
+    feed.ingest()
+    pq.write_table(pa.table({"v": np.arange(10)}), feed.incoming / "1.parquet")
+    pq.write_table(pa.table({"other": np.arange(10)}), feed.incoming / "2.parquet")
+    if policy == "fail":
+        with pytest.raises(TypeMismatchError, match=r"the schema changed: .*set streams\.s\.schema_change"):
+            feed.ingest()
+        feed.check()
+        return
+    feed.ingest()
+    main(["quarantine", "list", str(feed.config)])
+    told = capsys.readouterr().out
+    assert "2.parquet: the schema changed: there is no column 'v'; there are other" in told
+    assert ("1.parquet: the schema changed: column 'v' is int64 and was double" in told) == (policy == "quarantine")
+    if policy == "adapt":
+        feed.values.append(np.arange(10.0))
+    feed.check()
+
+
+@pytest.mark.slow
+def test_tasks_on_spark_and_folders_as_keys(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "LITTLE", 0)
+    feed = Feed(tmp_path, 'keys = ["k", "day"]')
+    for number in range(4):
+        feed.write(f"day={number % 2}/{number}.parquet", rows=20_000)
+    feed.ingest()
+    history = History(feed.store)
+    assert history.n == 80_000
+    both = np.concatenate([feed.values[0], feed.values[2]])
+    mine = both[np.array(feed.keys[:20_000] + feed.keys[40_000:60_000]) == "a"]
+    assert history.quantile(0.5, "exact", key=("a", "0")) == np.sort(mine)[(len(mine) - 1) // 2]
+    history.verify()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("few", [100_000, 10])
+def test_sql_that_only_spark_can_compute(
+    few: int, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one table, and as files that Spark writes and tasks read; a file that cannot be read is left out."""
+    monkeypatch.setattr(share, "FEW", few)
+    settings = """value = "CAST(v AS DOUBLE) * 2"\ntime = "to_timestamp(t)"\nkeys = ["k"]
+filters = { big = "abs(v) > 1" }\nschema_change = "quarantine" """
+    feed = Feed(tmp_path, settings)
+    for number in range(3):
+        feed.write(f"{number}.parquet", t=["2026-01-01 00:00:00"] * 1000)
+    (feed.incoming / "3.parquet").write_bytes(b"PAR1")
+    assert "expressions by Spark" in feed.ingest()
+    feed.values = [2 * values for values in feed.values]
+    feed.check()
+    assert not (feed.store / "_quantide" / "staging" / "c0-0").exists()
+    feed.ingest(reset=True)
+    feed.check()
+
+
+@pytest.mark.slow
+def test_lines_of_json(spark: SparkSession, tmp_path: Path, capsys: Out) -> None:
+    feed = Feed(tmp_path, 'value = "ms"\ntime = "ts"', 'format = "json", schema = "ts TIMESTAMP, ms DOUBLE"')
+    lines = ['{"ts": "2026-01-01T00:00:00Z", "ms": 1.5}', '{"ts": "2026-01-01T00:00:00Z", "ms": "x"}', "{", '{"ms": 2}']
+    (feed.incoming / "a.json").write_text("\n".join(lines))
+    feed.ingest()
+    assert History(feed.store).n == 1
+    main(["quarantine", "list", str(feed.config)])
+    told = capsys.readouterr().out
+    assert "0 files and 3 rows are held" in told
+    assert f"2 of {feed.incoming}/a.json: Spark cannot read this line" in told
+    assert "the row has no time" in told
+
+
+@pytest.mark.slow
+def test_late_rows(spark: SparkSession, tmp_path: Path) -> None:
+    feed = Feed(tmp_path, 'time = "t"\nlate = "quarantine"\nlate_after = "1 min"')
+    for number, time in enumerate([1000.0, 950.0, 900.0, 2000.0]):
+        pq.write_table(pa.table({"v": [float(number)], "t": [time]}), feed.incoming / f"{number}.parquet")
+        feed.ingest()
+    history = History(feed.store)
+    assert (history.n, history.quantile(1, "exact"), history.rank(1.5)) == (3, 3.0, (2, 2))
+
+
+@pytest.mark.slow
+def test_a_source_without_names(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows that Spark makes: batches that count. A reset needs the word that duplicates are fine."""
+    feed = Feed(tmp_path, 'value = "value"', 'format = "rate-micro-batch", options = { rowsPerBatch = 500 }')
+    feed.ingest()
+    found = History(feed.store)
+    assert found.n == 500
+    assert found.quantile(1, "exact") == 499.0
+    with pytest.raises(CheckpointError, match="--allow-duplicates"):
+        feed.ingest(reset=True)
+    feed.ingest(reset=True, allow_duplicates=True)
+    assert History(feed.store).n == 1000
+
+
+@pytest.mark.slow
+def test_the_session_of_the_caller_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+    feed = Feed(tmp_path)
+    feed.write("0.parquet")
+    name = "spark.sql.streaming.checkpoint.fileChecksum.enabled"
+    before = spark.conf.get(name)
+    with session_for(read_config(feed.config), "local[2]") as session:
+        assert session.conf.get(name) == "false"
+    ingest(read_config(feed.config), io.StringIO(), once=True)
+    assert spark.conf.get(name) == before
+    assert spark.range(3).count() == 3
+    feed.check()
+
+
+@pytest.mark.slow
+def test_a_file_that_is_removed_too_early(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark repeats a batch with all its files; one that is gone does not stop the others."""
+    feed = Feed(tmp_path)
+    gone = feed.write("0.parquet")
+    feed.write("1.parquet")
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "write", lambda *_: (_ for _ in ()).throw(StorageError("the disk is full")))
+        with pytest.raises(StorageError, match="the disk is full"):
+            feed.ingest()
+    assert History(feed.store).n == 0
+    gone.unlink()
+    del feed.values[0], feed.keys[:1000]
+    feed.ingest()
+    feed.check()

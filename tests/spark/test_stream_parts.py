@@ -1,0 +1,283 @@
+"""The parts of a stream that need no Spark to run: rows read, steps timed, records kept, checkpoints chosen."""
+
+import io
+import math
+import os
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from quantide.config import Source, Step, StreamConfig
+from quantide.errors import CheckpointError, CorruptBytesError
+from quantide.spark.stream.casts import CLOCKS, cast_rows
+from quantide.spark.stream.checkpoint import choose_checkpoint
+from quantide.spark.stream.intake import REASON, Rules, read_rows
+from quantide.spark.stream.selection import PROBLEM, VALUE, Selection
+from quantide.spark.stream.status import Board, Status
+from quantide.spark.stream.steps import StepClock
+from quantide.spark.stream.text import careful, columns_of, plain_name
+from quantide.store import ledger as ledgers
+from quantide.store.ledger import HELD, RETRY, WAITING, Entry, Ledger, Record, SourceFile
+
+HOUR = 3600
+Committed = set[tuple[str, int]]
+
+
+def stream(folder: Path, **changed: Any) -> StreamConfig:
+    return replace(StreamConfig("s", str(folder), Source("parquet", "in"), "v"), **changed)
+
+
+# Expressions
+
+
+@pytest.mark.parametrize(
+    ("text", "plain", "columns"),
+    [
+        ("ms", "ms", ["ms"]),
+        (" `a b` ", "a b", ["a b"]),
+        ("`a``b`", "a`b", ["a`b"]),
+        ("true", None, []),
+        ("ms / 1000", None, ["ms"]),
+        ("CASE WHEN status = 200 THEN ms END", None, ["ms", "status"]),
+        ("a.b + 1", None, ["a"]),
+        ("nothing (", None, None),
+    ],
+)
+def test_what_an_expression_uses(text: str, plain: str | None, columns: list[str] | None) -> None:
+    assert plain_name(text) == plain
+    found = columns_of(text)
+    assert (None if found is None else sorted(found)) == columns
+
+
+def test_casts_that_can_fail_are_told() -> None:
+    tried, failed = careful("abs(cast(concat(a, 'CAST(') AS decimal(9, 2))) + CAST(CAST(b AS STRING) AS INT)")
+    assert tried == "abs(TRY_CAST(concat(a, 'CAST(') AS decimal(9, 2))) + TRY_CAST(TRY_CAST(b AS STRING) AS INT)"
+    assert failed[0] == ("((concat(a, 'CAST(')) IS NOT NULL AND TRY_CAST(concat(a, 'CAST(') AS decimal(9, 2)) IS NULL)")
+    assert len(failed) == 3
+    assert careful("a + 1") == ("a + 1", [])
+
+
+# Rows
+
+
+def rules(**changed: Any) -> Rules:
+    selection = Selection("v", changed.pop("time", None), changed.get("keys", ()), changed.pop("filters", ()), "UTC")
+    usual: dict[str, Any] = {
+        "keys": (),
+        "key_types": (),
+        "value_type": "float64",
+        "nan": "refuse",
+        "clock": "timestamp",
+    }
+    return Rules(selection, **(usual | changed))
+
+
+def test_bad_rows_are_parted_with_their_reasons() -> None:
+    table = pa.table({"v": [" 1.5", "x", None, "2", "nan"], "k": ["1", "2", "3", "four", "5"], "more": range(5)})
+    good, bad = read_rows(table, rules(keys=("k",), key_types=(pa.int64(),)))
+    assert good.value.to_pylist() == [1.5, None]
+    assert good.keys[0].to_pylist() == [1, 3]
+    assert bad is not None
+    assert bad["v"].to_pylist() == ["x", "2", "nan"], "as they came"
+    assert bad[REASON].to_pylist() == ["the value is not float64", "the key k is not int64", "the value is nan"]
+
+
+@pytest.mark.parametrize(
+    ("column", "clock", "reasons"),
+    [
+        (pa.array([1, None, 3]), "seconds", [None, "the row has no time", None]),
+        (pa.array([1.5, math.nan]), "seconds", [None, "the time is not finite"]),
+        (pa.array(["2026-01-01"]), "seconds", ["the time is no seconds"]),
+        (pa.array([5]), "timestamp", ["the time is no timestamp, but int64"]),
+        (pa.array([0], pa.date32()), "timestamp", [None]),
+        (pa.array([0, 2**60], pa.timestamp("ms")), "timestamp", [None, "the time is no timestamp, but timestamp[ms]"]),
+        (pa.array([0], pa.timestamp("us", "Europe/Paris")), "timestamp", [None]),
+    ],
+)
+def test_times_of_every_kind(column: Any, clock: str, reasons: list[str | None]) -> None:
+    good, bad = read_rows(pa.table({"v": np.ones(len(column)), "t": column}), rules(time="t", clock=clock))
+    told = [] if bad is None else bad[REASON].to_pylist()
+    assert told == [reason for reason in reasons if reason is not None]
+    assert good.time is not None
+    assert good.time.type == CLOCKS[clock]
+    assert len(good.time) == reasons.count(None)
+
+
+def test_what_spark_computed_and_could_not() -> None:
+    table = pa.table({"v": ["1", "x"], VALUE: [1.0, None], PROBLEM: pa.array([None, "a CAST failed"])})
+    good, bad = read_rows(table, rules())
+    assert good.value.to_pylist() == [1.0]
+    assert bad is not None
+    assert bad.to_pylist() == [{"v": "x", REASON: "a CAST failed"}]
+
+
+def test_times_and_filters_go_with_their_rows() -> None:
+    times = ["2026-01-01T00:00:00", "soon", None, "2026-01-01T02:00:00+01:00"]
+    table = pa.table({"V": [1, 2, 3, 4], "t": times, "status": [200, 500, 500, 501]})
+    wanted = rules(time="t", filters=(("errors", "status >= 500"), ("none", "other = 1")), timed=True)
+    good, bad = read_rows(table, wanted)
+    assert good.value.to_pylist() == [1.0, 4.0]
+    assert [column.to_pylist() for column in good.filters] == [[False, True], [False, False]]
+    assert good.time is not None
+    assert len(good.time) == 2
+    assert good.newest == np.datetime64("2026-01-01T01:00:00").astype(int)
+    assert bad is not None
+    assert bad[REASON].to_pylist() == ["the time cannot be read", "the row has no time"]
+    late, _ = read_rows(table, replace(wanted, late_before=np.datetime64("2026-01-01T00:59:00").astype(int)))
+    assert late.value.to_pylist() == [4.0]
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "cast", "failed"),
+    [
+        (pa.array([1, 2], pa.int32()), pa.float64(), [1.0, 2.0], None),
+        (pa.array([2**60 + 1, 2]), pa.float64(), [None, 2.0], [True, False]),
+        (pa.array([1.5, 2.0, None]), pa.int64(), [None, 2, None], [True, False, False]),
+        (pa.array([[1], None]), pa.float64(), [None, None], [True, False]),
+        (pa.array(["1", "?", "?", "4"] * 100), pa.int64(), [1, None, None, 4] * 100, [False, True, True, False] * 100),
+        (pa.array(["inf", "-0"]), pa.float64(), [math.inf, 0.0], None),
+    ],
+)
+def test_casts_row_by_row(column: Any, kind: Any, cast: list[Any], failed: list[bool] | None) -> None:
+    out, where = cast_rows(pa.chunked_array([column]), kind)
+    assert out.to_pylist() == cast
+    assert (None if where is None else where.tolist()) == failed
+
+
+# Steps
+
+
+def test_steps_end_with_the_hour() -> None:
+    clock = StepClock(Step(Fraction(HOUR)), None, 7, 10 * HOUR + 5)
+    assert clock.due(7, 100, 11 * HOUR - 1) == 0
+    assert clock.due(7, 0, 11 * HOUR) == 1
+    assert clock.due(8, 0, 11 * HOUR + 5) == 0
+    assert clock.due(8, 0, 9 * HOUR) == 0, "a clock that was set back ends nothing"
+    again = StepClock(Step(Fraction(HOUR)), clock.origin, 8, 20 * HOUR)
+    assert again.due(8, 0, 20 * HOUR) == 9, "hours in which nothing ran are steps too"
+    other = StepClock(Step(Fraction(60)), clock.origin, 8, 20 * HOUR)
+    assert other.due(8, 0, 20 * HOUR + 61) == 1, "another length begins anew"
+
+
+def test_steps_end_with_enough_rows() -> None:
+    clock = StepClock(Step(None, 100), None, 1, 0.0)
+    assert [clock.due(1, rows, 1e9) for rows in (0, 99, 100, 1000)] == [0, 0, 1, 1]
+
+
+# The ledger
+
+
+def opened(folder: Path, committed: Committed) -> Ledger:
+    return Ledger(str(folder), lambda batch: any(s == batch[0] and n >= batch[1] for s, n in committed))
+
+
+def test_records_count_when_their_batch_does(tmp_path: Path) -> None:
+    committed: Committed = set()
+    ledger = opened(tmp_path, committed)
+    one, two, three = (SourceFile(f"/in/{i}", i, 1000 + i) for i in range(3))
+    first = ledger.write(Record("c0", 0, rows=5, types={"v": "double"}, entries=(Entry(one), Entry(two, WAITING, "?"))))
+    assert opened(tmp_path, committed).last == {}, "not committed: garbage"
+    committed.add(("c0", 0))
+    ledger.committed(first)
+    retried = ledger.write(Record(RETRY, 0, rows=2, bad=1, held=("bad",), entries=(Entry(replace(two, size=9)),)))
+    committed.add((RETRY, 0))
+    ledger.committed(retried)
+    held = ledger.write(Record("c0", 1, entries=(Entry(three, HELD, "no"),), newest=3.0, offsets="{}"))
+    committed.add(("c0", 1))
+    ledger.committed(held)
+    ledger.write(Record("c0", 2, rows=1000))
+    for found in (ledger, opened(tmp_path, committed)):
+        assert (found.rows, found.bad, found.last) == (7, 1, {"c0": 1, RETRY: 0})
+        assert (found.waiting, list(found.quarantined), list(found.held)) == ({}, ["/in/2"], ["bad"])
+        assert (found.types, found.newest, found.offsets) == ({"v": "double"}, 3.0, "{}")
+        assert found.known(replace(two, size=9), "c0")
+        assert not found.known(two, "c0")
+    found = opened(tmp_path, committed)
+    assert found.known(one, "c1")
+    assert not found.known(one, "c0"), "whoever counts a source's batches knows its files"
+    found.clean()
+    assert sorted(os.listdir(tmp_path / "_quantide/sources")) == ["c0-0.jsonl", "c0-1.jsonl", "retry-0.jsonl"]
+
+
+def test_many_records_become_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledgers, "FOLD", 4)
+    committed: Committed = set()
+    ledger = opened(tmp_path, committed)
+    for number in range(10):
+        record = ledger.write(Record("c0", number, rows=1, entries=(Entry(SourceFile(f"/{number}", 1, 1)),)))
+        committed.add(("c0", number))
+        ledger.committed(record)
+    place = tmp_path / "_quantide/sources"
+    assert sorted(os.listdir(place)) == ["c0-0-3.jsonl", "c0-4-7.jsonl", "c0-8.jsonl", "c0-9.jsonl"]
+    (place / "c0-8-9.jsonl").write_bytes((place / "c0-8.jsonl").read_bytes() + (place / "c0-9.jsonl").read_bytes())
+    found = opened(tmp_path, committed)
+    assert (found.rows, found.last) == (10, {"c0": 9}), "a fold that was cut off counts nothing twice"
+    assert all(found.known(SourceFile(f"/{number}", 1, 1), "c1") for number in range(10))
+    (place / "c0-8.jsonl").write_text("{")
+    with pytest.raises(CorruptBytesError, match=r"c0-8\.jsonl is damaged"):
+        opened(tmp_path, committed)
+
+
+# Checkpoints
+
+
+def test_a_checkpoint_that_is_lost_or_old_is_refused(tmp_path: Path) -> None:
+    ledger = opened(tmp_path, set())
+    files, rate = stream(tmp_path), stream(tmp_path, source=Source("rate"))
+    assert choose_checkpoint(files, ledger, False, False) == "c0"
+    ledger.last = {"c0": 3}
+    with pytest.raises(CheckpointError, match=r"streams\.s: .*c0 is lost.*4 of its batches.*--reset.*are skipped"):
+        choose_checkpoint(files, ledger, False, False)
+    offsets = tmp_path / "_quantide/checkpoints/c0/offsets"
+    offsets.mkdir(parents=True)
+    (offsets / "2").touch()
+    with pytest.raises(CheckpointError, match="older than the store"):
+        choose_checkpoint(files, ledger, False, False)
+    (offsets / "3").touch()
+    assert choose_checkpoint(files, ledger, False, False) == "c0"
+    assert choose_checkpoint(files, ledger, True, False) == "c1"
+    with pytest.raises(CheckpointError, match="--allow-duplicates"):
+        choose_checkpoint(rate, ledger, True, False)
+    assert choose_checkpoint(rate, ledger, True, True) == "c1"
+    (tmp_path / "_quantide/checkpoints/c1").mkdir()
+    assert choose_checkpoint(files, ledger, False, False) == "c1", "a reset that was cut off goes on"
+    assert not offsets.exists()
+
+
+# What is shown
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_line_a_stream_drawn_over_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    status = Status("latency", 1000, 0)
+    status.took(Record("c0", 3, rows=500, bad=2, entries=(Entry(SourceFile("/in/a", 1, 0)),)), 0.25)
+    status.waiting, status.held, status.problem = 3, 1, "the disk is full"
+    line = status.line()
+    for part in (
+        "rows/s",
+        "batch    250 ms",
+        "1,500 rows",
+        "2 bad",
+        "3 files wait",
+        "1 files in quarantine",
+        "the disk",
+    ):
+        assert part in line
+    monkeypatch.setenv("COLUMNS", "40")
+    screen, paper = Screen(), io.StringIO()
+    for out in (screen, paper):
+        board = Board(out)
+        for last in (False, True):
+            board.show([line, line], last)
+    assert screen.getvalue().count("\x1b[2A") == 1
+    assert max(len(shown.replace("\x1b[K", "").replace("\x1b[2A", "")) for shown in screen.getvalue().split("\n")) < 40
+    assert paper.getvalue() == f"{line}\n{line}\n", "where there is no terminal, now and then, and at the end"

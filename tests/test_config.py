@@ -1,0 +1,206 @@
+"""The configuration: what it says, and every way in which it can be wrong."""
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from quantide.config import Config, Step, read_config
+from quantide.errors import ConfigError
+
+WHOLE = """
+store = "data"
+
+[spark]
+"spark.jars.packages" = "org.example:package:1.0"
+
+[streams.latency]
+source  = { format = "parquet", path = "incoming/latency", max_files = 10 }
+value   = "latency_ms"
+time    = "ts"
+keys    = ["endpoint"]
+filters = { errors = "status >= 500" }
+eps     = 0.01
+step    = "1 hour"
+kappa   = 5
+window  = "12 hours"
+retention = "400 days"
+nan = "skip"
+late = "quarantine"
+late_after = "10 min"
+durable = true
+
+[streams.clicks]
+source.format = "kafka"
+source.options = { subscribe = "clicks", kafka.bootstrap.servers = "k:9092", failOnDataLoss = false }
+value  = "CAST(value AS DOUBLE)"
+memory = "100 MB"
+step   = { rows = 1_000_000 }
+retention = { steps = 30 }
+"""
+SMALL = """
+store = "data"
+[streams.s]
+source = { format = "parquet", path = "in" }
+value = "v"
+"""
+
+
+def read(tmp_path: Path, text: str) -> Config:
+    (tmp_path / "quantide.toml").write_text(text)
+    return read_config(tmp_path / "quantide.toml")
+
+
+def test_everything_that_can_be_said(tmp_path: Path) -> None:
+    config = read(tmp_path, WHOLE)
+    assert config.store == str(tmp_path / "data")
+    assert config.spark == {"spark.jars.packages": "org.example:package:1.0"}
+    latency, clicks = config.streams["latency"], config.streams["clicks"]
+    assert latency.folder == str(tmp_path / "data" / "latency")
+    assert (latency.value, latency.time, latency.keys) == ("latency_ms", "ts", ("endpoint",))
+    assert latency.filters == {"errors": "status >= 500"}
+    assert (latency.eps, latency.kappa, latency.memory) == (0.01, 5, None)
+    assert (latency.step, latency.window, latency.retention) == (Step(Fraction(3600)), Fraction(43200), 9600)
+    assert (latency.nan, latency.late, latency.late_after, latency.durable) == (
+        "skip",
+        "quarantine",
+        Fraction(600),
+        True,
+    )
+    assert latency.source.path == str(tmp_path / "incoming" / "latency")
+    assert latency.source.max_files == 10
+    assert latency.source.has_identity
+    assert clicks.source.options == {
+        "subscribe": "clicks",
+        "kafka.bootstrap.servers": "k:9092",
+        "failOnDataLoss": "false",
+    }
+    assert (clicks.memory, clicks.step, clicks.retention) == (100_000_000, Step(None, 1_000_000), 30)
+    assert not clicks.source.is_files
+
+
+def test_what_is_not_said(tmp_path: Path) -> None:
+    stream = read(tmp_path, SMALL).streams["s"]
+    assert (stream.time, stream.keys, stream.filters, stream.value_type) == (None, (), {}, None)
+    assert (stream.step.seconds, stream.window) == (Fraction(3600), Fraction(86400))
+    assert (stream.retention, stream.kappa) == (None, None)
+    assert (stream.nan, stream.bad_records, stream.schema_change, stream.late) == (
+        "refuse",
+        "quarantine",
+        "adapt",
+        "keep",
+    )
+
+
+def test_places_elsewhere_stay_as_they_are(tmp_path: Path) -> None:
+    text = SMALL.replace('"data"', '"/srv/data"').replace('"in"', '"s3a://bucket/in"')
+    config = read(tmp_path, text)
+    assert config.store == "/srv/data"
+    assert config.streams["s"].source.path == "s3a://bucket/in"
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("eps = 2", r"streams\.s\.eps is 2: eps must be in \(0, 1\).*Write it as eps = 0\.001"),
+        ('eps = "small"', r"streams\.s\.eps is \"small\""),
+        ("eps = 0.1\nmemory = '1 MB'", r"streams\.s\.memory and streams\.s\.eps both.*leave one out"),
+        ('memory = "lots"', r"streams\.s\.memory is \"lots\".*250 MB"),
+        ('memory = "1 KB"', r"streams\.s\.memory: .*too little"),
+        ("kappa = 0", r"streams\.s\.kappa is 0; write a whole number from 1 on"),
+        ("kappa = true", r"streams\.s\.kappa is true"),
+        ('step = "soon"', r"streams\.s\.step is \"soon\".*1 hour"),
+        ("step = -3", r"streams\.s\.step is -3: a length of time must be above zero"),
+        ("step = {}", r"streams\.s\.step is empty; write \{ rows"),
+        ("step = { rows = 0 }", r"streams\.s\.step\.rows is 0"),
+        ("step = { row = 5 }", r"streams\.s\.step\.row is not a setting; did you mean rows\?"),
+        ('window = "1 parsec"', r"streams\.s\.window is \"1 parsec\""),
+        ('retention = "1 min"', r"streams\.s\.retention is shorter than a step of 1 h"),
+        ('step = { rows = 5 }\nretention = "1 day"', r"streams\.s\.retention is a length of time.*steps = 400"),
+        ("retention = { days = 3 }", r"streams\.s\.retention\.days is not a setting; known here are steps"),
+        ("retention = {}", r"streams\.s\.retention is empty"),
+        ("time = 5", r"streams\.s\.time is 5; write text"),
+        ("keys = 5", r"streams\.s\.keys is 5; write a list of columns"),
+        ('keys = ["value"]', r"streams\.s\.keys: keys are names of columns other than 'value'"),
+        ('keys = ["a", "A"]', r"streams\.s\.keys: keys must differ"),
+        ('filters = "status >= 500"', r"streams\.s\.filters is .*write filters = \{ errors"),
+        ("filters = { errors = 5 }", r"streams\.s\.filters\.errors is 5; write a condition"),
+        ('filters = { "5xx !" = "status > 5" }', r"streams\.s\.filters\.5xx !: a filter's name"),
+        ('value_type = "complex"', r"streams\.s\.value_type is \"complex\": unknown value type"),
+        ('nan = "drop"', r"streams\.s\.nan is \"drop\"; write one of \"refuse\", \"skip\""),
+        ('bad_records = "ignore"', r"streams\.s\.bad_records is \"ignore\"; write one of \"quarantine\", \"fail\""),
+        ('schema_change = "x"', r"streams\.s\.schema_change"),
+        ('late = "quarantine"', r"streams\.s\.late is \"quarantine\" and no times are known; add time"),
+        ('time = "t"\nlate_after = "1 h"', r"streams\.s\.late_after is of no use"),
+        ("durable = 1", r"streams\.s\.durable is 1; write durable = true"),
+        ("durabel = true", r"streams\.s\.durabel is not a setting; did you mean durable\?"),
+        ("entirely_other = 1", r"streams\.s\.entirely_other is not a setting; known here are bad_records, "),
+    ],
+)
+def test_a_wrong_setting_of_a_stream(tmp_path: Path, line: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=r"quantide\.toml: " + told):
+        read(tmp_path, SMALL + line)
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("5", r"streams\.s\.source is 5; write source = \{ format"),
+        ("{}", r"streams\.s\.source\.format is missing; add format = \"parquet\""),
+        ('{ format = "parquet" }', r"streams\.s\.source\.path is missing; add path"),
+        ('{ format = "json", path = "in" }', r"streams\.s\.source\.schema is missing; add schema = \"ts TIMESTAMP"),
+        ('{ format = "parquet", pth = "in", path = "in" }', r"source\.pth is not a setting; did you mean path\?"),
+        ('{ format = "rate", rowsPerSecond = 5 }', r"source\.rowsPerSecond is not a setting; .*options = \{"),
+        ('{ format = "parquet", path = "in", max_files = 0 }', r"source\.max_files is 0"),
+        ('{ format = "parquet", path = "in", max_files = 1, max_bytes = 5 }', r"max_files and .*cannot both"),
+        (
+            '{ format = "parquet", path = "in", max_bytes = "big" }',
+            r"max_bytes is \"big\": 'big' is not a size",
+        ),
+        ('{ format = "parquet", path = "in", max_rows = 5 }', r"max_rows is for sources that are not files"),
+        ('{ format = "parquet", path = "in", settle = 0 }', r"source\.settle is 0"),
+        ('{ format = "parquet", path = "in", options = 1 }', r"source\.options is 1"),
+        ('{ format = "rate", options = { x = [1] } }', r"source\.options\.x is \[1\]; write text"),
+        (
+            '{ format = "parquet", path = "in", options = { cleanSource = "delete" } }',
+            r"source\.options\.cleanSource would take away",
+        ),
+        (
+            '{ format = "parquet", path = "in", options = { maxFilesPerTrigger = 5 } }',
+            r"options\.maxFilesPerTrigger is set by streams\.s\.source\.max_files",
+        ),
+    ],
+)
+def test_a_wrong_source(tmp_path: Path, source: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        read(tmp_path, SMALL.replace('{ format = "parquet", path = "in" }', source))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("store = ", r"is not TOML"),
+        ("", r"store is missing; add store = \"data\""),
+        ("store = 5", r"store is 5; write text"),
+        ('store = "data"', r"streams is missing"),
+        ('store = "data"\nstreams = 5', r"streams is 5"),
+        ('store = "data"\n[streams]', r"streams is missing"),
+        ('store = "data"\n[streams]\ns = 1', r"streams\.s is 1; write its settings below"),
+        (SMALL.replace("streams.s", 'streams."a/b"'), r"streams\.a/b: a stream's name"),
+        (SMALL.replace("streams.s", "streams._s"), r"streams\._s: a stream's name"),
+        (SMALL + SMALL.partition("\n[")[2].join(("[", "")).replace(".s]", ".S]"), r"small and large letters"),
+        (SMALL.replace('value = "v"', ""), r"streams\.s\.value is missing; add value = \"latency_ms\""),
+        (SMALL.replace('source = { format = "parquet", path = "in" }', ""), r"streams\.s\.source is missing"),
+        ('stor = "x"\n' + SMALL, r"stor is not a setting; did you mean store\?"),
+        (SMALL + "[spark]\nx = [1]", r"spark\.x is \[1\]"),
+        ("spark = 1\n" + SMALL, r"spark is 1; write settings of Spark"),
+    ],
+)
+def test_a_wrong_file(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        read(tmp_path, text)
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"missing\.toml cannot be read: No such file.*; name a TOML file"):
+        read_config(tmp_path / "missing.toml")
