@@ -35,7 +35,7 @@ def test_since_and_until(tmp_path: Path) -> None:
         history.append(np.arange(100.0), times=np.arange(100.0))
         live = LiveStream(tmp_path, follow=False)
         said = [live.answer(0.5, within=within, now=now) for within, now in ((10, 90.0), (5, 85.0), (19, None))]
-        assert [(a.since, a.until, a.n) for a in said] == [(80.0, 90.0, 19), (80.0, 85.0, 19), (80.0, 99.0, 19)]
+        assert [(a.since, a.until, a.n) for a in said] == [(80.0, 90.0, 10), (80.0, 85.0, 5), (80.0, 99.0, 19)]
         assert live.answer(0.5, last=5).since is None
         assert live.answer(0.5).until is None
 
