@@ -107,20 +107,28 @@ def read_rows(table: pa.Table, rules: Rules) -> tuple[Rows, pa.Table | None]:
     mask = bad.mask
     kept = table.filter(pa.array(mask))
     kept = kept.select([name for name in kept.column_names if not name.startswith("=")])
-    return rows.filter(pa.array(~mask)), kept.append_column(REASON, pa.array(bad.reasons[mask], pa.string()))
+    return rows.filter(pa.array(~mask)), kept.append_column(REASON, pa.array(bad.reasons, pa.string()))
 
 
 class _Bad:
-    """Which rows are bad, and the first reason found for each."""
+    """Which rows are bad, and the first reason found for each; nothing is kept while all are good."""
 
     def __init__(self, rows: int) -> None:
-        self.reasons: NDArray[Any] = np.full(rows, None, dtype=object)
-        self.some = False
+        self._rows, self._texts = rows, [""]
+        self._codes: NDArray[np.int16] | None = None  # places of reasons; 0 for a good row
+
+    @property
+    def some(self) -> bool:
+        return self._codes is not None
 
     @property
     def mask(self) -> NDArray[np.bool_]:
-        found: NDArray[np.bool_] = self.reasons != None  # noqa: E711 (of each element)
-        return found
+        return np.zeros(self._rows, dtype=bool) if self._codes is None else self._codes != 0
+
+    @property
+    def reasons(self) -> list[str]:
+        """Of the bad rows."""
+        return [] if self._codes is None else [self._texts[code] for code in self._codes[self._codes != 0].tolist()]
 
     def add(self, where: Any, reason: str) -> None:
         """Rows for which something holds."""
@@ -129,9 +137,8 @@ class _Bad:
 
     def told(self, reasons: Any) -> None:
         """Reasons that came with the rows."""
-        if reasons.null_count < len(reasons):
-            self.some = True
-            self.reasons = np.array(reasons.to_pylist(), dtype=object)
+        for reason in reasons.unique().drop_null().to_pylist():
+            self.add(pc.equal(reasons, reason), reason)
 
     def cast(self, column: Any, kind: pa.DataType, reason: str) -> Any:
         """A column in that type, null where that cannot be."""
@@ -145,8 +152,7 @@ class _Bad:
         nulls = column.is_null()
         if clock == "timestamp" and is_text(column.type):
             column, failed = times_of_text(column)
-            if failed.any():
-                self._mark(failed, "the time cannot be read")
+            self._mark(failed, "the time cannot be read")
         column = self.cast(column, CLOCKS[clock], f"the time is no {clock}")
         self.add(nulls, "the row has no time")
         if clock == "seconds":
@@ -161,15 +167,18 @@ class _Bad:
         clock, numbers = Clock.read(good, None)
         each = 1 if clock.kind == "seconds" else NANOSECONDS
         if late_before is not None:
-            late = np.zeros(len(column), dtype=bool)
+            late = np.zeros(self._rows, dtype=bool)
             late[~self.mask] = numbers < late_before * each
-            if late.any():
-                self._mark(late, "the row is late")
+            self._mark(late, "the row is late")
         return float(numbers.max()) / each
 
     def _mark(self, where: NDArray[np.bool_], reason: str) -> None:
-        self.some = True
-        self.reasons[where & ~self.mask] = reason
+        if not where.any():
+            return
+        if self._codes is None:
+            self._codes = np.zeros(self._rows, dtype=np.int16)
+        self._codes[where & (self._codes == 0)] = len(self._texts)
+        self._texts.append(reason)
 
 
 def _joined(columns: list[Any]) -> Any:
