@@ -21,8 +21,8 @@ LATENCY = """Files of {lag_rows:,} rows are written elsewhere and renamed into t
     process, which is looked at every millisecond, answers with the rows of the file. Bar: 1 s, median."""
 STEADY = """A file of {steady_rows:,} rows every {steady_every:g} s, steps of {steady_step}, a window of
     {steady_window}, for {steady_seconds:,.0f} s (SOAK=1h for an hour). Memory: of the driver, the JVM and Python
-    workers together, without mapped files. Lag: from a file's rename to a live reader's answer with it. First and last: medians
-    of the first and of the last third. Steps, merges and compaction went on beside it: {told}."""
+    workers together, without mapped files. Lag: from a file's rename to a live reader's answer with it. First and
+    last: medians of the first and of the last third. Steps, merges and compaction went on beside it: {told}."""
 
 Columns = dict[str, Callable[[Row], str]]
 

@@ -1,7 +1,7 @@
-"""Soak: a driver that takes in a feed is killed at random, again and again, and at the end everything must be there once.
+"""Soak: a driver that takes in a feed is killed at random, again and again; in the end all of it must be there once.
 
-`make soak`, or `python -m tests.spark.soak --seed 2`; SOAK="2 min" says for how long (10 minutes). The seed decides what
-is done and fed; when it happens, the machine decides.
+`make soak`, or `python -m tests.spark.soak --seed 2`; SOAK="2 min" says for how long (10 minutes). The seed decides
+what is done and fed; when it happens, the machine decides.
 """
 
 import argparse
@@ -75,6 +75,7 @@ class Soak:
         self.live: LiveStream | None = None
         self.monitor: Monitor | None = None
         self.query = self.seen = self.starts = 0
+        self.driver_log = folder
 
     # What is done
 
@@ -95,7 +96,7 @@ class Soak:
         reset = self.lose_checkpoint() if self.rng.random() < 0.2 else False
         self.start(fault, reset)
         self.end_old()
-        until = self.rng.uniform(0.5, 12) if number % 4 else None  # None: some time after it took something in
+        until = self.rng.uniform(0.5, 20) if number % 3 else None  # None: some time after it took something in
         before = self.rows()
         if until is None:
             self.wait(lambda: self.rows() > before or not self.running)
@@ -116,11 +117,13 @@ class Soak:
         options = ["--reset"] if reset else []
         self.tell("start a driver", f"{'with --reset ' if reset else ''}{fault and 'fault ' + fault}")
         self.driver = self.spawn(["ingest", str(self.feed.config), *options], fault)
+        self.driver_log = self.log(self.starts)
 
     def lose_checkpoint(self) -> bool:
         """Without its checkpoint a driver must refuse to start; whether it has to be reset."""
         if not self.rows():
             return False
+        self.end_old()
         shutil.rmtree(self.feed.store / "_quantide" / "checkpoints", ignore_errors=True)
         self.tell("remove the checkpoint")
         told = self.refused(["ingest", str(self.feed.config), "--once"])
@@ -146,12 +149,10 @@ class Soak:
     def damage(self) -> None:
         """A file of which the second half is missing."""
         number = len(self.feed.values)
-        path = self.feed.write(f"damaged-{number}.parquet", rows=int(self.rng.integers(50, 500)))
-        whole = path.read_bytes()
-        path.unlink()
-        beside = path.with_name("." + path.name)
-        beside.write_bytes(whole[: len(whole) // 2])
-        beside.rename(path)
+        hidden = self.feed.write(f".damaged-{number}.parquet", rows=int(self.rng.integers(50, 500)))
+        whole, path = hidden.read_bytes(), hidden.with_name(hidden.name[1:])
+        hidden.write_bytes(whole[: len(whole) // 2])
+        hidden.rename(path)
         self.damaged.append((path, whole, number))
         self.tell("drop a damaged file", path.name)
 
@@ -159,19 +160,21 @@ class Soak:
         assert self.driver is not None
         if not self.running:
             code = self.driver.wait()
-            died = fault.endswith("kill") and code == -signal.SIGKILL
-            self.tell("a driver died at its fault" if died else f"a driver ended by itself with {code}", fault)
-            if not died:
-                raise Fault(f"a driver ended with {code}: {tail(self.log(self.starts))}")
+            if fault.endswith("kill") and code == -signal.SIGKILL:
+                self.tell("a driver died at its fault", fault)
+            elif fault.endswith("full") and code == 2:  # at its start: nothing is begun with a full disk
+                self.tell("a driver ended for a full disk", fault)
+            else:
+                raise Fault(f"a driver ended with {code}: {tail(self.driver_log)}")
         else:
             chances = np.array(list(ENDINGS.values()), dtype=float)
             how = str(self.rng.choice(list(ENDINGS), p=chances / chances.sum()))
             self.tell(how)
-            self.put_down(how)
+            self.put_down(how, fault)
         self.old.append(self.driver)
         self.driver = None
 
-    def put_down(self, how: str) -> None:
+    def put_down(self, how: str, fault: str) -> None:
         assert self.driver is not None
         pid = self.driver.pid
         if how == "kill all its processes":
@@ -185,14 +188,10 @@ class Soak:
                 with suppress(OSError):
                     if Path(f"/proc/{child}/comm").read_text().strip() == "java":
                         os.kill(child, signal.SIGKILL)
-        try:
-            self.wait(lambda: not self.running)
-        except Fault:
-            if how != "kill the JVM":
-                raise
-            self.tell("a driver whose JVM was killed did not end, and was killed")
-            os.kill(pid, signal.SIGKILL)
-            self.driver.wait()
+        self.wait(lambda: not self.running)
+        code = self.driver.wait()
+        if how == "ask it to stop" and not fault and code not in (0, -signal.SIGTERM):  # the latter at its very start
+            raise Fault(f"a driver that was asked to stop ended with {code}: {tail(self.driver_log)}")
 
     def finish(self) -> None:
         """Everything is taken in, without faults, and checked; then damaged files are mended and taken in, too."""
@@ -212,7 +211,7 @@ class Soak:
     # What must hold
 
     def check(self, without: set[int]) -> None:
-        """The totals to the row, verify(), answers of every kind, the standing query, the reader that was always there."""
+        """Totals to the row, verify(), answers of every kind, the standing query, the reader that was always there."""
         feed, keys, at = self.feed, [], 0
         for number, values in enumerate(feed.values):
             if number not in without:
@@ -256,6 +255,8 @@ class Soak:
         return self.driver is not None and self.driver.poll() is None
 
     def rows(self) -> int:
+        if self.live is not None:
+            return self.live.n
         return History(self.feed.store).n if (self.feed.store / "_delta_log").exists() else 0
 
     def spawn(self, arguments: Sequence[str], fault: str = "") -> subprocess.Popen[bytes]:
@@ -277,11 +278,11 @@ class Soak:
         return self.folder / f"log-{number}.txt"
 
     def once(self, arguments: Sequence[str]) -> str:
-        """What a command prints that must end well; files still come meanwhile only while the time is not over."""
+        """What a command prints that must end well."""
         process = self.spawn(arguments)
         log = self.log(self.starts)
         self.old.append(process)
-        self.wait(lambda: process.poll() is not None)
+        self.wait(lambda: process.poll() is not None, 2 * self.seconds + PATIENCE)
         if process.returncode:
             raise Fault(f"{' '.join(arguments[:2])} ended with {process.returncode}: {tail(log)}")
         return log.read_text(errors="replace")
@@ -300,13 +301,13 @@ class Soak:
         last = time.monotonic() + seconds
         self.wait(lambda: time.monotonic() >= last or not self.running)
 
-    def wait(self, holds: Callable[[], bool]) -> None:
+    def wait(self, holds: Callable[[], bool], patience: float = PATIENCE) -> None:
         """Until it holds; meanwhile files are fed, and the reader is looked at."""
-        last = time.monotonic() + PATIENCE
+        last = time.monotonic() + patience
         while not holds():
             now = time.monotonic()
             if now > last:
-                raise Fault(f"nothing for {PATIENCE:.0f} s: {tail(self.log(self.starts))}")
+                raise Fault(f"nothing for {patience:.0f} s: {tail(self.log(self.starts))}")
             if now >= self.fed_at and now - self.begun < self.seconds:
                 self.fed_at = now + FEED
                 self.feed.write(f"{len(self.feed.values)}.parquet", rows=int(self.rng.integers(100, 2000)))
