@@ -10,13 +10,14 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from benchmarks.ingest_driver import tell
+from benchmarks.ingest_driver import end_with_parent, tell
 from benchmarks.spark import local_session
 
 SCHEMA = "v DOUBLE, t TIMESTAMP"
 
 
 def main() -> None:
+    end_with_parent()
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ingest_peer")
     parser.add_argument("folder", type=Path)
     parser.add_argument("log")
