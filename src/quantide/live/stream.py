@@ -34,6 +34,7 @@ from quantide.windows.clock import read_span, show_span
 T = TypeVar("T")
 
 EVERY, SLOWLY = 0.02, 0.25  # seconds between two looks for a new commit: in a folder, in an object store
+VIEWS = "views"  # the group of what is kept for one version
 REST = 4  # a part of the memory is for what history keeps: blocks that were read, summaries of the open step
 
 
@@ -362,8 +363,8 @@ class LiveStream:
         words = asked.words
         if words is None:
             return self._look(asked, None)
-        name = ("view", version, words)
-        return self._kept.get(name, lambda: self._look(asked, name), lambda view: view.nbytes)
+        name = (version, words)
+        return self._kept.get(VIEWS, name, lambda: self._look(asked, name), lambda view: view.nbytes)
 
     def _look(self, asked: Asked, name: tuple[Any, ...] | None) -> View:
         recent = self._recent
@@ -386,7 +387,9 @@ class LiveStream:
             if name is None:
                 return recent.summary(wanted, self._kind, True)
             exact = (*name, "exact")
-            return self._kept.get(exact, lambda: recent.summary(wanted, self._kind, True), lambda found: found.nbytes)
+            return self._kept.get(
+                VIEWS, exact, lambda: recent.summary(wanted, self._kind, True), lambda found: found.nbytes
+            )
 
         return WindowView(recent.version, recent.summary(wanted, self._kind, False), all_rows, asked.key, since, until)
 
@@ -420,7 +423,7 @@ class LiveStream:
             if not any(isinstance(file, Unreadable) for file in files.values()) or not self._reader.refresh():
                 break
         gone, self._files = known.keys() - files.keys(), files
-        self._kept.forget(lambda name: name[0] == "view" or name[1] in gone)
+        self._kept.forget([VIEWS, *gone])
         return Recent(snapshot.version, manifest, list(files.values()), self._eps, self._kept)
 
     def _known(self, name: str) -> RecentFile | Unreadable:
