@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from quantide.live import LiveStream
-from tests.history.model import SHAPES
+from tests.history.model import KINDS, SHAPES
 from tests.live.model import Grown, Key, Rng, check, small
 
 HOSTS: list[Key] = [("a",), ("b",), ("c",), (None,)]
@@ -56,9 +56,11 @@ def grow(grown: Grown, rng: Rng, order: str, rows: int, at: int, gap: float = 0.
     grown.append(whole, when, keys, **filters)
 
 
-def run(path: Path, rng: Rng, store: str, order: str, batches: int, gap: float = 0.0, eps: float = 0.05) -> None:
+def run(
+    path: Path, rng: Rng, store: str, order: str, batches: int, gap: float = 0.0, eps: float = 0.05, **other: Any
+) -> None:
     """Grow a store and ask a polling reader, and in the end one that starts then: they say the same."""
-    grown = Grown(path, eps=eps, **STORES[store])
+    grown = Grown(path, eps=eps, **STORES[store], **other)
     live = LiveStream(path, follow=False, memory="100 KB")
     at = 0
     for number in range(batches):
@@ -71,7 +73,7 @@ def run(path: Path, rng: Rng, store: str, order: str, batches: int, gap: float =
             grown.history.vacuum(0)
         if number % 4 == 3:
             live.poll()
-            check(live, grown.model, rng, windows=3)
+            check(live, grown.model, rng, questions=1, windows=3)
     grown.settle()
     live.poll()
     other = LiveStream(path, follow=False, memory=1)
@@ -85,32 +87,39 @@ def run(path: Path, rng: Rng, store: str, order: str, batches: int, gap: float =
 @pytest.mark.parametrize("store", STORES)
 def test_every_store(store: str, tmp_path: Path, rng: Rng) -> None:
     with small():
-        run(tmp_path / "store", rng, store, str(rng.choice(["rising", "late", "shuffled"])), 14)
+        run(tmp_path / "store", rng, store, str(rng.choice(["rising", "late", "shuffled"])), 9)
 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_every_order_of_times(order: str, tmp_path: Path, rng: Rng) -> None:
     with small():
-        run(tmp_path / "store", rng, str(rng.choice(["keyed", "plain", "timestamps"])), order, 10)
+        run(tmp_path / "store", rng, str(rng.choice(["keyed", "plain", "timestamps"])), order, 7)
 
 
 @pytest.mark.parametrize("store", ["plain", "keyed", "untimed"])
 def test_rows_that_left_nothing_for_windows(store: str, tmp_path: Path, rng: Rng) -> None:
     with small():
-        run(tmp_path / "store", rng, store, "late", 10, gap=0.25)
+        run(tmp_path / "store", rng, store, "late", 9, gap=0.25)
 
 
 @pytest.mark.parametrize("eps", [0.001, 0.01, 0.3])
 def test_every_precision(eps: float, tmp_path: Path, rng: Rng) -> None:
     with small(heavy=8 if eps > 0.1 else 0.02):
-        run(tmp_path / "store", rng, "keyed", "late", 10, eps=eps)
+        run(tmp_path / "store", rng, "keyed", "late", 7, eps=eps)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [kind.name for kind in KINDS])
+def test_every_kind_of_value(kind: str, tmp_path: Path, rng: Rng) -> None:
+    with small():
+        run(tmp_path / "store", rng, "keyed", "late", 20, kind=kind)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("store", STORES)
 def test_every_store_and_order(store: str, order: str, tmp_path: Path, rng: Rng) -> None:
-    for number in range(6):
+    for number in range(3):
         sizes: dict[str, Any] = {
             "fan": int(rng.integers(2, 9)),
             "few": int(rng.choice([1, 16, 100])),

@@ -145,6 +145,35 @@ def test_functions_are_called(follow: bool, tmp_path: Path, rng: Rng) -> None:
     grown.history.close()
 
 
+def test_functions_may_do_everything(tmp_path: Path, rng: Rng) -> None:
+    """They make monitors, register, drop, poll, and in the end close the stream."""
+    grown = store(tmp_path)
+    grow(grown, rng, 0, 30)
+    live = LiveStream(grown.path, follow=False)
+    monitor = live.monitor(last=10)
+    made: list[tuple[Any, int]] = []
+
+    def react(id: int, value: Any) -> None:
+        other = live.monitor(last=11 + len(made))
+        made.append((other, other.register(0.5, 0.1, on_change=lambda id, value: None)))
+        monitor.drop(id)
+        monitor.register(0.5, 0.1, on_change=react)
+        live.poll()
+        live.changes()
+        if len(made) == 3:
+            live.close()
+
+    monitor.register(0.5, 0.1, on_change=react)
+    for number in range(1, 4):
+        grown.append([number * 8] * 30, np.full(30, 99), [("b",)] * 30, f=np.ones(30, bool), g=np.ones(30, bool))
+        live.poll()
+        assert len(made) >= number
+        assert monitor.failures() == []
+    for other, one in made:
+        assert other.answer(one).value == 6
+    grown.history.close()
+
+
 @pytest.mark.parametrize("follow", [True, False])
 def test_a_monitor_that_cannot_be_answered_any_more(follow: bool, tmp_path: Path, rng: Rng) -> None:
     """Rows came that leave nothing for windows: that monitor says so, and nobody else is disturbed."""

@@ -16,6 +16,7 @@ from quantide.errors import SpanError
 from quantide.history import recent as written
 from quantide.history.recent import next_compaction
 from quantide.live.kept import Kept
+from quantide.live.lane import Between
 from quantide.live.recent import Recent, Wanted
 from quantide.store.manifest import Entry, Manifest
 from quantide.store.recent import RecentFile, RecentRows, write_recent
@@ -58,7 +59,9 @@ def windows(draw: st.DrawFn) -> Wanted:
     key = draw(st.none() | st.sampled_from([(key,) for key in KEYS]))
     last = draw(st.none() | st.integers(1, 130))
     above = draw(st.none() | st.integers(-1, 10).map(float) | st.integers(0, 500).map(float))
-    return Wanted(key, last, above, draw(st.sampled_from([None, "f", "g"])))
+    upto = draw(st.none() | st.integers(0, 500).map(float))
+    span = None if above is None else Between(above, upto)
+    return Wanted(key, last, span, draw(st.sampled_from([None, "f", "g"])))
 
 
 CUTS = st.lists(st.integers(0, 120), max_size=8)
@@ -96,8 +99,10 @@ def chosen(all_rows: Rows, wanted: Wanted) -> Any:
         mine = mine[all_rows.keys == KEYS.index(wanted.key[0])]
     if wanted.last is not None:
         mine = mine[-wanted.last :]
-    if wanted.above is not None:
-        mine = mine[all_rows.times[mine] > wanted.above]
+    if wanted.span is not None:
+        mine = mine[all_rows.times[mine] > wanted.span.above]
+        if wanted.span.upto is not None:
+            mine = mine[all_rows.times[mine] <= wanted.span.upto]
     if wanted.filter is not None:
         mine = mine[all_rows.flags[mine] >> "fg".index(wanted.filter) & 1 == 1]
     return np.sort(all_rows.values[mine])
@@ -136,7 +141,7 @@ def check_windows(
 
 
 @ANY
-@settings(max_examples=60)
+@settings(max_examples=50)
 def test_any_window(
     all_rows: Rows, cuts: list[int], joins: list[int], keyed: bool, eps: float, asked: list[Wanted]
 ) -> None:
@@ -153,7 +158,7 @@ def test_very_many_windows(
 
 
 @given(rows(), CUTS, st.integers(0, 8), st.lists(windows(), min_size=1, max_size=8))
-@settings(max_examples=40)
+@settings(max_examples=30)
 def test_any_gap(all_rows: Rows, cuts: list[int], place: int, asked: list[Wanted]) -> None:
     """A file is not there any more: a window that counts back over it is refused, all others are right."""
     manifest, held = files(all_rows, cuts, [], True, 0.1)
@@ -174,7 +179,7 @@ def test_any_gap(all_rows: Rows, cuts: list[int], place: int, asked: list[Wanted
 
 
 @given(st.lists(st.tuples(st.integers(1, 3000), st.booleans()), max_size=80), st.sampled_from([2, 3, 8]))
-@settings(max_examples=100)
+@settings(max_examples=60)
 def test_compaction_ends(sizes: list[tuple[int, bool]], fan: int) -> None:
     """Files that become one follow each other without a gap; in the end few are left, and no row is elsewhere."""
     entries: list[Entry] = []

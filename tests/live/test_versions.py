@@ -4,6 +4,7 @@ import gc
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from threading import enumerate as threads
@@ -14,7 +15,7 @@ import pytest
 
 from quantide import History
 from quantide.errors import CorruptBytesError, StorageError
-from quantide.live import LiveStream
+from quantide.live import LiveAnswer, LiveStream
 from tests.live.model import Grown, Rng, check, check_question, small
 from tests.oracle import bound_faults
 
@@ -108,7 +109,7 @@ def test_a_version_between(tmp_path: Path, rng: Rng) -> None:
         for mode in ("quick", "accurate", "exact"):
             for q in QUESTIONS:
                 mine, other = (one.answers([0.01, 0.5, 0.99], mode=mode, **handed(q)) for one in (live, new))
-                assert mine == other
+                assert told(mine) == told(other)
         grown.history.close()
 
 
@@ -134,13 +135,18 @@ def test_readers_of_every_age_agree(tmp_path: Path, rng: Rng) -> None:
         readers.append(LiveStream(grown.path, follow=False))
         for q in [*QUESTIONS, {"last": 300}, {"within": 9.25}, {"within": 20.0, "filter": "f", "key": ("b",)}]:
             for mode in ("quick", "accurate", "exact"):
-                said = [reader.answers([0.001, 0.3, 1], mode=mode, **handed(q)) for reader in readers]
+                said = [told(reader.answers([0.001, 0.3, 1], mode=mode, **handed(q))) for reader in readers]
                 assert all(one == said[0] for one in said), q
         grown.history.close()
 
 
 def handed(asked: dict[str, Any]) -> dict[str, Any]:
     return asked | {"key": asked["key"][0]} if "key" in asked else asked
+
+
+def told(answers: list[LiveAnswer]) -> list[LiveAnswer]:
+    """Answers but for how many blocks were read."""
+    return [replace(answer, blocks_read=0) for answer in answers]
 
 
 def wait_for(true: Callable[[], bool]) -> None:
@@ -218,7 +224,7 @@ def test_what_goes_wrong_while_following(tmp_path: Path, rng: Rng, monkeypatch: 
 
 def test_threads_ask_while_another_polls(tmp_path: Path) -> None:
     """Batch b has the values 1000*k + b; how many there are at a version tells which batches an answer is about."""
-    rows, batches, ended = 30, 25, Event()
+    rows, batches, ended = 30, 15, Event()
 
     def batch(b: int) -> Any:
         return np.random.default_rng(b).integers(-40, 40, rows) * 1000.0 + b
@@ -229,7 +235,7 @@ def test_threads_ask_while_another_polls(tmp_path: Path) -> None:
     def ask(seed: int) -> list[tuple[str, Any, Any]]:
         chance = np.random.default_rng(seed)
         said: list[tuple[str, Any, Any]] = []
-        while not ended.is_set():
+        while not ended.wait(0.005):
             last, mode = int(chance.integers(1, 100)), str(chance.choice(["quick", "accurate", "exact"]))
             known = live.n
             whole = live.answer(0.4, mode=mode)
@@ -249,6 +255,7 @@ def test_threads_ask_while_another_polls(tmp_path: Path) -> None:
 
         append(0)
         live.poll()
+        counts[live.version] = 1
         with ThreadPoolExecutor(3) as pool:
             asking = [pool.submit(ask, seed) for seed in range(3)]
             try:

@@ -6,7 +6,7 @@ after that a window that cuts it reads the blocks at its edges only.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,25 @@ Array = NDArray[Any]
 
 BLOCK = 1 << 16  # rows of a block
 FEW = 2 * BLOCK  # rows up to which a lane has no blocks
+
+
+class Between(NamedTuple):
+    """Times above one, and, where there may be later ones, up to another."""
+
+    above: Any
+    upto: Any = None
+
+    def passes_by(self, oldest: Any, newest: Any) -> bool:
+        """Whether none of rows with such times is meant."""
+        return bool(newest <= self.above or (self.upto is not None and oldest > self.upto))
+
+    def holds(self, oldest: Any, newest: Any) -> bool:
+        """Whether all of them are."""
+        return bool(oldest > self.above and (self.upto is None or newest <= self.upto))
+
+    def chosen(self, times: Array) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = times > self.above
+        return found if self.upto is None else found & (times <= self.upto)
 
 
 @dataclass(frozen=True)
@@ -76,10 +95,10 @@ class Lane:
         """The first row that is not among the first `skip` of the lane."""
         return skip if self.position is None else int(np.searchsorted(self.position, skip))
 
-    def cut(self, skip: int, above: Any) -> Array:
-        """The values of the rows after the first `skip` whose time is above a threshold."""
+    def cut(self, skip: int, span: Between | None) -> Array:
+        """The values of the rows after the first `skip` whose time lies in a span."""
         start = self.start(skip)
-        return self.values[start:] if above is None else self.values[start:][self.times[start:] > above]
+        return self.values[start:] if span is None else self.values[start:][span.chosen(self.times[start:])]
 
 
 class Blocks:
@@ -92,19 +111,19 @@ class Blocks:
     def nbytes(self) -> int:
         return self.lane.nbytes + sum(summary.nbytes for summary in self._summaries)
 
-    def cut(self, skip: int, above: Any) -> Found:
+    def cut(self, skip: int, span: Between | None) -> Found:
         """What Lane.cut gives, with summaries for blocks that are in the window as a whole."""
         lane, found = self.lane, Found([], [])
         start = lane.start(skip)
         for block, (oldest, newest) in enumerate(self._spans):
             first, last = max(start, block * BLOCK), min((block + 1) * BLOCK, len(lane.values))
-            if last <= first or (above is not None and newest <= above):
+            if last <= first or (span is not None and span.passes_by(oldest, newest)):
                 continue
-            if first == block * BLOCK and (above is None or oldest > above):
+            if first == block * BLOCK and (span is None or span.holds(oldest, newest)):
                 found.summaries.append(self._summaries[block])
             else:
                 rows = slice(first, last)
-                wanted = slice(None) if above is None else lane.times[rows] > above
+                wanted = slice(None) if span is None else span.chosen(lane.times[rows])
                 found.values.append(lane.values[rows][wanted])
         return found
 

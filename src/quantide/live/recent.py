@@ -8,12 +8,11 @@ docs/guarantees/live.md.
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from quantide.errors import CorruptBytesError, SpanError
 from quantide.history.run import Key, find_place
 from quantide.live.kept import Kept
-from quantide.live.lane import FEW, Blocks, Found, Lane
+from quantide.live.lane import FEW, Between, Blocks, Found, Lane
 from quantide.store.manifest import Manifest
 from quantide.store.recent import RecentFile
 from quantide.summary.summary import Summary
@@ -25,11 +24,11 @@ TUPLES = 4  # times 1/eps: more than that many are thinned, to half as many, whi
 
 @dataclass(frozen=True)
 class Wanted:
-    """A window: of a key, or all; the last so many that came; of times above a threshold; that satisfy a filter."""
+    """A window: of a key, or all; the last so many that came; of times in a span; that satisfy a filter."""
 
     key: Key | None = None
     last: int | None = None
-    above: Any = None
+    span: Between | None = None
     filter: str | None = None
 
 
@@ -67,7 +66,8 @@ class Recent:
             if left is not None and entry.first + entry.rows != reached:
                 raise self._too_far(wanted)
             reached = entry.first
-            if left is None and wanted.above is not None and entry.newest <= wanted.above:
+            outside = wanted.span is not None and wanted.span.passes_by(entry.oldest, entry.newest)
+            if left is None and outside:
                 continue
             if isinstance(file, Unreadable):
                 raise CorruptBytesError(f"this window needs {file.name}, which cannot be read: {file.why}")
@@ -78,22 +78,22 @@ class Recent:
             count, skip = rows.stop - rows.start, 0
             if left is not None:
                 skip, left = max(0, count - left), max(0, left - count)
-            if wanted.above is not None and entry.newest <= wanted.above:
+            if outside:
                 continue
-            above = None if wanted.above is None or entry.oldest > wanted.above else wanted.above
-            found.add(self._rows(file, place, wanted.filter, skip, above, exact))
+            whole = wanted.span is None or wanted.span.holds(entry.oldest, entry.newest)
+            found.add(self._rows(file, place, wanted.filter, skip, None if whole else wanted.span, exact))
         if left and reached:
             raise self._too_far(wanted)
         return found
 
     def _rows(
-        self, file: RecentFile, place: int | None, filter: str | None, skip: int, above: Any, exact: bool
+        self, file: RecentFile, place: int | None, filter: str | None, skip: int, span: Between | None, exact: bool
     ) -> Found:
-        """The rows of a lane after the first `skip`, of times above a threshold."""
-        if not skip and above is None and filter is None and (exact or file.summary(place, None) is None):
+        """The rows of a lane after the first `skip`, of times in a span."""
+        if not skip and span is None and filter is None and (exact or file.summary(place, None) is None):
             return Found([file.values(file.lane(place))], [])
         if not exact:
-            if not skip and above is None:
+            if not skip and span is None:
                 summary = file.summary(place, filter)
                 if summary is not None:
                     return Found([], [summary])
@@ -103,8 +103,8 @@ class Recent:
                 blocks = self._kept.get(
                     name, lambda: Blocks(Lane.read(file, place, filter), self._eps), lambda made: made.nbytes
                 )
-                return blocks.cut(skip, above)
-        return Found([Lane.read(file, place, filter).cut(skip, above)], [])
+                return blocks.cut(skip, span)
+        return Found([Lane.read(file, place, filter).cut(skip, span)], [])
 
     def _place(self, file: RecentFile, key: Key | None) -> int | None:
         """Where a key is in a file; -1 when it is not there, None for all keys."""

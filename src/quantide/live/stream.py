@@ -19,6 +19,7 @@ from quantide.live.answer import LiveAnswer, LiveComparison
 from quantide.live.asked import Asked
 from quantide.live.kept import Kept
 from quantide.live.keys import KnownKeys
+from quantide.live.lane import Between
 from quantide.live.recent import Recent, Unreadable, Wanted
 from quantide.live.view import HistoryView, View, WindowView
 from quantide.queries.monitor import Monitor
@@ -291,7 +292,7 @@ class LiveStream:
         """What is new in each monitor since this was called before: the words it was made with, and its changes."""
         found = []
         with self._monitoring:
-            for words, monitor in self._monitors.values():
+            for words, monitor in list(self._monitors.values()):
                 with suppress(QuantideError):  # it says so when it is asked
                     found.append((words, monitor.changes()))
         return [(words, changes) for words, changes in found if len(changes) or changes.conditions]
@@ -378,8 +379,8 @@ class LiveStream:
             raise InvalidArgumentError(f"the filter {asked.filter!r} is not known; {known}")
         key = None if asked.key is None else read_key(asked.key, settings.keys, self._reader.snapshot.key_types)
         last = None if asked.last is None else check_size("last", asked.last, 1)
-        above, since, until = self._threshold(asked, recent)
-        wanted = Wanted(key, last, above, asked.filter)
+        span, since, until = self._times(asked, recent)
+        wanted = Wanted(key, last, span, asked.filter)
 
         def all_rows() -> Summary:
             if name is None:
@@ -389,8 +390,8 @@ class LiveStream:
 
         return WindowView(recent.version, recent.summary(wanted, self._kind, False), all_rows, asked.key, since, until)
 
-    def _threshold(self, asked: Asked, recent: Recent) -> tuple[Any, Any, Any]:
-        """The number that times of a window are above, and from which time to which that is."""
+    def _times(self, asked: Asked, recent: Recent) -> tuple[Between | None, Any, Any]:
+        """The times of a window as numbers, and from which time to which that is."""
         if not asked.timed or recent.clock is None:
             return None, None, None
         assert self._span is not None
@@ -402,7 +403,7 @@ class LiveStream:
             raise SpanError(
                 f"a window of {show_span(span)} reaches back beyond the {show_span(self._span)} that are kept"
             )
-        return above, clock.show(above), clock.show(moment)
+        return Between(above, moment if moment < newest else None), clock.show(above), clock.show(moment)
 
     def _restore(self) -> Recent:
         """The recent files of the reader's version; when some are gone, of the newest."""

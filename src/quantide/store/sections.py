@@ -80,8 +80,10 @@ class Sections:
         return np.frombuffer(self.section(name), dtype=dtype)
 
     def part(self, name: str, dtype: np.dtype[Any], start: int, end: int) -> NDArray[Any]:
-        """Numbers start to end of a section in pages."""
+        """Numbers start to end of a section in pages; one that is not is looked at as a whole."""
         begin, size, sums = self._place(name)
+        if not isinstance(sums, list):
+            return self.array(name, dtype)[start:end]
         found = self._data[self._begin + begin : self._begin + begin + size]
         low, high = start * dtype.itemsize, end * dtype.itemsize
         self._check_pages(name, found, sums, low, high)

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quantide.store.rows import ALL, SortedRows, keys_from_bytes, keys_to_bytes
 from quantide.store.sections import Sections, pack
@@ -51,7 +52,7 @@ def build_side(rows: SortedRows, keyed: bool, about: About, run_eps: float, of: 
     if keyed:
         sections["keys"] = keys_to_bytes(rows.keys)
         sections["total"] = held.total().compress(math.ceil(1 / (2 * run_eps))).to_bytes()
-    return b"".join(pack(MAGIC, VERSION, about.__dict__, sections))
+    return b"".join(pack(MAGIC, VERSION, about.__dict__, sections, ("values", "ranks")))
 
 
 class SideFile:
@@ -89,14 +90,27 @@ class SideFile:
         return Summary.from_bytes(bytes(self._held.section("total"))) if self.keyed else self.summary_of(0)
 
     def summary_of(self, place: int) -> Summary:
-        """The summary of the key at that place."""
-        t, part = self.tuples, slice(self.tuples.bounds[place], self.tuples.bounds[place + 1])
-        return Summary(t.values[part], t.rmin[part], t.rmax[part], int(self.counts[place]), self.kind)
+        """The summary of the key at that place; only what belongs to it is read, and checked."""
+        start, end = self._bounds[place], self._bounds[place + 1]
+        ranks = self._held.part("ranks", np.dtype(np.int64), start, end)
+        values = self._held.part("values", self.kind.carrier, start, end)
+        bounds, n, none = np.array([0, end - start]), self.counts[place : place + 1], np.zeros(1, dtype=np.int64)
+        check_tuples(Tuples(self.kind, values, ranks, ranks, bounds, n, none, none))
+        return Summary(values, ranks, ranks, int(n[0]), self.kind)
 
     def ends_of(self, place: int) -> tuple[Any, Any]:
         """The smallest and the largest value of the key at that place, carried."""
-        t = self.tuples
-        return t.values[t.bounds[place]], t.values[t.bounds[place + 1] - 1]
+        start, end = self._bounds[place], self._bounds[place + 1]
+        first, last = (self._held.part("values", self.kind.carrier, i, i + 1)[0] for i in (start, end - 1))
+        return first, last
+
+    @cached_property
+    def _bounds(self) -> NDArray[np.int64]:
+        """Where the kept values of each key begin, and the end."""
+        bounds = self._held.array("bounds", np.dtype(np.int64))
+        if len(bounds) != len(self.counts) + 1 or bounds[0] != 0 or (np.diff(bounds) < 1).any():
+            raise self._held.damaged("its bounds contradict its counts")
+        return bounds
 
     def check(self) -> None:
         """Look at everything, also what opening leaves for later."""
