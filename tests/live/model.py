@@ -197,9 +197,7 @@ class Model:
                 rows = rows[max(0, len(rows) - left) :]
                 left -= len(rows)
             if above is not None:
-                rows = rows[batch.times[rows] > above]
-            if above is not None and now is not None:
-                rows = rows[batch.times[rows] <= now]
+                rows = rows[(batch.times[rows] > above) & (batch.times[rows] <= (newest if now is None else now))]
             if filter is not None:
                 rows = rows[batch.filters[filter][rows]]
             out.append(batch.values[rows])

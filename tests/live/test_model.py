@@ -76,8 +76,8 @@ def run(
             check(live, grown.model, rng, questions=1, windows=3)
     grown.settle()
     live.poll()
-    other = LiveStream(path, follow=False, memory=1)
-    for one in (live, other):
+    late = LiveStream(path, follow=False, memory=1)
+    for one in (live, late):
         one.poll()
         check(one, grown.model, np.random.default_rng(batches))
     grown.history.verify()

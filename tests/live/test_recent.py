@@ -58,9 +58,8 @@ def rows(draw: st.DrawFn) -> Rows:
 def windows(draw: st.DrawFn) -> Wanted:
     key = draw(st.none() | st.sampled_from([(key,) for key in KEYS]))
     last = draw(st.none() | st.integers(1, 130))
-    above = draw(st.none() | st.integers(-1, 10).map(float) | st.integers(0, 500).map(float))
-    upto = draw(st.none() | st.integers(0, 500).map(float))
-    span = None if above is None else Between(above, upto)
+    times = st.integers(-1, 10).map(float) | st.integers(0, 500).map(float)
+    span = draw(st.none() | st.builds(Between, times, st.none() | times))
     return Wanted(key, last, span, draw(st.sampled_from([None, "f", "g"])))
 
 
@@ -101,8 +100,7 @@ def chosen(all_rows: Rows, wanted: Wanted) -> Any:
         mine = mine[-wanted.last :]
     if wanted.span is not None:
         mine = mine[all_rows.times[mine] > wanted.span.above]
-        if wanted.span.upto is not None:
-            mine = mine[all_rows.times[mine] <= wanted.span.upto]
+        mine = mine if wanted.span.upto is None else mine[all_rows.times[mine] <= wanted.span.upto]
     if wanted.filter is not None:
         mine = mine[all_rows.flags[mine] >> "fg".index(wanted.filter) & 1 == 1]
     return np.sort(all_rows.values[mine])
