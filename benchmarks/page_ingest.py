@@ -156,7 +156,7 @@ def _rate_told(report: Report) -> str:
     return (
         f"**{table.millions(ours['rate'])} million** rows a second from Parquet files through Spark into history "
         f"(with Spark's start {table.millions(ours['with_start'])}); {ratio} times as fast as "
-        " plain Spark with percentile_approx"
+        "plain Spark with percentile_approx"
     )
 
 

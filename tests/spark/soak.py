@@ -30,25 +30,25 @@ from tests.spark.streams import Feed
 COMMAND = [sys.executable, "-m", "quantide"]
 SETTINGS = 'keys = ["k"]\ntime = "t"\nfilters = { big = "v > 1" }\nstep = "5 s"\nkappa = 2\neps = 0.01\n'
 SOURCE = 'format = "parquet", max_files = 3'
-POINTS = (
-    "write.data",
-    "write.side",
-    "disk.write",
-    "disk.named",
-    "append.written",
-    "commit.before",
-    "commit.after",
-    "ingest.recorded",
-    "ingest.committed",
-    "recent.written",
-    "recent.manifest",
-    "recent.compacted",
-    "step.ended",
-    "merge.planned",
-    "merge.sorted",
-    "merge.written",
-    "log.trimmed",
-)
+POINTS = {  # where a driver dies, or finds the disk full, at the latest at the so-manieth time that it is there
+    "write.data": 20,
+    "write.side": 20,
+    "disk.write": 100,
+    "disk.named": 100,
+    "append.written": 20,
+    "commit.before": 30,
+    "commit.after": 30,
+    "ingest.recorded": 20,
+    "ingest.committed": 20,
+    "recent.written": 20,
+    "recent.manifest": 20,
+    "recent.compacted": 2,
+    "step.ended": 3,
+    "merge.planned": 3,
+    "merge.sorted": 3,
+    "merge.written": 3,
+    "log.trimmed": 1,
+}
 ENDINGS = {"kill the driver": 5, "kill all its processes": 3, "kill the JVM": 1, "ask it to stop": 2}
 FEED = 0.25  # seconds between two files
 PATIENCE = 180.0  # seconds that anything may take
@@ -82,47 +82,50 @@ class Soak:
     def run(self) -> None:
         """Rounds until the time is over; then whatever was fed must be in the store."""
         try:
-            number = 0
-            while time.monotonic() - self.begun < self.seconds:
-                number += 1
-                self.round(number)
+            while not self.over:
+                self.round()
             self.finish()
         finally:
             self.close()
 
-    def round(self, number: int) -> None:
+    def round(self) -> None:
         """A driver is started, perhaps with a fault to come; something else goes wrong; it ends in some way."""
         fault = self.fault()
-        reset = self.lose_checkpoint() if self.rng.random() < 0.2 else False
-        self.start(fault, reset)
+        if self.rng.random() < 0.2:
+            self.lose_checkpoint()
+        self.start(fault)
         self.end_old()
-        until = self.rng.uniform(0.5, 20) if number % 3 else None  # None: some time after it took something in
-        before = self.rows()
-        if until is None:
-            self.wait(lambda: self.rows() > before or not self.running)
-            until = float(self.rng.uniform(0, 6))
+        before, early = self.rows(), self.rng.random() < 0.25
+        if not early:
+            self.wait(lambda: self.rows() > before or not self.running or self.over)
         if self.rng.random() < 0.4:
             self.damage()
-        self.wait_for(float(until))
+        self.wait_for(float(self.rng.uniform(0, 12 if early or fault else 6)))
         if self.rng.random() < 0.25 and self.rows() > before:
             self.second_writer()
         self.end_driver(fault)
 
     def fault(self) -> str:
         """A point at which the driver dies, or at which the disk is full; none half of the time."""
-        point, at, full = self.rng.choice(POINTS), int(self.rng.integers(1, 25)), self.rng.random() < 0.25
+        point = str(self.rng.choice(list(POINTS)))
+        at, full = self.rng.integers(1, POINTS[point] + 1), self.rng.random() < 0.25
         return f"{point}@{at}:{'full' if full else 'kill'}" if self.rng.random() < 0.5 else ""
 
-    def start(self, fault: str, reset: bool) -> None:
-        options = ["--reset"] if reset else []
-        self.tell("start a driver", f"{'with --reset ' if reset else ''}{fault and 'fault ' + fault}")
-        self.driver = self.spawn(["ingest", str(self.feed.config), *options], fault)
+    def start(self, fault: str) -> None:
+        reset = self.reset()
+        self.tell("start a driver", " ".join([*reset, *([f"fault {fault}"] if fault else [])]))
+        self.driver = self.spawn(["ingest", str(self.feed.config), *reset], fault)
         self.driver_log = self.log(self.starts)
 
-    def lose_checkpoint(self) -> bool:
-        """Without its checkpoint a driver must refuse to start; whether it has to be reset."""
+    def reset(self) -> list[str]:
+        """--reset, where the checkpoint is gone, and the driver that was to begin another died before it did."""
+        place = self.feed.store / "_quantide" / "checkpoints"
+        return ["--reset"] if self.rows() and not any(place.glob("c*")) else []
+
+    def lose_checkpoint(self) -> None:
+        """Without its checkpoint a driver must refuse to start."""
         if not self.rows():
-            return False
+            return
         self.end_old()
         shutil.rmtree(self.feed.store / "_quantide" / "checkpoints", ignore_errors=True)
         self.tell("remove the checkpoint")
@@ -130,7 +133,6 @@ class Soak:
         if "pass --reset" not in told:
             raise Fault(f"without its checkpoint a driver should have asked for --reset: {told}")
         self.tell("a driver without its checkpoint was refused")
-        return True
 
     def second_writer(self) -> None:
         """While a driver runs, another one must be refused, by the name of the first."""
@@ -196,7 +198,7 @@ class Soak:
     def finish(self) -> None:
         """Everything is taken in, without faults, and checked; then damaged files are mended and taken in, too."""
         self.tell("take in what is left")
-        self.once(["ingest", str(self.feed.config), "--once"])
+        self.once(["ingest", str(self.feed.config), "--once", *self.reset()])
         self.check(without={number for _, _, number in self.damaged})
         held = self.once(["quarantine", "list", str(self.feed.config)])
         if self.damaged and f"{len(self.damaged)} files and 0 rows are held" not in held:
@@ -249,6 +251,10 @@ class Soak:
         self.seen = n
 
     # How it is done
+
+    @property
+    def over(self) -> bool:
+        return time.monotonic() - self.begun >= self.seconds
 
     @property
     def running(self) -> bool:
@@ -308,7 +314,7 @@ class Soak:
             now = time.monotonic()
             if now > last:
                 raise Fault(f"nothing for {patience:.0f} s: {tail(self.log(self.starts))}")
-            if now >= self.fed_at and now - self.begun < self.seconds:
+            if now >= self.fed_at and not self.over:
                 self.fed_at = now + FEED
                 self.feed.write(f"{len(self.feed.values)}.parquet", rows=int(self.rng.integers(100, 2000)))
                 self.look()
@@ -362,4 +368,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of close(): nothing is left running
     sys.exit(main())
