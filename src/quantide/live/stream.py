@@ -20,7 +20,6 @@ from quantide.live.asked import Asked
 from quantide.live.kept import Kept
 from quantide.live.keys import KnownKeys
 from quantide.live.lane import Between
-from quantide.live.monitor import LiveMonitor
 from quantide.live.recent import Recent, Unreadable, Wanted
 from quantide.live.view import HistoryView, View, WindowView
 from quantide.queries.monitor import Monitor
