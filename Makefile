@@ -18,7 +18,7 @@ WARM := $(VENV)/.done-kernels
 JAVA := $(VENV)/.done-java
 PEERS := $(VENV)/.done-bench
 
-.PHONY: help setup demo test test-all lint bench characterize clean
+.PHONY: help setup demo test test-all lint bench soak characterize clean
 
 help:  ## Show this list
 	@echo "Quantide: quantiles of data that keeps arriving, with a proved bound for every answer."
@@ -50,6 +50,9 @@ lint: $(PACKAGES)  ## Check style (ruff), types (mypy, strict) and that rooms im
 
 bench: $(PEERS) $(WARM)  ## Measure speed beside the peers and write docs/results (ARGS are handed on)
 	@$(RUN) python -m benchmarks $(ARGS)
+
+soak: $(WARM) $(JAVA)  ## Kill ingestion at random for ten minutes and check every row (SOAK="1 h", ARGS="--seed 2")
+	@$(RUN) python -m tests.spark.soak $(ARGS)
 
 characterize: $(WARM) $(JAVA)  ## Measure how time and memory grow and write docs/characterization (ARGS are handed on)
 	@$(RUN) python -m characterization $(ARGS)

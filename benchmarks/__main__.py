@@ -8,10 +8,12 @@ from pathlib import Path
 from benchmarks import (
     fast_paper,
     history,
+    ingest,
     keys,
     live,
     page_fast,
     page_history,
+    page_ingest,
     page_keys,
     page_live,
     page_queries,
@@ -62,6 +64,8 @@ def _run(part: str, quick: bool, command: str, folder: Path | None) -> Report:
         return windows.run(windows.QUICK if quick else windows.Settings(), command, folder)
     if part == "live":
         return live.run(live.QUICK if quick else live.Settings(), command, folder)
+    if part == "ingest":
+        return ingest.run(ingest.QUICK if quick else ingest.Settings(), command, folder)
     if part == "partitions":
         return spark_partitions.run(spark_partitions.QUICK if quick else spark_partitions.Settings(), command)
     if part == "spark":
@@ -77,6 +81,8 @@ def _show(reports: dict[str, Report]) -> None:
         say("\n" + page_windows.render(reports["windows"]))
     if "live" in reports:
         say("\n" + page_live.render(reports["live"]))
+    if "ingest" in reports:
+        say("\n" + page_ingest.render(reports["ingest"]))
     if "partitions" in reports:
         say("\nMany partitions (ns a row)\n\n" + page_spark.partitions_table(reports["partitions"]))
     if "spark" in reports:

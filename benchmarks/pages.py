@@ -6,6 +6,7 @@ from pathlib import Path
 from benchmarks import (
     page_fast,
     page_history,
+    page_ingest,
     page_keys,
     page_live,
     page_queries,
@@ -31,6 +32,7 @@ PARTS: dict[str, tuple[Callable[[Report], str], Callable[[Report], list[str]], s
     "history": (page_history.render, page_history.headlines, "a billion values on disk and a stream, asked together"),
     "windows": (page_windows.render, page_windows.headlines, "the most recent values: speed, space, peers"),
     "live": (page_live.render, page_live.headlines, "a reader beside the writer: questions, lag, starts, memory"),
+    "ingest": (page_ingest.render, page_ingest.headlines, "files into history, through Spark: speed, lag, memory"),
     "spark": (page_spark.render, page_spark.headlines, "percentiles of a lake, beside Spark's own functions"),
     "partitions": (page_spark.render_partitions, page_spark.headlines_partitions, "what many partitions cost on Spark"),
 }
@@ -47,6 +49,8 @@ def render(folder: Path) -> dict[str, str]:
         pages["fast.svg"] = page_fast.figure(reports["fast"])
     if "live" in reports and "restart" in reports["live"].rows:
         pages["live.svg"] = page_live.figure(reports["live"])
+    if "ingest" in reports and "over_time" in reports["ingest"].rows:
+        pages["ingest.svg"] = page_ingest.figure(reports["ingest"])
     return {"index.md": _index(reports), **pages}
 
 

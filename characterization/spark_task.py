@@ -26,7 +26,7 @@ from quantide.spark.files import find_files
 from quantide.spark.parts import from_parts
 from quantide.spark.reading import read_split
 from quantide.spark.splits import Piece, Split, plan
-from quantide.spark.storage import Storage
+from quantide.store.storage import Storage
 
 PHIS = [0.5, 0.99]
 

@@ -61,6 +61,21 @@ def test_answers_of_live_readers_hold_in_the_results(quick: Path) -> None:
                 assert all(row["holds"] for row in rows), part
 
 
+@pytest.mark.slow
+def test_ingestion_is_measured_and_right(tmp_path: Path) -> None:
+    """With Spark, in processes of its own."""
+    main(["ingest", "--quick", "--output", str(tmp_path)])
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "index.md",
+        *(f"ingest.{end}" for end in ("json", "md", "svg")),
+    }
+    for folder in (tmp_path, FOLDER):
+        for path in folder.glob("ingest.json"):
+            report = Report.read(path)
+            for part in ("rate", "keys", "latency", "steady"):
+                assert all(row["holds"] in (True, None) for row in report.rows[part]), part
+
+
 def test_windows_keep_their_promise_in_the_results(quick: Path) -> None:
     for folder in (quick, FOLDER):
         for path in folder.glob("windows.json"):

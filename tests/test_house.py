@@ -40,7 +40,9 @@ def test_every_dependency_has_a_lower_and_an_upper_bound(extra: str) -> None:
 
 
 def test_the_makefile_has_the_promised_targets() -> None:
-    assert {"help", "setup", "demo", "test", "test-all", "lint", "bench", "characterize", "clean"} <= set(TARGETS)
+    assert {"help", "setup", "demo", "test", "test-all", "lint", "bench", "soak", "characterize", "clean"} <= set(
+        TARGETS
+    )
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -275,7 +275,7 @@ def test_an_error_in_the_background(point: str, end: str, tmp_path: Path, monkey
 
 
 def test_appends_go_on_while_files_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    work = Work(str(tmp_path), SETTINGS)
+    work = Work(str(tmp_path), {**SETTINGS, "window": 0})
     for number in range(3):
         work.append(number)
     work.step(0)

@@ -16,6 +16,7 @@ from quantide.history import History, HistoryReader
 from quantide.store import table
 from quantide.store.log import Log
 from quantide.store.names import LOCK
+from quantide.store.place import Folder
 from quantide.store.table import PROPERTIES, StreamTable
 from tests.history.driver import Driver, driving
 from tests.history.work import KEYED, ROWS, SETTINGS, Work, active, all_of, batch, check_stored, leftovers, small
@@ -45,7 +46,7 @@ def checkpoints(folder: Path) -> list[int]:
 
 
 def opened(folder: Path) -> StreamTable:
-    found = StreamTable.open(str(folder))
+    found = StreamTable.open(Folder(str(folder)))
     assert found is not None
     return found
 

@@ -12,6 +12,7 @@ from quantide.errors import CorruptBytesError, StorageError, UnknownKeyError
 from quantide.history import History, HistoryReader
 from quantide.history.view import View
 from quantide.store.names import LOCK
+from quantide.store.place import Folder
 from quantide.store.table import StreamTable
 from tests.history.work import KEYED, ROWS, SETTINGS, Work, active, all_of, batch, key_of, small
 from tests.oracle import bound_faults, exact_quantile
@@ -90,7 +91,7 @@ def test_no_store_and_no_lease(tmp_path: Path) -> None:
     with HistoryReader(tmp_path / "store") as reader:
         assert reader.n == 0
         assert not (tmp_path / "store" / LOCK).exists()
-        table = StreamTable.open(str(tmp_path / "store"))
+        table = StreamTable.open(Folder(str(tmp_path / "store")))
         assert table is not None
         assert HistoryReader(table).table is table
 

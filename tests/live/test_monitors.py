@@ -258,6 +258,27 @@ def test_monitors_are_asked_while_the_stream_is_followed(batches: int, tmp_path:
         grown.history.close()
 
 
+def test_a_function_may_wait_for_a_thread_that_uses_monitors(tmp_path: Path, rng: Rng) -> None:
+    """Whoever holds a lock of its own while it asks, and takes it in its function, does not stop for ever."""
+    grown = store(tmp_path)
+    grow(grown, rng, 0, 30)
+    live = LiveStream(grown.path, follow=False)
+    found: list[Any] = []
+
+    def wait(id: int, value: Any) -> None:
+        found.append(pool.submit(lambda: (live.changes(), live.monitor(last=7).n)[1]).result(10))
+
+    with ThreadPoolExecutor(1) as pool:
+        monitor = live.monitor(last=10)
+        monitor.register(0.5, 0.1, on_change=wait)
+        grow(grown, rng, 1, 30)
+        live.poll()
+    assert monitor.failures() == []
+    assert found == [7]
+    live.close()
+    grown.history.close()
+
+
 @pytest.mark.parametrize("eps", [0.001, 0.01, 0.3])
 def test_summaries_are_fine_enough(eps: float, tmp_path: Path, rng: Rng) -> None:
     """A monitor of the store's own eps over a window never finds its summary too coarse."""

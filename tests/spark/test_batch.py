@@ -20,7 +20,7 @@ from quantide.spark import merge_summaries, quantiles, quantiles_of, summarize
 from quantide.spark.exact import Brackets, narrow
 from quantide.spark.files import find_files
 from quantide.spark.splits import plan
-from quantide.spark.storage import Storage
+from quantide.store.storage import Storage
 from tests import oracle
 
 PHIS = [0.001, 0.25, 0.5, 0.99, 1.0]

@@ -9,7 +9,7 @@ from quantide.errors import CorruptBytesError, InvalidArgumentError, StorageErro
 from quantide.spark.files import DataFile, find_files
 from quantide.spark.reading import read_split
 from quantide.spark.splits import Piece
-from quantide.spark.storage import Storage
+from quantide.store.storage import Storage
 
 SCHEMA = pa.schema([("v", pa.float64())])
 NOBODY = {

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from quantide.errors import CorruptBytesError
 from quantide.history.segment import Segment
 from quantide.store.datafile import DataFiles
+from quantide.store.place import Place
 from quantide.summary.types import ValueType
 
 KEPT = 64 << 20  # bytes
@@ -18,9 +19,9 @@ KEPT = 64 << 20  # bytes
 class Blocks:
     """Reads blocks. Safe to use from several threads."""
 
-    def __init__(self, kind: ValueType, most: int | None = None) -> None:
+    def __init__(self, kind: ValueType, place: Place, most: int | None = None) -> None:
         self._most = KEPT if most is None else most
-        self.files = DataFiles(kind)
+        self.files = DataFiles(kind, place)
         self._kept: OrderedDict[tuple[str, int], NDArray[Any]] = OrderedDict()
         self._size = 0
         self._lock = Lock()

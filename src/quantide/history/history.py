@@ -12,7 +12,7 @@ from quantide.errors import InvalidArgumentError, TypeMismatchError
 from quantide.history.arrivals import Arrivals, read_arrivals
 from quantide.history.keys import read_key, read_keys
 from quantide.history.load import Loaded, Slot
-from quantide.history.reader import HistoryReader, folder_of
+from quantide.history.reader import HistoryReader
 from quantide.history.rebuild import replace_side
 from quantide.history.snapshot import Snapshot
 from quantide.history.sort import Chunk, chunk_of
@@ -20,6 +20,7 @@ from quantide.history.source import Piece, check_paths, read_files
 from quantide.history.tasks import Executor
 from quantide.history.vacuum import Vacuumed, check_hours, vacuum
 from quantide.history.writer import Writer
+from quantide.store.place import Folder, folder_of
 from quantide.store.settings import Settings
 from quantide.store.table import StreamTable
 from quantide.summary.column import Column, check_nan_policy, plain_values, read_column, read_rows
@@ -66,7 +67,7 @@ class History(HistoryReader):
         if eps is not None and memory is not None:
             raise InvalidArgumentError("eps and memory both say how accurate answers are; give one of them")
         folder = folder_of(path)
-        table = StreamTable.open(folder)
+        table = StreamTable.open(Folder(folder))
         if table is None:
             table = StreamTable.create(folder, Settings.of(**asked))
         if asked:
@@ -225,7 +226,7 @@ class History(HistoryReader):
         while lost:
             name = lost[0]
             if name in self.table.files():
-                replace_side(self.path, name, self._settings, self._durable)
+                replace_side(self.table.place, name, self._settings, self._durable)
             lost.remove(name)
 
     def _arrivals(self, keys: Any, column: Column, valid: Any, times: Any, filters: Any) -> Arrivals | None:

@@ -1,9 +1,8 @@
 """A reader of a history: the runs and the open step of one version of a store, asked as one."""
 
 import os
-import re
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from threading import RLock
@@ -23,6 +22,7 @@ from quantide.history.snapshot import Catalog, Snapshot, Span
 from quantide.history.stream import OpenStep
 from quantide.history.view import KnownFences, View
 from quantide.store.names import FileName
+from quantide.store.place import Place, place_of
 from quantide.store.settings import Settings
 from quantide.store.table import StreamTable
 from quantide.summary.ranks import check_phis, check_size
@@ -55,18 +55,24 @@ class HistoryReader:
     >>> h.close()
 
     Questions may come from several threads, while another refreshes. Where files of the version it answers from were
-    vacuumed away, it goes on with the newest.
+    vacuumed away, it goes on with the newest. A store that was copied to "s3://bucket/stream" is read there, with
+    `storage_options` as deltalake takes them: what is looked at often is fetched, blocks of data are read one by one.
     """
 
-    def __init__(self, store: str | os.PathLike[str] | StreamTable, memory: int | None = None) -> None:
-        self.table = table = store if isinstance(store, StreamTable) else _opened(store)
+    def __init__(
+        self,
+        store: str | os.PathLike[str] | StreamTable,
+        memory: int | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:
+        self.table = table = store if isinstance(store, StreamTable) else _opened(place_of(store, storage_options))
         self.path, self._settings = table.path, table.settings
-        settings, folder = self._settings, self.path
+        settings, place = self._settings, table.place
         self._kind = type_named(settings.value_type)
-        self._catalog = Catalog(folder, lambda name: rebuild_side(folder, name, settings))
+        self._catalog = Catalog(place, lambda name: rebuild_side(place, name, settings))
         self._pin = Pin(table, self._catalog)
         half = None if memory is None else memory // 2  # for blocks that were read, and for the open step of keys
-        self._blocks = Blocks(self._kind, half)
+        self._blocks = Blocks(self._kind, place, half)
         self._open_step = OpenStep(settings.eps, settings.value_type, half)
         self._fences = KnownFences()
         self._views: OrderedDict[Any, View] = OrderedDict()
@@ -200,10 +206,10 @@ class HistoryReader:
             snapshot = self.snapshot
             damaged: list[Exception] = []
             files: dict[FileName | str, Callable[[], None]] = {
-                part.name: partial(check_part, self.path, part, self._settings) for part in snapshot.files
+                part.name: partial(check_part, self.table.place, part, self._settings) for part in snapshot.files
             }
             recent = [entry.name for entry in self.table.manifest(snapshot.recent).entries]
-            files |= {name: partial(check_recent, self.path, name) for name in recent}
+            files |= {name: partial(check_recent, self.table.place, name) for name in recent}
             for name, look in files.items():
                 try:
                     if name not in good:
@@ -214,7 +220,7 @@ class HistoryReader:
                     active = [entry.name for entry in self.table.manifest(self.table.recent).entries]
                     if name not in (*self.table.files(), *active):
                         raise  # it was merged away meanwhile: go on with the files there are now
-                    damaged.append(missing(self.path, name))
+                    damaged.append(missing(self.table.place, name))
                 except (InvalidArgumentError, ValueError) as error:
                     damaged.append(error)
             if damaged:
@@ -316,20 +322,8 @@ class HistoryReader:
             return view
 
 
-def _opened(path: str | os.PathLike[str]) -> StreamTable:
-    folder = folder_of(path)
-    table = StreamTable.open(folder)
+def _opened(place: Place) -> StreamTable:
+    table = StreamTable.open(place)
     if table is None:
-        raise StorageError(f"there is no history in {folder}; History(path) makes one")
+        raise StorageError(f"there is no history in {place.path}; History(path) makes one, in a folder")
     return table
-
-
-def folder_of(path: Any) -> str:
-    """A folder by its whole name: it stays the same where the process, or a Spark worker, is in another one."""
-    given: Any = os.fspath(path)
-    if not isinstance(given, str) or not given or "://" in given:
-        raise InvalidArgumentError(f"{given!r}: a history lies in a folder that this machine can write to")
-    whole = os.path.abspath(given)
-    if re.search(r"%[0-9A-Fa-f]{2}|\\", whole):
-        raise InvalidArgumentError(f"{whole}: Delta tables cannot be found again under names with \\ or such as %20")
-    return whole

@@ -1,7 +1,5 @@
 """Rebuild: a lost side file out of its data file, and the check that both agree."""
 
-import os
-
 import numpy as np
 import pyarrow as pa
 
@@ -9,8 +7,9 @@ from quantide.errors import CorruptBytesError
 from quantide.history.run import Part
 from quantide.store import faults
 from quantide.store.datafile import BLOCK, read_rows
-from quantide.store.disk import check_whole, checksum, write_bytes
+from quantide.store.disk import write_bytes
 from quantide.store.names import FileName
+from quantide.store.place import Place, check_whole, checksum
 from quantide.store.recent import RecentFile
 from quantide.store.rows import ALL, SortedRows
 from quantide.store.settings import Settings
@@ -19,27 +18,27 @@ from quantide.summary.keys import encode_keys
 from quantide.summary.types import type_named
 
 
-def rebuild_side(folder: str, name: FileName, settings: Settings) -> bytes:
+def rebuild_side(place: Place, name: FileName, settings: Settings) -> bytes:
     """The bytes of a side file, from the data alone."""
-    path = os.path.join(folder, name.data)
-    rows = load(path, settings)
-    size, crc = checksum(path)
+    path = place.whole(name.data)
+    rows = load(place, path, settings)
+    size, crc = checksum(place, path)
     about = About(len(rows), settings.value_type, BLOCK, size, crc)
     return build_side(rows, bool(settings.keys), about, settings.chunk_eps, None)
 
 
-def replace_side(folder: str, name: FileName, settings: Settings, durable: bool) -> None:
+def replace_side(place: Place, name: FileName, settings: Settings, durable: bool) -> None:
     """Write a side file again. Readers that have the old one mapped keep it: it is not written over."""
-    write_bytes(os.path.join(folder, name.side), rebuild_side(folder, name, settings), durable)
+    write_bytes(place.whole(name.side), rebuild_side(place, name, settings), durable)
     faults.point("side.rebuilt")
 
 
-def load(path: str, settings: Settings) -> SortedRows:
+def load(place: Place, path: str, settings: Settings) -> SortedRows:
     """All rows of a data file; CorruptBytesError when they are not sorted by (key, value)."""
     kind, names = type_named(settings.value_type), settings.keys
     keys: list[list[pa.Array]] = [[] for _ in names]
     pieces = [np.empty(0, kind.carrier)]
-    for columns, values in read_rows(path, kind, names):
+    for columns, values in read_rows(path, place, kind, names):
         pieces.append(values)
         for held, column in zip(keys, columns, strict=True):
             held.append(column)
@@ -60,36 +59,35 @@ def load(path: str, settings: Settings) -> SortedRows:
     return SortedRows(kind, distinct, bounds, values)
 
 
-def missing(folder: str, name: FileName | str) -> CorruptBytesError:
+def missing(place: Place, name: FileName | str) -> CorruptBytesError:
     """What to say about an active file, or a recent one, that is not there."""
     if isinstance(name, str):
         return CorruptBytesError(f"{name} is missing")
-    if os.path.exists(os.path.join(folder, name.data)):
+    if place.has(name.data):
         return CorruptBytesError(f"{name.side} is missing; open the store for writing to rebuild it")
     return CorruptBytesError(f"{name.data} is missing")
 
 
-def check_part(folder: str, part: Part, settings: Settings) -> None:
+def check_part(place: Place, part: Part, settings: Settings) -> None:
     """Read a data file and its side file again, and compare everything that is known twice."""
     name = part.name
-    with open(os.path.join(folder, name.side), "rb") as file:
-        side = SideFile(file.read(), name.side)
+    side = SideFile(place.mapped(name.side), name.side)
     side.check()
-    check_whole(part.path, side.about.data_size, side.about.data_crc)
-    rows = load(part.path, settings)
+    check_whole(place, part.path, side.about.data_size, side.about.data_crc)
+    rows = load(place, part.path, settings)
     t = side.tuples
-    place = np.repeat(rows.bounds[:-1], np.diff(t.bounds)) + t.rmin - 1 if len(rows) == side.about.rows else None
+    at = np.repeat(rows.bounds[:-1], np.diff(t.bounds)) + t.rmin - 1 if len(rows) == side.about.rows else None
     same = (
-        place is not None
+        at is not None
         and np.array_equal(rows.counts, side.counts)
         and rows.keys.equals(side.keys)
         and np.array_equal(rows.values[:: side.about.block_rows], side.fences)
-        and np.array_equal(rows.values[place], t.values)
+        and np.array_equal(rows.values[at], t.values)
     )
     if not same:
         raise CorruptBytesError(f"{name.side} is damaged: it does not tell what is in {name.data}")
 
 
-def check_recent(folder: str, name: str) -> None:
+def check_recent(place: Place, name: str) -> None:
     """Read a recent file again, every byte of it."""
-    RecentFile.open(folder, name).check()
+    RecentFile(place.mapped(name), name).check()

@@ -125,7 +125,7 @@ class RecentLog:
     def _read(self, name: str) -> RecentRows | None:
         """The rows of a file; None when it is damaged or gone."""
         try:
-            return RecentFile.open(self._table.path, name).rows()
+            return RecentFile(self._table.place.mapped(name), name).rows()
         except (CorruptBytesError, FileNotFoundError) as error:
             if any(entry.name == name for entry in self._manifest.entries):  # else it aged, and was vacuumed
                 self._damaged.add(name)

@@ -1,7 +1,5 @@
 """Snapshots: the runs and the open step's chunks as one version of the table has them."""
 
-import mmap
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +10,7 @@ import pyarrow as pa
 from quantide.errors import CorruptBytesError, SpanError
 from quantide.history.run import Part, Run
 from quantide.store.names import FileName
+from quantide.store.place import Place
 from quantide.store.sidefile import SideFile
 from quantide.store.table import StreamTable
 
@@ -84,8 +83,8 @@ class Snapshot:
 class Catalog:
     """Side files by the data files they belong to, read once."""
 
-    def __init__(self, folder: str, rebuild: Callable[[FileName], bytes]) -> None:
-        self._folder, self._rebuild = folder, rebuild
+    def __init__(self, place: Place, rebuild: Callable[[FileName], bytes]) -> None:
+        self._place, self._rebuild = place, rebuild
         self._parts: dict[FileName, Part] = {}
         self.rebuilt: list[FileName] = []
 
@@ -94,29 +93,22 @@ class Catalog:
         state = table.state()
         names, step = state.files, state.step
         known = self._parts
-        parts = {name: known[name] if name in known else self._part(name) for name in names}
-        self._parts = parts
+        new = [name for name in names if name not in known]
+        read = dict(zip(new, self._place.each(self._part, new), strict=True))
+        self._parts = parts = {name: known[name] if name in known else read[name] for name in names}
         runs = [Run(run, tuple(parts[name] for name in held)) for run, held in groupby(names, key=lambda n: n.run)]
         ended = tuple(run for run in runs if run.id.last < step)
         chunks = tuple(run for run in runs if run.id.last >= step)
         return Snapshot(state.version, step, ended, chunks, state.key_types, state.recent)
 
     def _part(self, name: FileName) -> Part:
-        path = os.path.join(self._folder, name.data)
         try:
-            side = SideFile(_mapped(os.path.join(self._folder, name.side)), name.side)
+            side = SideFile(self._place.mapped(name.side), name.side)
         except (FileNotFoundError, CorruptBytesError):
             side = SideFile(self._rebuild(name), name.side)
             self.rebuilt.append(name)
-        return Part(name, path, side)
+        return Part(name, self._place.whole(name.data), side)
 
     @property
     def nbytes(self) -> int:
         return sum(part.side.nbytes for part in self._parts.values())
-
-
-def _mapped(path: str) -> mmap.mmap | bytes:
-    with open(path, "rb") as file:
-        if not os.fstat(file.fileno()).st_size:
-            return b""
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

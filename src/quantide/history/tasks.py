@@ -11,8 +11,9 @@ from quantide.errors import CorruptBytesError
 from quantide.history.sort import in_threads, merge_pieces
 from quantide.store import faults
 from quantide.store.datafile import BLOCK, DataFiles, write_data
-from quantide.store.disk import check_whole, write_bytes
+from quantide.store.disk import write_bytes
 from quantide.store.names import FileName, RunId
+from quantide.store.place import Folder, check_whole
 from quantide.store.rows import ALL, SortedRows
 from quantide.store.sidefile import About, SideFile, build_side
 from quantide.summary.types import type_named
@@ -83,14 +84,15 @@ class LocalExecutor:
 
 def merge_range(task: MergeTask) -> Written:
     """Read some rows of each source, write them as one sorted file."""
-    files = DataFiles(type_named(task.value_type))
+    place = Folder(task.folder)
+    files = DataFiles(type_named(task.value_type), place)
     pieces, nulls, nans, batches = [], 0, 0, set()
     for source in task.sources:
         with open(os.path.join(task.folder, source.side), "rb") as file:
             side = SideFile(file.read(), source.side)
         path = os.path.join(task.folder, source.data)
         if source.start == 0:  # once for each file: it is looked at whole, for what is merged cannot be told from good
-            check_whole(path, side.about.data_size, side.about.data_crc)
+            check_whole(place, path, side.about.data_size, side.about.data_crc)
         pieces.append(_read(files, path, side, source))
         if source.start == 0:  # counts of what was skipped go where a file's first row goes
             nulls, nans = nulls + side.about.nulls, nans + side.about.nans

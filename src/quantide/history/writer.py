@@ -203,7 +203,7 @@ class Writer:
         self._check_space(merge)
         run = self._new_run(merge.first, merge.last, merge.level)
         try:
-            cut = ranges(merge, bool(settings.keys), Blocks(type_named(settings.value_type)))
+            cut = ranges(merge, bool(settings.keys), Blocks(type_named(settings.value_type), self.table.place))
             tasks = [
                 MergeTask(
                     self.table.path,

@@ -99,18 +99,19 @@ class Recent:
                     return Found([], [summary])
             rows = file.lane(place)
             if rows.stop - rows.start > FEW:
-                name = ("blocks", file.name, place, filter)
-                blocks = self._kept.get(
-                    name, lambda: Blocks(Lane.read(file, place, filter), self._eps), lambda made: made.nbytes
-                )
-                return blocks.cut(skip, span)
+                name = ("blocks", place, filter)
+
+                def make() -> Blocks:
+                    return Blocks(Lane.read(file, place, filter), self._eps)
+
+                return self._kept.get(file.name, name, make, lambda made: made.nbytes).cut(skip, span)
         return Found([Lane.read(file, place, filter).cut(skip, span)], [])
 
     def _place(self, file: RecentFile, key: Key | None) -> int | None:
         """Where a key is in a file; -1 when it is not there, None for all keys."""
         if key is None:
             return None
-        return self._kept.get(("place", file.name, key), lambda: find_place(file.keys, key), lambda _: 0)
+        return self._kept.get(file.name, key, lambda: find_place(file.keys, key), lambda _: 0)
 
     def _too_far(self, wanted: Wanted) -> SpanError:
         entries = self.manifest.entries

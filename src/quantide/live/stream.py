@@ -3,7 +3,7 @@
 import os
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from threading import Event, RLock, Thread
 from typing import Any, Self, TypeVar
@@ -20,7 +20,6 @@ from quantide.live.asked import Asked
 from quantide.live.kept import Kept
 from quantide.live.keys import KnownKeys
 from quantide.live.lane import Between
-from quantide.live.monitor import LiveMonitor
 from quantide.live.recent import Recent, Unreadable, Wanted
 from quantide.live.view import HistoryView, View, WindowView
 from quantide.queries.monitor import Monitor
@@ -34,7 +33,8 @@ from quantide.windows.clock import read_span, show_span
 
 T = TypeVar("T")
 
-EVERY = 0.02  # seconds between two looks for a new commit
+EVERY, SLOWLY = 0.02, 0.25  # seconds between two looks for a new commit: in a folder, in an object store
+VIEWS = "views"  # the group of what is kept for one version
 REST = 4  # a part of the memory is for what history keeps: blocks that were read, summaries of the open step
 
 
@@ -46,9 +46,10 @@ class LiveStream:
     `filter=` about values that satisfy a declared filter; `key=` goes with each. Without `last` and `within` a filter
     is about all recent values. `last=n, filter=f` are those of the last n values that satisfy f.
 
-    Parameters: `path`, where the store lies; `memory`, for what is kept to answer again (files are mapped beside it);
-    `window`, how far back questions about recent values may reach, at most as far as the store keeps them; `follow`,
-    whether a thread looks for new commits; without it poll() does.
+    Parameters: `path`, where the store lies: a folder or, with `storage_options` as deltalake takes them,
+    "s3://bucket/stream"; `memory`, for what is kept to answer again (files are mapped beside it); `window`, how far
+    back questions about recent values may reach, at most as far as the store keeps them; `follow`, whether a thread
+    looks for new commits; without it poll() does.
 
     >>> import tempfile
     >>> from quantide import History
@@ -74,9 +75,10 @@ class LiveStream:
         memory: int | str = "1 GB",
         window: Any = None,
         follow: bool = True,
+        storage_options: Mapping[str, str] | None = None,
     ) -> None:
         most, span = read_bytes(memory), None if window is None else read_span(window)
-        self._reader = HistoryReader(path, memory=most // REST)
+        self._reader = HistoryReader(path, most // REST, storage_options)
         self._kept = Kept(most - most // REST)
         settings = self._reader.settings
         self._kind, self._eps = type_named(settings.value_type), settings.eps
@@ -91,7 +93,8 @@ class LiveStream:
         self._end = Event()
         if follow:
             name = f"quantide-live-{os.path.basename(self._reader.path)}"
-            Thread(target=_follow, args=(weakref.ref(self), self._end), name=name, daemon=True).start()
+            often = SLOWLY if self._reader.table.place.far else EVERY
+            Thread(target=_follow, args=(weakref.ref(self), self._end, often), name=name, daemon=True).start()
         weakref.finalize(self, self._end.set).atexit = False
 
     # Following
@@ -107,9 +110,10 @@ class LiveStream:
             changed = self.version != before
         if changed:
             with self._monitoring:
-                for _, monitor in list(self._monitors.values()):
-                    with suppress(QuantideError):  # a window that is not known any more: it says so when it is asked
-                        monitor.refresh()
+                monitors = list(self._monitors.values())
+            for _, monitor in monitors:  # its on_change functions may wait for others that want monitors
+                with suppress(QuantideError):  # a window that is not known any more: it says so when it is asked
+                    monitor.refresh()
         return changed
 
     def close(self) -> None:
@@ -281,8 +285,7 @@ class LiveStream:
                 settings = self._reader.settings
                 grows = not words.recent and words.last_steps is None and settings.retention is None
                 finest = (1 if words.recent else 2) * self._eps if eps is None else eps
-                kind = settings.value_type
-                made = LiveMonitor(self._monitoring, finest, pull=pull, value_type=kind, grows=grows)
+                made = Monitor(finest, pull=pull, value_type=settings.value_type, grows=grows)
                 self._monitors[name] = (words, made)
             return self._monitors[name][1]
 
@@ -360,8 +363,8 @@ class LiveStream:
         words = asked.words
         if words is None:
             return self._look(asked, None)
-        name = ("view", version, words)
-        return self._kept.get(name, lambda: self._look(asked, name), lambda view: view.nbytes)
+        name = (version, words)
+        return self._kept.get(VIEWS, name, lambda: self._look(asked, name), lambda view: view.nbytes)
 
     def _look(self, asked: Asked, name: tuple[Any, ...] | None) -> View:
         recent = self._recent
@@ -384,7 +387,9 @@ class LiveStream:
             if name is None:
                 return recent.summary(wanted, self._kind, True)
             exact = (*name, "exact")
-            return self._kept.get(exact, lambda: recent.summary(wanted, self._kind, True), lambda found: found.nbytes)
+            return self._kept.get(
+                VIEWS, exact, lambda: recent.summary(wanted, self._kind, True), lambda found: found.nbytes
+            )
 
         return WindowView(recent.version, recent.summary(wanted, self._kind, False), all_rows, asked.key, since, until)
 
@@ -409,7 +414,8 @@ class LiveStream:
             snapshot, known = self._reader.snapshot, self._files
             try:
                 manifest = self._reader.table.manifest(snapshot.recent)
-                files = {e.name: self._known(e.name) for e in manifest.entries}
+                names = [entry.name for entry in manifest.entries]
+                files = dict(zip(names, self._reader.table.place.each(self._known, names), strict=True))
             except FileNotFoundError as error:
                 if not self._reader.refresh():
                     raise CorruptBytesError(f"the list of recent files is missing: {error}") from error
@@ -417,7 +423,7 @@ class LiveStream:
             if not any(isinstance(file, Unreadable) for file in files.values()) or not self._reader.refresh():
                 break
         gone, self._files = known.keys() - files.keys(), files
-        self._kept.forget(lambda name: name[0] == "view" or name[1] in gone)
+        self._kept.forget([VIEWS, *gone])
         return Recent(snapshot.version, manifest, list(files.values()), self._eps, self._kept)
 
     def _known(self, name: str) -> RecentFile | Unreadable:
@@ -426,14 +432,14 @@ class LiveStream:
         if isinstance(held, RecentFile):
             return held
         try:
-            return RecentFile.open(self._reader.path, name)
+            return RecentFile(self._reader.table.place.mapped(name), name)
         except (FileNotFoundError, CorruptBytesError) as error:
             return Unreadable(name, str(error))
 
 
-def _follow(stream: "weakref.ref[LiveStream]", end: Event) -> None:
+def _follow(stream: "weakref.ref[LiveStream]", end: Event, often: float) -> None:
     """Poll until the stream is closed or forgotten. What goes wrong is told by the next question."""
-    while not end.wait(EVERY):
+    while not end.wait(often):
         live = stream()
         if live is None:
             return

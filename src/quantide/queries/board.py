@@ -2,6 +2,7 @@
 
 import weakref
 from abc import ABC, abstractmethod
+from threading import RLock
 from typing import Any, Protocol
 
 import numpy as np
@@ -50,6 +51,7 @@ class Board(ABC):
     def __init__(self, stream: Source, clustering: str, updates: str, recluster_after: int | None) -> None:
         self.stream, self.eps = stream, stream.eps
         self.clustering, self.updates, self.recluster_after = clustering, updates, recluster_after
+        self.lock = RLock()  # whoever uses the board, or looks up what it told, holds it
         self.queries = Registry()
         self.clusters: Clusters | None = None
         self.stale = False
@@ -105,7 +107,7 @@ class Board(ABC):
             found = self._tell_each()
             return len(found[0]), Lookup(lambda: found)
         slots, values = self.clusters.tell()
-        lookup = Lookup(lambda: self._found(slots, values))
+        lookup = Lookup(lambda: self._found(slots, values), self.lock)
         self._open.add(lookup)
         return int(self.clusters.sizes[slots].sum()), lookup
 

@@ -3,6 +3,7 @@
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,24 +71,45 @@ class Listeners:
 
     def __init__(self) -> None:
         self.queries, self.conditions = Audience(), Audience()
-        self.failures: deque[Failure] = deque(maxlen=REMEMBERED)
         self.failed = 0
+        self._failures: deque[Failure] = deque(maxlen=REMEMBERED)
+        self._news: deque[tuple[Audience, int, Any]] = deque()  # to be told
+        self._telling = Lock()
 
     def __len__(self) -> int:
         return len(self.queries.functions) + len(self.conditions.functions)
 
-    def tell(self, audience: Audience, ids: list[int], values: Iterable[Any]) -> None:
-        """Call the function of each id with its value. Functions may register, drop and ask."""
-        for one, value in zip(ids, values, strict=True):
-            function = audience.functions.get(one)
-            if function is None:
-                continue
+    def note(self, audience: Audience, ids: list[int], values: Iterable[Any]) -> None:
+        """Keep what is to be told: to the function of each id, its value."""
+        self._news.extend((audience, one, value) for one, value in zip(ids, values, strict=True))
+
+    def tell(self) -> None:
+        """Call functions with all that was noted, one after the other; if someone is at it already, they do.
+
+        No lock is held that anyone waits for. Who noted something and finds the place taken can leave: whoever gives
+        it up looks again afterwards.
+        """
+        while self._news and self._telling.acquire(blocking=False):
             try:
-                function(one, value)
-            except Exception as error:
-                self.failed += 1
-                self.failures.append(Failure(one, error))
-                LOG.exception("on_change of query %d raised; the others were called", one)
+                while self._news:
+                    self._call(*self._news.popleft())
+            finally:
+                self._telling.release()
+
+    def _call(self, audience: Audience, one: int, value: Any) -> None:
+        function = audience.functions.get(one)
+        if function is None:
+            return
+        try:
+            function(one, value)
+        except Exception as error:
+            self.failed += 1
+            self._failures.append(Failure(one, error))
+            LOG.exception("on_change of query %d raised; the others were called", one)
+
+    def failures(self) -> list[Failure]:
+        """What was raised since this was asked; more may come meanwhile."""
+        return [self._failures.popleft() for _ in range(len(self._failures))]
 
 
 def check_listener(function: Any) -> None:

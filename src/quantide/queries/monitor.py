@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from quantide.errors import InvalidArgumentError
 from quantide.queries import state
+from quantide.queries.alone import alone
 from quantide.queries.board import TRIGGERS, UPDATES
 from quantide.queries.clusters import CLUSTERINGS, ONLINE
 from quantide.queries.conditions import POSSIBLE, STATES, Conditions
@@ -59,6 +60,11 @@ class Monitor:
     >>> answer.target, answer.error <= 0.005
     (99000, True)
 
+    Threads may share a monitor: its methods wait for each other, but never for an on_change function, which may use it
+    and may wait for other threads that do. These functions are called one at a time, in the order of the changes; an
+    update that comes while another thread, or such a function, is at it leaves its own news to that one. `pull` is
+    called while others wait: it must not wait for them.
+
     Proofs: docs/guarantees/queries.md. After Lin, Xu, Zhang, Lu, Yu, Zhou and Yuan, "Approximate processing of massive
     continuous quantile queries over high-speed data streams", TKDE 18(5), 2006.
     """
@@ -98,6 +104,7 @@ class Monitor:
     def _begin(self, board: DeadlineBoard | PassBoard, conditions: Conditions) -> None:
         self._board, self._conditions, self._listeners = board, conditions, Listeners()
         self._stream: MarkedSketch | WindowSource | PulledSource = board.stream
+        self._lock = board.lock
         self._seconds = 0.0
 
     @property
@@ -106,14 +113,17 @@ class Monitor:
         return self._stream.eps
 
     @property
+    @alone
     def n(self) -> int:
         """How many values have arrived; over a window, or what is followed: how many there are now."""
         return self._now().n
 
+    @alone
     def __len__(self) -> int:
         """How many queries are registered."""
         return len(self._board.queries)
 
+    @alone
     def register(self, phi: float, eps: float, on_change: Listener | None = None) -> int:
         """A new query; its id. `on_change(id, value)` is called after an update that changed its value."""
         check_listener(on_change)
@@ -122,11 +132,13 @@ class Monitor:
             self._listeners.queries.add(ids.tolist(), on_change)
         return int(ids[0])
 
+    @alone
     def register_many(self, phis: ArrayLike, epss: ArrayLike) -> Ints:
         """Many queries at once, with a precision each or one for all; their ids."""
         wanted, given = read_queries(phis, epss, self.eps)
         return self._board.queries.ids(self._board.add(wanted, given))
 
+    @alone
     def watch(
         self, phi: float, eps: float, above: Any = None, below: Any = None, on_change: Listener | None = None
     ) -> int:
@@ -145,17 +157,20 @@ class Monitor:
             self._listeners.conditions.add([one], on_change)
         return one
 
+    @alone
     def condition(self, id: int) -> str:
         """Whether a condition holds: "no", "possible" or "certain", proved by rank bounds; no values: "possible"."""
         place = self._conditions.place(_condition_id(id))
         return STATES[self._conditions.state[place] if self._look() else POSSIBLE]
 
+    @alone
     def query(self, id: int) -> Query:
         """phi and the precision in force of a query or a condition."""
         held = self._conditions if _is_condition(id) else self._board.queries
         place = held.place(_condition_id(id) if _is_condition(id) else id)
         return Query(int(id), float(held.phi[place]), float(held.eps[place]))
 
+    @alone
     def listen(self, id: int, on_change: Listener) -> None:
         """Let a function be called with (id, value) after an update that changed a query, as with register()."""
         check_listener(on_change)
@@ -163,6 +178,7 @@ class Monitor:
         audience = self._listeners.conditions if _is_condition(id) else self._listeners.queries
         audience.add([int(id)], on_change)
 
+    @alone
     def drop(self, id: int) -> None:
         """Forget a query or a condition."""
         if _is_condition(id):
@@ -171,6 +187,7 @@ class Monitor:
         else:
             self.drop_many([id])
 
+    @alone
     def drop_many(self, ids: ArrayLike) -> None:
         """Forget many queries."""
         places = self._board.queries.places(ids)
@@ -183,28 +200,41 @@ class Monitor:
     def update(self, values: Any, nan: str | None = None, times: Any = None) -> None:
         """Take values as the sketch or window does: all of them or, when it raises, none. Times are for a window."""
         stream = self._fed()
-        if isinstance(stream, WindowSource):
-            stream.update(values, nan, times)
-        elif times is not None:
-            raise InvalidArgumentError("times are of use only to a monitor over a RecentWindow")
-        else:
-            stream.update(values, nan)
+        self._lock.acquire()  # half as dear as `with`, which is felt where values come one by one
+        try:
+            if isinstance(stream, WindowSource):
+                stream.update(values, nan, times)
+            elif times is not None:
+                raise InvalidArgumentError("times are of use only to a monitor over a RecentWindow")
+            else:
+                stream.update(values, nan)
+        finally:
+            self._lock.release()
         self.refresh()
 
     def update_summary(self, summary: Summary, first_time: Any = None, last_time: Any = None) -> None:
         """Take all the values behind a summary; its certified error may be at most eps/2, of the window's eps."""
         stream = self._fed()
-        if isinstance(stream, WindowSource):
-            stream.update_summary(summary, first_time, last_time)
-        elif not (first_time is None and last_time is None):
-            raise InvalidArgumentError("times are of use only to a monitor over a RecentWindow")
-        else:
-            stream.update_summary(summary)
+        with self._lock:
+            if isinstance(stream, WindowSource):
+                stream.update_summary(summary, first_time, last_time)
+            elif not (first_time is None and last_time is None):
+                raise InvalidArgumentError("times are of use only to a monitor over a RecentWindow")
+            else:
+                stream.update_summary(summary)
         self.refresh()
 
     def refresh(self) -> None:
         """Tell listeners what is new. After an update that is done already; what is followed changes without one."""
-        if not len(self._listeners) or not self._look():
+        listeners = self._listeners
+        if listeners.queries.functions or listeners.conditions.functions:
+            self._find_news()
+            listeners.tell()
+
+    @alone
+    def _find_news(self) -> None:
+        """Note what listeners have not heard yet."""
+        if not self._look():
             return
         queries, conditions = self._listeners.queries, self._listeners.conditions
         queries.settle()
@@ -213,17 +243,20 @@ class Monitor:
         states = self._conditions.state[self._conditions.places(conditions.ids & ~CONDITION)]
         fresh, other = queries.news(values), conditions.news(states)
         changed, turned = queries.ids[fresh].tolist(), conditions.ids[other].tolist()
-        self._listeners.tell(queries, changed, self._stream.kind.restore(values[fresh]))
-        self._listeners.tell(conditions, turned, [STATES[state] for state in states[other]])
+        self._listeners.note(queries, changed, self._stream.kind.restore(values[fresh]))
+        self._listeners.note(conditions, turned, [STATES[state] for state in states[other]])
 
+    @alone
     def answer(self, id: int) -> Answer:
         """The value of a query now, with the ranks it is proved to have."""
         return self._answers(np.array([self._board.queries.place(id)]))[0]
 
+    @alone
     def answers(self, ids: ArrayLike) -> Answers:
         """Those of many queries."""
         return self._answers(self._board.queries.places(ids))
 
+    @alone
     def changes(self) -> Changes:
         """The queries whose value, and the conditions whose state, is another than when this was called before."""
         if not self._look():
@@ -232,16 +265,17 @@ class Monitor:
         conditions = [(one | CONDITION, said) for one, said in news]
         return Changes(self._stream.kind, *self._board.tell(), conditions)
 
+    @alone
     def summary(self) -> Summary:
         """A Summary of everything that has arrived, or is there."""
         return self._now().summary()
 
+    @alone
     def failures(self) -> list[Failure]:
         """What on_change functions raised since this was asked, the last 1,000 of it."""
-        failed = list(self._listeners.failures)
-        self._listeners.failures.clear()
-        return failed
+        return self._listeners.failures()
 
+    @alone
     def stats(self) -> dict[str, Any]:
         """Numbers of queries, clusters, evaluations of clusters, triggers fired, and so on; seconds spent on them."""
         clusters = self._board.clusters
@@ -256,6 +290,7 @@ class Monitor:
             "seconds": self._seconds,
         }
 
+    @alone
     def to_bytes(self) -> bytes:
         """The whole state but for listeners, and what is followed: from_bytes() goes on as if never stopped."""
         return state.write(self._board, self._conditions)
@@ -271,6 +306,7 @@ class Monitor:
         monitor._begin(*state.read(data, pull, grows))
         return monitor
 
+    @alone
     def __repr__(self) -> str:
         n = self._stream.n
         return f"Monitor(eps={self.eps}, n={n}, queries={len(self)}, clustering={self._board.clustering!r})"

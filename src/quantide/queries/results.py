@@ -1,6 +1,7 @@
 """What a monitor hands out: answers to many queries, and changes. Arrays first; single objects when asked for."""
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,16 +75,18 @@ class Answers:
 class Lookup:
     """Which queries changed, and their carried values: found when asked for, or before it could be found no longer."""
 
-    __slots__ = ("__weakref__", "_find", "_found")
+    __slots__ = ("__weakref__", "_find", "_found", "_lock")
 
-    def __init__(self, find: Callable[[], Found]) -> None:
+    def __init__(self, find: Callable[[], Found], lock: AbstractContextManager[Any] | None = None) -> None:
         self._find: Callable[[], Found] | None = find
+        self._lock = lock or nullcontext()
         self._found: Found = (np.empty(0, dtype=np.int64), np.empty(0))
 
     def resolve(self) -> Found:
-        if self._find is not None:
-            self._found, self._find = self._find(), None
-        return self._found
+        with self._lock:
+            if self._find is not None:
+                self._found, self._find = self._find(), None
+            return self._found
 
 
 class Changes:

@@ -30,7 +30,7 @@ from quantide.spark.parts import SCHEMA, from_parts, to_parts
 from quantide.spark.rows import Batches, FileRows, FrameRows, Rows, gather, to_batches
 from quantide.spark.session import active_session, check_workers, cores
 from quantide.spark.splits import plan
-from quantide.spark.storage import Storage
+from quantide.store.storage import Storage
 from quantide.summary.column import check_nan_policy
 from quantide.summary.ranks import check_eps, check_phis
 from quantide.summary.summaries import Summaries

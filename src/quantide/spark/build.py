@@ -21,8 +21,8 @@ from quantide.spark.reading import read_split
 from quantide.spark.rows import Batches
 from quantide.spark.session import cores
 from quantide.spark.splits import Split, plan
-from quantide.spark.storage import Storage
 from quantide.store.settings import Settings
+from quantide.store.storage import Storage
 from quantide.summary.column import read_column
 from quantide.summary.types import type_named, type_of_arrow
 

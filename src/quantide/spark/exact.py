@@ -20,7 +20,7 @@ from pyspark.sql.types import ArrayType, LongType, StringType, StructField, Stru
 from quantide.spark.partials import Request, keys_of
 from quantide.spark.rows import FileRows, Rows, Tables
 from quantide.spark.splits import Piece, Split
-from quantide.spark.storage import Storage
+from quantide.store.storage import Storage
 from quantide.summary.column import has_nan, read_rows
 from quantide.summary.keys import encode_keys, key_array
 from quantide.summary.summaries import Summaries

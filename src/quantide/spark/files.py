@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from quantide.errors import InvalidArgumentError, QuantideError
-from quantide.spark.storage import Storage, unreadable
+from quantide.store.storage import Storage, unreadable
 
 
 @dataclass(frozen=True)

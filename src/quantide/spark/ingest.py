@@ -85,7 +85,7 @@ def session_for(config: Config, master: str) -> Iterator[SparkSession]:
     for name, value in OF_STREAMS.items():
         session.conf.set(name, value)
     try:
-        check_workers(session)
+        check_workers(running)
         yield session
     finally:
         if own is not None:

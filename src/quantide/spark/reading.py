@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from quantide.errors import TypeMismatchError
 from quantide.spark.splits import Piece, Split
-from quantide.spark.storage import Storage, unreadable
+from quantide.store.storage import Storage, unreadable
 
 AT_ONCE = 64 << 20  # bytes that are read by one call; larger row groups are streamed
 ROWS_AT_ONCE = 1 << 20

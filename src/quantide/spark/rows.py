@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from quantide.spark.reading import read_split
 from quantide.spark.splits import Split
-from quantide.spark.storage import Storage
+from quantide.store.storage import Storage
 
 Batches = Iterator[pa.RecordBatch]
 Tables = Iterator[pa.Table]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyarrow.parquet as pq
 
 from quantide.spark.files import DataFile, Files
-from quantide.spark.storage import Storage, unreadable
+from quantide.store.storage import Storage, unreadable
 
 LEAST, MOST = 8 << 20, 256 << 20  # bytes of a split
 

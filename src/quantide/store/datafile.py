@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from quantide.errors import CorruptBytesError
 from quantide.store.disk import Sink, write_file
+from quantide.store.place import Place
 from quantide.store.rows import SortedRows
 from quantide.store.settings import VALUE
 from quantide.summary.column import read_column
@@ -67,8 +67,8 @@ def write_data(path: str, rows: SortedRows, names: Sequence[str], durable: bool)
 class DataFiles:
     """Reads blocks; keeps the files it read last open."""
 
-    def __init__(self, kind: ValueType) -> None:
-        self._kind = kind
+    def __init__(self, kind: ValueType, place: Place) -> None:
+        self._kind, self._place = kind, place
         self._open: OrderedDict[str, tuple[Any, Lock]] = OrderedDict()
         self._lock = Lock()
 
@@ -80,7 +80,7 @@ class DataFiles:
                 column = parquet.read_row_groups(groups, columns=[VALUE], use_threads=False)[VALUE]
             return carried(column, self._kind)
         except UNREADABLE as error:
-            raise CorruptBytesError(f"{path} is damaged: {error}") from error
+            raise self._place.trouble(path, error) from error
 
     def forget(self) -> None:
         """Let go of all files."""
@@ -91,31 +91,33 @@ class DataFiles:
         with self._lock:
             found = self._open.get(path)
             if found is None:
-                found = self._open[path] = (open_data(path), Lock())
+                found = self._open[path] = (open_data(path, self._place), Lock())
                 while len(self._open) > OPEN_FILES:
                     self._open.popitem(last=False)
             self._open.move_to_end(path)
             return found
 
 
-def open_data(path: str) -> Any:
+def open_data(path: str, place: Place) -> Any:
     """A data file; FileNotFoundError when it is gone."""
     try:
-        return pq.ParquetFile(path, memory_map=True, pre_buffer=False, page_checksum_verification=True)
+        return pq.ParquetFile(place.open(path), pre_buffer=False, page_checksum_verification=True)
     except FileNotFoundError:
         raise
     except UNREADABLE as error:
-        raise CorruptBytesError(f"{path} is damaged: {error}") from error
+        raise place.trouble(path, error) from error
 
 
-def read_rows(path: str, kind: ValueType, names: Sequence[str]) -> Iterator[tuple[list[Any], NDArray[Any]]]:
+def read_rows(
+    path: str, place: Place, kind: ValueType, names: Sequence[str]
+) -> Iterator[tuple[list[Any], NDArray[Any]]]:
     """Everything in a data file, some blocks at a time: the key columns, and the values carried."""
-    parquet = open_data(path)
+    parquet = open_data(path, place)
     try:
         for batch in parquet.iter_batches(WRITE_ROWS, use_threads=False):
             yield [batch.column(name) for name in names], carried(batch.column(VALUE), kind)
     except UNREADABLE as error:
-        raise CorruptBytesError(f"{path} is damaged: {error}") from error
+        raise place.trouble(path, error) from error
 
 
 def carried(column: Any, kind: ValueType) -> NDArray[Any]:

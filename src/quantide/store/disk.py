@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from quantide.errors import CorruptBytesError, StorageError
+from quantide.errors import StorageError
 from quantide.store import faults
 from quantide.store.names import spare_of
 
@@ -116,18 +116,3 @@ def check_space(folder: str, needed: int) -> None:
             f"{folder} has {free / 1e6:,.0f} MB free and this merge needs {needed / 1e6:,.0f} MB; nothing was changed. "
             "Free some space, then call end_step() again"
         )
-
-
-def checksum(path: str) -> tuple[int, int]:
-    """Size and checksum of a file as it lies there."""
-    size = crc = 0
-    with open(path, "rb") as file:
-        while data := file.read(1 << 20):
-            size, crc = size + len(data), zlib.crc32(data, crc)
-    return size, crc
-
-
-def check_whole(path: str, size: int, crc: int) -> None:
-    """Compare a file with what it was when it was written."""
-    if checksum(path) != (size, crc):
-        raise CorruptBytesError(f"{path} is damaged: its checksum is not the one it was written with")

@@ -5,8 +5,6 @@ rows lie together, in the order they came; `numbers` tells the order among all. 
 many rows that sorting them for a question would be slow, a summary of them is stored beside, and one for each filter.
 """
 
-import mmap
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -167,13 +165,6 @@ class RecentFile:
         if self.bounds[-1] != self.about.rows or len(self.keys) != len(counts):
             raise self._held.damaged("its counts contradict each other")
         self._time_type = np.dtype(np.float64 if self.about.clock == "seconds" else np.int64)
-
-    @classmethod
-    def open(cls, folder: str, name: str) -> "RecentFile":
-        with open(os.path.join(folder, name), "rb") as file:
-            if not os.fstat(file.fileno()).st_size:  # which cannot be mapped
-                return cls(b"", name)
-            return cls(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), name)
 
     @property
     def nbytes(self) -> int:

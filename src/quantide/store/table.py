@@ -3,7 +3,8 @@
 import json
 import os
 import time
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import RLock
 from typing import Any
@@ -22,7 +23,9 @@ from quantide.store.disk import remove, sync, touch, write_bytes
 from quantide.store.log import Log
 from quantide.store.manifest import Manifest
 from quantide.store.names import DATA, RECENT, SIDE, FileName, manifest_name, recent_epoch, without_spare
+from quantide.store.place import Folder, Place
 from quantide.store.settings import PROPERTY, VALUE, Settings
+from quantide.store.storage import out_of_reach
 from quantide.summary.types import type_named
 
 WRITER, STEP, BATCH, SOURCE = "quantide.writer", "quantide.step", "quantide.batch:", "quantide.source:"
@@ -56,9 +59,9 @@ class TableState:
 class StreamTable:
     """A store's table as of one version. Only a writer that took an epoch may commit."""
 
-    def __init__(self, path: str, table: DeltaTable) -> None:
-        self.path, self._table = path, table
-        self._lock, self._log = RLock(), Log(path)
+    def __init__(self, place: Place, table: DeltaTable) -> None:
+        self.place, self.path, self._table = place, place.path, table
+        self._lock, self._log = RLock(), Log(self.path)
         self._known: dict[str, int | None] = {}  # transactions of this version that were looked up
         self._trimmed = 0  # the version at which the log was trimmed last
         self.epoch = 0  # of this writer; 0 for readers
@@ -67,20 +70,20 @@ class StreamTable:
         self._manifest: tuple[int | None, Manifest] = (None, Manifest())
         text = table.metadata().configuration.get(PROPERTY)
         if text is None:
-            raise InvalidArgumentError(f"{path} is a Delta table, but not one that Quantide made")
+            raise InvalidArgumentError(f"{self.path} is a Delta table, but not one that Quantide made")
         self.settings = Settings.from_json(text)
 
     @classmethod
-    def open(cls, path: str) -> "StreamTable | None":
+    def open(cls, place: Place) -> "StreamTable | None":
         """The store there; None when there is none."""
-        if not os.path.isdir(os.path.join(path, "_delta_log")):
+        if not place.far and not place.has("_delta_log"):
             return None
         try:
-            return cls(path, _read(path))
+            return cls(place, _read(place))
         except TableNotFoundError:
             return None
         except DeltaError as error:
-            raise StorageError(f"{path} cannot be opened: {error}") from error
+            raise StorageError(f"{place.path} cannot be opened: {error}") from error
 
     @classmethod
     def create(cls, path: str, settings: Settings) -> "StreamTable":
@@ -102,11 +105,11 @@ class StreamTable:
                 raise_if_key_not_exists=False,
             )
         except (DeltaError, OSError) as error:
-            found = cls.open(path)
+            found = cls.open(Folder(path))
             if found is None:
                 raise StorageError(f"no store can be made at {path}: {error}") from error
             return found
-        return cls(path, table)
+        return cls(Folder(path), table)
 
     @property
     def version(self) -> int:
@@ -116,7 +119,7 @@ class StreamTable:
         """Look for commits of others; whether there were any. The log may have forgotten the version this one knows."""
         with self._lock:
             before = self.version
-            if self._log.has(before + 1) or not self._log.has(before):
+            if self.place.far or self._log.has(before + 1) or not self._log.has(before):
                 self._update()
             return self.version != before
 
@@ -124,7 +127,7 @@ class StreamTable:
         """Read the whole log again, whatever this handle knew."""
         with self._lock:
             try:
-                self._table = _read(self.path)
+                self._table = _read(self.place)
             except DeltaError as error:
                 raise StorageError(f"{self.path} cannot be read any more: {error}") from error
             self._known.clear()
@@ -132,7 +135,8 @@ class StreamTable:
     def _update(self) -> None:
         self._known.clear()
         try:
-            self._table.update_incremental()
+            with _reaching(self.path):
+                self._table.update_incremental()
         except DeltaError:
             self.reload()
 
@@ -143,7 +147,7 @@ class StreamTable:
 
     def files(self) -> list[FileName]:
         """The active files, by the steps they cover."""
-        with self._lock:
+        with self._lock, _reaching(self.path):
             paths = pa.table(self._table.get_add_actions(flatten=True)).column("path").to_pylist()
         found = [FileName.parse(path) for path in paths]
         return sorted(name for name in found if name is not None)
@@ -181,8 +185,8 @@ class StreamTable:
         if held[0] != number:
             assert number is not None  # the first manifest replaces none
             name = manifest_name(number)
-            with open(os.path.join(self.path, name), encoding="utf-8", errors="replace") as file:
-                held = self._manifest = (number, Manifest.from_json(file.read(), name))
+            text = bytes(self.place.mapped(name)).decode(errors="replace")
+            held = self._manifest = (number, Manifest.from_json(text, name))
         return held[1]
 
     def own_manifest(self) -> Manifest:
@@ -214,7 +218,8 @@ class StreamTable:
                 if len(self._known) >= KNOWN:
                     self._known = {name: self._known[name] for name in ALWAYS if name in self._known}
                 try:
-                    self._known[app] = self._table.transaction_version(app)
+                    with _reaching(self.path):
+                        self._known[app] = self._table.transaction_version(app)
                 except DeltaError as error:
                     raise FileNotFoundError(f"{self.path}: version {self.version} cannot be read: {error}") from error
             return self._known[app]
@@ -377,16 +382,28 @@ class StreamTable:
             self._log.trim(self.version - VERSIONS, YOUNG)
 
 
-def _read(path: str) -> DeltaTable:
+def _read(place: Place) -> DeltaTable:
     """The table as it is now. Where its log is trimmed meanwhile, it is read again."""
-    for _ in range(TRIES - 1):
-        try:
-            return DeltaTable(path)
-        except TableNotFoundError:
-            raise
-        except DeltaError:
-            continue
-    return DeltaTable(path)
+    with _reaching(place.path):
+        for _ in range(TRIES - 1):
+            try:
+                return DeltaTable(place.path, storage_options=place.options)
+            except TableNotFoundError:
+                raise
+            except DeltaError:
+                continue
+        return DeltaTable(place.path, storage_options=place.options)
+
+
+@contextmanager
+def _reaching(path: str) -> Iterator[None]:
+    """What reads the log in here may find that it cannot be reached."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise out_of_reach(path, error) from error
 
 
 def batch_transaction(batch: Any) -> tuple[str, int]:

@@ -17,7 +17,6 @@ from quantide.history.keys import plain_type
 from quantide.history.load import Loaded, Slot
 from quantide.spark.executor import TEXT
 from quantide.spark.rows import Batches
-from quantide.spark.storage import Storage
 from quantide.spark.stream.casts import clock_of
 from quantide.spark.stream.intake import Rules
 from quantide.spark.stream.selection import CORRUPT, TIME, Selection
@@ -27,6 +26,7 @@ from quantide.spark.stream.text import find_name
 from quantide.spark.stream.work import CHANGED, Done, Job, Output, schema_problem, work, work_table
 from quantide.store import faults
 from quantide.store.ledger import DONE, HELD, WAITING, Entry, Ledger, Record, SourceFile
+from quantide.store.storage import Storage
 
 AHEAD = 3600.0  # seconds that times may be ahead of this machine's clock
 LITTLE = 4 << 20  # bytes of files that are read right here: tasks would take longer to start

@@ -15,12 +15,12 @@ from quantide.errors import QuantideError
 from quantide.spark.files import DataFile, Files
 from quantide.spark.session import cores
 from quantide.spark.splits import Split, plan
-from quantide.spark.storage import Storage
 from quantide.spark.stream.selection import CORRUPT, Selection
 from quantide.spark.stream.source import SPARK_ERRORS, first_line
 from quantide.spark.stream.work import CHANGING, UNREADABLE, look
 from quantide.store.ledger import HELD, WAITING, SourceFile
 from quantide.store.names import STAGING
+from quantide.store.storage import Storage
 
 TASK = 64 << 20  # bytes of files that a task reads, all of them before it sorts any
 FEW = 100_000  # rows that Spark hands over at once, and does not write to files first

@@ -10,7 +10,7 @@ from fractions import Fraction
 from quantide.config import Step
 
 Origin = tuple[int, int, str]
-AT_ONCE = 10_000  # steps that are ended one after the other, after a long pause
+AT_ONCE = 50  # steps that are ended one after the other; after a long pause, batches come between
 
 
 class StepClock:

@@ -17,12 +17,12 @@ from quantide.history.load import Loaded, Slot
 from quantide.history.source import PIECE
 from quantide.spark.reading import read_split
 from quantide.spark.splits import Piece, Split
-from quantide.spark.storage import Storage
 from quantide.spark.stream.intake import REASON, Rows, Rules, read_rows, write_rows
 from quantide.spark.stream.selection import CAME_FROM, Selection
 from quantide.store.disk import Sink, write_file
 from quantide.store.ledger import HELD, WAITING, SourceFile
 from quantide.store.names import QUARANTINE
+from quantide.store.storage import Storage
 
 CHANGED, CHANGING = "the schema changed", "it changed while it was read"
 UNREADABLE = (QuantideError, OSError, ValueError, pa.ArrowException)

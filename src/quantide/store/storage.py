@@ -3,6 +3,7 @@
 import fnmatch
 import glob
 import os
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,8 @@ S3_OPTIONS = {  # the names delta-rs uses, with or without AWS_ in front, and py
 }
 
 REMOTE = ("AWS Error", "google::cloud", "Azure")  # what pyarrow's errors of object stores have in common
+
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
 
 @dataclass(frozen=True)
@@ -73,8 +76,14 @@ def unreadable(uri: str, error: Exception) -> QuantideError:
     """What to raise when reading failed: a place that cannot be reached, or bytes that are not Parquet."""
     text = str(error)
     if isinstance(error, OSError) and (error.errno is not None or any(mark in text for mark in REMOTE)):
-        return StorageError(f"{uri} cannot be reached: {text}. Check the path, the storage_options and the network")
+        return out_of_reach(uri, error)
     return CorruptBytesError(f"{uri} cannot be read as Parquet: {text}")
+
+
+def out_of_reach(uri: str, error: Exception) -> StorageError:
+    """What to raise when a place cannot be reached. Delta's errors come in colours and lines."""
+    text = " ".join(_COLOUR.sub("", str(error)).split())
+    return StorageError(f"{uri} cannot be reached: {text}. Check the path, the storage_options and the network")
 
 
 def _matches(names: list[str], parts: list[str]) -> bool:

@@ -1,0 +1,315 @@
+"""A store that was copied elsewhere is read there: from an object store (moto's), and, to be quick, by file://."""
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.fs as pafs
+import pytest
+
+from quantide.errors import CorruptBytesError, InvalidArgumentError, StorageError
+from quantide.history import History, HistoryReader
+from quantide.live import LiveStream
+from quantide.store.place import Remote
+from quantide.store.storage import Storage
+from tests.live.model import Grown, Rng, check, small
+
+LIMIT = 30.0  # seconds, for what must come
+KEYS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_REGION": "us-east-1"}
+
+
+@dataclass
+class Copy:
+    """Where a store is copied to, as anyone would who copies what the log tells before the log itself."""
+
+    uri: str
+    files: Any
+    base: str
+    options: dict[str, str] = field(default_factory=dict)
+
+    def sync(self, grown: Grown, remove: bool = False, only: Callable[[str], bool] = lambda name: True) -> None:
+        """Copy what is new; with `remove`, remove what is gone."""
+        grown.history.close()  # nothing is merged meanwhile
+        root = Path(grown.path)
+        wanted = [str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()]
+        held = self.held()
+        for name in sorted(filter(only, wanted), key=lambda name: ("_delta_log" in name, name)):
+            if name not in held or "_last_checkpoint" in name:
+                self.files.create_dir(os.path.dirname(f"{self.base}/{name}"))
+                with self.files.open_output_stream(f"{self.base}/{name}") as out:
+                    out.write((root / name).read_bytes())
+        for name in held - set(wanted) if remove else ():
+            self.files.delete_file(f"{self.base}/{name}")
+
+    def held(self) -> set[str]:
+        found = self.files.get_file_info(pafs.FileSelector(self.base, recursive=True, allow_not_found=True))
+        return {os.path.relpath(info.path, self.base) for info in found if info.is_file}
+
+    def live(self, **choices: Any) -> LiveStream:
+        return LiveStream(self.uri, storage_options=self.options, **choices)
+
+    def reader(self) -> HistoryReader:
+        return HistoryReader(self.uri, memory=0, storage_options=self.options)  # blocks are read again and again
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Any]:
+    from moto.server import ThreadedMotoServer
+
+    found = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    found.start()
+    yield found
+    found.stop()
+
+
+@pytest.fixture(params=["file", pytest.param("s3", marks=pytest.mark.slow)])
+def copy(request: pytest.FixtureRequest, tmp_path: Path) -> Copy:
+    base = f"{tmp_path}/copied/stream"
+    if request.param == "file":
+        return Copy(f"file://{base}", pafs.LocalFileSystem(), base)
+    host, port = request.getfixturevalue("server").get_host_and_port()
+    url = f"http://{host}:{port}"
+    files = pafs.S3FileSystem(
+        access_key="testing",
+        secret_key="testing",
+        region="us-east-1",
+        endpoint_override=url,
+        allow_bucket_creation=True,
+    )
+    bucket = f"bucket-{os.path.basename(tmp_path).replace('_', '-').lower()}"
+    files.create_dir(bucket)
+    options = KEYS | {"AWS_ENDPOINT_URL": url, "AWS_ALLOW_HTTP": "true"}
+    return Copy(f"s3://{bucket}/a/stream", files, f"{bucket}/a/stream", options)
+
+
+@pytest.fixture
+def grown(tmp_path: Path) -> Iterator[Grown]:
+    with small():
+        found = Grown(tmp_path / "store", keys=["host"], filters=["f", "g"])
+        yield found
+        found.history.close()
+
+
+def grow(grown: Grown, rng: Rng, number: int, rows: int = 40) -> None:
+    keys = [(f"host {i}",) for i in rng.integers(0, 4, rows)]
+    when = number * 40 + rng.integers(-80, 40, rows)
+    grown.append(rng.integers(-900, 900, rows), when, keys, f=rng.random(rows) < 0.5, g=rng.random(rows) < 0.1)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    last = time.monotonic() + LIMIT
+    while not holds():
+        assert time.monotonic() < last
+        time.sleep(0.01)
+
+
+def test_every_question(copy: Copy, grown: Grown, rng: Rng) -> None:
+    """History, steps, windows and keys, as they were copied, and again after more was."""
+    grow(grown, rng, 0)
+    copy.sync(grown)
+    with copy.live(follow=False) as live:
+        for number in range(1, 5):
+            check(live, grown.model, rng, windows=2)
+            assert not live.poll()
+            before = live.version
+            for more in range(3):
+                grow(grown, rng, number * 3 + more)
+            if number % 2:
+                grown.end_step()
+            copy.sync(grown, remove=number == 3)
+            assert live.version == before
+            assert live.poll()
+            assert live.version == grown.history.version
+        check(live, grown.model, rng, windows=6)
+        assert live.summary(last=40).n == 40
+
+
+def test_answers_are_those_of_the_folder(copy: Copy, grown: Grown, rng: Rng) -> None:
+    for number in range(7):
+        grow(grown, rng, number, 100)
+        if number < 5:
+            grown.end_step()
+    copy.sync(grown)
+    there, here = copy.reader(), HistoryReader(grown.path)
+    assert there.path == copy.uri
+    assert there.spans() == here.spans()
+    for mode in ("quick", "accurate", "exact"):
+        for key in (None, "host 1"):
+            for phi in (0.01, 0.5, 1.0):
+                assert there.answer(phi, mode, key=key) == here.answer(phi, mode, key=key)
+    assert there.verify() == here.verify()
+    assert not there.refresh()
+
+
+def test_a_reader_follows(copy: Copy, grown: Grown, rng: Rng) -> None:
+    grow(grown, rng, 0)
+    copy.sync(grown)
+    heard: list[Any] = []
+    with copy.live() as live:
+        live.monitor(last=5).register(0.5, 0.3, on_change=lambda id, value: heard.append(value))
+        grown.append([777] * 9, np.full(9, 99), [("new",)] * 9, f=np.ones(9, bool), g=np.ones(9, bool))
+        copy.sync(grown)
+        wait_until(lambda: bool(heard) and heard[-1] == 777 / 4)
+        assert live.version == grown.history.version
+        assert live.keys()[-1] == "new"
+        check(live, grown.model, rng, windows=2)
+
+
+def test_files_that_were_merged_and_removed(copy: Copy, grown: Grown, rng: Rng) -> None:
+    """Who asks of an older version goes on with the newest, also when it has the file open."""
+    for number in range(3):
+        grow(grown, rng, number, 200)
+    grown.end_step()
+    grow(grown, rng, 3)
+    copy.sync(grown)
+    reader, live = copy.reader(), copy.live(follow=False)
+    assert reader.answer(0.01, "exact").n == grown.model.n
+    check(live, grown.model, rng, windows=1)
+    version = reader.version
+    for number in range(4, 9):
+        grow(grown, rng, number, 100)
+        grown.end_step()
+    grown.history.vacuum(0)
+    copy.sync(grown, remove=True)
+    for phi in np.linspace(0.05, 1, 20):
+        reader.answer(phi, "exact")
+    assert reader.version > version
+    assert reader.n == grown.model.n
+    live.poll()
+    check(live, grown.model, rng)
+
+
+def test_a_log_that_comes_before_what_it_tells_of(copy: Copy, grown: Grown, rng: Rng) -> None:
+    grow(grown, rng, 0)
+    copy.sync(grown)
+    live = copy.live(follow=False)
+    grow(grown, rng, 1)
+    copy.sync(grown, only=lambda name: "_delta_log" in name)
+    with pytest.raises(CorruptBytesError, match=r"a file is missing.*runs/"):
+        live.poll()
+    copy.sync(grown)
+    assert live.poll()
+    check(live, grown.model, rng)
+
+
+def test_lost_files(copy: Copy, grown: Grown, rng: Rng) -> None:
+    """A side file is made again out of its data; a recent file is a matter of the windows that need it."""
+    grow(grown, rng, 0)
+    grown.end_step()
+    copy.sync(grown)
+    for name in copy.held():
+        if name.endswith((".side", ".recent")):
+            copy.files.delete_file(f"{copy.base}/{name}")
+    live = copy.live(follow=False)
+    assert live.answer(0.5, key="host 1", mode="exact").error == 0
+    with pytest.raises(CorruptBytesError, match=r"this window needs .*\.recent"):
+        live.answer(0.5, last=3)
+    with pytest.raises(CorruptBytesError, match=r"\.side is missing"):
+        copy.reader().verify()
+
+
+def test_what_is_fetched_has_no_name(copy: Copy, grown: Grown, rng: Rng, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file of another user, none that is left behind; and each is fetched once."""
+    for number in range(4):
+        grow(grown, rng, number)
+    copy.sync(grown)
+    room = Path(grown.path).parent / "room"
+    room.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(room))
+    fetched: list[str] = []
+    mapped = Remote.mapped
+
+    def counted(self: Remote, name: str) -> Any:
+        fetched.append(name)
+        return mapped(self, name)
+
+    monkeypatch.setattr(Remote, "mapped", counted)
+    with copy.live(follow=False) as live:
+        check(live, grown.model, rng)
+        assert list(room.iterdir()) == []
+        grow(grown, rng, 5)
+        copy.sync(grown)
+        live.poll()
+        check(live, grown.model, rng)
+    assert len(fetched) == len(set(fetched)) > 8
+
+
+def test_no_room(copy: Copy, grown: Grown, rng: Rng, monkeypatch: pytest.MonkeyPatch) -> None:
+    grow(grown, rng, 0)
+    copy.sync(grown)
+    monkeypatch.setattr(tempfile, "tempdir", f"{grown.path}/nowhere")
+    with pytest.raises(StorageError, match="nowhere"):
+        copy.live(follow=False)
+
+
+def test_where_there_is_no_store(copy: Copy) -> None:
+    with pytest.raises(StorageError, match=r"there is no history in .*/nothing"):
+        HistoryReader(f"{copy.uri}/nothing", storage_options=copy.options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("copy", ["s3"], indirect=True)
+def test_places_that_cannot_be_reached(copy: Copy, grown: Grown, rng: Rng) -> None:
+    with pytest.raises(StorageError, match=r"s3://nobodys/stream cannot be reached: .*storage_options"):
+        LiveStream("s3://nobodys/stream", storage_options=copy.options)
+    dead = copy.options | {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
+    with pytest.raises(StorageError, match="cannot be reached") as told:
+        LiveStream(copy.uri, storage_options=dead)
+    assert "\x1b" not in str(told.value)
+    grow(grown, rng, 0)
+    copy.sync(grown)
+    half = copy.live(follow=False)
+    half._reader.table.place._files = Storage(dead).locate(copy.uri)[0]  # type: ignore[union-attr]
+    with pytest.raises(StorageError, match=r"runs/.*cannot be reached"):
+        half.answer(0.5, key="host 1", mode="exact")
+    grow(grown, rng, 1)
+    copy.sync(grown)
+    with pytest.raises(StorageError, match=r"_quantide/.*cannot be reached"):
+        half.poll()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("copy", ["s3"], indirect=True)
+def test_a_network_that_comes_back(copy: Copy, grown: Grown, rng: Rng, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that follows says so while the store cannot be reached, and goes on when it can."""
+    grow(grown, rng, 0)
+    copy.sync(grown)
+    with copy.live() as live:
+        table = live._reader.table
+        good = table._table
+
+        class Broken:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(good, name)
+
+            def update_incremental(self) -> None:
+                raise OSError("no route to host")
+
+        table._table = Broken()  # type: ignore[assignment]
+        wait_until(lambda: live._trouble is not None)
+        with pytest.raises(StorageError, match="no route to host"):
+            live.answer(0.5)
+        grow(grown, rng, 1)
+        copy.sync(grown)
+        table._table = good
+        wait_until(lambda: live.version == grown.history.version)
+        check(live, grown.model, rng)
+
+
+def test_wrong_arguments(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="a history lies in a folder that this machine can write to"):
+        History("s3://bucket/stream")
+    with pytest.raises(InvalidArgumentError, match="storage_options are for"):
+        LiveStream(tmp_path, storage_options=KEYS)
+    with pytest.raises(InvalidArgumentError, match="unknown storage option 'regoin'"):
+        HistoryReader("s3://bucket/stream", storage_options={"regoin": "x"})
+    with pytest.raises(InvalidArgumentError, match="such as %20"):
+        HistoryReader("s3://bucket/my%20stream")
+    for odd in ("://x", "nothing://bucket/stream", "s3://"):
+        with pytest.raises(InvalidArgumentError):
+            HistoryReader(odd)
