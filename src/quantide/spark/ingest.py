@@ -14,10 +14,17 @@ from typing import TextIO
 from pyspark.sql import SparkSession
 
 from quantide.config import Config
-from quantide.errors import CheckpointError, ConfigError, SettingsError, TypeMismatchError, WriterConflictError
+from quantide.errors import (
+    CheckpointError,
+    ConfigError,
+    SettingsError,
+    StreamError,
+    TypeMismatchError,
+    WriterConflictError,
+)
 from quantide.spark.executor import SparkExecutor
 from quantide.spark.session import check_workers
-from quantide.spark.stream.source import first_line
+from quantide.spark.stream.source import SPARK_ERRORS, first_line
 from quantide.spark.stream.status import Board
 from quantide.spark.stream.stream import Stream
 
@@ -62,6 +69,8 @@ def ingest(
                 streams += [Stream(session, stream, executor, once, reset, allow_duplicates)]
             with stopped_by_signals(stop):
                 _run(streams, out, once, stop)
+        except SPARK_ERRORS as error:
+            raise StreamError(f"Spark is gone, or fails: {first_line(error)}. Nothing is lost; start again") from error
         finally:
             _stop(streams)
 

@@ -23,9 +23,11 @@ class Piece:
 Split = tuple[Piece, ...]
 
 
-def plan(files: Files, columns: Sequence[str], cores: int, storage: Storage, most: int | None = None) -> list[Split]:
-    """Splits in the order of the files: the same files always give the same splits for so many cores."""
-    target = min(MOST if most is None else most, max(LEAST, files.size // (4 * cores)))
+def plan(
+    files: Files, columns: Sequence[str], cores: int, storage: Storage, size_of_split: int | None = None
+) -> list[Split]:
+    """Splits in the order of the files: the same files always give the same splits for so many cores (or that size)."""
+    target = size_of_split or min(MOST, max(LEAST, files.size // (4 * cores)))
     splits: list[Split] = []
     open_split: list[Piece] = []
     size = 0

@@ -14,7 +14,7 @@ from quantide.config import StreamConfig
 from quantide.errors import QuantideError
 from quantide.spark.files import DataFile, Files
 from quantide.spark.session import cores
-from quantide.spark.splits import Split, plan
+from quantide.spark.splits import LEAST, Split, plan
 from quantide.spark.stream.selection import CORRUPT, Selection
 from quantide.spark.stream.source import SPARK_ERRORS, first_line
 from quantide.spark.stream.work import CHANGING, UNREADABLE, look
@@ -90,7 +90,10 @@ class Shares:
         return Share(tuple(splits), None, schema, failed)
 
     def _plan(self, files: Sequence[DataFile], needed: Sequence[str]) -> list[Split]:
-        return plan(Files(tuple(files), pa.schema([])), needed, cores(self._session), self._storage, TASK)
+        """A task for each core, unless that would be too much for one: sorting takes less time than starting tasks."""
+        all_files, tasks = Files(tuple(files), pa.schema([])), cores(self._session)
+        size = min(TASK, max(LEAST, all_files.size * 11 // (10 * tasks)))  # row groups do not fit exactly
+        return plan(all_files, needed, tasks, self._storage, size)
 
     def _by_spark(self, files: Sequence[SourceFile], form: str, name: str) -> Share:
         """Files that only Spark can read, or expressions that only Spark can compute."""
