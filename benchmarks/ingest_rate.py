@@ -22,8 +22,9 @@ from benchmarks.ingest_process import driver
 from benchmarks.ingest_settings import Settings
 from benchmarks.report import Row, say
 
-OURS, BARE, PEER = "quantide ingest", "quantide ingest, no recent rows", "Spark, percentile_approx and Parquet"
-METHODS = (OURS, BARE, PEER)
+OURS, LARGE = "quantide ingest", "quantide ingest, batches of 1 GiB"
+BARE, PEER = "quantide ingest, no recent rows", "Spark, percentile_approx and Parquet"
+METHODS = (OURS, LARGE, BARE, PEER)
 HOUR = 3_600_000_000 // APART  # rows
 
 
@@ -42,9 +43,10 @@ def rate(settings: Settings) -> dict[str, list[Row]]:
         hour = ("1 hour", values[-min(len(values), HOUR) :])
         last = settings.rounds - 1
         right = {
-            OURS: holds(place / f"0-{last}" / "data" / "s", values, settings.eps, hour),
-            BARE: holds(place / f"1-{last}" / "data" / "s", values, settings.eps, None),
-            PEER: None,
+            method: None
+            if method == PEER
+            else holds(place / f"{i}-{last}" / "data" / "s", values, settings.eps, window)
+            for i, (method, window) in enumerate(zip(METHODS, (hour, hour, None, None), strict=True))
         }
     best = {method: max(found, key=lambda row: float(row["rate"])) for method, found in rounds.items()}
     return {"rate": [row | {"holds": right[method]} for method, row in best.items()]}
@@ -66,7 +68,8 @@ def _round(place: Path, files: Path, method: str, settings: Settings) -> Row:
         (place / "in").symlink_to(files)
         given, module = place, "benchmarks.ingest_peer"
     else:
-        given, module = configuration(place, settings.eps, ", max_files = 1"), "benchmarks.ingest_driver"
+        source = "" if method == LARGE else ", max_files = 1"
+        given, module = configuration(place, settings.eps, source), "benchmarks.ingest_driver"
         (place / "in").rmdir()
         (place / "in").symlink_to(files)
         more += ["--once", *(["--no-window"] if method == BARE else [])]

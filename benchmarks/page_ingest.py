@@ -9,8 +9,9 @@ from benchmarks.report import Report, Row
 
 RATE = """{files} Parquet files of {file_rows:,} rows (a random float64 and a time), one file a batch, local[{cores}],
     eps = {eps:g}: from the start of the first batch, with everything still to be loaded, to the last commit, of sorted
-    and summarised history. Recent rows: those that are kept, as they came, for questions about windows; no
-    configuration leaves them out, the second line shows what they cost. Plain Spark: the same files as a stream, one a
+    and summarised history. Batches of 1 GiB of files are what a stream makes of a backlog where nothing
+    is configured. Recent rows: those that are kept, as they came, for questions about windows; no configuration leaves
+    them out, the third line shows what they cost. Plain Spark: the same files as a stream, one a
     batch; foreachBatch computes percentile_approx(v, array(0.5, 0.99), 1000) and writes the batch as Parquet. Each in a
     new process, in turn, the best of {rounds} rounds. A later batch: the median of all but the first. Totals, three
     quantiles and a window of an hour were checked against all rows. Bar: 6 million rows a second."""
