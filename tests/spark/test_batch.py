@@ -59,6 +59,7 @@ WAYS: dict[str, Source] = {
     "frame": lambda spark, folder: spark.read.parquet(str(folder)),
     "many partitions": lambda spark, folder: spark.read.parquet(str(folder)).repartition(90),
 }
+OFTEN = [pytest.param(way, marks=pytest.mark.slow if way == "many partitions" else ()) for way in WAYS]
 
 
 def check(rows: list[Any], data: np.ndarray[Any, Any], eps: float) -> None:
@@ -85,7 +86,7 @@ def test_whole(spark: SparkSession, lake: tuple[Path, pa.Table], way: str) -> No
     check(frame.collect(), rows["v"].drop_null().to_numpy(), 0.02)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", OFTEN)
 @pytest.mark.parametrize("exact", [False, True])
 def test_by_two_keys_one_of_them_null(spark: SparkSession, lake: tuple[Path, pa.Table], way: str, exact: bool) -> None:
     folder, rows = lake
@@ -101,7 +102,7 @@ def test_by_two_keys_one_of_them_null(spark: SparkSession, lake: tuple[Path, pa.
         check(answers, own, 0.0 if exact else 0.05)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", OFTEN)
 def test_exact(spark: SparkSession, lake: tuple[Path, pa.Table], way: str) -> None:
     folder, rows = lake
     answers = quantiles(WAYS[way](spark, folder), "v", PHIS, eps=0.05, exact=True).collect()
