@@ -34,6 +34,7 @@ from quantide.windows.clock import read_span, show_span
 T = TypeVar("T")
 
 EVERY, SLOWLY = 0.02, 0.25  # seconds between two looks for a new commit: in a folder, in an object store
+PAUSE = 0.0001  # seconds that a question waits while a commit is looked at
 VIEWS = "views"  # the group of what is kept for one version
 REST = 4  # a part of the memory is for what history keeps: blocks that were read, summaries of the open step
 
@@ -88,6 +89,7 @@ class LiveStream:
         self._keys = KnownKeys()
         self._monitors: dict[Any, tuple[Asked, Monitor]] = {}
         self._trouble: Exception | None = None
+        self._moving = False  # whether poll() is at work
         self._polled = time.time()
         self._recent = self._restore()
         self._end = Event()
@@ -102,10 +104,13 @@ class LiveStream:
     def poll(self) -> bool:
         """Look for new commits; whether there were any. With a thread that follows there is no need to."""
         with self._polling:
-            before = self.version
-            self._reader.refresh()
-            if self._reader.version != before:
-                self._recent = self._restore()
+            before, self._moving = self.version, True
+            try:
+                self._reader.refresh()
+                if self._reader.version != before:
+                    self._recent = self._restore()
+            finally:
+                self._moving = False
             self._trouble, self._polled = None, time.time()
             changed = self.version != before
         if changed:
@@ -349,6 +354,8 @@ class LiveStream:
     def _ask(self, asked: Asked, ask: Callable[[View], T]) -> T:
         if self._trouble is not None:
             raise self._trouble
+        if self._moving:  # let it: threads that only compute would keep it waiting at each of its reads
+            time.sleep(PAUSE)
         return self._reader.asking(lambda: ask(self._view(asked)))
 
     def _mode(self, asked: Asked, mode: str | None) -> str:
