@@ -74,7 +74,7 @@ def _load(folder: Path, settings: Settings) -> tuple[list[Row], Any]:
     from quantide.history import History
 
     say(f"history: {settings.steps} steps of {settings.step_values:,} values")
-    history = History(folder / "store", eps=settings.eps, kappa=settings.kappa)
+    history = History(folder / "store", eps=settings.eps, kappa=settings.kappa, window=0)
     history.append(np.zeros(1))  # kernels are compiled, threads and files are warm
     rows = []
     for step in range(settings.steps):
@@ -175,7 +175,9 @@ def _peers(settings: Settings) -> list[Row]:
     rows = []
     with (
         tempfile.TemporaryDirectory(prefix="quantide-bench-") as folder,
-        History(os.path.join(folder, "store"), memory=memory, kappa=settings.kappa, value_type="float32") as history,
+        History(
+            os.path.join(folder, "store"), memory=memory, kappa=settings.kappa, value_type="float32", window=0
+        ) as history,
     ):
         for values in data[:-1]:
             history.append(values)

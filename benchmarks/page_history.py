@@ -69,7 +69,7 @@ def render(report: Report) -> str:
     row = report.rows["asked"][0]
     facts = f"""{row["values"]:,} values in {row["runs"]} runs, {table.size(row["bytes"])} on disk; summaries and index
         {table.size(row["index_bytes"])} in memory; opened in {table.seconds(row["open_seconds"])}."""
-    loading = f"Loading takes **{table.ratio(loading_ratio(report))}** times the plain write."
+    loading = f"Loading takes **{table.ratio(loading_ratio(report))}** times the plain write, without recent rows."
     return page(
         [
             "# History and stream",

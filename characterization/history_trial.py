@@ -85,5 +85,5 @@ def trial(settings: Settings, memory: int, kappa: int, value_type: str = "float6
     """A new history; it is removed in the end."""
     with tempfile.TemporaryDirectory(prefix="quantide-characterization-") as folder, watching() as watch:
         path = Path(folder) / "store"
-        with History(path, memory=memory, kappa=kappa, value_type=value_type) as history:
+        with History(path, memory=memory, kappa=kappa, value_type=value_type, window=0) as history:
             yield Trial(path, history, watch, settings.phis())
