@@ -31,7 +31,7 @@ from quantide.store.names import FileName, RunId
 from quantide.store.sidefile import About, SideFile
 from quantide.summary.column import read_column
 from quantide.summary.types import type_named
-from tests.history.work import BLOCK, HOSTS, WORK, Op, Work, batch, few, small
+from tests.history.work import BLOCK, HOSTS, WORK, Op, Work, batch, few, often, small
 from tests.live.work import live_count, live_go_on, live_work
 
 ROOT = Path(__file__).parents[2]
@@ -169,6 +169,7 @@ def _note(folder: str, word: str, op: Op) -> None:
 
 def main() -> None:
     small()
+    often()
     _warm()
     print("ready", flush=True)
     for line in sys.stdin:

@@ -69,6 +69,10 @@ def small(change: Callable[[Any, str, int], None] = setattr) -> None:
     change(sort, "LOT", 128)
     change(merge, "RANGE", 256)
     change(source, "PIECE", 100)
+
+
+def often(change: Callable[[Any, str, int], None] = setattr) -> None:
+    """Let three recent files of a size be too many: they are joined all the time, in the background."""
     change(recent_files, "FAN", 3)
 
 

@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Container, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import RLock
 from typing import Any
@@ -370,9 +370,10 @@ class StreamTable:
                 epoch, whole = recent_epoch(name), entry.name == os.path.basename(name)
                 ours = epoch is not None and epoch <= self.epoch and name not in pending
                 if ours and not (whole and name in needed):
-                    held = entry.stat()
-                    if (not whole or held.st_mtime <= time.time() - hours * 3600) and remove(entry.path):
-                        out.append(held.st_size)
+                    with suppress(FileNotFoundError):  # it has its whole name now, or is removed already
+                        held = entry.stat()
+                        if (not whole or held.st_mtime <= time.time() - hours * 3600) and remove(entry.path):
+                            out.append(held.st_size)
         return out
 
     def trim_log(self) -> None:
