@@ -4,9 +4,19 @@ Each one also inherits the built-in error a Python programmer would expect, says
 value itself, and what to do. An operation that raises one of these has changed nothing.
 """
 
+import re
+
 
 class QuantideError(Exception):
-    """Base of every error named here."""
+    """Base of every error named here. `code` is its name for programs: "unknown_key" of UnknownKeyError."""
+
+    code = "quantide"
+
+    def __init_subclass__(cls) -> None:
+        cls.code = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "_", cls.__name__.removesuffix("Error")).lower()
+
+    def __str__(self) -> str:  # a KeyError's own would put quotes around it
+        return str(self.args[0]) if self.args else ""
 
 
 class InvalidArgumentError(QuantideError, ValueError):
@@ -76,12 +86,34 @@ class MergeError(QuantideError, ValueError):
 class UnknownKeyError(QuantideError, KeyError):
     """A key that no summary is held for."""
 
-    def __str__(self) -> str:
-        return str(self.args[0]) if self.args else ""
-
 
 class UnknownQueryError(QuantideError, KeyError):
     """An id of no standing query: it was dropped, or never registered with this monitor."""
 
-    def __str__(self) -> str:
-        return str(self.args[0]) if self.args else ""
+
+class UnknownStreamError(QuantideError, KeyError):
+    """A stream that the configuration of a server does not have."""
+
+
+class UnknownAlarmError(QuantideError, KeyError):
+    """An id of no alarm: it was dropped, or never set."""
+
+
+class NotReadyError(QuantideError, RuntimeError):
+    """What is asked about is not there yet: a store that nothing was written to. Ask again later."""
+
+
+class TokenError(QuantideError, PermissionError):
+    """No token was given where one is needed, or one that is not known, has expired or was revoked."""
+
+
+class ForbiddenError(QuantideError, PermissionError):
+    """The role of a token does not allow this."""
+
+
+class LimitError(QuantideError, RuntimeError):
+    """More than a server allows: queries, connections, the size of a request."""
+
+
+class ServerError(QuantideError, RuntimeError):
+    """A server that cannot be reached, or that answers what is not understood."""

@@ -7,6 +7,7 @@ import tomllib
 from fractions import Fraction
 from typing import Any
 
+from quantide.config.server import read_server
 from quantide.config.stream import FILES, Config, Source, Step, StreamConfig
 from quantide.config.table import Table, shown
 from quantide.errors import ConfigError, InvalidArgumentError
@@ -44,6 +45,7 @@ def _config(top: Table, path: str) -> Config:
     store = os.path.normpath(os.path.join(base, top.text("store", '"data"', needed=True) or ""))
     tables = top.table("streams", A_STREAM)
     spark = top.table("spark", 'write settings of Spark, such as "spark.jars.packages" = "..."')
+    server = top.table("server", "write its settings below a line [server]")
     top.check_all_known()
     named = tables.items() if tables else []
     if tables is None or not named:
@@ -53,7 +55,11 @@ def _config(top: Table, path: str) -> Config:
     for name in streams:
         if low.count(name.lower()) > 1:
             raise ConfigError(f"streams.{name} differs from another stream by small and large letters only; rename it")
-    return Config(path, store, streams, _options(spark))
+
+    def resolve(*parts: str) -> str:
+        return os.path.normpath(os.path.join(base, *parts))
+
+    return Config(path, store, streams, read_server(server, store, resolve), _options(spark))
 
 
 def _stream(name: str, table: Table, store: str, base: str) -> StreamConfig:

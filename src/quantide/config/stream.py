@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from quantide.config.server import ServerConfig
+
 FILES = ("parquet", "json", "csv", "text", "orc", "avro", "xml")  # formats whose data lies in files of a folder
 COUNTED = ("kafka",)  # formats that number their rows: a new checkpoint can go on where the store ends
 
@@ -73,9 +75,10 @@ class StreamConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """All streams of a store, and settings that Spark starts with."""
+    """All streams of a store, the server's settings, and those that Spark starts with."""
 
     path: str
     store: str
     streams: Mapping[str, StreamConfig]
+    server: ServerConfig
     spark: Mapping[str, str] = field(default_factory=dict)

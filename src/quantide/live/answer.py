@@ -23,6 +23,21 @@ class LiveAnswer(Answer):
 
 
 @dataclass(frozen=True, slots=True)
+class LiveRank:
+    """How many of `n` values are at most `value`: `rank_lo` to `rank_hi`, proved. The rest as of a LiveAnswer."""
+
+    value: Any
+    rank_lo: int
+    rank_hi: int
+    n: int
+    version: int
+    mode: str
+    last_steps: int | None
+    since: Any
+    until: Any
+
+
+@dataclass(frozen=True, slots=True)
 class LiveComparison:
     """The same phi of two windows. `place` bounds the fraction of the other that is at or below `value`'s value: for
     p99 of now, (0.997, 0.998) says that it was p99.7 to p99.8 of what it is compared with."""

@@ -15,7 +15,7 @@ from quantide.errors import CorruptBytesError, InvalidArgumentError, QuantideErr
 from quantide.history.keys import read_key
 from quantide.history.reader import HistoryReader
 from quantide.history.snapshot import Span
-from quantide.live.answer import LiveAnswer, LiveComparison
+from quantide.live.answer import LiveAnswer, LiveComparison, LiveRank
 from quantide.live.asked import Asked
 from quantide.live.kept import Kept
 from quantide.live.keys import KnownKeys
@@ -25,7 +25,7 @@ from quantide.live.view import HistoryView, View, WindowView
 from quantide.queries.monitor import Monitor
 from quantide.queries.results import Changes
 from quantide.store.recent import RecentFile
-from quantide.store.settings import read_bytes
+from quantide.store.settings import Settings, read_bytes
 from quantide.summary.ranks import check_eps, check_phis, check_size
 from quantide.summary.summary import Summary
 from quantide.summary.types import type_named
@@ -219,6 +219,19 @@ class LiveStream:
         asked = Asked(key, last, within, filter, last_steps, now)
         return self._ask(asked, lambda view: view.rank(value, self._mode(asked, mode)))
 
+    def ranks(self, values: Any, mode: str | None = None, **asked: Any) -> list[LiveRank]:
+        """As rank(), of many values, with what it is about; all as of one version."""
+        words = Asked.of(asked)
+        how = self._mode(words, mode)
+
+        def ask(view: View) -> list[LiveRank]:
+            low, high = view.rank(values, how)
+            about = view.n, view.version, how, view.last_steps, view.since, view.until
+            bounds = zip(values, low.tolist(), high.tolist(), strict=True)
+            return [LiveRank(value, least, most, *about) for value, least, most in bounds]
+
+        return self._ask(words, ask)
+
     def cdf(
         self,
         values: Any,
@@ -310,6 +323,11 @@ class LiveStream:
     def spans(self) -> list[Span]:
         """The spans of last steps that can be asked about."""
         return self._reader.spans()
+
+    @property
+    def settings(self) -> Settings:
+        """What the store was made with: eps, keys, filters, the type of its values, how far back windows reach."""
+        return self._reader.settings
 
     @property
     def eps(self) -> float:

@@ -20,10 +20,15 @@ class HistoryView:
 
     version: int
     stored: StoredView
+    since = until = None
 
     @property
     def n(self) -> int:
         return self.stored.n
+
+    @property
+    def last_steps(self) -> int:
+        return self.stored.last_steps
 
     @property
     def nbytes(self) -> int:
@@ -54,6 +59,7 @@ class WindowView:
     key: Any
     since: Any
     until: Any
+    last_steps = None
 
     @property
     def n(self) -> int:

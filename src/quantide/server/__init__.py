@@ -1,0 +1,1 @@
+"""The server: questions over HTTP, standing queries, events and alarms, for any number of clients."""

@@ -1,0 +1,70 @@
+"""The application: all routes over one service, and what is the same for each of them."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from quantide.config import Config
+from quantide.errors import InvalidArgumentError, QuantideError
+from quantide.server import reading, shown
+from quantide.server.problems import Problem, body_of, problem, status_of
+from quantide.server.service import Service
+
+LOG = logging.getLogger("quantide.server")
+ROOMS = (reading,)
+
+
+def make_app(config: Config) -> FastAPI:
+    """A server for the streams of a configuration, as any ASGI server can run it."""
+    service = Service(config)
+
+    @asynccontextmanager
+    async def running(_app: FastAPI) -> AsyncIterator[None]:
+        service.start()
+        yield
+        service.close()
+
+    app = FastAPI(
+        title="Quantide",
+        version=version("quantide"),
+        description="Quantiles of data that keeps arriving, with an error bound proved for every answer.",
+        lifespan=running,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+    )
+    app.state.service = service
+    for room in ROOMS:
+        app.include_router(room.routes(service))
+    for kind in (QuantideError, Problem, HTTPException, RequestValidationError, Exception):
+        app.add_exception_handler(kind, _tell)
+    return app
+
+
+async def _tell(_request: Request, error: Exception) -> Response:
+    """An error as a response."""
+    if isinstance(error, RequestValidationError):
+        error = _invalid(error)
+    elif isinstance(error, HTTPException):
+        code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "internal")
+        error = problem(
+            code, "there is nothing here; /docs lists what there is" if code == "not_found" else error.detail
+        )
+    if status_of(error) == 500:
+        LOG.error("a request failed", exc_info=error)
+    return shown.json(body_of(error), status_of(error))
+
+
+def _invalid(error: RequestValidationError) -> InvalidArgumentError:
+    """The first complaint about a request, with the name of what it is about."""
+    first = error.errors()[0]
+    where = [str(part) for part in first["loc"] if part not in ("query", "body", "path")]
+    name = ".".join(where) or "the body"
+    if first["type"] == "extra_forbidden":
+        return InvalidArgumentError(f"{name[:80]} is not a parameter here; /docs lists those there are")
+    return InvalidArgumentError(f"{name[:80]}: {first['msg']}")

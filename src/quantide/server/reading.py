@@ -1,0 +1,136 @@
+"""Routes that read: streams, quantiles, ranks, curves, summaries."""
+
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import APIRouter, Query, Response
+
+from quantide.live.answer import LiveAnswer, LiveRank
+from quantide.live.stream import LiveStream
+from quantide.server import shown
+from quantide.server.asking import About, AskedCurve, AskedQuantiles, AskedRanks, check_many
+from quantide.server.service import Service
+from quantide.server.words import read_value
+from quantide.summary.types import type_named
+
+POINTS = 100
+
+
+def routes(service: Service) -> APIRouter:
+    router = APIRouter(prefix="/api/streams", tags=["streams"])
+
+    @router.get("", summary="All streams")
+    async def streams() -> Response:
+        found = [await service.ask(lambda name=name: shown_stream(service, name)) for name in service.streams.names]  # type: ignore[misc]
+        return shown.json({"streams": found})
+
+    @router.get("/{stream}", summary="One stream: counts, keys, spans, lag, memory")
+    async def one(stream: str) -> Response:
+        live = service.streams.live(stream)
+        return shown.json(await service.ask(lambda: shown_stream(service, stream) | shown_details(live)))
+
+    @router.get("/{stream}/quantiles", summary="Quantiles of a stream, a key or a window")
+    async def quantiles(stream: str, asked: Annotated[AskedQuantiles, Query()]) -> Response:
+        live, words = service.streams.live(stream), asked.words()
+        check_many("values of phi", len(asked.phi), service.limits.phis)
+        answers = await service.ask(lambda: live.answers(asked.phi, mode=asked.mode, **words))
+        body = about(stream, asked, live, answers[0])
+        return shown.json(body | {"answers": [answer(found, asked.window) for found in answers]})
+
+    @router.get("/{stream}/rank", summary="How many values are at most a value")
+    async def rank(stream: str, asked: Annotated[AskedRanks, Query()]) -> Response:
+        live = service.streams.live(stream)
+        check_many("values", len(asked.value), service.limits.phis)
+        found = await service.ask(lambda: ranks_of(live, asked, asked.value))
+        return shown.json(about(stream, asked, live, found[0]) | {"ranks": [rank_shown(one) for one in found]})
+
+    @router.get("/{stream}/cdf", summary="The fraction of values that are at most a value; a curve to draw")
+    async def cdf(stream: str, asked: Annotated[AskedCurve, Query()]) -> Response:
+        live, points = service.streams.live(stream), asked.points or POINTS
+        check_many("points", len(asked.value or ()) or points, service.limits.points)
+
+        def ask() -> list[LiveRank]:
+            if asked.value is not None:
+                return ranks_of(live, asked, asked.value)
+            phis = np.linspace(0, 1, points)[1:].tolist()
+            values = dict.fromkeys(a.value for a in live.answers(phis, mode=asked.mode, **asked.words()))
+            return live.ranks(list(values), mode=asked.mode, **asked.words())
+
+        found = await service.ask(ask)
+        return shown.json(about(stream, asked, live, found[0]) | {"points": [fraction(one) for one in found]})
+
+    @router.get("/{stream}/summary", summary="A summary, as bytes that Summary.from_bytes() reads")
+    async def summary(stream: str, asked: Annotated[About, Query()]) -> Response:
+        live = service.streams.live(stream)
+        data = await service.ask(lambda: live.summary(**asked.words()).to_bytes())
+        return Response(data, media_type="application/octet-stream")
+
+    return router
+
+
+def shown_stream(service: Service, name: str) -> dict[str, Any]:
+    """A stream in a list of streams."""
+    why = service.streams.waiting.get(name)
+    if why is not None:
+        return {"name": name, "ready": False, "why": why}
+    live = service.streams.live(name)
+    settings, stats = live.settings, live.stats()
+    return {
+        "name": name,
+        "ready": True,
+        "eps": settings.eps,
+        "value_type": settings.value_type,
+        "keys": list(settings.keys),
+        "filters": list(settings.filters),
+        "window": stats["window"],
+        "n": stats["values"],
+        "version": stats["version"],
+        "newest": shown.value(stats["newest"]),
+        "lag": stats["polled"],
+        "memory": stats["memory"],
+    }
+
+
+def shown_details(live: LiveStream) -> dict[str, Any]:
+    """What only a question about one stream is told."""
+    return {}
+
+
+def ranks_of(live: LiveStream, asked: About, values: list[str]) -> list[LiveRank]:
+    kind = type_named(live.settings.value_type)
+    return live.ranks([read_value(text, kind) for text in values], mode=asked.mode, **asked.words())
+
+
+def about(stream: str, asked: About, live: LiveStream, found: LiveAnswer | LiveRank) -> dict[str, Any]:
+    """What all answers to one question have in common."""
+    return {
+        "stream": stream,
+        "key": asked.key and (asked.key[0] if len(asked.key) == 1 else asked.key),
+        "window": asked.window,
+        "filter": asked.filter,
+        "mode": found.mode,
+        "version": found.version,
+        "n": found.n,
+        "value_type": live.settings.value_type,
+    }
+
+
+def span(found: LiveAnswer | LiveRank, window: str) -> dict[str, Any]:
+    """What an answer covers."""
+    times = {"since": shown.value(found.since), "until": shown.value(found.until)} if found.since is not None else {}
+    steps = {"last_steps": found.last_steps} if found.last_steps is not None else {}
+    return {"window": window} | times | steps
+
+
+def answer(found: LiveAnswer, window: str) -> dict[str, Any]:
+    return shown.answer(found) | {"span": span(found, window)}
+
+
+def rank_shown(found: LiveRank) -> dict[str, Any]:
+    return {"value": shown.value(found.value), "rank_lo": found.rank_lo, "rank_hi": found.rank_hi, "n": found.n}
+
+
+def fraction(found: LiveRank) -> dict[str, Any]:
+    """A point of a curve, and the bounds that are proved for it."""
+    low, high = found.rank_lo / found.n, found.rank_hi / found.n
+    return {"value": shown.value(found.value), "fraction": (low + high) / 2, "lo": low, "hi": high}

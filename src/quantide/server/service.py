@@ -1,0 +1,44 @@
+"""Everything a server holds while it runs; routes are given this and nothing else."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from quantide.config import Config
+from quantide.errors import LimitError
+from quantide.server.registry import Registry
+from quantide.server.streams import Streams
+
+T = TypeVar("T")
+
+THREADS = 4  # that answer; questions compute, and there is one interpreter
+
+
+class Service:
+    """The streams, the registry, and threads that answer, so that one question does not hold up the others."""
+
+    def __init__(self, config: Config) -> None:
+        self.config, self.limits = config, config.server.limits
+        self.registry = Registry(config.server.state)
+        self.streams = Streams(config)
+        self._threads = ThreadPoolExecutor(THREADS, "quantide-answers")
+        self.waiting = 0
+
+    async def ask(self, question: Callable[[], T]) -> T:
+        """What a question gives, computed in a thread."""
+        if self.waiting >= self.limits.waiting:
+            raise LimitError(f"{self.waiting} questions wait already; ask again in a second")
+        self.waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, question)
+        finally:
+            self.waiting -= 1
+
+    def start(self) -> None:
+        self.streams.start()
+
+    def close(self) -> None:
+        self.streams.close()
+        self._threads.shutdown()
+        self.registry.close()

@@ -1,0 +1,115 @@
+"""The words of a request: windows, keys, and places such as latency:/pay@within:5m."""
+
+import json
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from quantide.errors import InvalidArgumentError, QuantideError
+from quantide.live.asked import Asked
+from quantide.summary.types import ValueType
+from quantide.windows.clock import read_span
+
+ALL = "all"
+WINDOW = re.compile(r"all|(last|steps):([0-9]{1,15})|within:(.{1,60})", re.ASCII)
+PLACE = re.compile(
+    r"([A-Za-z0-9][A-Za-z0-9_.-]{0,99})(?::(.*?))?(?:@(all|last:[0-9]+|steps:[0-9]+|within:[^@]+))?", re.S
+)
+LONGEST_KEY = 1_000
+
+
+def read_window(text: str) -> dict[str, Any]:
+    """A window as the words of LiveStream.answer().
+
+    >>> read_window("last:1000"), read_window("within:5m"), read_window("steps:7"), read_window("all")
+    ({'last': 1000}, {'within': '5m'}, {'last_steps': 7}, {})
+    """
+    found = WINDOW.fullmatch(text)
+    if found is None:
+        raise InvalidArgumentError(
+            f"{text[:80]!r} is not a window; write last:10000, within:5m, steps:7 or all, for instance"
+        )
+    kind, number, span = found.groups()
+    if span is not None:
+        read_span(span)
+        return {"within": span}
+    return {} if kind is None else {"last" if kind == "last" else "last_steps": int(number)}
+
+
+def read_key(parts: list[str] | None) -> Any:
+    """A key out of one text, or of several where keys have several columns."""
+    if not parts:
+        return None
+    if sum(map(len, parts)) > LONGEST_KEY:
+        raise InvalidArgumentError(f"a key of more than {LONGEST_KEY} characters")
+    return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def read_value(text: str, kind: ValueType) -> Any:
+    """A value to compare with, as text has it: "12.5", "inf", "2026-01-01T00:00:00", "1500 ms"."""
+    try:
+        if kind.is_temporal:
+            return _duration(text) if kind.dtype.kind == "m" else np.datetime64(text)
+        return float(text) if kind.is_float else Decimal(text)
+    except (ValueError, ArithmeticError, QuantideError) as error:
+        raise InvalidArgumentError(f"{text[:80]!r} cannot be compared with values of type {kind}") from error
+
+
+def read_time(text: str | None) -> Any:
+    """A moment: seconds, or a timestamp as text."""
+    if text is None:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return np.datetime64(text)
+    except ValueError as error:
+        raise InvalidArgumentError(f"{text!r} is no time; write seconds, or 2026-01-31T12:00:00") from error
+
+
+def asked(key: Any, window: str, filter: str | None) -> Asked:
+    """What a question is about."""
+    return Asked(key=key, filter=filter, **read_window(window))
+
+
+@dataclass(frozen=True)
+class Place:
+    """A stream, or a key of it, or a window of either: stream[:key][@window]."""
+
+    stream: str
+    key: Any
+    window: str
+
+    @classmethod
+    def read(cls, text: str) -> "Place":
+        """A key of several columns is a list in JSON. A key that ends like a window needs @all behind it.
+
+        >>> Place.read("latency:/pay@within:5m")
+        Place(stream='latency', key='/pay', window='within:5m')
+        >>> Place.read('trades:["eu","AAPL"]').key
+        ('eu', 'AAPL')
+        """
+        found = PLACE.fullmatch(text) if len(text) <= 2 * LONGEST_KEY else None
+        if found is None:
+            raise InvalidArgumentError(f"{text[:80]!r} does not name a stream; write stream[:key][@window]")
+        stream, key, window = found.groups()
+        return cls(stream, _key_of(key), window or ALL)
+
+
+def _key_of(text: str | None) -> Any:
+    if text is None or not text.startswith("["):
+        return text
+    try:
+        parts = json.loads(text)
+    except ValueError:
+        return text
+    return tuple(parts) if all(isinstance(part, (str, int, float, bool)) for part in parts) else text
+
+
+def _duration(text: str) -> np.timedelta64:
+    return np.timedelta64(int(read_span(text) * 10**9), "ns")
