@@ -11,12 +11,12 @@ from starlette.exceptions import HTTPException
 
 from quantide.config import Config
 from quantide.errors import InvalidArgumentError, QuantideError
-from quantide.server import reading, shown
+from quantide.server import events, queries, reading, shown
 from quantide.server.problems import Problem, body_of, problem, status_of
 from quantide.server.service import Service
 
 LOG = logging.getLogger("quantide.server")
-ROOMS = (reading,)
+ROOMS = (reading, queries, events)
 
 
 def make_app(config: Config) -> FastAPI:
