@@ -11,12 +11,13 @@ from starlette.exceptions import HTTPException
 
 from quantide.config import Config
 from quantide.errors import InvalidArgumentError, QuantideError
-from quantide.server import reading, shown
+from quantide.server import health, manual, qq, reading, shown, streamed
+from quantide.server.metrics import Measured
 from quantide.server.problems import Problem, body_of, problem, status_of
 from quantide.server.service import Service
 
 LOG = logging.getLogger("quantide.server")
-ROOMS = (reading,)
+ROOMS = (streamed, reading, qq, health, manual)
 
 
 def make_app(config: Config) -> FastAPI:
@@ -43,6 +44,7 @@ def make_app(config: Config) -> FastAPI:
         app.include_router(room.routes(service))
     for kind in (QuantideError, Problem, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _tell)
+    app.add_middleware(Measured, metrics=service.metrics)
     return app
 
 

@@ -1,4 +1,4 @@
-"""Routes that read: streams, quantiles, ranks, curves, summaries."""
+"""Routes that ask about one stream: quantiles, ranks, curves, summaries."""
 
 from typing import Annotated, Any
 
@@ -18,16 +18,6 @@ POINTS = 100
 
 def routes(service: Service) -> APIRouter:
     router = APIRouter(prefix="/api/streams", tags=["streams"])
-
-    @router.get("", summary="All streams")
-    async def streams() -> Response:
-        found = [await service.ask(lambda name=name: shown_stream(service, name)) for name in service.streams.names]  # type: ignore[misc]
-        return shown.json({"streams": found})
-
-    @router.get("/{stream}", summary="One stream: counts, keys, spans, lag, memory")
-    async def one(stream: str) -> Response:
-        live = service.streams.live(stream)
-        return shown.json(await service.ask(lambda: shown_stream(service, stream) | shown_details(live)))
 
     @router.get("/{stream}/quantiles", summary="Quantiles of a stream, a key or a window")
     async def quantiles(stream: str, asked: Annotated[AskedQuantiles, Query()]) -> Response:
@@ -66,34 +56,6 @@ def routes(service: Service) -> APIRouter:
         return Response(data, media_type="application/octet-stream")
 
     return router
-
-
-def shown_stream(service: Service, name: str) -> dict[str, Any]:
-    """A stream in a list of streams."""
-    why = service.streams.waiting.get(name)
-    if why is not None:
-        return {"name": name, "ready": False, "why": why}
-    live = service.streams.live(name)
-    settings, stats = live.settings, live.stats()
-    return {
-        "name": name,
-        "ready": True,
-        "eps": settings.eps,
-        "value_type": settings.value_type,
-        "keys": list(settings.keys),
-        "filters": list(settings.filters),
-        "window": stats["window"],
-        "n": stats["values"],
-        "version": stats["version"],
-        "newest": shown.value(stats["newest"]),
-        "lag": stats["polled"],
-        "memory": stats["memory"],
-    }
-
-
-def shown_details(live: LiveStream) -> dict[str, Any]:
-    """What only a question about one stream is told."""
-    return {}
 
 
 def ranks_of(live: LiveStream, asked: About, values: list[str]) -> list[LiveRank]:

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from quantide.config import Config
 from quantide.errors import LimitError
+from quantide.server.metrics import Metrics
 from quantide.server.registry import Registry
 from quantide.server.streams import Streams
 
@@ -22,6 +23,7 @@ class Service:
         self.config, self.limits = config, config.server.limits
         self.registry = Registry(config.server.state)
         self.streams = Streams(config)
+        self.metrics = Metrics(self.streams)
         self._threads = ThreadPoolExecutor(THREADS, "quantide-answers")
         self.waiting = 0
 
