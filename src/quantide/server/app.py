@@ -12,8 +12,10 @@ from starlette.exceptions import HTTPException
 from quantide.config import Config
 from quantide.errors import InvalidArgumentError, QuantideError
 from quantide.server import health, manual, qq, reading, shown, streamed
+from quantide.server.again import Again
 from quantide.server.metrics import Measured
 from quantide.server.problems import Problem, body_of, problem, status_of
+from quantide.server.schemas import FAILURES
 from quantide.server.service import Service
 
 LOG = logging.getLogger("quantide.server")
@@ -38,12 +40,14 @@ def make_app(config: Config) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url="/openapi.json",
+        responses=FAILURES,
     )
     app.state.service = service
     for room in ROOMS:
         app.include_router(room.routes(service))
     for kind in (QuantideError, Problem, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _tell)
+    app.add_middleware(Again, streams=service.streams)
     app.add_middleware(Measured, metrics=service.metrics)
     return app
 
