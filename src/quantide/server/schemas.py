@@ -2,9 +2,14 @@
 
 from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 VALUE = "A number; infinities, times, durations and decimals are text."
+
+
+def example(body: Any) -> ConfigDict:
+    """The settings of a model that has an example."""
+    return ConfigDict(json_schema_extra={"example": body})
 
 
 class Span(BaseModel):
@@ -57,8 +62,12 @@ ABOUT = {
 P99 = {"phi": 0.99, "value": 204.4, "rank_lo": 39622, "rank_hi": 39662, "target": 39642, "n": 40042, "error": 0.0005}
 
 
+NOW = {"stream": "latency", "key": "/pay", "window": "within:5m"}
+YEAR = NOW | {"window": "all"}
+
+
 class Quantiles(Told):
-    model_config = {"json_schema_extra": {"example": ABOUT | {"answers": [P99 | {"blocks_read": 0, "span": SPAN}]}}}
+    model_config = example(ABOUT | {"answers": [P99 | {"blocks_read": 0, "span": SPAN}]})
 
     answers: list[Answer]
 
@@ -74,12 +83,9 @@ class Rank(BaseModel):
 
 
 class Ranks(Told):
-    model_config = {
-        "json_schema_extra": {
-            "example": ABOUT
-            | {"ranks": [{"value": 250.0, "rank_lo": 39802, "rank_hi": 39842, "n": 40042, "span": SPAN}]}
-        }
-    }
+    model_config = example(
+        ABOUT | {"ranks": [{"value": 250.0, "rank_lo": 39802, "rank_hi": 39842, "n": 40042, "span": SPAN}]}
+    )
 
     ranks: list[Rank]
 
@@ -94,11 +100,7 @@ class Point(BaseModel):
 
 
 class Curve(Told):
-    model_config = {
-        "json_schema_extra": {
-            "example": ABOUT | {"points": [{"value": 250.0, "fraction": 0.9945, "lo": 0.994, "hi": 0.995}]}
-        }
-    }
+    model_config = example(ABOUT | {"points": [{"value": 250.0, "fraction": 0.9945, "lo": 0.994, "hi": 0.995}]})
 
     points: list[Point]
 
@@ -126,17 +128,13 @@ class Pair(BaseModel):
 
 
 class Plot(BaseModel):
-    model_config = {
-        "json_schema_extra": {
-            "example": {
-                "x": {name: ABOUT[name] for name in ("stream", "key", "window", "n", "version", "mode")}
-                | {"error": 0.0005},
-                "y": {"stream": "latency", "key": "/pay", "window": "all", "n": 91244018, "version": 812}
-                | {"mode": "quick", "error": 0.0009},
-                "points": [{"phi": 0.99, "x": 204.4, "y": 187.2, "x_error": 0.0005, "y_error": 0.0009}],
-            }
+    model_config = example(
+        {
+            "x": NOW | {"n": 40042, "version": 812, "mode": "quick", "error": 0.0005},
+            "y": YEAR | {"n": 91244018, "version": 812, "mode": "quick", "error": 0.0009},
+            "points": [{"phi": 0.99, "x": 204.4, "y": 187.2, "x_error": 0.0005, "y_error": 0.0009}],
         }
-    }
+    )
 
     x: Axis
     y: Axis
@@ -156,17 +154,14 @@ class Wrong(BaseModel):
     error: Failure
 
 
+WHY = {
+    400: "Something in the request is wrong: the message says what to write instead.",
+    401: "A token is needed, and there is none that counts.",
+    403: "The token's role does not allow this, or the request comes from another site.",
+    404: "There is no such stream, key, query or alarm, or nothing lies in the window.",
+    429: "A limit of the server's.",
+    503: "The stream cannot be read just now.",
+}
 FAILURES: dict[int | str, dict[str, Any]] = {
-    400: {"model": Wrong, "description": "Something in the request is wrong: the message says what to write instead."},
-    401: {"model": Wrong, "description": "A token is needed, and there is none that counts."},
-    403: {
-        "model": Wrong,
-        "description": "The token's role does not allow this, or the request comes from another site.",
-    },
-    404: {
-        "model": Wrong,
-        "description": "There is no such stream, key, query or alarm, or nothing lies in the window.",
-    },
-    429: {"model": Wrong, "description": "A limit of the server's."},
-    503: {"model": Wrong, "description": "The stream cannot be read just now."},
+    status: {"model": Wrong, "description": why} for status, why in WHY.items()
 }
