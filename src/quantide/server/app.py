@@ -8,15 +8,25 @@ from importlib.metadata import version
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
 
 from quantide.config import Config
 from quantide.errors import InvalidArgumentError, QuantideError
-from quantide.server import reading, shown
+from quantide.server import reading, sessions, shown
+from quantide.server.gate import Gate
 from quantide.server.problems import Problem, body_of, problem, status_of
 from quantide.server.service import Service
 
 LOG = logging.getLogger("quantide.server")
-ROOMS = (reading,)
+ROOMS = (reading, sessions)
+
+
+class Application(FastAPI):
+    """Behind the gate lies everything, also what makes responses of errors."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        service: Service = self.state.service
+        return Gate(super().build_middleware_stack(), service.config.server, service.reads)
 
 
 def make_app(config: Config) -> FastAPI:
@@ -29,7 +39,7 @@ def make_app(config: Config) -> FastAPI:
         yield
         service.close()
 
-    app = FastAPI(
+    app = Application(
         title="Quantide",
         version=version("quantide"),
         description="Quantiles of data that keeps arriving, with an error bound proved for every answer.",
@@ -37,6 +47,7 @@ def make_app(config: Config) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url="/openapi.json",
+        redirect_slashes=False,
     )
     app.state.service = service
     for room in ROOMS:
