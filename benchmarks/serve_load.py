@@ -1,4 +1,4 @@
-"""`python -m benchmarks.serve_load`: asks a server at a fixed rate, whether it keeps up or not. In a process of its own.
+"""`python -m benchmarks.serve_load`: asks a server at a fixed rate, whether it keeps up or not.
 
 Reads JSON from standard input: port, rate, seconds, connections, paths (asked one after the other, again and again).
 Writes JSON: how long each answer took from the moment at which it was due, so that a stall counts for all that waited.

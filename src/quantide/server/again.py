@@ -59,7 +59,7 @@ class Again:
             return
         scope["route"] = told.route
         for message in told.messages:
-            await send(message)
+            await send(dict(message))  # whoever sends it on may change it
 
     async def _ask(self, question: Question, scope: Scope, receive: Receive, send: Send) -> None:
         """Let it be answered; whoever asks the same meanwhile waits, unless someone is waited for already."""
@@ -71,7 +71,7 @@ class Again:
 
         async def heard(message: Message) -> None:
             if first and (not messages or "as_of" in scope):
-                messages.append(message)
+                messages.append(dict(message))
                 if message["type"] == "http.response.body" and not answered.done():
                     answered.set_result(self._keep(question, scope, messages))
             await send(message)

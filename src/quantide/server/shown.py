@@ -1,7 +1,7 @@
 """How values and answers look as JSON: numbers where JSON has them, text where it has not."""
 
 import math
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -46,6 +46,11 @@ def answer(found: Answer) -> dict[str, Any]:
         "n": found.n,
         "error": found.error,
     } | ({"blocks_read": found.blocks_read} if isinstance(found, LiveAnswer) else {})
+
+
+def moment(seconds: float) -> str:
+    """A time of the server's clock: "2026-01-01T00:00:00Z"."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
 def json(body: Any, status: int = 200) -> Response:
