@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from quantide import History
 from quantide.config import Config, read_config
 from quantide.server.app import make_app
-from quantide.server.wire import Protocol
+from quantide.server.lines import lines_of
 
 STREAM = """
 [streams.latency]
@@ -57,7 +57,7 @@ def traffic(history: History, rng: np.random.Generator, rows: int, start: float,
 def serving(config: Config, app: FastAPI | None = None, **client: Any) -> Iterator[httpx.Client]:
     """A client of a server that runs meanwhile."""
     app = app or make_app(config)
-    settings = uvicorn.Config(app, log_config=None, access_log=False, lifespan="on", http=Protocol)
+    settings = uvicorn.Config(app, log_config=None, access_log=False, lifespan="on", http=lines_of(4000))
     server = uvicorn.Server(settings)
     listening = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])), daemon=True)

@@ -6,9 +6,9 @@ from typing import Any
 from fastapi import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from quantide.server.lines import ABORT
 from quantide.server.listener import Chosen, Listener, Told
 from quantide.server.service import Service
-from quantide.server.wire import ABORT
 
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 KEEP = 15.0  # seconds of silence before a line that says nothing: proxies stay awake, and dead clients are found

@@ -14,7 +14,7 @@ from quantide.server import shown
 from quantide.server.columns import Ints
 from quantide.server.service import Service
 from quantide.server.standing import unknown
-from quantide.server.tokens import LOCAL, Who
+from quantide.server.tokens import Who
 from quantide.server.wanted import Wanted, WantedQuery, read_ids
 
 PAGE, LONGEST_PAGE = 1_000, 10_000
@@ -138,7 +138,7 @@ def labelled(service: Service, label: str, asks: Who) -> Ints:
 
 
 def who(request: Request) -> Who:
-    found: Who = getattr(request.state, "who", LOCAL)
+    found: Who = request.state.who
     return found
 
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 from quantide.config import Config
 from quantide.errors import LimitError
 from quantide.server.hub import Hub
+from quantide.server.metrics import Metrics
 from quantide.server.registry import Registry
 from quantide.server.standing import Standing
 from quantide.server.streams import Streams
@@ -24,10 +25,14 @@ class Service:
     def __init__(self, config: Config) -> None:
         self.config, self.limits = config, config.server.limits
         self.registry = Registry(config.server.state)
+        self.reads = Registry(config.server.state)  # of the event loop: it never waits for a thread that writes
         self.streams = Streams(config)
         self.hub = Hub(self.limits.events)
         self.standing = Standing(self.registry, self.streams, self.limits.queries, self.hub.wake)
         self.run = 0
+        self.metrics = Metrics(self.streams)
+        self.metrics.gauge("queries", "Standing queries", lambda: len(self.standing))
+        self.metrics.gauge("event_streams", "Open event streams", lambda: len(self.hub))
         self._threads = ThreadPoolExecutor(THREADS, "quantide-answers")
         self.waiting = 0
 
@@ -53,3 +58,4 @@ class Service:
         self.streams.close()
         self._threads.shutdown()
         self.registry.close()
+        self.reads.close()
