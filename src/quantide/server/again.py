@@ -74,6 +74,8 @@ class Again:
                 messages.append(dict(message))
                 if message["type"] == "http.response.body" and not answered.done():
                     answered.set_result(self._keep(question, scope, messages))
+            elif first and not answered.done():  # nobody waits for the end of what is not kept: it may have none
+                answered.set_result(None)
             await send(message)
 
         try:
