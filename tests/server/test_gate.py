@@ -14,13 +14,18 @@ import httpx
 import numpy as np
 import pytest
 from fastapi import FastAPI, Response
+from starlette.types import Message, Receive, Scope, Send
 
 from quantide.config import Config
+from quantide.config.server import ServerConfig
 from quantide.server import bodies
 from quantide.server.app import make_app
+from quantide.server.gate import Gate
+from quantide.server.names import names_of
 from quantide.server.registry import Registry
 from quantide.server.roles import OPEN, role_for
-from quantide.server.tokens import ROLES, create_token, revoke_token
+from quantide.server.sessions import LASTS, MOST, begin, who_in
+from quantide.server.tokens import ROLES, create_token, revoke_token, who_has
 from tests.server.serving import configure, make_store, serving, traffic
 
 JSON = {"content-type": "application/json"}
@@ -56,6 +61,17 @@ def guarded(folder: Path) -> Iterator[Guarded]:
     with serving(config) as found:
         yield found, registry, tokens
     registry.close()
+
+
+def all_routes(folder: Path) -> set[tuple[str, str]]:
+    """Methods and paths of everything that the application answers, described or not."""
+    app = make_app(config_in(folder, "walk"))
+    found = {(method.upper(), path) for path, item in app.openapi()["paths"].items() for method in item}
+    for route in app.routes:
+        path = getattr(route, "path", "")
+        found |= {(method, path) for method in getattr(route, "methods", None) or ("GET",)}
+    app.state.service.close()
+    return found
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -145,6 +161,15 @@ def test_configured_names_are_good(folder: Path) -> None:
             assert client.get("/api/session", headers=headers).status_code == 200, host
         for host in bad:
             assert code(client.get("/api/session", headers={"host": host})) == (421, "wrong_host"), host
+
+
+def test_all_addresses_together_are_no_name(folder: Path) -> None:
+    config = config_in(folder, "wide", 'host = "0.0.0.0"').server
+    assert names_of(config, ("192.0.2.7", 99)).hosts == {b"192.0.2.7:99"}
+    assert b"localhost:99" in names_of(config, ("127.0.0.1", 99)).hosts
+    assert b"0.0.0.0:99" not in names_of(config, ("127.0.0.1", 99)).hosts
+    assert names_of(config, None).hosts == set()
+    assert b"http://127.0.0.1" in names_of(config, ("127.0.0.1", 80)).origins
 
 
 # Origins
@@ -350,41 +375,24 @@ def test_every_route_asks_for_its_role(guarded: Guarded, folder: Path) -> None:
     """Whatever routes there are: without a token nobody passes, and with one whoever has a lesser role does not."""
     client, registry, tokens = guarded
     spare = create_token(registry, "spare", "reader")[0]
-    routes = [
-        (method, path)
-        for path, item in client.get("/openapi.json", headers=bearer(tokens["reader"])).json()["paths"].items()
-        for method in map(str.upper, item)
-    ]
-    assert ("DELETE", "/api/tokens/{id}") in routes
-    for method, path in routes:
-        needed = role_for(method, path)
+
+    def ask(method: str, path: str, headers: dict[str, str]) -> int:
         address = path.replace("{id}", spare).replace("{stream}", "nowhere")
-        assert (needed is None) == ((method, path) in OPEN)
-        if needed is None:
-            continue
+        with client.stream(method, address, headers=headers) as found:  # some answers have no end
+            assert ("www-authenticate" in found.headers) == (found.status_code == 401)
+            return found.status_code
+
+    routes = all_routes(folder)
+    assert {("DELETE", "/api/tokens/{id}"), ("GET", "/api/streams/{stream}/rank"), ("GET", "/openapi.json")} <= routes
+    for method, path in routes - OPEN:
+        needed = role_for(method, path)
+        assert needed is not None
         for headers in ({}, bearer("qt_0_unknown"), bearer(spare), {"cookie": "quantide=x"}):
-            found = client.request(method, address, headers=headers)
-            assert code(found) == (401, "token"), (method, path)
-            assert found.headers["www-authenticate"] == "Bearer"
+            assert ask(method, path, headers) == 401, (method, path)
         for role in ROLES:
-            found = client.request(method, address, headers=bearer(tokens[role]) | JSON)
-            allowed = ROLES.index(role) >= ROLES.index(needed)
-            assert (found.status_code == 403) == (not allowed), (method, path, role)
-            assert found.status_code != 401
-
-
-def test_every_route_of_the_application_is_described(folder: Path) -> None:
-    """So that the test above sees all of them."""
-    app = make_app(config_in(folder, "walk"))
-    described = {(m.upper(), path) for path, item in app.openapi()["paths"].items() for m in item}
-    real = {
-        (method, getattr(route, "path", ""))
-        for route in app.routes
-        for method in (getattr(route, "methods", None) or set())
-    }
-    aside = {(method, "/openapi.json") for method in ("GET", "HEAD")}
-    assert {one for one in real - aside if not one[1].startswith("/docs")} <= described
-    app.state.service.close()
+            status = ask(method, path, bearer(tokens[role]) | JSON)
+            assert status != 401
+            assert (status == 403) == (ROLES.index(role) < ROLES.index(needed)), (method, path, role)
 
 
 def test_default_roles_are_safe() -> None:
@@ -529,6 +537,60 @@ def test_a_session_ends_with_its_token(guarded: Guarded) -> None:
     assert any(f"max-age={seconds}" in said.lower() for seconds in (98, 99))
     revoke_token(registry, id)
     assert client.get("/api/session", headers={"cookie": said.split(";")[0]}).status_code == 401
+
+
+def test_a_session_ends_by_itself(guarded: Guarded) -> None:
+    _, registry, tokens = guarded
+    now = time.time()
+    who = who_has(registry, tokens["reader"], now)
+    assert who is not None
+    secret, ends = begin(registry, who, now)
+    assert ends == now + LASTS
+    assert who_in(registry, secret, ends - 1) == who
+    assert who_in(registry, secret, ends) is None
+    later = ServerWithClock(registry, ends)
+    assert later.status({"cookie": f"quantide={secret}"}) == 401
+    later.now = ends - 1
+    assert later.status({"cookie": f"quantide={secret}"}) == 200
+
+
+class ServerWithClock:
+    """A gate whose clock is set by hand, with nothing behind it."""
+
+    def __init__(self, registry: Registry, now: float) -> None:
+        self.now = now
+        self._gate = Gate(self._answer, ServerConfig("unused"), registry, lambda: self.now)
+
+    @staticmethod
+    async def _answer(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    def status(self, headers: dict[str, str]) -> int:
+        sent: list[Message] = []
+
+        async def receive() -> Message:
+            return {"type": "http.disconnect"}
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        said = [(b"host", b"localhost:8642"), *((name.encode(), text.encode()) for name, text in headers.items())]
+        scope = {"type": "http", "method": "GET", "path": "/api/x", "query_string": b"", "headers": said}
+        asyncio.run(self._gate(scope | {"server": ("127.0.0.1", 8642)}, receive, send))
+        return int(sent[0]["status"])
+
+
+def test_a_token_has_so_many_sessions_and_old_ones_are_swept_out(tmp_path: Path) -> None:
+    registry = Registry(str(tmp_path))
+    _, token = create_token(registry, "one", "reader")
+    who = who_has(registry, token, 0.0)
+    assert who is not None
+    secrets = [begin(registry, who, 1.0 + number)[0] for number in range(MOST + 2)]
+    assert [who_in(registry, one, 200.0) is not None for one in secrets] == [False] * 2 + [True] * MOST
+    begin(registry, who, 1e9)
+    assert len(registry.rows("SELECT 1 FROM sessions")) == 1
+    registry.close()
 
 
 def test_wrong_tokens_begin_no_session(guarded: Guarded) -> None:

@@ -275,6 +275,36 @@ def test_what_a_connection_may_not_do(tmp_path: Path, monkeypatch: pytest.Monkey
             line.close()
 
 
+def test_requests_that_come_at_once_are_answered_in_turn(tmp_path: Path) -> None:
+    with running(configure(tmp_path)) as where:
+        head = b"PUT /api/session HTTP/1.1\r\nHost: %s:%d\r\nContent-Type: application/json\r\n" % (
+            where[0].encode(), where[1],
+        )  # fmt: skip
+        body = head + b"Content-Length: 90000\r\n\r\n" + b"x" * 90_000
+        with socket.create_connection(where, timeout=10) as line:
+            line.sendall(body + body + body[:-1])  # the beginning of a head behind a long body is no long head
+            for _ in range(2):
+                assert read_answer(line) == (405, "method_not_allowed")
+            line.sendall(b"x")
+            assert read_answer(line) == (405, "method_not_allowed")
+
+
+def test_there_are_no_websockets(tmp_path: Path) -> None:
+    with running(configure(tmp_path)) as where:
+        head = b"GET /none HTTP/1.1\r\nHost: %s:%d\r\n" % (where[0].encode(), where[1])
+        upgrade = b"Connection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        key = b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        assert answer_to(where, head + upgrade + key) == (404, "not_found")
+
+
+def test_another_family_of_addresses(tmp_path: Path) -> None:
+    if not socket.has_ipv6:
+        pytest.skip("no IPv6 here")
+    with running(configure(tmp_path, 'host = "::1"')) as (host, port):
+        assert httpx.get(f"http://[{host}]:{port}/api/session").status_code == 200
+        assert httpx.get(f"http://[{host}]:{port}/api/session", headers={"host": f"{host}:{port}"}).status_code == 421
+
+
 def test_a_connection_is_used_again(tmp_path: Path) -> None:
     with running(configure(tmp_path)) as (host, port):
         line = http.client.HTTPConnection(host, port, timeout=10)
@@ -340,7 +370,7 @@ print("ended")
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_and_no_secret_was_logged(tmp_path: Path, registry: Registry, sign: signal.Signals) -> None:
-    configure(tmp_path)
+    configure(tmp_path, "[server.limits]\nconnections = 50")
     _, token = create_token(registry, "one", "reader")
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "quantide.toml")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
