@@ -19,7 +19,7 @@ from starlette.types import Message, Receive, Scope, Send
 from quantide.config import Config
 from quantide.config.server import ServerConfig
 from quantide.server import bodies
-from quantide.server.app import make_app
+from quantide.server.app import ROOMS, make_app
 from quantide.server.gate import Gate
 from quantide.server.names import names_of
 from quantide.server.registry import Registry
@@ -66,12 +66,10 @@ def guarded(folder: Path) -> Iterator[Guarded]:
 def all_routes(folder: Path) -> set[tuple[str, str]]:
     """Methods and paths of everything that the application answers, described or not."""
     app = make_app(config_in(folder, "walk"))
-    found = {(method.upper(), path) for path, item in app.openapi()["paths"].items() for method in item}
-    for route in app.routes:
-        path = getattr(route, "path", "")
-        found |= {(method, path) for method in getattr(route, "methods", None) or ("GET",)}
+    routers = [app, *(room.routes(app.state.service) for room in ROOMS)]
+    routes = [route for router in routers for route in router.routes if getattr(route, "path", "")]
     app.state.service.close()
-    return found
+    return {(method, route.path) for route in routes for method in getattr(route, "methods", None) or ("GET",)}
 
 
 def bearer(token: str) -> dict[str, str]:
