@@ -359,6 +359,12 @@ class LiveStream:
         clock = self._recent.clock
         return None if clock is None else clock.show(self._recent.manifest.newest)
 
+    @property
+    def zoned(self) -> bool:
+        """Whether times are timestamps with a zone; they are told as UTC."""
+        clock = self._recent.clock
+        return clock is not None and clock.kind == "timestamp with zone"
+
     def stats(self) -> dict[str, Any]:
         """What there is and what is held: counts, files, bytes of memory, how long ago it was looked for commits."""
         manifest, stored = self._recent.manifest, self._reader.stats()
