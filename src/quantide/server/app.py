@@ -11,13 +11,13 @@ from starlette.exceptions import HTTPException
 
 from quantide.config import Config
 from quantide.errors import InvalidArgumentError, QuantideError
-from quantide.server import health, manual, qq, reading, shown, streamed
+from quantide.server import alerting, health, manual, qq, reading, shown, streamed
 from quantide.server.metrics import Measured
 from quantide.server.problems import Problem, body_of, problem, status_of
 from quantide.server.service import Service
 
 LOG = logging.getLogger("quantide.server")
-ROOMS = (streamed, reading, qq, health, manual)
+ROOMS = (streamed, reading, qq, alerting, health, manual)
 
 
 def make_app(config: Config) -> FastAPI:

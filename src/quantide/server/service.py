@@ -7,9 +7,12 @@ from typing import TypeVar
 
 from quantide.config import Config
 from quantide.errors import LimitError
+from quantide.server.alarms import Alarms
 from quantide.server.metrics import Metrics
+from quantide.server.outbox import Outbox
 from quantide.server.registry import Registry
 from quantide.server.streams import Streams
+from quantide.server.webhooks import Webhooks
 
 T = TypeVar("T")
 
@@ -24,6 +27,10 @@ class Service:
         self.registry = Registry(config.server.state)
         self.streams = Streams(config)
         self.metrics = Metrics(self.streams)
+        self.outbox = Outbox(self.registry)
+        self.webhooks = Webhooks(self.outbox, config.server.webhooks)
+        self.alarms = Alarms(self.registry, self.streams, self.outbox, self.limits.alarms)
+        self.alarms.listen(self.webhooks.wake)
         self._threads = ThreadPoolExecutor(THREADS, "quantide-answers")
         self.waiting = 0
 
@@ -38,9 +45,13 @@ class Service:
             self.waiting -= 1
 
     def start(self) -> None:
+        self.alarms.start()
+        self.webhooks.start()
         self.streams.start()
 
     def close(self) -> None:
         self.streams.close()
+        self.alarms.close()
+        self.webhooks.close()
         self._threads.shutdown()
         self.registry.close()
