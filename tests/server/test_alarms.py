@@ -1,26 +1,27 @@
 """Alarms: they fire only on proof, are held and cleared as they should be, and survive."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quantide import History
-from quantide.errors import ForbiddenError, InvalidArgumentError, LimitError, QuantideError, StorageError
+from quantide.errors import ForbiddenError, InvalidArgumentError, LimitError, QuantideError, SpanError, StorageError
+from quantide.server import transitions
 from quantide.server.alarm import CERTAIN, NO, POSSIBLE, Alarm
 from quantide.server.alarm_setting import AlarmSetting
-from quantide.server.app import make_app
 from quantide.server.service import Service
-from quantide.server.transitions import KEPT
-from tests.server.serving import configure, make_store, serving
+from tests.server.serving import configure
+from tests.server.staging import Stage, setting
 
 STATES = st.sampled_from([NO, POSSIBLE, CERTAIN])
-ALARM: dict[str, Any] = {"stream": "latency", "phi": 0.5, "above": 100}
+MOMENT = pa.array([1767225600 * 10**9]).cast(pa.timestamp("ns", "UTC"))
 
 
 # The state machine
@@ -72,57 +73,7 @@ def test_a_clock_that_is_set_back_begins_the_hold_time_anew() -> None:
     assert alarm.looked(15, CERTAIN, CERTAIN).firing
 
 
-# Alarms over a store, with a clock that the test turns
-
-
-class Stage:
-    """A store, a service over it that is not started, and a clock."""
-
-    def __init__(self, folder: Path, **settings: Any) -> None:
-        self.folder, self.now = folder, 1_000_000.0
-        self.history = make_store(folder, **{"keys": None, "filters": []} | settings)
-        self.service = self.begin()
-
-    def begin(self) -> Service:
-        service = Service(configure(self.folder))
-        service.alarms._clock = service.alarms._timer = lambda: self.now
-        self.service = service
-        return service
-
-    def end(self) -> None:
-        self.service.close()
-
-    def __enter__(self) -> "Stage":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.end()
-        self.history.close()
-
-    def append(self, values: Any, **more: Any) -> None:
-        self.history.append(np.asarray(values, dtype=float), **more)
-        self.move()
-
-    def move(self) -> None:
-        live = self.service.streams.live("latency")
-        live.poll()
-        self.service.alarms.moved("latency", live)
-
-    def set(self, **said: Any) -> int:
-        return self.service.alarms.add(setting(**said)).id
-
-    def stands(self, id: int) -> tuple[str, bool]:
-        held = self.service.alarms.get(id)
-        return held.alarm.state, held.alarm.firing
-
-
-def setting(**said: Any) -> AlarmSetting:
-    chosen: dict[str, Any] = {
-        "name": None, "stream": "latency", "key": None, "window": "all", "filter": None, "phi": 0.5, "eps": None,
-        "above": True, "threshold": 100, "hold": 0.0, "webhook": None, "owner": "local", "created": 0.0,
-    }  # fmt: skip
-    chosen |= said
-    return AlarmSetting(**{"clear": chosen["threshold"]} | chosen)
+# Alarms over a store
 
 
 @pytest.fixture
@@ -267,3 +218,177 @@ def test_alarms_go_on_after_a_restart(stage: Stage) -> None:
     assert stage.stands(holding) == (CERTAIN, True)
     stage.append([1.0] * 50)
     assert [stage.stands(firing), stage.stands(holding)] == [(NO, False), (NO, True)]
+
+
+def test_what_cannot_be_written_did_not_happen_and_is_tried_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.append([1.0] * 5)
+    id = stage.set(webhook="https://hooks.example.com/")
+    last = stage.service.alarms.last
+
+    def broken(*_: Any) -> None:
+        raise StorageError("the disk is full")
+
+    with monkeypatch.context() as context:
+        context.setattr(stage.service.outbox, "put", broken)
+        with pytest.raises(StorageError):
+            stage.append([200.0] * 50)
+        with pytest.raises(StorageError):
+            stage.service.alarms.tick()
+    assert stage.stands(id) == (NO, False)
+    assert stage.service.alarms.transitions(last) == []
+    assert stage.service.outbox.last_of(id) is None
+    stage.service.alarms.tick()
+    assert stage.stands(id) == (CERTAIN, True)
+    [told] = stage.service.alarms.transitions(last)
+    assert (told["number"], told["alarm"], told["value"], told["n"]) == (last + 1, id, 200.0, 55)
+    assert stage.service.outbox.waiting() == 1
+
+
+def test_what_was_to_be_sent_is_still_there_after_a_crash(stage: Stage) -> None:
+    stage.append([200.0] * 5)
+    id = stage.set(webhook="https://hooks.example.com/")
+    other = Service(configure(stage.folder))  # the first was never told to end
+    [row] = other.outbox.heads(2e9)
+    assert (row["alarm"], row["url"], row["attempts"]) == (id, "https://hooks.example.com/", 0)
+    other.alarms.tick()
+    assert other.outbox.waiting() == 1  # it fires as before: nothing more to say
+    other.close()
+
+
+def test_listeners_hear_of_transitions_that_are_written(stage: Stage) -> None:
+    heard: list[int] = []
+    stage.service.alarms.listen(lambda: heard.append(len(stage.service.alarms.transitions(0))))
+    stage.append([200.0] * 5)
+    stage.set()
+    stage.append([200.0] * 5)
+    assert heard == [1]
+
+
+def test_the_oldest_transitions_go(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transitions, "KEPT", 3)
+    stage.append([200.0])
+    id = stage.set(window="last:1")
+    for i in range(6):
+        stage.append([200.0 if i % 2 else 1.0])
+    told = stage.service.alarms.transitions(0)
+    assert [one["number"] for one in told] == [5, 6, 7]
+    assert [one["firing"] for one in stage.service.alarms.history(id, None, 2)] == [True, False]
+    assert [one["number"] for one in stage.service.alarms.history(id, 6, 10)] == [5]
+    assert stage.service.alarms.transitions(5, {id + 1}) == []
+    stage.service.alarms.drop(id, None)
+    assert stage.service.alarms.transitions(0) == []
+    stage.end()
+    assert stage.begin().alarms.last == 7  # numbers do not come again
+
+
+def test_alarms_are_dropped_by_who_set_them_or_an_admin(stage: Stage) -> None:
+    stage.append([200.0] * 5)
+    alarms = stage.service.alarms
+    mine, other = stage.set(owner="me", webhook="https://hooks.example.com/"), stage.set(owner="you", window="last:2")
+    with pytest.raises(ForbiddenError):
+        alarms.drop(other, "me")
+    alarms.drop(mine, "me")
+    alarms.drop(other, None)
+    assert alarms.all() == []
+    assert alarms._windows == {}
+    assert stage.service.outbox.waiting() == 0
+    stage.append([1.0] * 50)
+    assert alarms.last == 2
+
+
+def test_there_are_only_so_many(stage: Stage) -> None:
+    stage.append([200.0] * 5)
+    stage.service.alarms._most = 2
+    first = stage.set()
+    stage.set()
+    with pytest.raises(LimitError):
+        stage.set()
+    stage.service.alarms.drop(first, None)
+    stage.set()
+
+
+def test_a_stream_that_is_gone_or_not_open_leaves_alarms_as_they_are(stage: Stage) -> None:
+    stage.append([200.0] * 5)
+    id = stage.set()
+    stage.end()
+    (stage.folder / "data" / "latency").rename(stage.folder / "away")
+    alarms = stage.begin().alarms
+    alarms.tick()
+    assert stage.stands(id) == (POSSIBLE, True)
+    assert "latency" in alarms.get(id).standing(Alarm(0), 0.0)["why"]
+    stage.end()
+    (stage.folder / "away").rename(stage.folder / "data" / "latency")
+    stage.begin().alarms.tick()
+    assert stage.stands(id) == (CERTAIN, True)
+
+
+def test_a_window_that_cannot_be_told_any_more(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.append([200.0] * 5)
+    id, live = stage.set(), stage.service.streams.live("latency")
+    for error in (SpanError("across a gap"), OSError("the disk went away")):
+        with monkeypatch.context() as context:
+            context.setattr(live, "pull", lambda _, error=error: (_ for _ in ()).throw(error))
+            stage.move()
+        assert stage.stands(id) == (POSSIBLE, True)
+        assert alarms_why(stage, id)
+        stage.move()
+        assert stage.stands(id) == (CERTAIN, True)
+        assert alarms_why(stage, id) is None
+
+
+def alarms_why(stage: Stage, id: int) -> Any:
+    return stage.service.alarms.get(id).standing(Alarm(0), 0.0)["why"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "below", "equal", "wrong"),
+    [
+        ("int64", [5], "5.5", 5, "x"),
+        ("decimal[2]", [Decimal("1.50")], "1.505", "1.50", "1e99999999"),
+        ("timestamp[us]", np.array(["2026-01-01"], "M8[us]"), "2026-01-01T00:00:01", "2026-01-01", 5),
+        ("timestamp[ns, tz=UTC]", MOMENT, "2026-01-01T00:00:01Z", "2026-01-01T00:00:00", "9999-01-01"),
+        ("duration[ms]", np.array([1500], "m8[ms]"), "2 s", "1500 ms", "1 us"),
+        ("date", np.array(["2026-01-01"], "M8[D]"), "2026-01-02", "2026-01-01", "now"),
+    ],
+)
+def test_limits_of_every_type(tmp_path: Path, kind: str, values: Any, below: Any, equal: Any, wrong: Any) -> None:
+    with Stage(tmp_path, value_type=kind) as stage:
+        stage.history.append(values)
+        stage.move()
+        limits = {"above": False, "threshold": below}, {"above": False, "threshold": equal}, {"threshold": equal}
+        assert [stage.stands(stage.set(**one)) for one in limits] == [(CERTAIN, True), (NO, False), (NO, False)]
+        for limit in (wrong, "nan", "sNaN", "NaT", "", "1" * 5000):
+            with pytest.raises(QuantideError):
+                stage.set(threshold=limit)
+        with pytest.raises(InvalidArgumentError):
+            stage.set(threshold=equal, clear=below)
+        stage.end()
+        stage.begin().alarms.tick()
+        assert [held.alarm.firing for held in stage.service.alarms.all()] == [True, False, False]
+
+
+def test_threads_may_set_and_drop_while_values_come(stage: Stage) -> None:
+    stage.append([1.0] * 5)
+    rounds, alarms = 15, stage.service.alarms
+
+    def work(seed: int) -> None:
+        for i in range(rounds):
+            id = stage.set(window=f"last:{seed + 1}", hold=float(i % 2))
+            alarms.tick()
+            if i % 3:
+                alarms.drop(id, None)
+
+    with ThreadPoolExecutor(3) as pool:
+        done = [pool.submit(work, seed) for seed in range(3)]
+        for i in range(10):
+            stage.append([200.0 if i % 2 else 1.0] * 5)
+        for one in done:
+            one.result()
+    stage.append([200.0] * 9)
+    stage.now += 1
+    alarms.tick()
+    assert [(held.alarm.state, held.alarm.firing) for held in alarms.all()] == [(CERTAIN, True)] * rounds
+    stored = stage.service.registry.rows("SELECT id, state, firing FROM alarms ORDER BY id")
+    assert [tuple(row) for row in stored] == [(held.id, CERTAIN, 1) for held in alarms.all()]

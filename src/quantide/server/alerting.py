@@ -6,13 +6,14 @@ import time
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
 from quantide.errors import InvalidArgumentError
 from quantide.server import shown
 from quantide.server.alarm_setting import AlarmSetting, iso
 from quantide.server.asking import FILTER, WINDOW
 from quantide.server.held import Held
+from quantide.server.origins import LONGEST_URL
 from quantide.server.service import Service
 from quantide.server.words import LONGEST_KEY
 from quantide.summary.ranks import check_eps
@@ -21,11 +22,34 @@ from quantide.windows.clock import read_span
 LONGEST_HOLD = 31 * 86_400  # seconds
 LARGEST_PAGE = 1_000
 
-Scalar = StrictStr | StrictBool | StrictInt | StrictFloat
-Limit = Annotated[StrictStr, Field(max_length=40)] | StrictInt | StrictFloat
 Id = Annotated[int, Path(ge=1, lt=2**63)]
 
 LIMIT = "A value of the stream's type: a number, or text for times, durations, decimals and infinities."
+
+
+def _plain(longest: int) -> BeforeValidator:
+    """Lets through text, and numbers that JSON can show again."""
+
+    def check(said: Any) -> Any:
+        for part in said if isinstance(said, list) else [said]:
+            text = isinstance(part, str) and len(part.encode()) <= longest  # half a character cannot be encoded
+            whole = isinstance(part, int) and -(2**63) <= part < 2**63
+            if not (part is None or text or whole or (isinstance(part, float) and math.isfinite(part))):
+                raise ValueError(f"write a number, or text of at most {longest:,} bytes")
+        return said
+
+    return BeforeValidator(check)
+
+
+def _not_bool(said: Any) -> Any:
+    if isinstance(said, (bool, list)):
+        raise ValueError("write a number, or text")
+    return said
+
+
+Scalar = StrictStr | StrictBool | StrictInt | StrictFloat
+Key = Annotated[Scalar | Annotated[list[Scalar], Field(min_length=1, max_length=16)] | None, _plain(LONGEST_KEY)]
+Limit = Annotated[StrictStr | StrictInt | StrictFloat | None, _plain(40), BeforeValidator(_not_bool)]
 
 
 class AskedAlarm(BaseModel):
@@ -35,22 +59,22 @@ class AskedAlarm(BaseModel):
 
     stream: str = Field(max_length=100)
     phi: float = Field(gt=0, le=1, strict=True, description="Which quantile: 0.5 is the median.", examples=[0.99])
-    above: Limit | None = Field(None, description=f"Fire when the quantile is above this. {LIMIT}", examples=[250])
-    below: Limit | None = Field(None, description=f"Fire when the quantile is below this; one of the two. {LIMIT}")
-    clear: Limit | None = Field(
+    above: Limit = Field(None, description=f"Fire when the quantile is above this. {LIMIT}", examples=[250])
+    below: Limit = Field(None, description=f"Fire when the quantile is below this; one of the two. {LIMIT}")
+    clear: Limit = Field(
         None, description="Cease when the quantile is not beyond this, on the other side of the threshold (the same)."
     )
-    hold: Annotated[StrictStr, Field(max_length=60)] | StrictInt | StrictFloat = Field(
+    hold: Limit = Field(
         0, description="For how long, seconds or text, it must be so without a break.", examples=["30 s"]
     )
-    key: Scalar | Annotated[list[Scalar], Field(min_length=1, max_length=16)] | None = Field(
-        None, description="The key; a list where keys have several columns."
-    )
+    key: Key = Field(None, description="The key; a list where keys have several columns.")
     window: str = Field("all", description=WINDOW, examples=["within:5m"], max_length=80)
     filter: str | None = Field(None, description=FILTER, max_length=100)
     eps: float | None = Field(None, strict=True, description="The precision; at least twice that of the window.")
     name: str | None = Field(None, max_length=200)
-    webhook: str | None = Field(None, description="A URL that is told when it begins and ceases to fire.")
+    webhook: str | None = Field(
+        None, max_length=LONGEST_URL, description="A URL that is told when it begins and ceases to fire."
+    )
 
     def setting(self, owner: str) -> AlarmSetting:
         if (self.above is None) == (self.below is None):
@@ -59,7 +83,7 @@ class AskedAlarm(BaseModel):
         return AlarmSetting(
             name=self.name,
             stream=self.stream,
-            key=_key(self.key),
+            key=self.key,
             window=self.window,
             filter=self.filter,
             phi=self.phi,
@@ -160,17 +184,8 @@ def may_see(held: Held, who: tuple[str, bool]) -> bool:
     return who[1] or held.setting.owner == who[0]
 
 
-def _key(said: Any) -> Any:
-    parts = said if isinstance(said, list) else [said]
-    if sum(len(str(part)) for part in parts) > LONGEST_KEY:
-        raise InvalidArgumentError(f"a key of more than {LONGEST_KEY} characters")
-    if any(isinstance(part, float) and not math.isfinite(part) for part in parts):
-        raise InvalidArgumentError("a key is no infinity, and not NaN")
-    return said
-
-
-def _hold(said: str | int | float) -> float:
-    seconds = 0.0 if said == 0 else float(read_span(said))
+def _hold(said: Any) -> float:
+    seconds = 0.0 if said in (None, 0) else float(read_span(said))
     if seconds > LONGEST_HOLD:
         raise InvalidArgumentError(f"hold is at most {LONGEST_HOLD // 86_400} days")
     return seconds

@@ -52,6 +52,8 @@ async def _tell(_request: Request, error: Exception) -> Response:
     """An error as a response."""
     if isinstance(error, RequestValidationError):
         error = _invalid(error)
+    elif isinstance(error, HTTPException) and error.status_code == 400:
+        error = InvalidArgumentError("the body cannot be read; send JSON, as UTF-8, not nested deeply")
     elif isinstance(error, HTTPException):
         code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "internal")
         error = problem(
