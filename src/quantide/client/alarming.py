@@ -1,0 +1,7 @@
+"""Alarming queries."""
+
+from quantide.client.connection import Connection
+
+
+class Alarming(Connection):
+    pass

@@ -1,0 +1,7 @@
+"""Standing queries."""
+
+from quantide.client.connection import Connection
+
+
+class Standing(Connection):
+    pass
