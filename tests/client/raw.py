@@ -3,7 +3,7 @@
 import socket
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 HOLD = None  # in a script: say nothing more, and keep the connection open
 
@@ -54,10 +54,8 @@ class Raw:
     def close(self) -> None:
         self._end.set()
         for one in (self._listening, *self._open):
-            try:
+            with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
             one.close()
         self._thread.join()
 
@@ -72,11 +70,9 @@ def raw(*scripts: Sequence[bytes | None]) -> Iterator[Raw]:
         server.close()
 
 
-def response(body: bytes, kind: str = "application/json", status: str = "200 OK", more: str = "") -> bytes:
-    head = (
-        f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n{more}\r\n"
-    )
-    return head.encode() + body
+def response(body: bytes, kind: str = "application/json", status: str = "200 OK", more: Sequence[str] = ()) -> bytes:
+    head = [f"HTTP/1.1 {status}", f"Content-Type: {kind}", f"Content-Length: {len(body)}", "Connection: close", *more]
+    return "\r\n".join([*head, "", ""]).encode() + body
 
 
 EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nConnection: close\r\n\r\n"

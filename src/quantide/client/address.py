@@ -2,6 +2,7 @@
 
 import re
 from ipaddress import ip_address
+from typing import Any
 from urllib.parse import urlsplit
 
 from quantide.errors import InvalidArgumentError
@@ -22,9 +23,7 @@ def read_address(address: str) -> str:
     except (AttributeError, TypeError, ValueError):
         known = False
     if not known or re.search(r"[\s\\]", address):
-        raise InvalidArgumentError(
-            f"{_hidden(address)!r} is not the address of a server; write {EXAMPLE}, for instance"
-        )
+        raise InvalidArgumentError(f"{_hidden(address)!r} is not the address of a server; write {EXAMPLE}, say")
     if parts.username is not None or parts.password is not None:
         raise InvalidArgumentError("the address has a name or a password in it; give a token by token= instead")
     if parts.query or parts.fragment:
@@ -47,7 +46,7 @@ def is_loopback(address: str) -> bool:
         return False
 
 
-def check_token(token: str, address: str) -> str:
+def check_token(token: Any, address: str) -> str:
     """A token that may be sent to an address: encrypted, or not beyond this machine."""
     if not isinstance(token, str) or not TOKEN.fullmatch(token):  # a message never has it
         raise InvalidArgumentError("that is not a token; give the text that `quantide token create` printed, all of it")

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import httpx
 
-from quantide.client.address import check_token, is_loopback, read_address
+from quantide.client.address import EXAMPLE, check_token, is_loopback, read_address
 from quantide.client.problems import error_of, not_understood
 from quantide.errors import InvalidArgumentError, ServerError
 
@@ -27,7 +27,7 @@ class Connection:
 
     def __init__(
         self,
-        address: str = "http://127.0.0.1:8642",
+        address: str = EXAMPLE,
         token: str | None = None,
         timeout: float = 10.0,
         ca: str | None = None,
@@ -83,9 +83,7 @@ class Connection:
         answer = self._send(method, path, **sent)
         return self._json(answer) if answer else {}
 
-    def listen(
-        self, path: str, parameters: Mapping[str, Any], headers: Mapping[str, str], silence: float
-    ) -> httpx.Response:
+    def listen(self, path: str, parameters: Any, headers: Any, silence: float) -> httpx.Response:
         """A response that is read as it comes, and given up after so many seconds without a word."""
         with self.naming():
             waits = httpx.Timeout(self.timeout, read=silence)
@@ -103,12 +101,13 @@ class Connection:
         return response
 
     @contextmanager
-    def naming(self) -> Iterator[None]:
+    def naming(self, change: bool = False) -> Iterator[None]:
         """What goes wrong on the way, by its name."""
         try:
             yield
         except httpx.HTTPError as error:
-            raise ServerError(_reason(error, self.address)) from error
+            unsure = "; it may have been carried out: look before you send it again" if change else ""
+            raise ServerError(_reason(error, self.address) + unsure) from error
         except RuntimeError as error:
             if self._http.is_closed:
                 raise InvalidArgumentError("this client is closed; make another one") from error
@@ -124,7 +123,7 @@ class Connection:
         raise error_of(response.status_code, response.content, self.address)
 
     def _send(self, method: str, path: str, **sent: Any) -> bytes:
-        with self.naming():
+        with self.naming(method != "GET"):
             response = self._http.request(method, path, **sent)
         self.check(response)
         return response.content
@@ -181,7 +180,5 @@ def _reason(error: httpx.HTTPError, address: str) -> str:
     if isinstance(error, httpx.TimeoutException):
         return f"{address} did not answer in time; see how busy the server is, or give the client a longer timeout="
     if isinstance(error, BROKEN):
-        return (
-            f"the connection to {address} broke before an answer came ({error}); what was asked for may have happened"
-        )
+        return f"the connection to {address} broke before all of an answer came ({error}); see the log of the server"
     return f"{address} cannot be asked ({type(error).__name__}: {error}); see the address, and proxies in between"

@@ -135,7 +135,7 @@ class Events(Iterator[Event]):
 
     def _pause(self, reason: QuantideError) -> float:
         """How many seconds to wait before the next attempt."""
-        longest = min(LONGEST_PAUSE, max(self._asked_pause, FIRST_PAUSE) * 2 ** min(self._failures, 20))
+        longest: float = min(LONGEST_PAUSE, max(self._asked_pause, FIRST_PAUSE) * 2.0 ** min(self._failures, 20))
         self._failures += 1
         pause = random.uniform(0.5, 1.0) * longest  # so that not all come back at the same moment
         if self._patience is None:

@@ -87,9 +87,8 @@ class Reading(Connection):
     def qq(self, x: str, y: str, start: float = 0.0, end: float = 1.0, points: int = 200) -> list[QQPoint]:
         """A Q-Q plot of two places, each `stream[:key][@window]`, such as "latency:/pay@within:5m".
         A smaller range of phi gives a finer plot."""
-        body = self.get(
-            "/api/qq", **{"x": x, "y": y, "from": repr(float(start)), "to": repr(float(end)), "points": points}
-        )
+        span = {"from": start, "to": end}
+        body = self.get("/api/qq", x=x, y=y, points=points, **span)
         return self._read(body, read_plot)
 
     def _ask(self, stream: str, what: str, asked: Any, known: type, **more: Any) -> dict[str, Any]:

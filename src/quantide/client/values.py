@@ -28,7 +28,7 @@ def read_value(shown: Any, kind: ValueType) -> Any:
         number, unit = shown.split(" ")
         return np.timedelta64(int(number), unit).astype(kind.dtype)
     if kind.dtype.kind == "M":
-        return np.datetime64(shown, np.datetime_data(kind.dtype)[0])
+        return np.datetime64(str(shown)).astype(kind.dtype)
     if isinstance(shown, bool) or not isinstance(shown, (int, float, str)):
         raise TypeError(f"{shown!r} is not a value of type {kind}")
     return kind.dtype.type(float(shown) if kind.is_float else shown)

@@ -95,7 +95,7 @@ def key_json(key: Any) -> Any:
     return parts if isinstance(key, (tuple, list)) else parts[0]
 
 
-def stream_name(name: str) -> str:
+def stream_name(name: Any) -> str:
     if not isinstance(name, str) or not STREAM.fullmatch(name):
         raise UnknownStreamError(f"{str(name)[:100]!r} is not the name of a stream; streams() lists those there are")
     return name
@@ -109,9 +109,8 @@ def read_key(shown: Any) -> Any:
 def _said(words: Mapping[str, Any], known: type) -> dict[str, Any]:
     unknown = set(words) - set(known.__annotations__)
     if unknown:
-        raise InvalidArgumentError(
-            f"{sorted(unknown)[0]}= is not a word here; there are {', '.join(known.__annotations__)}"
-        )
+        there_are = ", ".join(known.__annotations__)
+        raise InvalidArgumentError(f"{min(unknown)}= is not a word here; there are {there_are}")
     return {name: value for name, value in words.items() if value is not None}
 
 
