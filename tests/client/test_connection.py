@@ -200,7 +200,5 @@ def test_httpx_is_imported_when_it_is_used_and_missed_by_name() -> None:
         "try: import quantide.client\n"
         "except ImportError as error: print(error)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", check], capture_output=True, text=True, check=True, env=dict(os.environ)
-    )
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert "pip install quantide[client]" in done.stdout

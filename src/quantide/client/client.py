@@ -1,11 +1,12 @@
 """Client: everything that a server can be asked."""
 
 from quantide.client.alarming import Alarming
+from quantide.client.listening import Listening
 from quantide.client.reading import Reading
 from quantide.client.standing import Standing
 
 
-class Client(Reading, Standing, Alarming):
+class Client(Reading, Standing, Alarming, Listening):
     """A server, as a Python program sees it: the questions of LiveStream, standing queries, alarms and events.
 
     Parameters: `address`, such as "http://127.0.0.1:8642"; `token`, which goes into a header and nowhere else, and
