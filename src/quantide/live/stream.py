@@ -138,6 +138,11 @@ class LiveStream:
         """The commit as of which questions are answered."""
         return self._recent.version
 
+    @property
+    def trouble(self) -> Exception | None:
+        """Why commits cannot be followed just now; questions raise it."""
+        return self._trouble
+
     # Asking
 
     def answer(

@@ -35,7 +35,10 @@ def troubles(service: Service) -> dict[str, Any]:
     found = dict(service.streams.waiting)
     for name in service.streams.names:
         if name not in found:
-            looked = service.streams.live(name).stats()["polled"]
-            if looked > STALE:
-                found[name] = f"commits were last looked for {looked:.0f} s ago; the log says why"
+            live = service.streams.live(name)
+            looked = live.stats()["polled"]
+            if live.trouble is not None:
+                found[name] = str(live.trouble)
+            elif looked > STALE:
+                found[name] = f"commits were last looked for {looked:.0f} s ago"
     return found

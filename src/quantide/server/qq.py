@@ -4,14 +4,16 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from quantide.errors import InvalidArgumentError, QuantideError
 from quantide.live.answer import LiveAnswer
 from quantide.live.stream import LiveStream
 from quantide.server import shown
+from quantide.server.again import as_of
 from quantide.server.asking import check_many
+from quantide.server.schemas import Plot
 from quantide.server.service import Service
 from quantide.server.words import Place, read_window
 
@@ -59,19 +61,20 @@ class Axis:
 def routes(service: Service) -> APIRouter:
     router = APIRouter(tags=["streams"])
 
-    async def axis(place: Place, phis: list[float], apart: float) -> Axis:
+    async def answered(place: Place, phis: list[float], apart: float) -> Axis:
         live = service.streams.live(place.stream)
         return await service.ask(lambda: along(live, place, phis, apart))
 
-    @router.get("/api/qq", summary="A Q-Q plot, finer where a smaller range of phi is asked for")
-    async def qq(asked: Annotated[AskedPlot, Query()]) -> Response:
+    @router.get("/api/qq", response_model=Plot, summary="A Q-Q plot, finer where a smaller range of phi is asked for")
+    async def qq(request: Request, asked: Annotated[AskedPlot, Query()]) -> Response:
         check_many("points", asked.points, service.limits.points)
         if asked.to <= asked.start:
             raise InvalidArgumentError(f"from={asked.start} and to={asked.to}: from must be below to")
         places = Place.read(asked.x), Place.read(asked.y)
         phis = np.linspace(asked.start, asked.to, asked.points).tolist()
         apart = (asked.to - asked.start) / (asked.points - 1)
-        x, y = [await axis(place, phis, apart) for place in places]
+        x, y = [await answered(place, phis, apart) for place in places]
+        as_of(request, *((axis.place.stream, axis.answers[0].version) for axis in (x, y)))
         each = zip(phis, x.answers, y.answers, strict=True)
         return shown.json({"x": x.shown(), "y": y.shown(), "points": [point(*one) for one in each]})
 

@@ -22,6 +22,7 @@ class Service:
     def __init__(self, config: Config) -> None:
         self.config, self.limits = config, config.server.limits
         self.registry = Registry(config.server.state)
+        self.reads = Registry(config.server.state)  # of the event loop: it never waits for a thread that writes
         self.streams = Streams(config)
         self.metrics = Metrics(self.streams)
         self._threads = ThreadPoolExecutor(THREADS, "quantide-answers")
@@ -44,3 +45,4 @@ class Service:
         self.streams.close()
         self._threads.shutdown()
         self.registry.close()
+        self.reads.close()
