@@ -308,10 +308,14 @@ class LiveStream:
 
                 settings = self._reader.settings
                 grows = not words.recent and words.last_steps is None and settings.retention is None
-                finest = (1 if words.recent else 2) * self._eps if eps is None else eps
+                finest = self.finest(words) if eps is None else eps
                 made = Monitor(finest, pull=pull, value_type=settings.value_type, grows=grows)
                 self._monitors[name] = (words, made)
             return self._monitors[name][1]
+
+    def finest(self, asked: Asked) -> float:
+        """The finest precision of a monitor's queries, when no other is asked for."""
+        return (1 if asked.recent else 2) * self._eps
 
     def changes(self) -> list[tuple[Asked, Changes]]:
         """What is new in each monitor since this was called before: the words it was made with, and its changes."""

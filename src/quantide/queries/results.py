@@ -33,19 +33,35 @@ class Change(NamedTuple):
 class Answers:
     """The answers to many queries as arrays; answers[i] is one Answer, np.asarray(answers) are the values.
 
-    `n` is one number for all, or one for each where queries are over different values.
+    `n` is one number for all, or one for each where queries are over different values. `version` is that of what the
+    monitor follows, as of which they hold.
     """
 
     def __init__(
-        self, kind: ValueType, carried: NDArray[Any], phi: Floats, target: Ints, low: Ints, high: Ints, n: int | Ints
+        self,
+        kind: ValueType,
+        carried: NDArray[Any],
+        phi: Floats,
+        target: Ints,
+        low: Ints,
+        high: Ints,
+        n: int | Ints,
+        version: int | None = None,
     ) -> None:
-        self._kind, self._carried = kind, carried
+        self._kind, self._carried, self.version = kind, carried, version
         self.phi, self.target, self.rank_lo, self.rank_hi, self.n = phi, target, low, high, n
 
     @property
     def values(self) -> NDArray[Any]:
         """The values, of the type that went in."""
         return self._kind.restore(self._carried)
+
+    @property
+    def bits(self) -> Ints:
+        """A number for each that is another when its value is."""
+        if self._carried.itemsize == 8:
+            return self._carried.view(np.int64)
+        return self._carried.view(np.int32).astype(np.int64)
 
     @property
     def error(self) -> Floats:

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from quantide.config import Config
 from quantide.errors import InvalidArgumentError, QuantideError
-from quantide.server import health, manual, qq, reading, sessions, shown, streamed
+from quantide.server import events, health, manual, qq, queries, reading, sessions, shown, streamed
 from quantide.server.again import Again
 from quantide.server.gate import Gate
 from quantide.server.metrics import Measured
@@ -21,7 +21,7 @@ from quantide.server.schemas import FAILURES
 from quantide.server.service import Service
 
 LOG = logging.getLogger("quantide.server")
-ROOMS = (streamed, reading, qq, sessions, health, manual)
+ROOMS = (streamed, reading, qq, queries, events, sessions, health, manual)
 
 
 class Application(FastAPI):

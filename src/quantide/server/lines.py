@@ -8,6 +8,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 LONGEST_HEAD = 64 * 1024
 PATIENCE = 15.0  # seconds
+ABORT = "quantide.abort"  # an extension of the scope: a function that ends a connection whose client does not read
 STATUS = {400: b"400 Bad Request", 431: b"431 Request Header Fields Too Large", 503: b"503 Service Unavailable"}
 
 
@@ -43,6 +44,7 @@ class Line(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope["extensions"] = {ABORT: {"now": self.transport.abort}}
         self._head = 0
         self._wait()
 

@@ -92,5 +92,5 @@ class Measured:
         finally:
             route = getattr(scope.get("route"), "path", "none")
             self._metrics.requests.labels(route, status).inc()
-            if "event-stream" not in route:
+            if route != "/api/events":
                 self._metrics.seconds.labels(route).observe(time.perf_counter() - began)
