@@ -8,5 +8,6 @@ except ImportError as error:
 from quantide.client.answer import CurvePoint, QQPoint, RemoteAnswer
 from quantide.client.client import Client
 from quantide.client.events import Event, Events
+from quantide.client.told import QueryState
 
-__all__ = ["Client", "CurvePoint", "Event", "Events", "QQPoint", "RemoteAnswer"]
+__all__ = ["Client", "CurvePoint", "Event", "Events", "QQPoint", "QueryState", "RemoteAnswer"]

@@ -77,7 +77,7 @@ def window_of(words: Mapping[str, Any]) -> str:
     if not named:
         return "all"
     if named == ["within"]:
-        return f"within:{_span_text(words['within'])}"
+        return f"within:{span_text(words['within'])}"
     return f"{'last' if named == ['last'] else 'steps'}:{_count(named[0], words[named[0]])}"
 
 
@@ -133,7 +133,7 @@ def _count(name: str, number: Any) -> int:
     return int(number)
 
 
-def _span_text(span: Any) -> str:
+def span_text(span: Any) -> str:
     if isinstance(span, str):
         return span
     if isinstance(span, timedelta):
