@@ -124,7 +124,7 @@ class Changes:
     @property
     def values(self) -> NDArray[Any]:
         """Their values now, of the type that went in."""
-        return self.kind.restore(self._lookup.resolve()[1])
+        return self._kind.restore(self._lookup.resolve()[1])
 
     def __len__(self) -> int:
         """How many queries changed."""
