@@ -1,9 +1,11 @@
 """The keys of a store: those of every file's directory, put together."""
 
+from functools import reduce
 from threading import Lock
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from quantide.history.run import Run, key_at
 from quantide.history.snapshot import Snapshot
@@ -21,13 +23,34 @@ class KnownKeys:
 
     def of(self, snapshot: Snapshot) -> list[Any]:
         """The keys of all files of a snapshot, in order; tuples where they have several columns."""
+        return [key for array in self._arrays(snapshot) for key in _listed(array)]
+
+    def find(self, snapshot: Snapshot, contains: str, most: int) -> tuple[int, list[Any]]:
+        """How many keys have a text in one of their columns, and the first of them."""
+        for array in self._arrays(snapshot):
+            found = array.filter(_having(array, contains)) if contains else array
+            return len(found), _listed(found[:most])
+        return 0, []
+
+    def _arrays(self, snapshot: Snapshot) -> list[pa.Array]:
+        """One array of all keys; none while there are no keys."""
         with self._lock:
             runs = tuple(run.id for run in snapshot.runs)
             if runs != self._runs:
                 self._runs, self._ended = runs, _distinct(_directories(snapshot.runs))
-            found = _distinct([*self._ended, *_directories(snapshot.chunks)])
-        keys = [key_at(found[0], i) for i in range(len(found[0]))] if found else []
-        return [key[0] if len(key) == 1 else key for key in keys]
+            return _distinct([*self._ended, *_directories(snapshot.chunks)])
+
+
+def _listed(keys: pa.Array) -> list[Any]:
+    found = (key_at(keys, i) for i in range(len(keys)))
+    return [key[0] if len(key) == 1 else key for key in found]
+
+
+def _having(keys: pa.Array, text: str) -> pa.Array:
+    columns = keys.flatten() if pa.types.is_struct(keys.type) else [keys]
+    texts = [column if pa.types.is_binary(column.type) else column.cast(pa.string()) for column in columns]
+    each = [pc.match_substring(column, text, ignore_case=True) for column in texts]
+    return reduce(pc.or_, each).fill_null(False)
 
 
 def _directories(runs: tuple[Run, ...]) -> list[pa.Array]:

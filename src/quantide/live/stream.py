@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from quantide.errors import CorruptBytesError, InvalidArgumentError, QuantideError, SpanError, UnknownKeyError
 from quantide.history.keys import read_key
 from quantide.history.reader import HistoryReader
+from quantide.history.run import Run
 from quantide.history.snapshot import Span
 from quantide.live.answer import LiveAnswer, LiveComparison, LiveRank
 from quantide.live.asked import Asked
@@ -136,6 +137,11 @@ class LiveStream:
     def version(self) -> int:
         """The commit as of which questions are answered."""
         return self._recent.version
+
+    @property
+    def trouble(self) -> Exception | None:
+        """Why commits cannot be followed just now; questions raise it."""
+        return self._trouble
 
     # Asking
 
@@ -320,9 +326,17 @@ class LiveStream:
         """All keys there are, in order; tuples where keys have several columns."""
         return self._keys.of(self._reader.snapshot)
 
+    def find_keys(self, contains: str = "", most: int = 100) -> tuple[int, list[Any]]:
+        """How many keys there are that contain a text, whatever its case, and the first of them in order."""
+        return self._keys.find(self._reader.snapshot, contains, most)
+
     def spans(self) -> list[Span]:
         """The spans of last steps that can be asked about."""
         return self._reader.spans()
+
+    def runs(self) -> list[Run]:
+        """The runs of ended steps, the oldest first."""
+        return self._reader.runs()
 
     @property
     def settings(self) -> Settings:

@@ -8,15 +8,28 @@ from importlib.metadata import version
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
 
 from quantide.config import Config
 from quantide.errors import InvalidArgumentError, QuantideError
-from quantide.server import reading, shown
+from quantide.server import health, manual, qq, reading, sessions, shown, streamed
+from quantide.server.again import Again
+from quantide.server.gate import Gate
+from quantide.server.metrics import Measured
 from quantide.server.problems import Problem, body_of, problem, status_of
+from quantide.server.schemas import FAILURES
 from quantide.server.service import Service
 
 LOG = logging.getLogger("quantide.server")
-ROOMS = (reading,)
+ROOMS = (streamed, reading, qq, sessions, health, manual)
+
+
+class Application(FastAPI):
+    """Behind the gate lies everything, also what makes responses of errors."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        service: Service = self.state.service
+        return Gate(super().build_middleware_stack(), service.config.server, service.reads)
 
 
 def make_app(config: Config) -> FastAPI:
@@ -29,7 +42,7 @@ def make_app(config: Config) -> FastAPI:
         yield
         service.close()
 
-    app = FastAPI(
+    app = Application(
         title="Quantide",
         version=version("quantide"),
         description="Quantiles of data that keeps arriving, with an error bound proved for every answer.",
@@ -37,12 +50,16 @@ def make_app(config: Config) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url="/openapi.json",
+        responses=FAILURES,
+        redirect_slashes=False,
     )
     app.state.service = service
     for room in ROOMS:
         app.include_router(room.routes(service))
     for kind in (QuantideError, Problem, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _tell)
+    app.add_middleware(Again, streams=service.streams)
+    app.add_middleware(Measured, metrics=service.metrics)
     return app
 
 

@@ -1,14 +1,16 @@
-"""Routes that read: streams, quantiles, ranks, curves, summaries."""
+"""Routes that ask about one stream: quantiles, ranks, curves, summaries."""
 
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from quantide.live.answer import LiveAnswer, LiveRank
 from quantide.live.stream import LiveStream
 from quantide.server import shown
+from quantide.server.again import as_of
 from quantide.server.asking import About, AskedCurve, AskedQuantiles, AskedRanks, check_many
+from quantide.server.schemas import Curve, Quantiles, Ranks
 from quantide.server.service import Service
 from quantide.server.words import read_value
 from quantide.summary.types import type_named
@@ -19,33 +21,29 @@ POINTS = 100
 def routes(service: Service) -> APIRouter:
     router = APIRouter(prefix="/api/streams", tags=["streams"])
 
-    @router.get("", summary="All streams")
-    async def streams() -> Response:
-        found = [await service.ask(lambda name=name: shown_stream(service, name)) for name in service.streams.names]  # type: ignore[misc]
-        return shown.json({"streams": found})
-
-    @router.get("/{stream}", summary="One stream: counts, keys, spans, lag, memory")
-    async def one(stream: str) -> Response:
-        live = service.streams.live(stream)
-        return shown.json(await service.ask(lambda: shown_stream(service, stream) | shown_details(live)))
-
-    @router.get("/{stream}/quantiles", summary="Quantiles of a stream, a key or a window")
-    async def quantiles(stream: str, asked: Annotated[AskedQuantiles, Query()]) -> Response:
+    @router.get("/{stream}/quantiles", response_model=Quantiles, summary="Quantiles of a stream, a key or a window")
+    async def quantiles(request: Request, stream: str, asked: Annotated[AskedQuantiles, Query()]) -> Response:
         live, words = service.streams.live(stream), asked.words()
         check_many("values of phi", len(asked.phi), service.limits.phis)
         answers = await service.ask(lambda: live.answers(asked.phi, mode=asked.mode, **words))
+        as_of(request, (stream, answers[0].version))
         body = about(stream, asked, live, answers[0])
         return shown.json(body | {"answers": [answer(found, asked.window) for found in answers]})
 
-    @router.get("/{stream}/rank", summary="How many values are at most a value")
-    async def rank(stream: str, asked: Annotated[AskedRanks, Query()]) -> Response:
+    @router.get("/{stream}/rank", response_model=Ranks, summary="How many values are at most a value")
+    async def rank(request: Request, stream: str, asked: Annotated[AskedRanks, Query()]) -> Response:
         live = service.streams.live(stream)
         check_many("values", len(asked.value), service.limits.phis)
         found = await service.ask(lambda: ranks_of(live, asked, asked.value))
-        return shown.json(about(stream, asked, live, found[0]) | {"ranks": [rank_shown(one) for one in found]})
+        as_of(request, (stream, found[0].version))
+        return shown.json(
+            about(stream, asked, live, found[0]) | {"ranks": [rank_shown(one, asked.window) for one in found]}
+        )
 
-    @router.get("/{stream}/cdf", summary="The fraction of values that are at most a value; a curve to draw")
-    async def cdf(stream: str, asked: Annotated[AskedCurve, Query()]) -> Response:
+    @router.get(
+        "/{stream}/cdf", response_model=Curve, summary="The fraction of values at most a value; a curve to draw"
+    )
+    async def cdf(request: Request, stream: str, asked: Annotated[AskedCurve, Query()]) -> Response:
         live, points = service.streams.live(stream), asked.points or POINTS
         check_many("points", len(asked.value or ()) or points, service.limits.points)
 
@@ -57,6 +55,7 @@ def routes(service: Service) -> APIRouter:
             return live.ranks(list(values), mode=asked.mode, **asked.words())
 
         found = await service.ask(ask)
+        as_of(request, (stream, found[0].version))
         return shown.json(about(stream, asked, live, found[0]) | {"points": [fraction(one) for one in found]})
 
     @router.get("/{stream}/summary", summary="A summary, as bytes that Summary.from_bytes() reads")
@@ -66,34 +65,6 @@ def routes(service: Service) -> APIRouter:
         return Response(data, media_type="application/octet-stream")
 
     return router
-
-
-def shown_stream(service: Service, name: str) -> dict[str, Any]:
-    """A stream in a list of streams."""
-    why = service.streams.waiting.get(name)
-    if why is not None:
-        return {"name": name, "ready": False, "why": why}
-    live = service.streams.live(name)
-    settings, stats = live.settings, live.stats()
-    return {
-        "name": name,
-        "ready": True,
-        "eps": settings.eps,
-        "value_type": settings.value_type,
-        "keys": list(settings.keys),
-        "filters": list(settings.filters),
-        "window": stats["window"],
-        "n": stats["values"],
-        "version": stats["version"],
-        "newest": shown.value(stats["newest"]),
-        "lag": stats["polled"],
-        "memory": stats["memory"],
-    }
-
-
-def shown_details(live: LiveStream) -> dict[str, Any]:
-    """What only a question about one stream is told."""
-    return {}
 
 
 def ranks_of(live: LiveStream, asked: About, values: list[str]) -> list[LiveRank]:
@@ -126,8 +97,9 @@ def answer(found: LiveAnswer, window: str) -> dict[str, Any]:
     return shown.answer(found) | {"span": span(found, window)}
 
 
-def rank_shown(found: LiveRank) -> dict[str, Any]:
-    return {"value": shown.value(found.value), "rank_lo": found.rank_lo, "rank_hi": found.rank_hi, "n": found.n}
+def rank_shown(found: LiveRank, window: str) -> dict[str, Any]:
+    bounds = {"rank_lo": found.rank_lo, "rank_hi": found.rank_hi, "n": found.n}
+    return {"value": shown.value(found.value)} | bounds | {"span": span(found, window)}
 
 
 def fraction(found: LiveRank) -> dict[str, Any]:

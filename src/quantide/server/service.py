@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from quantide.config import Config
 from quantide.errors import LimitError
+from quantide.server.metrics import Metrics
 from quantide.server.registry import Registry
 from quantide.server.streams import Streams
 
@@ -21,7 +22,9 @@ class Service:
     def __init__(self, config: Config) -> None:
         self.config, self.limits = config, config.server.limits
         self.registry = Registry(config.server.state)
+        self.reads = Registry(config.server.state)  # of the event loop: it never waits for a thread that writes
         self.streams = Streams(config)
+        self.metrics = Metrics(self.streams)
         self._threads = ThreadPoolExecutor(THREADS, "quantide-answers")
         self.waiting = 0
 
@@ -42,3 +45,4 @@ class Service:
         self.streams.close()
         self._threads.shutdown()
         self.registry.close()
+        self.reads.close()

@@ -28,6 +28,8 @@ class Who:
 
 LOCAL = Who("local", "local", "admin")
 """Everyone on this machine, for as long as there are no tokens."""
+NOBODY = Who("nobody", "nobody", "reader")
+"""Someone at a route that needs no token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ def hash_of(secret: str) -> bytes:
     A slow hash is for passwords, which can be guessed. 256 random bits cannot: SHA-256 is enough, and each request
     can afford it. Secrets are looked up by their hash, so how long that takes tells nothing about a secret.
     """
-    return hashlib.sha256(secret.encode()).digest()
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
 def who_has(registry: Registry, token: str, now: float) -> Who | None:

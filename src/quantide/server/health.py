@@ -1,0 +1,44 @@
+"""Routes for whoever looks after the server: is it alive, is it ready, what does it measure."""
+
+from typing import Any
+
+from fastapi import APIRouter, Response
+
+from quantide.server import shown
+from quantide.server.service import Service
+
+STALE = 10.0  # seconds without a look for commits after which a stream is not followed any more
+
+
+def routes(service: Service) -> APIRouter:
+    router = APIRouter(tags=["health"])
+
+    @router.get("/healthz", summary="Whether the server runs")
+    async def healthz() -> Response:
+        return shown.json({"status": "ok"})
+
+    @router.get("/readyz", summary="Whether every stream can be asked; 503 and the reasons otherwise")
+    async def readyz() -> Response:
+        wrong = await service.ask(lambda: troubles(service))
+        return shown.json({"ready": not wrong, "waiting": wrong}, 503 if wrong else 200)
+
+    @router.get("/metrics", summary="Measurements in the format of Prometheus")
+    async def metrics() -> Response:
+        text, kind = await service.ask(service.metrics.text)
+        return Response(text, media_type=kind)
+
+    return router
+
+
+def troubles(service: Service) -> dict[str, Any]:
+    """Streams that cannot be asked, and why."""
+    found = dict(service.streams.waiting)
+    for name in service.streams.names:
+        if name not in found:
+            live = service.streams.live(name)
+            looked = live.stats()["polled"]
+            if live.trouble is not None:
+                found[name] = str(live.trouble)
+            elif looked > STALE:
+                found[name] = f"commits were last looked for {looked:.0f} s ago"
+    return found

@@ -1,0 +1,96 @@
+"""What the server measures of itself, for Prometheus."""
+
+import time
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, exposition
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from quantide.server.streams import Streams
+
+SECONDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
+OF_STREAMS = {
+    "values": ("values", "Values of a stream"),
+    "version": ("version", "The commit as of which a stream is answered"),
+    "polled": ("looked_seconds", "Seconds since commits were looked for"),
+    "memory": ("memory_bytes", "Bytes that a reader holds to answer again"),
+    "recent_files": ("recent_files", "Files of recent rows"),
+    "runs": ("runs", "Runs of ended steps"),
+    "monitors": ("monitors", "Windows with standing queries"),
+}
+
+
+class Metrics:
+    """Counts requests; what else there is to tell is looked up when it is asked for."""
+
+    def __init__(self, streams: Streams) -> None:
+        self._registry = CollectorRegistry()
+        self.requests = Counter("quantide_requests", "Requests", ["route", "status"], registry=self._registry)
+        self.seconds = Histogram(
+            "quantide_request_seconds", "Time of a request", ["route"], registry=self._registry, buckets=SECONDS
+        )
+        self._gauges = Gauges(streams)
+        self._registry.register(self._gauges)
+        ProcessCollector(registry=self._registry)
+
+    def gauge(self, name: str, about: str, read: Callable[[], float]) -> None:
+        """A number that is read when metrics are asked for."""
+        self._gauges.numbers[f"quantide_{name}"] = (about, read)
+
+    def text(self) -> tuple[bytes, str]:
+        """All of it, and the media type."""
+        return exposition.generate_latest(self._registry), exposition.CONTENT_TYPE_LATEST
+
+
+class Gauges(Collector):
+    """Numbers of each stream, and those that other parts of the server have."""
+
+    def __init__(self, streams: Streams) -> None:
+        self.numbers: dict[str, tuple[str, Callable[[], float]]] = {}
+        self._streams = streams
+
+    def collect(self) -> Iterator[Metric]:
+        waiting = self._streams.waiting
+        ready = GaugeMetricFamily("quantide_stream_ready", "Whether a stream can be asked", labels=["stream"])
+        each = {
+            name: GaugeMetricFamily(f"quantide_stream_{short}", about, labels=["stream"])
+            for name, (short, about) in OF_STREAMS.items()
+        }
+        for stream in self._streams.names:
+            ready.add_metric([stream], 0 if stream in waiting else 1)
+            if stream not in waiting:
+                stats = self._streams.live(stream).stats()
+                for name, family in each.items():
+                    family.add_metric([stream], stats[name])
+        yield from (ready, *each.values())
+        for name, (about, read) in self.numbers.items():
+            yield GaugeMetricFamily(name, about, value=read())
+
+
+class Measured:
+    """Counts and times every request by the route that it took, never by its address: there are few routes."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, status = time.perf_counter(), "none"
+
+        async def told(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = str(message["status"])
+            await send(message)
+
+        try:
+            await self._app(scope, receive, told)
+        finally:
+            route = getattr(scope.get("route"), "path", "none")
+            self._metrics.requests.labels(route, status).inc()
+            if "event-stream" not in route:
+                self._metrics.seconds.labels(route).observe(time.perf_counter() - began)
