@@ -2,6 +2,7 @@
 
 import errno
 import http.client
+import json
 import os
 import socket
 import ssl
@@ -21,6 +22,10 @@ ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 def check_port(config: Config | None = None) -> Iterator[Finding]:
     server = config.server if config else ServerConfig("", port=PORT)
+    if not server.loopback and not server.secure:
+        told = f"{server.host} can be reached from elsewhere, and there is no TLS: the server will refuse to start"
+        fix = 'set tls_cert and tls_key under [server], or behind_proxy = true, or host = "127.0.0.1"'
+        yield Finding("port", FAILED, told, fix)
     place = f"{server.host}:{server.port}"
     if server.port == 0:
         yield Finding("port", OK, "port = 0: any that is free")
@@ -65,9 +70,9 @@ def quantide_answers(server: ServerConfig) -> bool:
         call = http.client.HTTPSConnection(host, server.port, timeout=SECONDS, context=unchecked)
     try:
         call.request("GET", "/healthz")
-        found = call.getresponse()
-        return found.status == 200 and b"quantide" in (found.getheader("Server", "").encode() + found.read()).lower()
-    except (OSError, http.client.HTTPException):
+        found = json.loads(call.getresponse().read(1000))
+        return bool(found == {"status": "ok"})
+    except (OSError, ValueError, http.client.HTTPException):
         return False
     finally:
         call.close()
@@ -84,9 +89,11 @@ def check_tls(config: Config | None = None) -> Iterator[Finding]:
             return
     try:
         days = days_left(cert, key, time.time())
-    except ssl.SSLError as error:
-        told = f"{cert} and {key} cannot be used: {error.reason or error}"
-        yield Finding("tls", FAILED, told, "give a certificate in PEM form, its chain below it, and the key to it")
+    except (ssl.SSLError, ValueError) as error:
+        told = f"{cert} and {key} cannot be used together: {error}"
+        yield Finding(
+            "tls", FAILED, told, "give a certificate in PEM form, its chain below it, and its key, without a password"
+        )
         return
     if days < FEW_DAYS:
         state, told = (FAILED, "has expired") if days < 0 else (WARNING, f"expires in {days:.0f} days")

@@ -97,16 +97,17 @@ def available() -> int:
 
 
 def check_open_files(config: Config | None = None) -> Iterator[Finding]:
+    """A server raises its own limit to what it needs, as far as the hard limit goes."""
     connections = (config.server.limits if config else Limits()).connections
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = connections + SPARE_FILES
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        told = f"a process may open {soft:,} files; a server with {connections:,} connections needs {needed:,}"
-        more = "" if hard == resource.RLIM_INFINITY or hard >= needed else f"; root must raise the hard limit, {hard:,}"
-        fix = f"ulimit -n {needed} (for systemd: LimitNOFILE={needed}){more}"
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        told = f"a process may open {hard:,} files; a server with {connections:,} connections needs {needed:,}"
+        fix = f"as root: ulimit -n {needed} (systemd: LimitNOFILE={needed}); or fewer connections in [server.limits]"
         yield Finding("open files", WARNING, told, fix)
     else:
-        yield Finding("open files", OK, f"a process may open {'any number of' if soft < 0 else f'{soft:,}'} files")
+        most = "any number of" if hard == resource.RLIM_INFINITY else f"up to {hard:,}"
+        yield Finding("open files", OK, f"a process may open {soft:,} files, and a server {most}")
 
 
 def check_clock(_config: Config | None = None) -> Iterator[Finding]:
