@@ -12,13 +12,12 @@ from quantide.live.answer import LiveAnswer
 from quantide.live.stream import LiveStream
 from quantide.server import shown
 from quantide.server.again import as_of
-from quantide.server.asking import check_many
+from quantide.server.asking import LEAST, check_many
 from quantide.server.schemas import Plot
 from quantide.server.service import Service
 from quantide.server.words import Place, read_window
 
 MODES = ("quick", "accurate", "exact")  # the cheapest first
-LEAST = 5e-324  # the smallest phi: it asks for the smallest value
 PLACE = "`stream[:key][@window]`, such as `latency:/pay@within:5m`; a key of several columns is a list in JSON."
 
 

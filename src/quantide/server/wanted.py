@@ -14,7 +14,7 @@ from quantide.errors import EmptyError, InvalidArgumentError, QuantideError
 from quantide.server.about import Name
 from quantide.server.asking import FILTER, WINDOW, Phi
 from quantide.server.streams import Streams
-from quantide.server.words import LONGEST_KEY
+from quantide.server.words import ALL, LONGEST_KEY
 
 SLICE = 1_000  # queries that are checked at a time: others get their turn between two slices
 INT64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
@@ -48,7 +48,7 @@ class Wanted:
 
     def __init__(self, data: bytes, streams: Streams, limits: Limits) -> None:
         self._streams = streams
-        self._finest: dict[Name, float] = {}
+        self._about: dict[Any, tuple[Name, float]] = {}
         self._asked: set[tuple[str, str, str | None]] = set()
         self.names: list[Name] = []
         self.phis: list[float] = []
@@ -66,10 +66,12 @@ class Wanted:
                 self._take(query, place)
 
     def _take(self, query: WantedQuery, place: int) -> None:
-        name = Name.of(query["stream"], query.get("key"), query.get("window", "all"), query.get("filter"))
-        finest = self._finest.get(name)
-        if finest is None:
-            finest = self._finest[name] = self._check(name, place)
+        key, window, filter = query.get("key"), query.get("window", ALL), query.get("filter")
+        said = (query["stream"], key if key is None or isinstance(key, str) else orjson.dumps(key), window, filter)
+        if said not in self._about:
+            name = Name.of(query["stream"], key, window, filter)
+            self._about[said] = name, self._check(name, place)
+        name, finest = self._about[said]
         self.names.append(name)
         self.phis.append(query["phi"])
         self.epss.append(max(query.get("eps") or 0.0, finest))
