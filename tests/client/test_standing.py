@@ -124,7 +124,7 @@ def test_queries_are_fetched_a_page_at_a_time() -> None:
         (lambda c: c.register("latency", 0.5, key=("a", "b")), InvalidArgumentError),
         (lambda c: c.register("latency", 0.5, key=float("inf")), InvalidArgumentError),
         (lambda c: c.register("latency", 0.5, mode="exact"), InvalidArgumentError),
-        (lambda c: c.register("latency", 0.5, last=5, within="5 s"), InvalidArgumentError),
+        (lambda c: c.register("latency", 0.5, last=5, last_steps=1), InvalidArgumentError),
         (lambda c: c.register_many(), InvalidArgumentError),
         (lambda c: c.register_many([]), InvalidArgumentError),
         (lambda c: c.register_many([{"phi": 0.5}]), InvalidArgumentError),
