@@ -109,6 +109,9 @@ def routes(service: Service) -> APIRouter:
     router = APIRouter(prefix="/api/alarms", tags=["alarms"])
     alarms, webhooks, outbox = service.alarms, service.webhooks, service.outbox
 
+    def read(held: Held, whole: bool) -> dict[str, Any]:
+        return alarms.still(lambda: shown_alarm(held, outbox.last_of(held.id), whole))
+
     @router.post("", summary="Set an alarm")
     async def add(request: Request, asked: AskedAlarm) -> Response:
         owner, _ = asker(request)
@@ -116,7 +119,7 @@ def routes(service: Service) -> APIRouter:
         if setting.webhook is not None:
             webhooks.check(setting.webhook)
         held = await service.ask(lambda: alarms.add(setting))
-        return shown.json(await service.ask(lambda: shown_alarm(held, outbox.last_of(held.id), True)), 201)
+        return shown.json(await service.ask(lambda: read(held, True)), 201)
 
     @router.get("", summary="All alarms, and how they stand")
     async def all_alarms(request: Request) -> Response:
@@ -126,12 +129,12 @@ def routes(service: Service) -> APIRouter:
             sent = outbox.last()
             return [shown_alarm(held, sent.get(held.id), may_see(held, who)) for held in alarms.all()]
 
-        return shown.json({"alarms": await service.ask(ask)})
+        return shown.json({"alarms": await service.ask(lambda: alarms.still(ask))})
 
     @router.get("/{id}", summary="One alarm")
     async def one(request: Request, id: Id) -> Response:
         held, who = alarms.get(id), asker(request)
-        return shown.json(await service.ask(lambda: shown_alarm(held, outbox.last_of(id), may_see(held, who))))
+        return shown.json(await service.ask(lambda: read(held, may_see(held, who))))
 
     @router.delete("/{id}", summary="Drop an alarm", status_code=204)
     async def drop(request: Request, id: Id) -> Response:

@@ -50,8 +50,8 @@ class Service:
         self.streams.start()
 
     def close(self) -> None:
+        self.alarms.close()  # first: a stream that was closed is no news
         self.streams.close()
-        self.alarms.close()
         self.webhooks.close()
         self._threads.shutdown()
         self.registry.close()
