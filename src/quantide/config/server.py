@@ -1,5 +1,6 @@
 """What a configuration says of the server: where it listens, who may come, how much one may ask for."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from ipaddress import ip_address
@@ -12,6 +13,7 @@ from quantide.store.settings import read_bytes
 PORT = 8642
 MEMORY = 10**9
 LOOPBACK_NAMES = ("localhost",)
+HOST = re.compile(r"([a-z0-9_.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,16 @@ class ServerConfig:
         """Whether it can be reached from this machine only."""
         return is_loopback(self.host)
 
+    @property
+    def secure(self) -> bool:
+        """Whether clients reach it by https."""
+        return self.tls_cert is not None or self.behind_proxy
+
+    @property
+    def for_this_machine(self) -> bool:
+        """Whether nobody else can reach it: a proxy would let others in."""
+        return self.loopback and not self.behind_proxy
+
 
 def is_loopback(host: str) -> bool:
     if host in LOOPBACK_NAMES:
@@ -88,7 +100,7 @@ def read_server(table: Table | None, store: str, resolve: Callable[..., str]) ->
         state=state if said is None else resolve(said),
         host=table.text("host", '"127.0.0.1"') or ServerConfig.host,
         port=_port(table),
-        hosts=_texts(table, "hosts", '["quantiles.example.com"]'),
+        hosts=_hosts(table),
         tls_cert=None if cert is None else resolve(cert),
         tls_key=None if key is None else resolve(key),
         behind_proxy=table.flag("behind_proxy"),
@@ -97,6 +109,18 @@ def read_server(table: Table | None, store: str, resolve: Callable[..., str]) ->
         webhooks=_webhooks(table.table("webhooks", 'write allow = ["https://hooks.example.com"]'), resolve),
     )
     table.check_all_known()
+    return found
+
+
+def _hosts(table: Table) -> tuple[str, ...]:
+    example = '["quantiles.example.com"]'
+    found = tuple(name.lower() for name in _texts(table, "hosts", example))
+    for name in found:
+        if not HOST.fullmatch(name):
+            raise ConfigError(
+                f"{table.key('hosts')} has {shown(name)}; write names as clients call them, each whole and with its "
+                f"port if it has one, such as hosts = {example}"
+            )
     return found
 
 

@@ -6,10 +6,12 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from types import FrameType
 from typing import Protocol, TextIO
 
-from quantide.demo.frame import Look
+from quantide.demo.frame import Look, State, render
+from quantide.summary.shown import write_line
 
 OPEN = "\x1b[?1049h\x1b[?25l\x1b[2J"  # the other screen, without a cursor, cleared
 CLOSE = "\x1b[?25h\x1b[?1049l"
@@ -24,8 +26,7 @@ class Screen(Protocol):
     endless: bool
     """Whether someone is there to end it."""
 
-    def look(self) -> Look: ...
-    def draw(self, lines: Sequence[str]) -> None: ...
+    def show(self, state: State) -> None: ...
     def close(self) -> None: ...
 
 
@@ -43,6 +44,9 @@ class Terminal:
     def look(self) -> Look:
         width = shutil.get_terminal_size().columns
         return Look(width, color="NO_COLOR" not in os.environ, blocks=can_blocks(self._stream))
+
+    def show(self, state: State) -> None:
+        self.draw(render(state, self.look()))
 
     def draw(self, lines: Sequence[str]) -> None:
         self._last = lines
@@ -69,6 +73,9 @@ class Paper:
     def look(self) -> Look:
         return Look(width=100, blocks=can_blocks(self._stream))
 
+    def show(self, state: State) -> None:
+        self.draw(render(state, self.look()))
+
     def draw(self, lines: Sequence[str]) -> None:
         self._stream.write("".join(f"{line}\n" for line in lines) + "\n")
         self._stream.flush()
@@ -77,11 +84,27 @@ class Paper:
         self._stream.flush()
 
 
+class Lines:
+    """Writes each frame as a line of JSON."""
+
+    every = 2.0
+    endless = False
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def show(self, state: State) -> None:
+        write_line(self._stream, asdict(state))
+
+    def close(self) -> None:
+        self._stream.flush()
+
+
 @contextmanager
-def open_screen(stream: TextIO) -> Iterator[Screen]:
+def open_screen(stream: TextIO, json: bool = False) -> Iterator[Screen]:
     """The screen that suits `stream`; closed whatever happens, also when the process is told to end."""
     with ended_by_sigterm():
-        screen: Screen = Terminal(stream) if is_terminal(stream) else Paper(stream)
+        screen: Screen = Lines(stream) if json else Terminal(stream) if is_terminal(stream) else Paper(stream)
         try:
             yield screen
         finally:
@@ -99,7 +122,7 @@ def can_blocks(stream: TextIO) -> bool:
 
 @contextmanager
 def ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the demo the way Ctrl-C does, so that the terminal is restored."""
+    """Let SIGTERM end what runs the way Ctrl-C does, so that it tidies up: restores the terminal, ends a child."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, TextIO
 
+from quantide.errors import CorruptBytesError
 from quantide.history.reader import HistoryReader
+from quantide.summary import shown
 
 WIDTH = 60
 
@@ -16,24 +18,35 @@ def show_answers(
     last_steps: int | None,
     widen: bool,
     key: Sequence[str] | None,
+    json: bool = False,
 ) -> None:
     """A line for each phi: the value, the ranks it is proved to have, how far off it can be."""
     history = HistoryReader(path)
     asked: Any = None if key is None else key[0] if len(key) == 1 else tuple(key)
     answers = [history.answer(phi, mode, last_steps, asked, widen) for phi in phis]
+    first = answers[0]
+    if json:
+        body = {"path": path, "key": shown.key(asked), "mode": mode, "value_type": history.settings.value_type}
+        covered = {name: getattr(first, name) for name in ("n", "stream_n", "last_steps", "widened")}
+        found = [shown.answer(a) | {"blocks_read": a.blocks_read} for a in answers]
+        shown.write_line(out, body | {"version": history.version} | covered | {"answers": found})
+        return
     out.write(f"{'phi':>8}  {'value':>24}  {'rank, proved':>31}  {'off by at most':>14}  blocks read\n")
     for a in answers:
         ranks = f"{a.rank_lo:,} to {a.rank_hi:,}"
         out.write(f"{a.phi:>8g}  {a.value!s:>24}  {ranks:>31}  {a.error:>14.7%}  {a.blocks_read}\n")
-    a = answers[0]
-    steps = f"{a.last_steps:,} steps and the open one" + (" (more than asked: a run would be cut)" if a.widened else "")
-    out.write(f"{a.n:,} values of {steps}, {a.stream_n:,} of them in the open step; mode {a.mode}\n")
+    steps = f"{first.last_steps:,} steps and the open one"
+    more = " (more than asked: a run would be cut)" if first.widened else ""
+    out.write(f"{first.n:,} values of {steps}{more}, {first.stream_n:,} of them in the open step; mode {first.mode}\n")
 
 
-def show_history(out: TextIO, path: str) -> None:
+def show_history(out: TextIO, path: str, json: bool = False) -> None:
     """A bar for each run, as long as the steps it covers, level by level."""
     history = HistoryReader(path)
     stats, runs = history.stats(), history.runs()
+    if json:
+        shown.write_line(out, _history(path, history))
+        return
     out.write(
         f"{stats['values']:,} values in {stats['steps']:,} steps, {stats['runs']:,} runs, {stats['files']:,} files, "
         f"{stats['bytes'] / 1e6:,.1f} MB; {stats['stream_values']:,} values in the open step\n"
@@ -51,3 +64,33 @@ def show_history(out: TextIO, path: str) -> None:
     out.write(f"step     {'1':<{WIDTH - len(str(steps))}}{steps}\n")
     spans = ", ".join(str(span.last_steps) for span in history.spans())
     out.write(f"last_steps that can be asked about: {spans or 'none yet'}\n")
+
+
+def show_verified(out: TextIO, path: str, json: bool = False) -> bool:
+    """Read all of it again, and say whether every file is as it was written."""
+    history = HistoryReader(path)
+    try:
+        found = history.verify()
+    except CorruptBytesError as error:
+        said = f"damaged: {error}"
+        body = {"ok": False, "damaged": str(error)}
+    else:
+        said = f"all right: {found.files:,} files, {found.values:,} values"
+        body = {"ok": True, "files": found.files, "values": found.values}
+    if json:
+        shown.write_line(out, {"path": path} | body)
+    else:
+        out.write(f"{path} is {said}\n")
+    return bool(body["ok"])
+
+
+def _history(path: str, history: HistoryReader) -> dict[str, Any]:
+    """The same for programs."""
+    settings = history.settings
+    about = {"path": path, "eps": settings.eps, "value_type": settings.value_type, "keys": list(settings.keys)}
+    runs = [
+        {"level": run.id.level, "first_step": run.id.first, "last_step": run.id.last, "values": run.rows}
+        for run in history.runs()
+    ]
+    spans = [span.last_steps for span in history.spans()]
+    return about | history.stats() | {"runs": runs, "last_steps": spans}

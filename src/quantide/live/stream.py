@@ -138,6 +138,11 @@ class LiveStream:
         """The commit as of which questions are answered."""
         return self._recent.version
 
+    @property
+    def trouble(self) -> Exception | None:
+        """Why commits cannot be followed just now; questions raise it."""
+        return self._trouble
+
     # Asking
 
     def answer(
@@ -296,10 +301,14 @@ class LiveStream:
             if name not in self._monitors:
                 settings = self._reader.settings
                 grows = not words.recent and words.last_steps is None and settings.retention is None
-                finest = (1 if words.recent else 2) * self._eps if eps is None else eps
+                finest = self.finest(words) if eps is None else eps
                 made = Monitor(finest, pull=lambda: self.pull(words), value_type=settings.value_type, grows=grows)
                 self._monitors[name] = (words, made)
             return self._monitors[name][1]
+
+    def finest(self, asked: Asked) -> float:
+        """The finest precision of a monitor's queries, when no other is asked for."""
+        return (1 if asked.recent else 2) * self._eps
 
     def pull(self, asked: Asked) -> tuple[int, Summary]:
         """A summary and the commit as of which it holds, as a Monitor takes it; of no values where a key has none."""
@@ -354,6 +363,12 @@ class LiveStream:
         """The newest time of all values; None where nothing came yet, or no times are kept."""
         clock = self._recent.clock
         return None if clock is None else clock.show(self._recent.manifest.newest)
+
+    @property
+    def zoned(self) -> bool:
+        """Whether times are timestamps with a zone; they are told as UTC."""
+        clock = self._recent.clock
+        return clock is not None and clock.kind == "timestamp with zone"
 
     def stats(self) -> dict[str, Any]:
         """What there is and what is held: counts, files, bytes of memory, how long ago it was looked for commits."""

@@ -153,10 +153,10 @@ class Alarms:
         self.get(id)
         return self._transitions.of(id, before, most)
 
-    def counts(self) -> dict[str, int]:
-        """How many there are, how many of them fire, and how many changes there were."""
-        some = self.all()
-        return {"alarms": len(some), "firing": sum(held.alarm.firing for held in some), "transitions": self.last}
+    @property
+    def firing(self) -> int:
+        """How many fire."""
+        return sum(held.alarm.firing for held in self.all())
 
     # Inside
 

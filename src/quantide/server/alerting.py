@@ -15,6 +15,7 @@ from quantide.server.asking import FILTER, WINDOW
 from quantide.server.held import Held
 from quantide.server.origins import LONGEST_URL
 from quantide.server.service import Service
+from quantide.server.tokens import Who
 from quantide.server.words import LONGEST_KEY
 from quantide.summary.ranks import check_eps
 from quantide.windows.clock import read_span
@@ -114,8 +115,7 @@ def routes(service: Service) -> APIRouter:
 
     @router.post("", summary="Set an alarm")
     async def add(request: Request, asked: AskedAlarm) -> Response:
-        owner, _ = asker(request)
-        setting = asked.setting(owner)
+        setting = asked.setting(request.state.who.id)
         if setting.webhook is not None:
             webhooks.check(setting.webhook)
         held = await service.ask(lambda: alarms.add(setting))
@@ -123,7 +123,7 @@ def routes(service: Service) -> APIRouter:
 
     @router.get("", summary="All alarms, and how they stand")
     async def all_alarms(request: Request) -> Response:
-        who = asker(request)
+        who: Who = request.state.who
 
         def ask() -> list[dict[str, Any]]:
             sent = outbox.last()
@@ -133,13 +133,13 @@ def routes(service: Service) -> APIRouter:
 
     @router.get("/{id}", summary="One alarm")
     async def one(request: Request, id: Id) -> Response:
-        held, who = alarms.get(id), asker(request)
-        return shown.json(await service.ask(lambda: read(held, may_see(held, who))))
+        held = alarms.get(id)
+        return shown.json(await service.ask(lambda: read(held, may_see(held, request.state.who))))
 
     @router.delete("/{id}", summary="Drop an alarm", status_code=204)
     async def drop(request: Request, id: Id) -> Response:
-        owner, admin = asker(request)
-        await service.ask(lambda: alarms.drop(id, None if admin else owner))
+        who: Who = request.state.who
+        await service.ask(lambda: alarms.drop(id, None if who.may("admin") else who.id))
         return Response(status_code=204)
 
     @router.get("/{id}/history", summary="What has changed of an alarm, the newest first")
@@ -177,14 +177,9 @@ def shown_delivery(row: sqlite3.Row) -> dict[str, Any]:
     }
 
 
-def asker(request: Request) -> tuple[str, bool]:
-    """Who asks, and whether they may do anything."""
-    who = getattr(request.state, "who", None)
-    return ("local", True) if who is None else (who.id, who.role == "admin")
-
-
-def may_see(held: Held, who: tuple[str, bool]) -> bool:
-    return who[1] or held.setting.owner == who[0]
+def may_see(held: Held, who: Who) -> bool:
+    """Whether all of an alarm is this one's business."""
+    return who.may("admin") or held.setting.owner == who.id
 
 
 def _hold(said: Any) -> float:

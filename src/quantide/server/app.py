@@ -5,19 +5,32 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
 
 from quantide.config import Config
 from quantide.errors import InvalidArgumentError, QuantideError
-from quantide.server import alerting, health, manual, qq, reading, shown, streamed
+from quantide.server import alerting, events, health, manual, qq, queries, reading, sessions, shown, streamed
+from quantide.server.again import Again
+from quantide.server.gate import Gate
 from quantide.server.metrics import Measured
 from quantide.server.problems import Problem, body_of, problem, status_of
+from quantide.server.said import check_said
+from quantide.server.schemas import FAILURES
 from quantide.server.service import Service
 
 LOG = logging.getLogger("quantide.server")
-ROOMS = (streamed, reading, qq, alerting, health, manual)
+ROOMS = (streamed, reading, qq, queries, alerting, events, sessions, health, manual)
+
+
+class Application(FastAPI):
+    """Behind the gate lies everything, also what makes responses of errors."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        service: Service = self.state.service
+        return Gate(super().build_middleware_stack(), service.config.server, service.reads)
 
 
 def make_app(config: Config) -> FastAPI:
@@ -30,7 +43,7 @@ def make_app(config: Config) -> FastAPI:
         yield
         service.close()
 
-    app = FastAPI(
+    app = Application(
         title="Quantide",
         version=version("quantide"),
         description="Quantiles of data that keeps arriving, with an error bound proved for every answer.",
@@ -38,12 +51,16 @@ def make_app(config: Config) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url="/openapi.json",
+        responses=FAILURES,
+        dependencies=[Depends(check_said)],
+        redirect_slashes=False,
     )
     app.state.service = service
     for room in ROOMS:
         app.include_router(room.routes(service))
     for kind in (QuantideError, Problem, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _tell)
+    app.add_middleware(Again, streams=service.streams)
     app.add_middleware(Measured, metrics=service.metrics)
     return app
 
@@ -55,13 +72,20 @@ async def _tell(_request: Request, error: Exception) -> Response:
     elif isinstance(error, HTTPException) and error.status_code == 400:
         error = InvalidArgumentError("the body cannot be read; send JSON, as UTF-8, not nested deeply")
     elif isinstance(error, HTTPException):
-        code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "internal")
-        error = problem(
-            code, "there is nothing here; /docs lists what there is" if code == "not_found" else error.detail
-        )
+        error = _nothing(error)
     if status_of(error) == 500:
         LOG.error("a request failed", exc_info=error)
     return shown.json(body_of(error), status_of(error))
+
+
+def _nothing(error: HTTPException) -> Problem:
+    """That there is no such route."""
+    if error.status_code == 404:
+        return problem("not_found", "there is nothing here; /docs lists what there is")
+    if error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "other methods")
+        return problem("method_not_allowed", f"this is not possible here, but {allowed} is; /docs lists what there is")
+    return problem("internal", error.detail)
 
 
 def _invalid(error: RequestValidationError) -> InvalidArgumentError:

@@ -4,19 +4,20 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from quantide.errors import InvalidArgumentError, QuantideError
 from quantide.live.answer import LiveAnswer
 from quantide.live.stream import LiveStream
 from quantide.server import shown
-from quantide.server.asking import check_many
+from quantide.server.again import as_of
+from quantide.server.asking import LEAST, check_many
+from quantide.server.schemas import Plot
 from quantide.server.service import Service
 from quantide.server.words import Place, read_window
 
 MODES = ("quick", "accurate", "exact")  # the cheapest first
-LEAST = 5e-324  # the smallest phi: it asks for the smallest value
 PLACE = "`stream[:key][@window]`, such as `latency:/pay@within:5m`; a key of several columns is a list in JSON."
 
 
@@ -35,6 +36,7 @@ class Axis:
     """The answers along one axis, and how fine they are."""
 
     place: Place
+    value_type: str
     answers: list[LiveAnswer]
 
     @property
@@ -47,6 +49,7 @@ class Axis:
             "stream": self.place.stream,
             "key": shown.key(self.place.key),
             "window": self.place.window,
+            "value_type": self.value_type,
             "n": first.n,
             "version": first.version,
             "mode": first.mode,
@@ -57,19 +60,20 @@ class Axis:
 def routes(service: Service) -> APIRouter:
     router = APIRouter(tags=["streams"])
 
-    async def axis(place: Place, phis: list[float], apart: float) -> Axis:
+    async def answered(place: Place, phis: list[float], apart: float) -> Axis:
         live = service.streams.live(place.stream)
         return await service.ask(lambda: along(live, place, phis, apart))
 
-    @router.get("/api/qq", summary="A Q-Q plot, finer where a smaller range of phi is asked for")
-    async def qq(asked: Annotated[AskedPlot, Query()]) -> Response:
+    @router.get("/api/qq", response_model=Plot, summary="A Q-Q plot, finer where a smaller range of phi is asked for")
+    async def qq(request: Request, asked: Annotated[AskedPlot, Query()]) -> Response:
         check_many("points", asked.points, service.limits.points)
         if asked.to <= asked.start:
             raise InvalidArgumentError(f"from={asked.start} and to={asked.to}: from must be below to")
         places = Place.read(asked.x), Place.read(asked.y)
         phis = np.linspace(asked.start, asked.to, asked.points).tolist()
         apart = (asked.to - asked.start) / (asked.points - 1)
-        x, y = [await axis(place, phis, apart) for place in places]
+        x, y = [await answered(place, phis, apart) for place in places]
+        as_of(request, *((axis.place.stream, axis.answers[0].version) for axis in (x, y)))
         each = zip(phis, x.answers, y.answers, strict=True)
         return shown.json({"x": x.shown(), "y": y.shown(), "points": [point(*one) for one in each]})
 
@@ -79,13 +83,13 @@ def routes(service: Service) -> APIRouter:
 def along(live: LiveStream, place: Place, phis: list[float], apart: float) -> Axis:
     """The answers for each phi, in the cheapest mode that tells one phi from the next; or the finest there is."""
     wanted = [phi or LEAST for phi in phis]
-    about = {"key": place.key, **read_window(place.window)}
-    found = Axis(place, live.answers(wanted, mode=MODES[0], **about))
+    about, kind = {"key": place.key, **read_window(place.window)}, live.settings.value_type
+    found = Axis(place, kind, live.answers(wanted, mode=MODES[0], **about))
     for mode in MODES[1:]:
         if found.error <= apart:
             break
         try:
-            found = Axis(place, live.answers(wanted, mode=mode, **about))
+            found = Axis(place, kind, live.answers(wanted, mode=mode, **about))
         except QuantideError:  # refused: it would read too much. `mode` and `error` of the axis tell how fine it is
             break
     return found

@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import RLock
 from typing import Any
 
@@ -54,7 +54,8 @@ class Registry:
         self._lock = RLock()
         try:
             os.makedirs(folder, mode=0o700, exist_ok=True)
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+            with suppress(FileExistsError):  # closing one that others use would drop the locks SQLite has on it
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             os.chmod(self.path, 0o600)  # it may be older than this rule; the files beside it get the same mode
             self._open = sqlite3.connect(self.path, timeout=10, isolation_level=None, check_same_thread=False)
             self._open.row_factory = sqlite3.Row

@@ -15,9 +15,11 @@ from quantide.summary.types import ValueType
 from quantide.windows.clock import read_span
 
 ALL = "all"
-WINDOW = re.compile(r"all|(last|steps):([0-9]{1,15})|within:(.{1,60})", re.ASCII)
+WINDOW = re.compile(r"all|steps:([0-9]{1,15})|last:([0-9]{1,15})(?:,within:(.{1,60}))?|within:(.{1,60})", re.ASCII)
 PLACE = re.compile(
-    r"([A-Za-z0-9][A-Za-z0-9_.-]{0,99})(?::(.*?))?(?:@(all|last:[0-9]+|steps:[0-9]+|within:[^@]+))?", re.S
+    r"([A-Za-z0-9][A-Za-z0-9_.-]{0,99})(?::(.*?))?"
+    r"(?:@(all|steps:[0-9]+|last:[0-9]+(?:,within:[^@]+)?|within:[^@]+))?",
+    re.S,
 )
 MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?Z?)?")
 LONGEST_KEY = 1_000
@@ -30,17 +32,21 @@ def read_window(text: str) -> dict[str, Any]:
 
     >>> read_window("last:1000"), read_window("within:5m"), read_window("steps:7"), read_window("all")
     ({'last': 1000}, {'within': '5m'}, {'last_steps': 7}, {})
+    >>> read_window("last:1000,within:5m")
+    {'last': 1000, 'within': '5m'}
     """
     found = WINDOW.fullmatch(text)
     if found is None:
         raise InvalidArgumentError(
-            f"{text[:80]!r} is not a window; write last:10000, within:5m, steps:7 or all, for instance"
+            f"{text[:80]!r} is not a window; write last:10000, within:5m, last:10000,within:5m, steps:7 or all, "
+            "for instance"
         )
-    kind, number, span = found.groups()
+    steps, last, also, alone = found.groups()
+    span = also or alone
     if span is not None:
         read_span(span)
-        return {"within": span}
-    return {} if kind is None else {"last" if kind == "last" else "last_steps": int(number)}
+    said = {"last_steps": steps and int(steps), "last": last and int(last), "within": span}
+    return {name: value for name, value in said.items() if value is not None}
 
 
 def read_key(parts: list[str] | None) -> Any:
@@ -48,7 +54,7 @@ def read_key(parts: list[str] | None) -> Any:
     if not parts:
         return None
     if sum(map(len, parts)) > LONGEST_KEY:
-        raise InvalidArgumentError(f"a key of more than {LONGEST_KEY} characters")
+        raise InvalidArgumentError(f"a key of more than {LONGEST_KEY} characters; no key is that long")
     return parts[0] if len(parts) == 1 else tuple(parts)
 
 
@@ -67,8 +73,8 @@ def read_value(text: str, kind: ValueType) -> Any:
         raise InvalidArgumentError(f"{text[:80]!r} cannot be compared with values of type {kind}") from error
 
 
-def read_time(text: str | None) -> Any:
-    """A moment: seconds, or a timestamp as text."""
+def read_time(text: str | None, zoned: bool) -> Any:
+    """A moment: seconds, or a timestamp as text, of UTC where the times it is compared with have a zone."""
     if text is None:
         return None
     try:
@@ -76,9 +82,18 @@ def read_time(text: str | None) -> Any:
     except ValueError:
         pass
     try:
-        return np.datetime64(text)
+        if not MOMENT.fullmatch(text) or (text.endswith("Z") and not zoned):  # numpy would take "now", too
+            raise ValueError
+        said = np.datetime64(text.removesuffix("Z"))
+        found = said.astype("M8[ns]")
+        if found.astype(said.dtype) != said:  # numpy goes round in a circle at the ends
+            raise ValueError
     except ValueError as error:
-        raise InvalidArgumentError(f"{text!r} is no time; write seconds, or 2026-01-31T12:00:00") from error
+        raise InvalidArgumentError(
+            f"{text!r} is no time; write seconds, or 2026-01-31T12:00:00 where times are timestamps"
+            + (", with Z or without" if zoned else ", without a zone: these have none")
+        ) from error
+    return pa.scalar(int(found.astype(np.int64)), pa.timestamp("ns", "UTC")) if zoned else found
 
 
 def asked(key: Any, window: str, filter: str | None) -> Asked:
@@ -115,7 +130,7 @@ def _key_of(text: str | None) -> Any:
         return text
     try:
         parts = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     return tuple(parts) if all(isinstance(part, (str, int, float, bool)) for part in parts) else text
 

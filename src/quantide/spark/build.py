@@ -19,11 +19,12 @@ from quantide.spark.executor import TEXT, SparkExecutor
 from quantide.spark.files import find_files
 from quantide.spark.reading import read_split
 from quantide.spark.rows import Batches
-from quantide.spark.session import cores
+from quantide.spark.session import cores, start_session
 from quantide.spark.splits import Split, plan
 from quantide.store.settings import Settings
 from quantide.store.storage import Storage
 from quantide.summary.column import read_column
+from quantide.summary.shown import write_line
 from quantide.summary.types import type_named, type_of_arrow
 
 BAR = 40
@@ -81,6 +82,7 @@ def build(
     kappa: int | None,
     master: str,
     out: TextIO,
+    json: bool = False,
 ) -> None:
     """The command: a Spark session of its own, bound to loopback when it is local; or the one that runs already."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -88,11 +90,15 @@ def build(
     builder = SparkSession.builder.master(master).appName("quantide history build")
     if master.startswith("local"):
         builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-    session = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false").getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
+    session = start_session(builder)
+    progress = None if json else out
     try:
-        with build_history(session, source, path, column, by, progress=out, eps=eps, kappa=kappa) as history:
+        with build_history(session, source, path, column, by, progress=progress, eps=eps, kappa=kappa) as history:
             stats = history.stats()
+        if json:
+            write_line(out, {"path": path} | stats)
+            return
         out.write(f"{stats['values']:,} values in {stats['files']:,} files, {stats['bytes'] / 1e6:,.1f} MB: {path}\n")
     finally:
         if running is None:

@@ -23,7 +23,7 @@ from quantide.errors import (
     WriterConflictError,
 )
 from quantide.spark.executor import SparkExecutor
-from quantide.spark.session import check_workers
+from quantide.spark.session import check_workers, start_session
 from quantide.spark.stream.source import SPARK_ERRORS, first_line
 from quantide.spark.stream.status import Board
 from quantide.spark.stream.stream import Stream
@@ -58,6 +58,7 @@ def ingest(
     once: bool = False,
     reset: bool = False,
     allow_duplicates: bool = False,
+    json: bool = False,
 ) -> None:
     """Run all streams; with `once` until everything that is there now is in the store."""
     with session_for(config, master) as session:
@@ -68,7 +69,7 @@ def ingest(
             for stream in config.streams.values():  # those that are open are closed when the next one fails
                 streams += [Stream(session, stream, executor, once, reset, allow_duplicates)]
             with stopped_by_signals(stop):
-                _run(streams, out, once, stop)
+                _run(streams, Board(out, json), once, stop)
         except SPARK_ERRORS as error:
             raise StreamError(f"Spark is gone, or fails: {first_line(error)}. Nothing is lost; start again") from error
         finally:
@@ -85,8 +86,7 @@ def session_for(config: Config, master: str) -> Iterator[SparkSession]:
         builder = SparkSession.builder.master(master).appName("quantide ingest")
         for name, value in (START | (LOCAL if master.startswith("local") else {}) | dict(config.spark)).items():
             builder = builder.config(name, value)
-        running = builder.getOrCreate()
-        running.sparkContext.setLogLevel("ERROR")
+        running = start_session(builder)
         own = running
     else:
         own = None
@@ -101,8 +101,7 @@ def session_for(config: Config, master: str) -> Iterator[SparkSession]:
             own.stop()
 
 
-def _run(streams: list[Stream], out: TextIO, once: bool, stop: threading.Event) -> None:
-    board = Board(out)
+def _run(streams: list[Stream], board: Board, once: bool, stop: threading.Event) -> None:
     for stream in streams:
         stream.start()
     again: dict[Stream, tuple[float, float]] = {}  # when a stream that failed is started again, and the pause before
@@ -113,13 +112,13 @@ def _run(streams: list[Stream], out: TextIO, once: bool, stop: threading.Event) 
                 raise error
             if error is not None and not stream.running:
                 _start_again(stream, error, again)
-        board.show([stream.status.line() for stream in streams])
+        board.show([stream.status for stream in streams])
         if once and not any(stream.running or stream.waiting for stream in streams):
             break
         stop.wait(TICK)
     for stream in streams:
         stream.look()
-    board.show([stream.status.line() for stream in streams], last=True)
+    board.show([stream.status for stream in streams], last=True)
 
 
 def _start_again(stream: Stream, error: Exception, again: dict[Stream, tuple[float, float]]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -34,6 +34,17 @@ def active_session() -> SparkSession:
             "there is no active Spark session; make one with SparkSession.builder.getOrCreate()"
         ) from error
     check_workers(session)
+    return session
+
+
+def start_session(builder: SparkSession.Builder) -> SparkSession:
+    """A session that says little; where there is no Java, or Spark does not start, an error that says so."""
+    try:
+        session = builder.getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        told = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise SparkSetupError(f"Spark does not start: {told[:300]} `quantide doctor` says what to do") from error
+    session.sparkContext.setLogLevel("ERROR")
     return session
 
 

@@ -1,7 +1,7 @@
 """The quarantine: files that could not be read and rows that had no place, shown, and tried again."""
 
 import os
-from typing import TextIO
+from typing import Any, TextIO
 
 import pyarrow.parquet as pq
 
@@ -18,33 +18,51 @@ from quantide.spark.stream.work import look
 from quantide.store.disk import remove
 from quantide.store.ledger import Ledger
 from quantide.store.names import QUARANTINE
+from quantide.summary.shown import write_line
 
 
-def show(config: Config, name: str | None, out: TextIO) -> None:
+def show(config: Config, name: str | None, out: TextIO, json: bool = False) -> None:
     """Every file that is held, and every kind of bad row, with its reason."""
-    for stream in _chosen(config, name):
-        if not os.path.isdir(os.path.join(stream.folder, "_delta_log")):
-            out.write(f"{stream.name}: nothing was taken in yet\n")
+    held = [_held(stream) for stream in _chosen(config, name)]
+    if json:
+        write_line(out, {"streams": held})
+        return
+    for one in held:
+        if not one["begun"]:
+            out.write(f"{one['stream']}: nothing was taken in yet\n")
             continue
-        ledger = Ledger(stream.folder, History(stream.folder).batch_seen)
-        rows = _bad_rows(stream, ledger)
-        total = sum(rows.values())
         out.write(
-            f"{stream.name}: {len(ledger.quarantined):,} files and {total:,} rows are held, "
-            f"{len(ledger.waiting):,} files wait to be tried again\n"
+            f"{one['stream']}: {len(one['files']):,} files and {sum(row['count'] for row in one['rows']):,} rows are "
+            f"held, {len(one['waiting']):,} files wait to be tried again\n"
         )
-        for path, entry in sorted(ledger.quarantined.items()):
-            out.write(f"  file  {path}: {entry.reason}\n")
-        for (path, reason), count in sorted(rows.items()):
-            out.write(f"  rows  {count:,} of {path or 'the stream'}: {reason}\n")
-        for path, entry in sorted(ledger.waiting.items()):
-            out.write(f"  waits {path}: {entry.reason}\n")
+        out.writelines(f"  file  {file['path']}: {file['reason']}\n" for file in one["files"])
+        out.writelines(
+            f"  rows  {row['count']:,} of {row['path'] or 'the stream'}: {row['reason']}\n" for row in one["rows"]
+        )
+        out.writelines(f"  waits {file['path']}: {file['reason']}\n" for file in one["waiting"])
 
 
-def retry(config: Config, name: str | None, master: str, out: TextIO) -> None:
+def _held(stream: StreamConfig) -> dict[str, Any]:
+    """What is held of a stream: files, rows by file and reason, and files that will be tried again by themselves."""
+    if not os.path.isdir(os.path.join(stream.folder, "_delta_log")):
+        return {"stream": stream.name, "begun": False, "files": [], "rows": [], "waiting": []}
+    ledger = Ledger(stream.folder, History(stream.folder).batch_seen)
+    rows = sorted(_bad_rows(stream, ledger).items())
+    return {
+        "stream": stream.name,
+        "begun": True,
+        "files": [{"path": path, "reason": entry.reason} for path, entry in sorted(ledger.quarantined.items())],
+        "rows": [{"path": path or None, "reason": reason, "count": count} for (path, reason), count in rows],
+        "waiting": [{"path": path, "reason": entry.reason} for path, entry in sorted(ledger.waiting.items())],
+    }
+
+
+def retry(config: Config, name: str | None, master: str, out: TextIO, json: bool = False) -> None:
     """Take in again what is held, by the configuration as it is now; what fails again is held again."""
+    chosen = _chosen(config, name)
     with session_for(config, master) as session:
-        for stream in _chosen(config, name):
+        done = []
+        for stream in chosen:
             with open_history(stream) as history:
                 ledger = Ledger(stream.folder, history.batch_seen, stream.durable)
                 ledger.clean()
@@ -52,11 +70,15 @@ def retry(config: Config, name: str | None, master: str, out: TextIO) -> None:
                 before = ledger.rows
                 _retry_files(writer)
                 _retry_rows(writer)
-                held = sum(_bad_rows(stream, ledger).values())
+                taken, files = ledger.rows - before, len(ledger.quarantined)
+                rows = sum(_bad_rows(stream, ledger).values())
+            done.append({"stream": stream.name, "rows": taken, "held_files": files, "held_rows": rows})
+            if not json:
                 out.write(
-                    f"{stream.name}: {ledger.rows - before:,} rows were taken in; {len(ledger.quarantined):,} files "
-                    f"and {held:,} rows are still held\n"
+                    f"{stream.name}: {taken:,} rows were taken in; {files:,} files and {rows:,} rows are still held\n"
                 )
+    if json:
+        write_line(out, {"streams": done})
 
 
 def _retry_files(writer: BatchWriter) -> None:

@@ -4,9 +4,11 @@ import shutil
 import time
 from collections import deque
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from quantide.store.ledger import Record
+from quantide.summary.shown import write_line
 
 SPAN = 10.0  # seconds that rows a second are counted over
 PAPER = 10.0  # seconds between lines where there is no terminal
@@ -67,18 +69,42 @@ class Status:
             parts.append(self.problem)
         return "  ".join(parts)
 
+    def body(self) -> dict[str, Any]:
+        """The same for programs; lag and the time of a batch are in seconds."""
+        return {
+            "stream": self.name,
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "rows_per_second": self.rate,
+            "lag": self.lag,
+            "batch": self.seconds,
+            "batches": self.batches,
+            "rows": self.rows,
+            "steps": self.stats["steps"],
+            "runs": self.stats["runs"] + self.stats["chunks"],
+            "bad": self.bad,
+            "quarantined_files": self.held,
+            "waiting_files": self.waiting,
+            "note": self.note or None,
+            "problem": self.problem or None,
+        }
+
 
 class Board:
-    """Shows a line a stream: drawn over in a terminal, printed now and then elsewhere."""
+    """Shows a line a stream: drawn over in a terminal, printed now and then elsewhere, or as JSON."""
 
-    def __init__(self, out: TextIO) -> None:
-        self._out, self._live = out, out.isatty()
+    def __init__(self, out: TextIO, json: bool = False) -> None:
+        self._out, self._json, self._live = out, json, out.isatty() and not json
         self._drawn, self._last = 0, time.monotonic()
 
-    def show(self, lines: Sequence[str], last: bool = False) -> None:
+    def show(self, streams: Sequence[Status], last: bool = False) -> None:
         if not self._live and not last and time.monotonic() - self._last < PAPER:
             return
         self._last = time.monotonic()
+        if self._json:
+            for stream in streams:
+                write_line(self._out, stream.body())
+            return
+        lines = [stream.line() for stream in streams]
         if self._live:
             width = shutil.get_terminal_size().columns - 1  # a line that wraps could not be drawn over
             up = UP.format(self._drawn) if self._drawn else ""

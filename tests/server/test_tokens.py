@@ -1,0 +1,145 @@
+"""Tokens: what is stored of them, for how long they hold, what each role may do."""
+
+import os
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from quantide.errors import InvalidArgumentError, StorageError
+from quantide.server.registry import Registry
+from quantide.server.tokens import (
+    LOCAL,
+    ROLES,
+    Who,
+    are_needed,
+    create_token,
+    list_tokens,
+    revoke_token,
+    still_valid,
+    who_has,
+)
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[Registry]:
+    found = Registry(str(tmp_path / "state"))
+    yield found
+    found.close()
+
+
+def test_a_token_says_who_has_it(registry: Registry) -> None:
+    id, token = create_token(registry, "grafana", "reader")
+    assert token.startswith(f"qt_{id}_")
+    assert len(token) == len(f"qt_{id}_") + 43
+    assert who_has(registry, token, time.time()) == Who(id, "grafana", "reader")
+
+
+def test_no_two_tokens_are_alike(registry: Registry) -> None:
+    made = [create_token(registry, "same", "admin") for _ in range(50)]
+    assert len({id for id, _ in made}) == len({token for _, token in made}) == 50
+
+
+@pytest.mark.parametrize("change", [str.lower, str.upper, lambda t: t[:-1], lambda t: t + "A", lambda t: "", str.strip])
+def test_only_the_very_token_is_known(registry: Registry, change: object) -> None:
+    _, token = create_token(registry, "one", "reader")
+    assert callable(change)
+    changed = change(token + " " if change is str.strip else token)
+    assert (who_has(registry, changed, time.time()) is not None) == (changed == token)
+
+
+def test_what_is_no_token_is_nobody(registry: Registry) -> None:
+    create_token(registry, "one", "reader")
+    for text in ("", "qt_", "' OR 1=1 --", "x" * 10_000_000, "\x00", "é"):
+        assert who_has(registry, text, time.time()) is None
+
+
+def test_the_secret_is_nowhere_on_disk(registry: Registry, tmp_path: Path) -> None:
+    _, token = create_token(registry, "one", "reader")
+    for path in (tmp_path / "state").iterdir():
+        data = path.read_bytes()
+        assert token.encode() not in data
+        assert token.split("_", 2)[2].encode() not in data
+
+
+def test_only_the_owner_can_read_the_registry(registry: Registry, tmp_path: Path) -> None:
+    create_token(registry, "one", "reader")
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "state").iterdir()}
+    assert modes == dict.fromkeys(("registry.db", "registry.db-wal", "registry.db-shm"), 0o600)
+    assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
+
+
+def test_a_registry_that_everyone_could_read_is_closed_to_them(tmp_path: Path) -> None:
+    Registry(str(tmp_path)).close()
+    os.chmod(tmp_path / "registry.db", 0o644)
+    Registry(str(tmp_path)).close()
+    assert stat.S_IMODE((tmp_path / "registry.db").stat().st_mode) == 0o600
+
+
+def test_a_token_expires(registry: Registry) -> None:
+    end = time.time() + 100
+    id, token = create_token(registry, "short", "writer", end)
+    who = who_has(registry, token, end - 1)
+    assert who is not None
+    assert still_valid(registry, who, end - 1)
+    assert who_has(registry, token, end) is None
+    assert not still_valid(registry, who, end)
+    assert [(one.id, one.expires) for one in list_tokens(registry)] == [(id, end)]
+
+
+def test_a_door_does_not_open_because_all_tokens_have_expired(registry: Registry) -> None:
+    assert not are_needed(registry)
+    create_token(registry, "short", "reader", time.time() + 0.001)
+    time.sleep(0.002)
+    assert are_needed(registry)
+    assert not still_valid(registry, LOCAL)
+
+
+def test_a_revoked_token_is_gone_for_another_connection_at_once(registry: Registry, tmp_path: Path) -> None:
+    other = Registry(str(tmp_path / "state"))
+    id, token = create_token(other, "one", "admin")
+    who = who_has(registry, token, time.time())
+    assert who is not None
+    revoke_token(other, id)
+    assert who_has(registry, token, time.time()) is None
+    assert not still_valid(registry, who)
+    assert list_tokens(registry) == []
+    other.close()
+
+
+def test_its_sessions_go_with_a_token(registry: Registry) -> None:
+    id, _ = create_token(registry, "one", "admin")
+    registry.write("INSERT INTO sessions VALUES (?, ?, ?)", (b"hash", id, 1e12))
+    revoke_token(registry, id)
+    assert registry.rows("SELECT * FROM sessions") == []
+
+
+def test_what_cannot_be_made_or_revoked(registry: Registry) -> None:
+    for name, role, expires in [
+        ("a", "root", None),
+        ("", "reader", None),
+        ("a\nb", "reader", None),
+        ("a" * 101, "reader", None),
+        ("a", "reader", time.time() - 1),
+        ("a", "reader", float("nan")),
+        ("a", "reader", float("inf")),
+    ]:
+        with pytest.raises(InvalidArgumentError):
+            create_token(registry, name, role, expires)
+    assert list_tokens(registry) == []
+    with pytest.raises(InvalidArgumentError, match="no token"):
+        revoke_token(registry, "' OR 1=1 --")
+
+
+def test_roles_are_ordered() -> None:
+    found = [[Who("a", "a", role).may(needed) for needed in ROLES] for role in ROLES]
+    assert found == [[True, False, False], [True, True, False], [True, True, True]]
+
+
+def test_a_registry_that_is_closed_lets_nobody_in(tmp_path: Path) -> None:
+    registry = Registry(str(tmp_path))
+    registry.close()
+    with pytest.raises(StorageError):
+        who_has(registry, "qt_x", 0.0)
