@@ -148,6 +148,11 @@ class Alarms:
         """What has changed after a transition, of these alarms or of all, the oldest first."""
         return self._transitions.after(after, ids)
 
+    def states(self, ids: set[int] | None = None) -> list[dict[str, Any]]:
+        """How these alarms stand, or all: what one is told who begins to listen."""
+        with self._lock:
+            return [held.now() for held in self._held.values() if ids is None or held.id in ids]
+
     def history(self, id: int, before: int | None, most: int) -> list[dict[str, Any]]:
         """What has changed of one alarm before a transition, the newest first."""
         self.get(id)

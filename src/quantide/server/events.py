@@ -34,6 +34,7 @@ def routes(service: Service) -> APIRouter:
 
     @router.get(
         "",
+        status_code=200,
         summary="Changes of queries, streams and alarms, as server-sent events",
         response_class=EventStream,
         responses={200: {"content": {"text/event-stream": {}}}},

@@ -152,12 +152,11 @@ def _duration(text: str, kind: ValueType) -> Any:
 
 
 def _moment(text: str, kind: ValueType) -> Any:
-    """A moment in the unit of the values; with their time zone, where they have one: text is UTC then."""
+    """A moment in the unit of the values; of UTC, where they have a time zone."""
     if MOMENT.fullmatch(text) is None or (text.endswith("Z") and "tz=" not in kind.name):
         raise InvalidArgumentError(f"{text!r} is no moment; write 2026-01-31T12:00:00")
-    zoned = "tz=" in kind.name
-    said = np.datetime64(text.removesuffix("Z") if zoned else text)
+    said = np.datetime64(text.removesuffix("Z"))
     found = said.astype(kind.dtype)
     if found != said or found.astype("M8[D]") != said.astype("M8[D]"):  # numpy goes round in a circle at the ends
         raise InvalidArgumentError(f"{text!r} is finer than the values are, or later than they can be")
-    return pa.scalar(int(found.astype(np.int64)), pa.int64()).cast(kind.arrow) if zoned else found
+    return found
