@@ -23,6 +23,8 @@ PLACE = re.compile(
 )
 MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?Z?)?")
 LONGEST_KEY = 1_000
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+LARGEST = 400  # digits of a number to compare with; no float64 has more before or after its point
 
 
 def read_window(text: str) -> dict[str, Any]:
@@ -57,11 +59,16 @@ def read_key(parts: list[str] | None) -> Any:
 
 
 def read_value(text: str, kind: ValueType) -> Any:
-    """A value to compare with, as text has it: "12.5", "inf", "2026-01-01T00:00:00", "1500 ms"."""
+    """A value to compare with, as text has it: "12.5", "inf", "2026-01-01T00:00:00", "1500 ms".
+
+    >>> from quantide.summary.types import type_named
+    >>> read_value("2026-01-01", type_named("timestamp[s]")), read_value("1.5 s", type_named("duration[ms]"))
+    (np.datetime64('2026-01-01T00:00:00'), np.timedelta64(1500,'ms'))
+    """
     try:
         if kind.is_temporal:
-            return _duration(text) if kind.dtype.kind == "m" else np.datetime64(text)
-        return float(text) if kind.is_float else Decimal(text)
+            return _duration(text, kind) if kind.dtype.kind == "m" else _moment(text, kind)
+        return float(text) if kind.is_float else _decimal(text)
     except (ValueError, ArithmeticError, QuantideError) as error:
         raise InvalidArgumentError(f"{text[:80]!r} cannot be compared with values of type {kind}") from error
 
@@ -128,5 +135,29 @@ def _key_of(text: str | None) -> Any:
     return tuple(parts) if all(isinstance(part, (str, int, float, bool)) for part in parts) else text
 
 
-def _duration(text: str) -> np.timedelta64:
-    return np.timedelta64(int(read_span(text) * 10**9), "ns")
+def _decimal(text: str) -> Decimal:
+    found = Decimal(text)
+    if found.is_nan():
+        raise InvalidArgumentError(f"{text!r} has no rank")
+    if found.is_finite() and found and abs(found.adjusted()) > LARGEST:
+        raise InvalidArgumentError(f"{text!r} has more digits than any value")  # and would take memory for each
+    return found
+
+
+def _duration(text: str, kind: ValueType) -> Any:
+    found = read_span(text) * PER_SECOND[np.datetime_data(kind.dtype)[0]]
+    if found.denominator > 1 or found > kind.limits[1]:
+        raise InvalidArgumentError(f"{text!r} is finer than the values are, or larger than they can be")
+    return np.int64(int(found)).view(kind.dtype)
+
+
+def _moment(text: str, kind: ValueType) -> Any:
+    """A moment in the unit of the values; with their time zone, where they have one: text is UTC then."""
+    if MOMENT.fullmatch(text) is None or (text.endswith("Z") and "tz=" not in kind.name):
+        raise InvalidArgumentError(f"{text!r} is no moment; write 2026-01-31T12:00:00")
+    zoned = "tz=" in kind.name
+    said = np.datetime64(text.removesuffix("Z") if zoned else text)
+    found = said.astype(kind.dtype)
+    if found != said or found.astype("M8[D]") != said.astype("M8[D]"):  # numpy goes round in a circle at the ends
+        raise InvalidArgumentError(f"{text!r} is finer than the values are, or later than they can be")
+    return pa.scalar(int(found.astype(np.int64)), pa.int64()).cast(kind.arrow) if zoned else found
