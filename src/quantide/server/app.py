@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from quantide.config import Config
 from quantide.errors import InvalidArgumentError, QuantideError
-from quantide.server import health, manual, qq, reading, sessions, shown, streamed
+from quantide.server import alerting, events, health, manual, qq, queries, reading, sessions, shown, streamed
 from quantide.server.again import Again
 from quantide.server.gate import Gate
 from quantide.server.metrics import Measured
@@ -22,7 +22,7 @@ from quantide.server.schemas import FAILURES
 from quantide.server.service import Service
 
 LOG = logging.getLogger("quantide.server")
-ROOMS = (streamed, reading, qq, sessions, health, manual)
+ROOMS = (streamed, reading, qq, queries, alerting, events, sessions, health, manual)
 
 
 class Application(FastAPI):
@@ -69,6 +69,8 @@ async def _tell(_request: Request, error: Exception) -> Response:
     """An error as a response."""
     if isinstance(error, RequestValidationError):
         error = _invalid(error)
+    elif isinstance(error, HTTPException) and error.status_code == 400:
+        error = InvalidArgumentError("the body cannot be read; send JSON, as UTF-8, not nested deeply")
     elif isinstance(error, HTTPException):
         error = _nothing(error)
     if status_of(error) == 500:

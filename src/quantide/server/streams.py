@@ -43,9 +43,13 @@ class Streams:
         found = self._open.get(name)
         if found is not None:
             return found
+        self.check(name)
+        raise NotReadyError(f"the stream {name} cannot be read yet: {self._waiting.get(name, 'it is being opened')}")
+
+    def check(self, name: str) -> None:
+        """Refuse a stream that there will never be."""
         if name not in self._folders:
             raise UnknownStreamError(f"there is no stream {name[:100]!r}; there are {', '.join(self._folders)}")
-        raise NotReadyError(f"the stream {name} cannot be read yet: {self._waiting.get(name, 'it is being opened')}")
 
     @property
     def versions(self) -> dict[str, int]:
