@@ -338,7 +338,8 @@ class Monitor:
         check_not_empty(n)
         values, low, high = self._board.current(places)
         phi = self._board.queries.phi[places]
-        return Answers(self._stream.kind, values, phi, target_ranks(phi, n), low, high, n)
+        version = self._stream.version if isinstance(self._stream, PulledSource) else None
+        return Answers(self._stream.kind, values, phi, target_ranks(phi, n), low, high, n, version)
 
 
 def _is_condition(id: Any) -> bool:

@@ -25,16 +25,16 @@ class PulledSource:
         self.eps, self.type, self.grows = eps, kind, grows
         self.marked = 0  # how many versions were seen
         self._pull = pull
-        self._version: int | None = None
+        self.version: int | None = None
         self._summary = Summary.of([])
         self.look()
 
     def look(self) -> None:
         """Let this be what there is now."""
         version, summary = self._pull()
-        if version != self._version:
+        if version != self.version:
             self._check(summary)
-            self._version, self._summary = version, summary
+            self.version, self._summary = version, summary
             self.type = summary.type if summary.n else self.type
             self.marked += 1
 

@@ -33,19 +33,35 @@ class Change(NamedTuple):
 class Answers:
     """The answers to many queries as arrays; answers[i] is one Answer, np.asarray(answers) are the values.
 
-    `n` is one number for all, or one for each where queries are over different values.
+    `n` is one number for all, or one for each where queries are over different values. `version` is that of what the
+    monitor follows, as of which they hold.
     """
 
     def __init__(
-        self, kind: ValueType, carried: NDArray[Any], phi: Floats, target: Ints, low: Ints, high: Ints, n: int | Ints
+        self,
+        kind: ValueType,
+        carried: NDArray[Any],
+        phi: Floats,
+        target: Ints,
+        low: Ints,
+        high: Ints,
+        n: int | Ints,
+        version: int | None = None,
     ) -> None:
-        self._kind, self._carried = kind, carried
+        self.kind, self._carried, self.version = kind, carried, version
         self.phi, self.target, self.rank_lo, self.rank_hi, self.n = phi, target, low, high, n
 
     @property
     def values(self) -> NDArray[Any]:
         """The values, of the type that went in."""
-        return self._kind.restore(self._carried)
+        return self.kind.restore(self._carried)
+
+    @property
+    def bits(self) -> Ints:
+        """A number for each that is another when its value is."""
+        if self._carried.itemsize == 8:
+            return self._carried.view(np.int64)
+        return self._carried.view(np.int32).astype(np.int64)
 
     @property
     def error(self) -> Floats:
@@ -57,7 +73,7 @@ class Answers:
         return len(self._carried)
 
     def __getitem__(self, i: int) -> Answer:
-        value = self._kind.restore(self._carried[i : i + 1] if i >= 0 else self._carried[i:][:1])[0]
+        value = self.kind.restore(self._carried[i : i + 1] if i >= 0 else self._carried[i:][:1])[0]
         low, high, target = int(self.rank_lo[i]), int(self.rank_hi[i]), int(self.target[i])
         n = int(self.n if isinstance(self.n, int) else self.n[i])
         return Answer(value, float(self.phi[i]), target, low, high, n, max(target - low, high - target) / n, n, n)

@@ -1,15 +1,21 @@
 """Everything a server holds while it runs; routes are given this and nothing else."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from quantide.config import Config
 from quantide.errors import LimitError
+from quantide.server.alarms import Alarms
+from quantide.server.hub import Hub
 from quantide.server.metrics import Metrics
+from quantide.server.outbox import Outbox
 from quantide.server.registry import Registry
+from quantide.server.standing import Standing
 from quantide.server.streams import Streams
+from quantide.server.webhooks import Webhooks
 
 T = TypeVar("T")
 
@@ -24,7 +30,17 @@ class Service:
         self.registry = Registry(config.server.state)
         self.reads = Registry(config.server.state)  # of the event loop: it never waits for a thread that writes
         self.streams = Streams(config)
+        self.hub = Hub(self.limits.events)
+        self.standing = Standing(self.registry, self.streams, self.limits.queries, self.hub.wake)
+        self.run = 0
         self.metrics = Metrics(self.streams)
+        self.metrics.gauge("queries", "Standing queries", lambda: len(self.standing))
+        self.metrics.gauge("event_streams", "Open event streams", lambda: len(self.hub))
+        self.outbox = Outbox(self.registry)
+        self.webhooks = Webhooks(self.outbox, config.server.webhooks)
+        self.alarms = Alarms(self.registry, self.streams, self.outbox, self.limits.alarms)
+        self.alarms.listen(self.webhooks.wake)
+        self.alarms.listen(self.hub.wake)
         self._threads = ThreadPoolExecutor(THREADS, "quantide-answers")
         self.waiting = 0
 
@@ -39,10 +55,19 @@ class Service:
             self.waiting -= 1
 
     def start(self) -> None:
+        with self.registry.change() as write:
+            self.run = write.execute("INSERT INTO runs (began) VALUES (?)", (time.time(),)).lastrowid or 0
+        self.standing.load()
+        self.streams.follow(self.standing.moved)
+        self.alarms.start()
+        self.webhooks.start()
         self.streams.start()
 
     def close(self) -> None:
+        self.hub.close()
         self.streams.close()
+        self.alarms.close()
+        self.webhooks.close()
         self._threads.shutdown()
         self.registry.close()
         self.reads.close()

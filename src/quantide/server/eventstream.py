@@ -1,0 +1,77 @@
+"""The response of an event stream: it goes on until the client leaves, does not read any more, or the server stops."""
+
+import asyncio
+from typing import Any
+
+from fastapi import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from quantide.server.lines import ABORT
+from quantide.server.listener import Chosen, Listener, Told
+from quantide.server.service import Service
+
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+KEEP = 15.0  # seconds of silence before a line that says nothing: proxies stay awake, and dead clients are found
+PATIENCE = 30.0  # seconds that a client may take to make room for what is sent
+HELLO = b"retry: 1000\n: here is Quantide\n\n"
+SILENCE = b":\n\n"
+
+
+class EventStream(Response):
+    """Sends what a listener finds whenever the hub rings."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, service: Service, chosen: Chosen, told: Told | None) -> None:
+        super().__init__(headers=HEADERS)
+        del self.headers["content-length"]
+        self._service, self._ids = service, chosen.ids
+        self._listener = Listener(service, chosen, told)
+        self._gone = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        hub, standing = self._service.hub, self._service.standing
+        bell = hub.join()
+        windows, unheard = standing.listen(self._ids)
+        leaving = asyncio.create_task(self._notice(receive, bell))
+        try:
+            if unheard:
+                await self._service.ask(lambda: standing.look_at(unheard))
+            await _send(send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            await _send(send, _body(HELLO))
+            await self._talk(send, bell)
+        except TimeoutError:
+            scope["extensions"][ABORT]["now"]()
+        finally:
+            leaving.cancel()
+            standing.leave(windows)
+            hub.leave(bell)
+
+    async def _notice(self, receive: Receive, bell: asyncio.Event) -> None:
+        """Wait until the client leaves."""
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._gone = True
+        bell.set()
+
+    async def _talk(self, send: Send, bell: asyncio.Event) -> None:
+        while not self._gone:
+            bell.clear()
+            if self._service.hub.closing:
+                return await _send(send, _body(b"", more=False))
+            for event in await self._listener.news():
+                await _send(send, _body(event))
+            try:
+                async with asyncio.timeout(KEEP):
+                    await bell.wait()
+            except TimeoutError:
+                await _send(send, _body(SILENCE))
+
+
+async def _send(send: Send, message: Message) -> None:
+    async with asyncio.timeout(PATIENCE):
+        await send(message)
+
+
+def _body(data: bytes, more: bool = True) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": data, "more_body": more}

@@ -1,0 +1,70 @@
+"""The hub: all open event streams, woken a few at a time when there is something to tell."""
+
+import asyncio
+import time
+from contextlib import suppress
+
+from quantide.errors import LimitError, NotReadyError
+
+AT_ONCE = 8  # connections that are woken together
+PAUSE = 0.001  # seconds between them: others get the loop, and the interpreter
+ROUND = 0.05  # seconds from one round to the next: so a connection is told things at most 20 times a second
+
+
+class Hub:
+    """Wakes connections; each finds out by itself what it was not told yet, so that nothing waits in queues.
+
+    wake() and close() may be called by any thread; everything else belongs to the loop that serves.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._bells: set[asyncio.Event] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._news = asyncio.Event()
+        self.closing = False
+
+    def __len__(self) -> int:
+        """How many connections there are."""
+        return len(self._bells)
+
+    def join(self) -> asyncio.Event:
+        """What is set whenever there may be something to tell."""
+        if self.closing:
+            raise NotReadyError("the server is being stopped; connect again in a second")
+        if len(self._bells) >= self._most:
+            raise LimitError(f"{self._most:,} event streams are open already; close one, or connect again later")
+        if self._task is None:
+            self._loop = asyncio.get_running_loop()
+            self._task = self._loop.create_task(self._ring())
+        bell = asyncio.Event()
+        self._bells.add(bell)
+        return bell
+
+    def leave(self, bell: asyncio.Event) -> None:
+        self._bells.discard(bell)
+
+    def wake(self) -> None:
+        """There is something to tell."""
+        loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):  # a loop that has ended has no connections
+                loop.call_soon_threadsafe(self._news.set)
+
+    def close(self) -> None:
+        """Let all event streams end, and no new ones begin. Before the server waits for connections to end."""
+        self.closing = True
+        self.wake()
+
+    async def _ring(self) -> None:
+        while not self.closing:
+            await self._news.wait()
+            self._news.clear()
+            begun, bells = time.monotonic(), list(self._bells)
+            for start in range(0, len(bells), AT_ONCE):
+                for bell in bells[start : start + AT_ONCE]:
+                    bell.set()
+                if not self.closing:
+                    await asyncio.sleep(PAUSE)
+            await asyncio.sleep(max(0.0, begun + ROUND - time.monotonic()))

@@ -1,0 +1,129 @@
+"""A listener: what a client of the event stream chose, up to where it was told, and what is new since."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Self
+
+import orjson
+
+from quantide.errors import InvalidArgumentError
+from quantide.server import told
+from quantide.server.columns import Columns, Ints
+from quantide.server.service import Service
+
+TOGETHER = 500  # queries in one event: a slow client costs no more memory than a few of these
+EVENT = b"event: %b\ndata: %b\n\n"
+LAST = b"event: %b\nid: %b\ndata: %b\n\n"
+
+Event = tuple[bytes, bytes]
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """What a client listens to; `alarms` None: all of them."""
+
+    ids: Ints
+    streams: list[str]
+    alarms: set[int] | None
+
+
+@dataclass(frozen=True)
+class Told:
+    """Up to where a client was told; as text the id of an event. `change` counts within one run of the server."""
+
+    run: int
+    change: int
+    transition: int
+
+    @classmethod
+    def read(cls, text: str | None, service: Service) -> Self | None:
+        """None: nothing was told yet, or by a server that remembers other things than this one."""
+        if not text:
+            return None
+        parts = text.split(".")
+        if len(parts) != 3 or not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
+            raise InvalidArgumentError(f"Last-Event-ID is {text[:80]!r}; it is the id of an event, or is left out")
+        found = cls(*map(int, parts))
+        if found.run < service.run:
+            return cls(service.run, 0, found.transition)
+        return found if found.run == service.run and found.change <= service.standing.change else None
+
+    def __bytes__(self) -> bytes:
+        return b"%d.%d.%d" % (self.run, self.change, self.transition)
+
+
+class Listener:
+    """Finds what a client was not told yet. It holds no news: however slow the client, it is told the newest.
+
+    `told` is None while nothing was told: then all that was chosen is told as it is.
+    """
+
+    def __init__(self, service: Service, chosen: Chosen, told: Told | None) -> None:
+        self._service, self._chosen, self._told = service, chosen, told
+        self._columns: Columns | None = None
+        self._ids = self._places = chosen.ids
+
+    async def news(self) -> Iterator[bytes]:
+        """Events, made as they are taken. The last has the id up to which the client was told when it has that: one
+        who is lost before is told all of them again."""
+        upto, alarms, last = self._service.standing.change, getattr(self._service, "alarms", None), 0
+        transitions: list[dict[str, Any]] = []
+        before = self._told
+        if alarms is not None:
+            last = alarms.last
+            if before is None and self._chosen.alarms != set():
+                transitions = await asyncio.to_thread(alarms.states, self._chosen.alarms)
+            elif before is not None and last > before.transition and self._chosen.alarms != set():
+                transitions = await asyncio.to_thread(alarms.transitions, before.transition, self._chosen.alarms)
+                last = max([last, *(one["number"] for one in transitions)])
+        self._told = Told(self._service.run, upto, last)
+        since = before.change if before is not None else 0
+        waiting = self._waiting() if before is None else ()
+        alarm_events = ((b"alarm", orjson.dumps(one)) for one in transitions)
+        return _numbered(chain(self._queries(since, upto), waiting, self._moves(since, upto), alarm_events), self._told)
+
+    def _queries(self, since: int, upto: int) -> Iterator[Event]:
+        texts = self._resolve()
+        columns = self._columns
+        assert columns is not None
+        changes = columns.change[self._places]
+        changed = self._places[(changes > since) & (changes <= upto)]
+        for start in range(0, len(changed), TOGETHER) if len(changed) else (0,) if texts else ():
+            texts += columns.text[changed[start : start + TOGETHER]].tolist()
+            yield b"queries", b'{"changes":[%b]}' % b",".join(texts)
+            texts = []
+
+    def _resolve(self) -> list[bytes]:
+        """Find the queries again, when some came or went; what is to be said of those that went."""
+        columns = self._service.standing.columns
+        if columns is self._columns:
+            return []
+        self._columns = columns
+        self._places, known = columns.find(self._ids)
+        gone, self._ids = self._ids[~known], self._ids[known]
+        return told.dropped(gone)
+
+    def _moves(self, since: int, upto: int) -> Iterator[Event]:
+        for name in self._chosen.streams:
+            change, text = self._service.standing.moves.get(name, (0, b""))
+            if since < change <= upto:
+                yield b"stream", text
+
+    def _waiting(self) -> Iterator[Event]:
+        """Streams that cannot be read yet."""
+        waiting = self._service.streams.waiting
+        for name in self._chosen.streams:
+            if name in waiting:
+                yield b"stream", told.stream(name, ready=False, why=waiting[name])
+
+
+def _numbered(events: Iterator[Event], told: Told) -> Iterator[bytes]:
+    held: Event | None = None
+    for event in events:
+        if held is not None:
+            yield EVENT % held
+        held = event
+    if held is not None:
+        yield LAST % (held[0], bytes(told), held[1])

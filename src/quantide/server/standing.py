@@ -1,0 +1,232 @@
+"""Standing queries: kept in the registry, kept right by monitors, looked at while somebody listens."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+from threading import RLock
+
+import numpy as np
+
+from quantide.errors import EmptyError, LimitError, NotReadyError, QuantideError, UnknownQueryError
+from quantide.live.stream import LiveStream
+from quantide.queries.monitor import Monitor
+from quantide.server import told
+from quantide.server.about import Name, Window
+from quantide.server.columns import EMPTY, FAILED, NEVER, NEW, WAITING, Columns, Ints
+from quantide.server.registry import Registry
+from quantide.server.streams import Streams
+from quantide.server.told import Found, Missing, Values
+
+LOG = logging.getLogger("quantide.server")
+INSERT = (
+    "INSERT INTO queries (id, stream, key, window, filter, phi, eps, label, owner, created)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+LOAD = "SELECT id, stream, key, window, filter, phi, eps FROM queries ORDER BY id"
+
+
+class Standing:
+    """All standing queries, whoever asked for them.
+
+    A window's monitor is made when somebody first asks about it or listens to it, and answers all its queries at once.
+    Every look that finds other values than were told is a change with a number of its own; who remembers a number
+    can be told everything that changed since, however long ago that was.
+
+    Locks, in the order they are taken: `_registering` for queries that come and go, a window's own for its monitor,
+    `_writing` for columns. Columns are read without one: a query's text is written before its number, and the number
+    of the newest change, `change`, after both.
+    """
+
+    def __init__(self, registry: Registry, streams: Streams, most: int, wake: Callable[[], None]) -> None:
+        self._registry, self._streams, self._most, self._wake = registry, streams, most, wake
+        self._registering, self._writing = RLock(), RLock()
+        self._windows: dict[int, Window] = {}
+        self._names: dict[Name, Window] = {}
+        self._numbers = count()
+        self.columns = Columns.of()
+        self.change = 0
+        self.moves: dict[str, tuple[int, bytes]] = {}
+        self._heard: dict[Window, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def load(self) -> None:
+        """Take the queries that were registered when the server ran before."""
+        rows = self._registry.rows(LOAD)
+        numbers = [self._window(Name(*row[1:5])).number for row in rows]
+        self.columns = Columns.of([row[0] for row in rows], numbers, [row[5] for row in rows], [row[6] for row in rows])
+
+    # Coming and going
+
+    def add(
+        self,
+        names: Sequence[Name],
+        phis: Sequence[float],
+        epss: Sequence[float],
+        labels: Iterable[str | None],
+        owner: str,
+    ) -> Ints:
+        """Register queries; their ids. Words and precisions were checked."""
+        with self._registering:
+            if len(self) + len(names) > self._most:
+                raise LimitError(
+                    f"{len(names):,} queries and the {len(self):,} there are exceed {self._most:,}; drop some"
+                )
+            now = time.time()
+            with self._registry.change() as write:
+                found = write.execute("SELECT seq FROM sqlite_sequence WHERE name = 'queries'").fetchone()
+                first = 1 + (found[0] if found else 0)
+                ids = np.arange(first, first + len(names), dtype=np.int64)
+                rows = zip(ids.tolist(), names, phis, epss, labels, strict=True)
+                write.executemany(
+                    INSERT, ((id, *name, phi, eps, label, owner, now) for id, name, phi, eps, label in rows)
+                )
+            more = Columns.of(ids, [self._window(name).number for name in names], phis, epss)
+            with self._writing:
+                self.columns = self.columns.with_more(more)
+            return ids
+
+    def drop(self, ids: Ints) -> None:
+        """Forget queries, that were all found just now."""
+        with self._registering:
+            before = self.columns
+            places, known = before.find(ids)
+            if not known.all():
+                raise unknown(ids[~known])
+            with self._registry.change() as write:
+                write.executemany("DELETE FROM queries WHERE id = ?", ((id,) for id in ids.tolist()))
+            with self._writing:
+                self.columns = before.without(places)
+            self._leave_monitors(before, places)
+        self._wake()
+
+    def _leave_monitors(self, before: Columns, places: Ints) -> None:
+        """Columns went first: whoever looks at a window, holding its lock, does not ask for members that left."""
+        order = places[np.argsort(before.window[places], kind="stable")]
+        numbers, starts = np.unique(before.window[order], return_index=True)
+        for number, gone in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
+            window = self._windows[number]
+            with window.lock:
+                members = before.member[gone]
+                if window.monitor is not None:
+                    window.monitor.drop_many(members[members != NEW])
+                if window not in self._heard and not len(self.columns.about(number)):
+                    del self._windows[number], self._names[window.name]
+
+    def _window(self, name: Name) -> Window:
+        found = self._names.get(name)
+        if found is None:
+            found = self._names[name] = Window(next(self._numbers), name)
+            self._windows[found.number] = found
+        return found
+
+    # Looking
+
+    def answer(self, id: int) -> bytes:
+        """What is to be said of a query now."""
+        ids, columns = np.array([id], dtype=np.int64), self.columns
+        places, known = columns.find(ids)
+        window = self._windows.get(int(columns.window[places[0]])) if known.all() else None
+        if window is not None:
+            with window.lock:
+                found = self._ask(window, ids)
+                if len(found.ids):
+                    return bytes(found.texts(np.ones(1, dtype=bool))[0])
+        raise unknown(ids)
+
+    def look(self, window: Window) -> None:
+        """Note the queries of a window that have another value than was told of them."""
+        with window.lock:
+            self._note(self._ask(window))
+
+    def _ask(self, window: Window, ids: Ints | None = None) -> Found:
+        """What can be said of all queries about a window, or of some. Whoever calls this holds the window's lock."""
+        columns = self.columns
+        places = columns.about(window.number) if ids is None else columns.find(ids)[0]
+        wanted = columns.id[places]
+        try:
+            monitor = self._joined(window, columns)
+            return Values(wanted, monitor.answers(columns.member[places])) if len(places) else Missing(wanted, EMPTY)
+        except EmptyError:
+            return Missing(wanted, EMPTY)
+        except NotReadyError as error:
+            return Missing(wanted, WAITING, str(error))
+        except QuantideError as error:
+            return Missing(wanted, FAILED, str(error))
+        except Exception:
+            LOG.exception("standing queries about %s failed", window.name)
+            return Missing(wanted, FAILED, "the server failed at this; its log says why")
+
+    def _joined(self, window: Window, columns: Columns) -> Monitor:
+        """The monitor of a window, when all queries of these columns about it are its members."""
+        live = self._streams.live(window.name.stream)
+        if window.monitor is None:
+            window.monitor = live.monitor(**vars(window.name.asked()))
+        places = columns.about(window.number)
+        new = places[columns.member[places] == NEW]
+        if len(new):
+            members = window.monitor.register_many(columns.phi[new], columns.eps[new])
+            with self._writing:
+                columns.member[new] = members
+                places, known = self.columns.find(columns.id[new])
+                self.columns.member[places] = members[known]
+        return window.monitor
+
+    def _note(self, found: Found) -> None:
+        with self._writing:
+            columns = self.columns
+            places, known = columns.find(found.ids)
+            other = columns.state[places] != found.state
+            other |= columns.bits[places] != found.bits[known]
+            if not other.any():
+                return
+            which = known.copy()
+            which[known] = other
+            places = places[other]
+            columns.text[places] = found.texts(which)
+            columns.state[places], columns.bits[places] = found.state, found.bits[which]
+            columns.change[places] = self.change + 1
+            self.change += 1
+        self._wake()
+
+    # Listening
+
+    def listen(self, ids: Ints) -> tuple[list[Window], list[Window]]:
+        """Let what queries are about be looked at whenever its stream moves on; all of it, and what must be looked at
+        before anything can be told. One thread calls this, and leave()."""
+        columns = self.columns
+        places = columns.find(ids)[0]
+        new = set(columns.window[places[columns.state[places] == NEVER]].tolist())
+        numbers = np.unique(columns.window[places]).tolist()
+        windows = [self._windows[number] for number in numbers if number in self._windows]
+        unheard = [window for window in windows if window not in self._heard or window.number in new]
+        for window in windows:
+            self._heard[window] = self._heard.get(window, 0) + 1
+        return windows, unheard
+
+    def leave(self, windows: list[Window]) -> None:
+        for window in windows:
+            self._heard[window] -= 1
+            if not self._heard[window]:
+                del self._heard[window]
+
+    def look_at(self, windows: list[Window]) -> None:
+        for window in windows:
+            self.look(window)
+
+    def moved(self, name: str, live: LiveStream) -> None:
+        """A stream has moved on: look at what somebody listens to."""
+        text = told.stream(name, ready=True, version=live.version, n=live.n, newest=live.newest)
+        with self._writing:
+            self.change += 1
+            self.moves[name] = (self.change, text)
+        self._wake()
+        for window in list(self._heard):
+            if window.name.stream == name:
+                self.look(window)
+
+
+def unknown(ids: Ints) -> UnknownQueryError:
+    return UnknownQueryError(f"there is no query {ids[0]}; it was dropped, or never registered")
