@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from benchmarks.ingest_data import BEGIN, key_codes, key_names, parted, values_of, write_file
 from benchmarks.report import Row, say
-from benchmarks.serve_process import Started, configuration, started, tool
+from benchmarks.serve_process import PATIENCE, Started, configuration, started, tool
 from benchmarks.serve_settings import Settings
 from quantide import History
 
@@ -120,8 +121,8 @@ def backfill(folder: Path, settings: Settings) -> None:
     names = np.array(key_names(settings.keys))
     with History(folder / "data" / "latency", eps=settings.eps, keys="endpoint") as history:
         for some in np.array_split(np.arange(len(values)), 5):
-            old = np.datetime64(BEGIN - 10**12, "us")
-            history.append(values[some], key=names[codes[some]], times=np.full(len(some), old))
+            old = pa.array(np.full(len(some), BEGIN - 10**12), pa.timestamp("us", "UTC"))
+            history.append(values[some], key=names[codes[some]], times=old)
             history.end_step()
 
 
@@ -130,7 +131,10 @@ def right(server: Started, feeding: Feeding, settings: Settings) -> bool:
     old, codes = old_rows(settings)
     files = [file_of(number, settings) for number in range(1, feeding.files + 1)]
     total = len(old) + feeding.rows
+    last = time.monotonic() + PATIENCE
     while server.get("/api/streams/latency")["n"] < total:
+        if time.monotonic() > last:
+            raise TimeoutError("files that came are not in the store")
         time.sleep(0.1)
     names = key_names(settings.keys)
     ok = True

@@ -204,3 +204,52 @@ def test_a_wrong_file(tmp_path: Path, text: str, told: str) -> None:
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"missing\.toml cannot be read: No such file.*; name a TOML file"):
         read_config(tmp_path / "missing.toml")
+
+
+def read_hosts(tmp_path: Path, hosts: str) -> tuple[str, ...]:
+    return read(tmp_path, SMALL.replace("[streams.s]", f"[server]\nhosts = {hosts}\n[streams.s]")).server.hosts
+
+
+def test_names_of_a_server(tmp_path: Path) -> None:
+    said = '["Q.example.com", "r.example:99", "[fd00::1]", "[fd00::1]:99", "localhost", "192.0.2.1"]'
+    assert read_hosts(tmp_path, said) == (
+        "q.example.com", "r.example:99", "[fd00::1]", "[fd00::1]:99", "localhost", "192.0.2.1",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "*",
+        "*.example.com",
+        "https://q.example.com",
+        "q.example.com/",
+        "q example",
+        "q:x",
+        "fd00::1",
+        "a@b",
+        "a:",
+        "q,r",
+    ],
+)
+def test_names_that_no_server_has(tmp_path: Path, host: str) -> None:
+    with pytest.raises(ConfigError, match=r"server\.hosts has .*quantiles\.example\.com"):
+        read_hosts(tmp_path, f'["{host}"]')
+
+
+@pytest.mark.parametrize(
+    ("said", "for_this_machine", "secure"),
+    [
+        ("", True, False),
+        ('tls_cert = "a"\ntls_key = "b"', True, True),
+        ("behind_proxy = true", False, True),
+        ('host = "0.0.0.0"', False, False),
+        ('host = "::1"', True, False),
+        ('host = "127.9.9.9"', True, False),
+        ('host = "LOCALHOST"', False, False),
+        ('host = "127.0.0.1.example.com"', False, False),
+    ],
+)
+def test_who_can_reach_a_server(tmp_path: Path, said: str, for_this_machine: bool, secure: bool) -> None:
+    server = read(tmp_path, SMALL.replace("[streams.s]", f"[server]\n{said}\n[streams.s]")).server
+    assert (server.for_this_machine, server.secure) == (for_this_machine, secure)

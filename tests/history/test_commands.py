@@ -119,7 +119,7 @@ def test_a_picture_of_nothing_and_of_very_much(tmp_path: Path, capsys: Out) -> N
 @pytest.mark.parametrize("argv", [["history", "build"], ["history", "build", "a"], ["history", "a", "b"]])
 def test_a_wrong_call(argv: list[str], capsys: Out) -> None:
     assert main(argv) == 2
-    assert "quantide history build" in capsys.readouterr().err
+    assert "see: quantide history" in capsys.readouterr().err
 
 
 def test_as_a_module_beside_a_writer(store: str) -> None:

@@ -1,44 +1,343 @@
-"""Routes that read, against the reader itself."""
+"""Questions over HTTP: every answer against all the rows, every wrong question refused with a reason."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import httpx
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from quantide import Summary
 from quantide.live import LiveStream
-from tests.server.serving import configure, make_store, serving, traffic
+from tests.oracle import count_at_most, summary_faults
+from tests.server.naive import EPS, STREAMS, TEN, Served
+from tests.server.serving import serving
+
+PHIS = [1e-320, 0.01, 0.25, 0.5, 0.9, 0.99, 1.0]
+WINDOWS: list[tuple[str, dict[str, Any]]] = [
+    ("all", {}),
+    ("steps:0", {"steps": 0}),
+    ("steps:1", {"steps": 1}),
+    ("steps:99", {"steps": 99}),
+    ("last:1", {"last": 1}),
+    ("last:700", {"last": 700}),
+    ("last:999999999999999", {"last": 10**15 - 1}),
+    ("within:7s", {"within": 7.0}),
+    ("within:1 min", {"within": 60.0}),
+    ("last:500,within:3 s", {"last": 500, "within": 3.0}),
+]
+VALUES = {
+    "latency": ["-1", "20.5", "1e300", "inf", "-inf"],
+    "plain": ["-inf", "0", "20.5", "inf"],
+    "counts": ["-51", "-0.5", "0", "12", "1e30"],
+    "moments": ["2025-12-31", "2026-01-01T00:05:00", "2026-01-01T00:05:00.123456"],
+    "zoned": ["2025-12-31", "2026-01-01T00:05:00Z", "2026-01-01T00:05:00.5"],
+    "spans": ["1 ms", "5 s", "1 h"],
+    "prices": ["-1", "0", "24.99", "24.995", "inf"],
+}
+KEYS: dict[str, Any] = {"latency": [None, "/pay", "@last:5"], "prices": [None, ("eu", 1)]}
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("served")
-    rng = np.random.default_rng(5)
-    with make_store(folder) as history:
-        for step in range(4):
-            traffic(history, rng, 2000, step * 10.0)
-            if step < 3:
-                history.end_step()
-    return folder
+def parts(key: Any) -> Any:
+    """A key as parameters."""
+    return [] if key is None else [str(part) for part in (key if isinstance(key, tuple) else (key,))]
 
 
-@pytest.fixture(scope="module")
-def client(folder: Path) -> Iterator[httpx.Client]:
-    with serving(configure(folder)) as found:
-        yield found
+def ask(client: httpx.Client, stream: str, what: str, **said: Any) -> Any:
+    found = client.get(f"/api/streams/{stream}/{what}", params=said)
+    assert found.status_code == 200, found.text
+    return found.json()
 
 
-def test_quantiles_are_those_of_the_reader(client: httpx.Client, folder: Path) -> None:
-    found = client.get("/api/streams/latency/quantiles", params={"phi": [0.5, 0.99], "key": "/pay"}).json()
-    with LiveStream(folder / "data" / "latency", follow=False) as live:
+@pytest.mark.parametrize("stream", STREAMS)
+@pytest.mark.parametrize(("window", "words"), WINDOWS)
+def test_answers_are_true(client: httpx.Client, served: Served, stream: str, window: str, words: Any) -> None:
+    rows = served.rows[stream]
+    for key in KEYS.get(stream, [None]):
+        data, about = rows.chosen(key, **words), {"key": parts(key), "window": window}
+        for mode, eps in (("quick", EPS), ("accurate", EPS), ("exact", 0.0)):
+            told = ask(client, stream, "quantiles", phi=PHIS, mode=mode, **about)
+            assert (told["n"], told["mode"], told["window"]) == (len(data), mode, window)
+            assert [fault for answer in told["answers"] for fault in rows.faults(data, answer, eps)] == []
+            told = ask(client, stream, "rank", value=VALUES[stream], mode=mode, **about)
+            assert [fault for rank in told["ranks"] for fault in rows.rank_faults(data, rank, eps)] == []
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_curves_are_true(client: httpx.Client, served: Served, stream: str) -> None:
+    rows = served.rows[stream]
+    data = rows.chosen(last=700)
+    for said in ({"points": 9}, {"value": VALUES[stream]}, {}):
+        told = ask(client, stream, "cdf", window="last:700", **said)
+        for point in told["points"]:
+            true = count_at_most(data, rows.read(point["value"])) / len(data)
+            assert point["lo"] <= true <= point["hi"]
+            assert point["lo"] <= point["fraction"] <= point["hi"]
+            assert point["hi"] - point["lo"] <= 2 * EPS
+        if "value" not in said:
+            shown = [rows.read(point["value"]) for point in told["points"]]
+            assert (shown[0], shown[-1]) == (min(data), max(data)), "a curve has both ends"
+            assert all(a < b for a, b in zip(shown, shown[1:], strict=False))
+            assert len(shown) <= said.get("points", 100)
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_a_summary_can_be_taken_away(client: httpx.Client, served: Served, stream: str) -> None:
+    rows = served.rows[stream]
+    for window, words in WINDOWS:
+        found = client.get(f"/api/streams/{stream}/summary", params={"window": window})
+        assert summary_faults(Summary.from_bytes(found.content), rows.chosen(**words)) == []
+
+
+def test_a_filter(client: httpx.Client, served: Served) -> None:
+    rows = served.rows["latency"]
+    words: list[tuple[str, dict[str, Any]]] = [("all", {}), ("last:300", {"last": 300}), ("within:9s", {"within": 9.0})]
+    for window, said in words:
+        data = rows.chosen("/pay", errors=True, **said)
+        told = ask(client, "latency", "quantiles", phi=PHIS, key="/pay", window=window, filter="errors")
+        assert told["filter"] == "errors"
+        assert [fault for answer in told["answers"] for fault in rows.faults(data, answer)] == []
+
+
+@pytest.mark.parametrize(
+    ("stream", "now"),
+    [
+        ("latency", "25.5"),
+        ("moments", f"{TEN[:-2]}25.5"),
+        ("prices", f"{TEN[:-2]}25.5Z"),
+        ("prices", f"{TEN[:-2]}25.5"),
+    ],
+)
+def test_a_window_that_ends_earlier(client: httpx.Client, served: Served, stream: str, now: str) -> None:
+    """Whatever clock a stream has: seconds, timestamps, timestamps with a zone."""
+    rows = served.rows[stream]
+    data = rows.chosen(within=7.0, now=25.5)
+    told = ask(client, stream, "quantiles", phi=PHIS, window="within:7s", now=now)
+    assert [fault for answer in told["answers"] for fault in rows.faults(data, answer)] == []
+    span = told["answers"][0]["span"]
+    assert {str(span["until"])[:22], str(span["until"])} & {now.removesuffix("Z") + "0", now.removesuffix("Z"), now}
+
+
+def test_answers_are_those_of_the_reader(client: httpx.Client, served: Served) -> None:
+    told = ask(client, "latency", "quantiles", phi=[0.5, 0.99], key="/pay")
+    with LiveStream(served.stores["latency"].path, follow=False) as live:
         expected = live.answers([0.5, 0.99], key="/pay")
-    assert [one["value"] for one in found["answers"]] == [float(a.value) for a in expected]
-    assert [one["rank_lo"] for one in found["answers"]] == [a.rank_lo for a in expected]
-    assert found["n"] == expected[0].n
+    assert [one["value"] for one in told["answers"]] == [float(a.value) for a in expected]
+    assert [one["rank_lo"] for one in told["answers"]] == [a.rank_lo for a in expected]
+    assert told["version"] == expected[0].version
 
 
-def test_a_summary_can_be_taken_away(client: httpx.Client) -> None:
-    data = client.get("/api/streams/latency/summary", params={"window": "last:1000"}).content
-    assert Summary.from_bytes(data).n == 1000
+@pytest.fixture
+def growing(tmp_path: Path) -> Iterator[Served]:
+    found = Served(tmp_path)
+    found.fill(steps=1, count=100)
+    yield found
+    found.close()
+
+
+def test_answers_while_values_come(growing: Served) -> None:
+    """Each answer is true of the rows there were at its version, whatever has come since; and versions move."""
+    known = {name: {growing.stores[name].stats()["version"]: len(growing.rows[name].values)} for name in STREAMS}
+    with serving(growing.config) as client:
+        for turn in range(6):
+            for name in STREAMS:
+                growing.append(name, 50)
+                if turn == 3:
+                    growing.end_step(name)
+                for _ in range(200):
+                    told = ask(client, name, "quantiles", phi=PHIS, mode="quick")
+                    rows = growing.rows[name]
+                    assert told["n"] <= len(rows.values)
+                    data = rows.in_order(rows.values[: told["n"]])
+                    assert [fault for answer in told["answers"] for fault in rows.faults(data, answer)] == []
+                    assert known[name].setdefault(told["version"], told["n"]) == told["n"], "one version, one stream"
+                    if told["n"] == len(rows.values):
+                        break
+                else:
+                    pytest.fail("what was appended is never seen")
+    assert all(len(versions) >= 6 for versions in known.values())
+    for versions in known.values():
+        assert sorted(versions.values()) == [versions[version] for version in sorted(versions)]
+
+
+WRONG: list[tuple[str, int, str]] = [
+    ("/api/streams/latency/quantiles", 400, "phi"),
+    ("/api/streams/latency/quantiles?phi=", 400, "phi"),
+    ("/api/streams/latency/quantiles?phi=0", 400, "greater than 0"),
+    ("/api/streams/latency/quantiles?phi=-0.5", 400, "greater than 0"),
+    ("/api/streams/latency/quantiles?phi=1.0000001", 400, "less than or equal to 1"),
+    ("/api/streams/latency/quantiles?phi=nan", 400, "phi"),
+    ("/api/streams/latency/quantiles?phi=inf", 400, "phi"),
+    ("/api/streams/latency/quantiles?phi=median", 400, "number"),
+    ("/api/streams/latency/quantiles?" + "phi=0.5&" * 1001, 400, "at most 1,000"),
+    ("/api/streams/latency/quantiles?phi=0.5&ph=0.5", 400, "there are key, window"),
+    ("/api/streams/latency/quantiles?phi=0.5&window=all&window=last:5", 400, "say it once"),
+    ("/api/streams/latency/quantiles?phi=0.5&window=", 400, "write last:10000"),
+    ("/api/streams/latency/quantiles?phi=0.5&window=last:0", 400, "at least 1"),
+    ("/api/streams/latency/quantiles?phi=0.5&window=last:-5", 400, "write last:10000"),
+    ("/api/streams/latency/quantiles?phi=0.5&window=last:9999999999999999", 400, "write last:10000"),
+    ("/api/streams/latency/quantiles?phi=0.5&window=last:\u0665", 400, "write last:10000"),
+    ("/api/streams/latency/quantiles?phi=0.5&window=within:0", 400, "length of time"),
+    ("/api/streams/latency/quantiles?phi=0.5&window=within:0s", 400, "above zero"),
+    ("/api/streams/latency/quantiles?phi=0.5&window=within:1e999s", 400, "length of time"),
+    ("/api/streams/latency/quantiles?phi=0.5&window=within:soon", 400, "length of time"),
+    ("/api/streams/latency/quantiles?phi=0.5&window=within:5m,last:7", 400, "length of time"),
+    (f"/api/streams/latency/quantiles?phi=0.5&window=within:{'9' * 55}w", 400, "reaches back beyond"),
+    (f"/api/streams/latency/quantiles?phi=0.5&window=within:{'9' * 900}w", 400, "at most 100"),
+    ("/api/streams/latency/quantiles?phi=0.5&window=steps:few", 400, "write last:10000"),
+    ("/api/streams/latency/quantiles?phi=0.5&window=steps:1&filter=errors", 400, "one of the two"),
+    ("/api/streams/latency/quantiles?phi=0.5&filter=nope", 400, "declared are errors"),
+    ("/api/streams/plain/quantiles?phi=0.5&filter=errors", 400, "none is declared"),
+    ("/api/streams/latency/quantiles?phi=0.5&now=5", 400, "together with within="),
+    ("/api/streams/latency/quantiles?phi=0.5&window=last:5&now=5", 400, "together with within="),
+    ("/api/streams/latency/quantiles?phi=0.5&window=within:5s&now=nan", 400, "numbers"),
+    ("/api/streams/latency/quantiles?phi=0.5&window=within:5s&now=now", 400, "write seconds"),
+    ("/api/streams/moments/quantiles?phi=0.5&window=within:5s&now=today", 400, "2026-01-31T12:00:00"),
+    ("/api/streams/moments/quantiles?phi=0.5&window=within:5s&now=9999-01-01", 400, "2026-01-31T12:00:00"),
+    ("/api/streams/moments/quantiles?phi=0.5&window=within:5s&now=2026-01-31T12:00Z", 400, "have none"),
+    ("/api/streams/moments/quantiles?phi=0.5&window=within:5s&now=5", 400, "one kind of time"),
+    ("/api/streams/latency/quantiles?phi=0.5&mode=fast", 400, "'quick', 'accurate' or 'exact'"),
+    ("/api/streams/latency/quantiles?phi=0.5&key=nobody", 404, "nobody"),
+    ("/api/streams/latency/quantiles?phi=0.5&key=", 404, "key ''"),
+    ("/api/streams/latency/quantiles?phi=0.5&key=%00", 404, "x00"),
+    ("/api/streams/latency/quantiles?phi=0.5&key=%ff%fe", 404, "key"),
+    ("/api/streams/latency/quantiles?phi=0.5&key=/pay&key=/cart", 400, "1 parts: endpoint"),
+    ("/api/streams/prices/quantiles?phi=0.5&key=eu", 400, "2 parts: region, symbol"),
+    ("/api/streams/prices/quantiles?phi=0.5&key=eu&key=one", 404, "string, int64"),
+    ("/api/streams/plain/quantiles?phi=0.5&key=x", 400, "leave key out"),
+    (f"/api/streams/latency/quantiles?phi=0.5&key={'k' * 1001}", 400, "1000 characters"),
+    ("/api/streams/latency/quantiles?phi=0.5&" + "key=k&" * 17, 400, "at most 16"),
+    ("/api/streams/latency/quantiles?phi=0.5&window=within:1ms&now=1000000", 404, "ask for a longer one"),
+    ("/api/streams/latency/rank", 400, "value"),
+    ("/api/streams/latency/rank?value=", 400, "cannot be compared"),
+    ("/api/streams/latency/rank?value=nan", 400, "has no rank"),
+    ("/api/streams/latency/rank?value=slow", 400, "cannot be compared"),
+    ("/api/streams/counts/rank?value=nan", 400, ""),
+    ("/api/streams/counts/rank?value=snan", 400, ""),
+    ("/api/streams/moments/rank?value=250", 400, ""),
+    ("/api/streams/moments/rank?value=now", 400, ""),
+    ("/api/streams/moments/rank?value=", 400, ""),
+    ("/api/streams/moments/rank?value=99999-01-01", 400, ""),
+    ("/api/streams/latency/rank?" + "value=1&" * 1001, 400, "at most 1,000"),
+    ("/api/streams/latency/cdf?points=1", 400, "greater than or equal to 2"),
+    ("/api/streams/latency/cdf?points=2001", 400, "at most 2,000"),
+    ("/api/streams/latency/cdf?points=1e3", 400, "integer"),
+    ("/api/streams/latency/cdf?points=7&value=5", 400, "leave one out"),
+    ("/api/streams/latency/summary?mode=exact", 400, "'mode' is not a parameter"),
+    ("/api/streams/latency/summary?key=nobody", 404, "nobody"),
+    ("/api/streams/latency/summary?window=last:5&key=nobody", 404, "nobody"),
+    ("/api/streams/nothing/quantiles?phi=0.5", 404, "there are latency"),
+    ("/api/streams/%2e%2e/quantiles?phi=0.5", 404, "there are latency"),
+    ("/api/streams/..%2f..%2fetc%2fpasswd/quantiles?phi=0.5", 404, "/docs"),
+    ("/api/streams/latency%2fquantiles?phi=0", 400, "greater than 0"),
+    ("/api/streams/late%00ncy/quantiles?phi=0.5", 404, ""),
+    ("/api/streams/%e2%82%ac%f0%9f%98%80/quantiles?phi=0.5", 404, "there are latency"),
+    (f"/api/streams/{'x' * 5000}/quantiles?phi=0.5", 404, "there are latency"),
+    ("/api/streams//quantiles?phi=0.5", 404, "/docs"),
+    ("/api/streams/latency/quantiles/?phi=0.5", 404, "/docs"),
+    ("/api/streams/latency/median", 404, "/docs"),
+]
+
+
+def check_refusal(found: httpx.Response) -> str:
+    """That a refusal is one: its message."""
+    assert found.headers["content-type"] == "application/json"
+    assert 400 <= found.status_code < 500
+    body = found.json()
+    assert list(body) == ["error"]
+    assert list(body["error"]) == ["code", "message"]
+    message: str = body["error"]["message"]
+    assert len(message) > 10
+    assert not any(word in found.text for word in ("Traceback", "quantide/", ".py", "/tmp/"))
+    return message
+
+
+@pytest.mark.parametrize(("address", "status", "says"), WRONG, ids=[one[0][12:90] for one in WRONG])
+def test_wrong_questions_are_refused(client: httpx.Client, address: str, status: int, says: str) -> None:
+    found = client.get(address)
+    message = check_refusal(found)
+    assert (found.status_code, says in message) == (status, True), message
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+def test_other_methods_are_refused(client: httpx.Client, method: str) -> None:
+    found = client.request(method, "/api/streams/latency/quantiles?phi=0.5", json={})
+    assert found.status_code == 405
+    assert "GET" in check_refusal(found)
+
+
+NUMBERS = st.one_of(
+    st.floats(allow_subnormal=True).map(repr),
+    st.integers(-(10**40), 10**40).map(str),
+    st.sampled_from(
+        ["", " ", "0", "1", "0.5", "1e-320", "1e400", "-0", "0x1", "1_0", "\u0665", "null", "[0.5]", "0.5\n"]
+    ),
+    st.sampled_from(["1e99999999", "-1e-99999999", "0e999999999", "inf", "-inf", "nan", "sNaN", "+.5", "."]),
+)
+TEXTS = st.one_of(
+    st.text(max_size=12),
+    st.sampled_from(
+        ["/pay", "eu", "1", "@last:5", "", "[1,2]", '["eu",1]', "\x00", "a" * 400, "' OR 1=1 --", "%s%n", "{}"]
+    ),
+)
+SPANS = st.one_of(
+    st.sampled_from(
+        ["all", "last:10", "within:5s", "steps:1", "steps:2", "last:5,within:1 s", "", "last", "within:", ":"]
+    ),
+    st.builds("{}:{}".format, st.sampled_from(["last", "within", "steps", "all", "first"]), NUMBERS | TEXTS),
+    st.builds("last:{},within:{}{}".format, NUMBERS, NUMBERS, st.sampled_from(["s", "ms", "w", "y", ""])),
+)
+TIMES = st.one_of(
+    NUMBERS, TEXTS, st.datetimes().map(lambda moment: moment.isoformat()), st.just("2026-01-31T10:00:09Z")
+)
+SAID: dict[str, st.SearchStrategy[str]] = {
+    "phi": NUMBERS,
+    "value": NUMBERS | TIMES,
+    "key": TEXTS,
+    "window": SPANS,
+    "filter": st.just("errors") | TEXTS,
+    "mode": st.sampled_from(["quick", "accurate", "exact", "", "Exact"]),
+    "now": TIMES,
+    "points": NUMBERS,
+    "x": st.sampled_from(list(STREAMS)) | TEXTS,
+    "contains": TEXTS,
+    "limit": NUMBERS,
+}
+PARAMETERS = st.lists(
+    st.sampled_from(list(SAID)).flatmap(lambda name: st.tuples(st.just(name), SAID[name])), max_size=6
+)
+LIKELY = st.builds(
+    lambda some, more: some + more,
+    st.sampled_from([[("phi", "0.5")], [("phi", "0.5"), ("phi", "1")], [("value", "12")], [("points", "7")], []]),
+    PARAMETERS,
+)
+
+
+@given(
+    stream=st.sampled_from([*STREAMS, *STREAMS, "nobody"]),
+    what=st.sampled_from(["quantiles", "rank", "cdf", "summary", "keys"]),
+    said=LIKELY,
+)
+def test_whatever_is_asked_is_answered_or_refused(client: httpx.Client, stream: str, what: str, said: Any) -> None:
+    pairs = "&".join(f"{quote(name)}={quote(text, safe='')}" for name, text in said)
+    found = client.get(f"/api/streams/{stream}/{what}?{pairs}")
+    if found.status_code != 200:
+        check_refusal(found)
+    elif what == "summary":
+        assert Summary.from_bytes(found.content).n
+    else:
+        assert json.loads(found.content, parse_constant=pytest.fail), "infinities are text: JSON has none"
+
+
+def test_values_are_shown_as_json_has_them(client: httpx.Client) -> None:
+    told = ask(client, "plain", "quantiles", phi=[0.01, 0.5, 1.0])
+    assert [type(one["value"]) for one in told["answers"]] == [str, float, str]
+    assert (told["answers"][0]["value"], told["answers"][2]["value"]) == ("-inf", "inf")
+    assert isinstance(ask(client, "counts", "quantiles", phi=0.5)["answers"][0]["value"], int)
+    assert np.datetime64(ask(client, "moments", "quantiles", phi=0.5)["answers"][0]["value"]).dtype == "M8[us]"
+    assert ask(client, "prices", "quantiles", phi=0.5)["answers"][0]["value"].count(".") == 1

@@ -68,7 +68,8 @@ QUANTILE = Command(
 HISTORY = Command(
     "history",
     "What is in a history: values, steps, and a picture of its runs",
-    "It also lists the numbers of last steps that can be asked about.",
+    "It also lists the numbers of last steps that can be asked about. `quantide history build` makes a history, "
+    "`quantide history verify` checks one.",
     ("quantide history data/latency",),
     _history_options,
     _history,

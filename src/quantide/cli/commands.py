@@ -22,6 +22,8 @@ GROUPS: dict[str, tuple[Command, ...]] = {
     "look after": (DOCTOR, VERIFY, QUARANTINE_LIST, QUARANTINE_RETRY, TOKEN_CREATE, TOKEN_LIST, TOKEN_REVOKE),
 }
 COMMANDS = {command.name: command for group in GROUPS.values() for command in group}
+WIDTH = max(map(len, COMMANDS)) + 2
+HELP = ("-h", "--help")
 
 DONE, REFUSED, INTERRUPTED = 0, 2, 130
 
@@ -48,11 +50,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(words: list[str]) -> int:
     """Help and version, or the command that the first words name."""
-    if not words or words[0] in ("-h", "--help", "help"):
+    if not words or words[0] in (*HELP, "help"):
         print(overview())
         return DONE
     if words[0] == "--version":
         print(f"quantide {version('quantide')}")
+        return DONE
+    parts = [command for name, command in COMMANDS.items() if name.startswith(f"{words[0]} ")]
+    if words[0] not in COMMANDS and parts and words[1:] and words[1] in HELP:
+        print(*(f"quantide {command.name:<{WIDTH}}{command.line}" for command in parts), sep="\n")
         return DONE
     command, rest = find(words)
     args = command.parser().read(rest)
@@ -61,28 +67,31 @@ def run(words: list[str]) -> int:
 
 def find(words: list[str]) -> tuple[Command, list[str]]:
     """The command that is meant, and what is said to it; `history build` and its like are named by two words."""
-    for count in (2, 1):
-        name = " ".join(words[:count])
-        if len(words) >= count and name in COMMANDS:
-            return COMMANDS[name], words[count:]
-    parts = [name for name in COMMANDS if name.startswith(f"{words[0]} ")]
-    if parts and (len(words) == 1 or words[1].startswith("-")):
-        raise UsageError(f"say which: {', '.join(f'quantide {name}' for name in parts)}")
-    near = get_close_matches(" ".join(words[:2]), parts or COMMANDS, 1) or get_close_matches(words[0], COMMANDS, 1)
+    first, rest = words[0], words[1:]
+    parts = {name.split()[1]: name for name in COMMANDS if name.startswith(f"{first} ")}
+    if rest and rest[0] in parts:
+        return COMMANDS[parts[rest[0]]], rest[1:]
+    near = get_close_matches(rest[0], parts, 1) if rest else []
+    if near and not os.path.exists(rest[0]):
+        raise UsageError(f"'{first} {rest[0]}' is not a command; did you mean: quantide {parts[near[0]]}")
+    if first in COMMANDS:
+        return COMMANDS[first], rest
+    if parts:
+        raise UsageError(f"say which: {', '.join(f'quantide {name}' for name in parts.values())}")
+    near = get_close_matches(first, {name.split()[0] for name in COMMANDS}, 1)
     fix = f"did you mean: quantide {near[0]}" if near else "`quantide --help` lists those there are"
-    raise UsageError(f"{' '.join(words[: 2 if parts else 1])!r} is not a command; {fix}")
+    raise UsageError(f"{first!r} is not a command; {fix}")
 
 
 def overview() -> str:
     """What `quantide --help` says."""
-    width = max(map(len, COMMANDS)) + 2
     lines = [
         "usage: quantide COMMAND ...",
         "",
         "Quantiles of data that keeps arriving, with an error bound proved for every answer.",
     ]
     for group, commands in GROUPS.items():
-        lines += ["", f"{group}:", *(f"  {command.name:<{width}}{command.line}" for command in commands)]
+        lines += ["", f"{group}:", *(f"  {command.name:<{WIDTH}}{command.line}" for command in commands)]
     return "\n".join(
         [
             *lines,

@@ -299,23 +299,24 @@ class LiveStream:
         with self._monitoring:
             name = (words.words, None if eps is None else check_eps(eps))
             if name not in self._monitors:
-
-                def pull() -> tuple[int, Summary]:
-                    try:
-                        return self._ask(words, lambda view: (view.version, view.summary))
-                    except UnknownKeyError:  # its first value may come yet
-                        return self.version, Summary.of([])
-
                 settings = self._reader.settings
                 grows = not words.recent and words.last_steps is None and settings.retention is None
                 finest = self.finest(words) if eps is None else eps
-                made = Monitor(finest, pull=pull, value_type=settings.value_type, grows=grows)
+                made = Monitor(finest, pull=lambda: self.pull(words), value_type=settings.value_type, grows=grows)
                 self._monitors[name] = (words, made)
             return self._monitors[name][1]
 
     def finest(self, asked: Asked) -> float:
         """The finest precision of a monitor's queries, when no other is asked for."""
         return (1 if asked.recent else 2) * self._eps
+
+    def pull(self, asked: Asked) -> tuple[int, Summary]:
+        """A summary and the commit as of which it holds, as a Monitor takes it; of no values where a key has none."""
+        version = self.version  # before asking: a commit that comes meanwhile may have the first value of a key
+        try:
+            return self._ask(asked, lambda view: (view.version, view.summary))
+        except UnknownKeyError:
+            return version, Summary.of([])
 
     def changes(self) -> list[tuple[Asked, Changes]]:
         """What is new in each monitor since this was called before: the words it was made with, and its changes."""
@@ -362,6 +363,12 @@ class LiveStream:
         """The newest time of all values; None where nothing came yet, or no times are kept."""
         clock = self._recent.clock
         return None if clock is None else clock.show(self._recent.manifest.newest)
+
+    @property
+    def zoned(self) -> bool:
+        """Whether times are timestamps with a zone; they are told as UTC."""
+        clock = self._recent.clock
+        return clock is not None and clock.kind == "timestamp with zone"
 
     def stats(self) -> dict[str, Any]:
         """What there is and what is held: counts, files, bytes of memory, how long ago it was looked for commits."""

@@ -92,7 +92,7 @@ def carried_limit(limit: Any, above: bool, kind: ValueType) -> tuple[Any, bool]:
         raise InvalidArgumentError(f"a condition has one limit, not {limit!r}")
     if below[0]:  # of everything there can be: no element counts
         return np.iinfo(np.int64).min, False
-    exact = bool(kind.restore(numbers.astype(kind.carrier))[0] == limit)
+    exact = kind.is_temporal or bool(kind.restore(numbers.astype(kind.carrier))[0] == limit)  # a time is never rounded
     return numbers[0], above or not exact
 
 

@@ -48,13 +48,13 @@ class Answers:
         n: int | Ints,
         version: int | None = None,
     ) -> None:
-        self._kind, self._carried, self.version = kind, carried, version
+        self.kind, self._carried, self.version = kind, carried, version
         self.phi, self.target, self.rank_lo, self.rank_hi, self.n = phi, target, low, high, n
 
     @property
     def values(self) -> NDArray[Any]:
         """The values, of the type that went in."""
-        return self._kind.restore(self._carried)
+        return self.kind.restore(self._carried)
 
     @property
     def bits(self) -> Ints:
@@ -73,7 +73,7 @@ class Answers:
         return len(self._carried)
 
     def __getitem__(self, i: int) -> Answer:
-        value = self._kind.restore(self._carried[i : i + 1] if i >= 0 else self._carried[i:][:1])[0]
+        value = self.kind.restore(self._carried[i : i + 1] if i >= 0 else self._carried[i:][:1])[0]
         low, high, target = int(self.rank_lo[i]), int(self.rank_hi[i]), int(self.target[i])
         n = int(self.n if isinstance(self.n, int) else self.n[i])
         return Answer(value, float(self.phi[i]), target, low, high, n, max(target - low, high - target) / n, n, n)

@@ -50,10 +50,7 @@ class Again:
             await self._app(scope, receive, send)
             return
         question = (scope["path"], scope["query_string"])
-        told = self._known(question)
-        if told is None and question in self._asking:
-            told = await self._asking[question]
-            told = told if told is not None and self._holds(told) else None
+        told = self._known(question) or await self._heard(question)
         if told is None:
             await self._ask(question, scope, receive, send)
             return
@@ -61,30 +58,41 @@ class Again:
         for message in told.messages:
             await send(dict(message))  # whoever sends it on may change it
 
+    async def _heard(self, question: Question) -> Told | None:
+        """What others are told who ask the same just now, unless it is older than this question."""
+        since = self._streams.versions
+        while question in self._asking:
+            told = await asyncio.shield(self._asking[question])  # whoever gives up does so alone
+            if told is None or all(version >= since.get(name, 0) for name, version in told.as_of):
+                return told
+        return None
+
     async def _ask(self, question: Question, scope: Scope, receive: Receive, send: Send) -> None:
         """Let it be answered; whoever asks the same meanwhile waits, unless someone is waited for already."""
+        if question in self._asking:
+            await self._app(scope, receive, send)
+            return
         messages: list[Message] = []
-        first = question not in self._asking
-        answered = asyncio.get_running_loop().create_future()
-        if first:
-            self._asking[question] = answered
+        answered = self._asking[question] = asyncio.get_running_loop().create_future()
+
+        def tell(told: Told | None) -> None:
+            if not answered.done():
+                del self._asking[question]
+                answered.set_result(told)
 
         async def heard(message: Message) -> None:
-            if first and (not messages or "as_of" in scope):
+            if "as_of" not in scope:  # an error, events, whatever is not a function of versions: nobody waits for it
+                tell(None)
+            elif not answered.done():
                 messages.append(dict(message))
-                if message["type"] == "http.response.body" and not answered.done():
-                    answered.set_result(self._keep(question, scope, messages))
-            elif first and not answered.done():  # nobody waits for the end of what is not kept: it may have none
-                answered.set_result(None)
+                if message["type"] == "http.response.body":
+                    tell(self._keep(question, scope, messages))
             await send(message)
 
         try:
             await self._app(scope, receive, heard)
         finally:
-            if first:
-                del self._asking[question]
-                if not answered.done():
-                    answered.set_result(None)
+            tell(None)
 
     def _known(self, question: Question) -> Told | None:
         told = self._kept.get(question)

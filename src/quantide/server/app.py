@@ -5,23 +5,24 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from quantide.config import Config
 from quantide.errors import InvalidArgumentError, QuantideError
-from quantide.server import events, health, manual, qq, queries, reading, sessions, shown, streamed
+from quantide.server import alerting, events, health, manual, qq, queries, reading, sessions, shown, streamed
 from quantide.server.again import Again
 from quantide.server.gate import Gate
 from quantide.server.metrics import Measured
 from quantide.server.problems import Problem, body_of, problem, status_of
+from quantide.server.said import check_said
 from quantide.server.schemas import FAILURES
 from quantide.server.service import Service
 
 LOG = logging.getLogger("quantide.server")
-ROOMS = (streamed, reading, qq, queries, events, sessions, health, manual)
+ROOMS = (streamed, reading, qq, queries, alerting, events, sessions, health, manual)
 
 
 class Application(FastAPI):
@@ -51,6 +52,7 @@ def make_app(config: Config) -> FastAPI:
         redoc_url=None,
         openapi_url="/openapi.json",
         responses=FAILURES,
+        dependencies=[Depends(check_said)],
         redirect_slashes=False,
     )
     app.state.service = service
@@ -67,14 +69,23 @@ async def _tell(_request: Request, error: Exception) -> Response:
     """An error as a response."""
     if isinstance(error, RequestValidationError):
         error = _invalid(error)
+    elif isinstance(error, HTTPException) and error.status_code == 400:
+        error = InvalidArgumentError("the body cannot be read; send JSON, as UTF-8, not nested deeply")
     elif isinstance(error, HTTPException):
-        code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "internal")
-        error = problem(
-            code, "there is nothing here; /docs lists what there is" if code == "not_found" else error.detail
-        )
+        error = _nothing(error)
     if status_of(error) == 500:
         LOG.error("a request failed", exc_info=error)
     return shown.json(body_of(error), status_of(error))
+
+
+def _nothing(error: HTTPException) -> Problem:
+    """That there is no such route."""
+    if error.status_code == 404:
+        return problem("not_found", "there is nothing here; /docs lists what there is")
+    if error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "other methods")
+        return problem("method_not_allowed", f"this is not possible here, but {allowed} is; /docs lists what there is")
+    return problem("internal", error.detail)
 
 
 def _invalid(error: RequestValidationError) -> InvalidArgumentError:

@@ -5,12 +5,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from quantide.errors import InvalidArgumentError
+from quantide.live.stream import LiveStream
 from quantide.server import words
 
+LEAST = 5e-324  # the smallest phi: it asks for the smallest value
 Phi = Annotated[float, Field(gt=0, le=1)]
 
 KEY = "The key; again for each column where keys have several."
-WINDOW = "`all`, `last:10000`, `within:5m`, or `steps:7`."
+WINDOW = "`all`, `last:10000`, `within:5m`, `last:10000,within:5m`, or `steps:7`."
 FILTER = "A filter that the stream declares: only values that satisfy it."
 MODE = "`quick` reads no data, `accurate` is off by eps of the open step or of the window, `exact` is exact."
 NOW = "With a window of time: where it ends, instead of the newest time."
@@ -22,28 +24,33 @@ class About(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     key: list[str] | None = Field(None, description=KEY, max_length=16)
-    window: str = Field("all", description=WINDOW, examples=["within:5m"], max_length=80)
+    window: str = Field("all", description=WINDOW, examples=["within:5m"], max_length=100)
     filter: str | None = Field(None, description=FILTER, max_length=100)
-    mode: Literal["quick", "accurate", "exact"] | None = Field(None, description=MODE)
     now: str | None = Field(None, description=NOW, max_length=40)
 
-    def words(self) -> dict[str, Any]:
+    def words(self, live: LiveStream) -> dict[str, Any]:
         """These as the words of LiveStream.answer(), without the mode."""
-        said = {"key": words.read_key(self.key), "filter": self.filter, "now": words.read_time(self.now)}
-        return said | words.read_window(self.window)
+        now = words.read_time(self.now, live.zoned)
+        return {"key": words.read_key(self.key), "filter": self.filter, "now": now} | words.read_window(self.window)
 
 
-class AskedQuantiles(About):
+class Asked(About):
+    """A question about it, and how it is to be answered."""
+
+    mode: Literal["quick", "accurate", "exact"] | None = Field(None, description=MODE)
+
+
+class AskedQuantiles(Asked):
     phi: list[Phi] = Field(description="Which quantiles: 0.5 is the median.", examples=[[0.5, 0.99]], min_length=1)
 
 
-class AskedRanks(About):
+class AskedRanks(Asked):
     value: list[Annotated[str, Field(max_length=40)]] = Field(
         description="Values of the stream's type.", examples=[["250"]], min_length=1
     )
 
 
-class AskedCurve(About):
+class AskedCurve(Asked):
     value: list[Annotated[str, Field(max_length=40)]] | None = Field(
         None, description="Values of the stream's type; without them, `points` values evenly spread over the ranks."
     )

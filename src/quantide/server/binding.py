@@ -62,6 +62,7 @@ def listen(server: ServerConfig) -> socket.socket:
         found = socket.create_server((server.host, server.port), family=family, backlog=2048)
     except OSError as error:
         raise ConfigError(f"cannot listen on {where}: {_why(error)}") from error
+    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections inherit it: heads do not wait for bodies
     if server.loopback and not is_loopback(found.getsockname()[0]):
         found.close()
         raise ConfigError(f"{server.host} is not this machine's own address here; write host = 127.0.0.1")
@@ -73,7 +74,7 @@ def _why(error: OSError) -> str:
         return "another program does already; stop it, or write another port under [server] (0 takes a free one)"
     if error.errno == errno.EACCES:
         return "this port is for programs of the system; write one from 1024 on under [server]"
-    if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+    if error.errno in (errno.EADDRNOTAVAIL, socket.EAI_NONAME, socket.EAI_AGAIN, socket.EAI_NODATA):
         return "this machine has no such address; write one it has as host under [server], or 0.0.0.0 for all"
     return str(error.strerror or error)
 

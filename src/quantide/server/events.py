@@ -35,6 +35,7 @@ def routes(service: Service) -> APIRouter:
     @router.get(
         "",
         summary="Changes of queries, streams and alarms, as server-sent events",
+        status_code=200,  # the manual would look for it in the class
         response_class=EventStream,
         responses={200: {"content": {"text/event-stream": {}}}},
     )

@@ -55,6 +55,7 @@ class Gate:
         elif scope["type"] == "http":
             await self._pass(scope, receive, send)
         else:  # a WebSocket: there are none here
+            await receive()
             await send({"type": "websocket.close", "code": 1008})
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -94,6 +95,7 @@ class Gate:
         scope.setdefault("state", {})["who"] = who
         if not has_body(head):
             return receive
+        scope["headers"] = [*scope["headers"]]  # what comes behind a body in chunks was not looked at: it is not shown
         return given(await self._bodies.read(needed is None or method not in WITH_BODY, head, receive), receive)
 
     def _check_names(self, method: str, path: str, head: Head, local: Address | None) -> None:

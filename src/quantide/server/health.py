@@ -1,7 +1,5 @@
 """Routes for whoever looks after the server: is it alive, is it ready, what does it measure."""
 
-from typing import Any
-
 from fastapi import APIRouter, Response
 
 from quantide.server import shown
@@ -30,15 +28,12 @@ def routes(service: Service) -> APIRouter:
     return router
 
 
-def troubles(service: Service) -> dict[str, Any]:
+def troubles(service: Service) -> dict[str, str]:
     """Streams that cannot be asked, and why."""
-    found = dict(service.streams.waiting)
-    for name in service.streams.names:
-        if name not in found:
-            live = service.streams.live(name)
-            looked = live.stats()["polled"]
-            if live.trouble is not None:
-                found[name] = str(live.trouble)
-            elif looked > STALE:
-                found[name] = f"commits were last looked for {looked:.0f} s ago"
-    return found
+    found = {name: service.streams.wrong(name) or stale(service, name) for name in service.streams.names}
+    return {name: why for name, why in found.items() if why is not None}
+
+
+def stale(service: Service, name: str) -> str | None:
+    looked = service.streams.live(name).stats()["polled"]
+    return f"commits were last looked for {looked:.0f} s ago" if looked > STALE else None

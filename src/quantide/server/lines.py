@@ -19,7 +19,8 @@ class Line(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **words: Any) -> None:
         super().__init__(*args, **words)
-        self._head: int | None = 0  # bytes of a head that is not whole yet
+        self._head: int | None = 0  # bytes of a head that is not whole yet, without those it began among
+        self._now = 0
         self._late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -36,16 +37,17 @@ class Line(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
+        self._now = len(data)
         super().data_received(data)
         if self._head is not None:
-            self._head += len(data)
+            self._head += self._now
             if self._head > LONGEST_HEAD and not self.transport.is_closing():
                 self._end(431, "too_large", f"the head of a request may have {LONGEST_HEAD:,} bytes")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.scope["extensions"] = {ABORT: {"now": self.transport.abort}}
-        self._head = 0
+        self._head = -self._now
         self._wait()
 
     def on_headers_complete(self) -> None:

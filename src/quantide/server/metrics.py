@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from quantide.server.streams import Streams
 
 SECONDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
+EVENTS = b"text/event-stream"  # they last as long as someone listens
 OF_STREAMS = {
     "values": ("values", "Values of a stream"),
     "version": ("version", "The commit as of which a stream is answered"),
@@ -59,7 +60,7 @@ class Gauges(Collector):
             for name, (short, about) in OF_STREAMS.items()
         }
         for stream in self._streams.names:
-            ready.add_metric([stream], 0 if stream in waiting else 1)
+            ready.add_metric([stream], 0 if self._streams.wrong(stream) else 1)
             if stream not in waiting:
                 stats = self._streams.live(stream).stats()
                 for name, family in each.items():
@@ -79,12 +80,13 @@ class Measured:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, status = time.perf_counter(), "none"
+        began, status, timed = time.perf_counter(), "none", True
 
         async def told(message: Message) -> None:
-            nonlocal status
+            nonlocal status, timed
             if message["type"] == "http.response.start":
                 status = str(message["status"])
+                timed = not any(value.startswith(EVENTS) for _, value in message.get("headers", ()))
             await send(message)
 
         try:
@@ -92,5 +94,5 @@ class Measured:
         finally:
             route = getattr(scope.get("route"), "path", "none")
             self._metrics.requests.labels(route, status).inc()
-            if route != "/api/events":
+            if timed:
                 self._metrics.seconds.labels(route).observe(time.perf_counter() - began)

@@ -12,13 +12,12 @@ from quantide.live.answer import LiveAnswer
 from quantide.live.stream import LiveStream
 from quantide.server import shown
 from quantide.server.again import as_of
-from quantide.server.asking import check_many
+from quantide.server.asking import LEAST, check_many
 from quantide.server.schemas import Plot
 from quantide.server.service import Service
 from quantide.server.words import Place, read_window
 
 MODES = ("quick", "accurate", "exact")  # the cheapest first
-LEAST = 5e-324  # the smallest phi: it asks for the smallest value
 PLACE = "`stream[:key][@window]`, such as `latency:/pay@within:5m`; a key of several columns is a list in JSON."
 
 
@@ -37,6 +36,7 @@ class Axis:
     """The answers along one axis, and how fine they are."""
 
     place: Place
+    value_type: str
     answers: list[LiveAnswer]
 
     @property
@@ -49,6 +49,7 @@ class Axis:
             "stream": self.place.stream,
             "key": shown.key(self.place.key),
             "window": self.place.window,
+            "value_type": self.value_type,
             "n": first.n,
             "version": first.version,
             "mode": first.mode,
@@ -82,13 +83,13 @@ def routes(service: Service) -> APIRouter:
 def along(live: LiveStream, place: Place, phis: list[float], apart: float) -> Axis:
     """The answers for each phi, in the cheapest mode that tells one phi from the next; or the finest there is."""
     wanted = [phi or LEAST for phi in phis]
-    about = {"key": place.key, **read_window(place.window)}
-    found = Axis(place, live.answers(wanted, mode=MODES[0], **about))
+    about, kind = {"key": place.key, **read_window(place.window)}, live.settings.value_type
+    found = Axis(place, kind, live.answers(wanted, mode=MODES[0], **about))
     for mode in MODES[1:]:
         if found.error <= apart:
             break
         try:
-            found = Axis(place, live.answers(wanted, mode=mode, **about))
+            found = Axis(place, kind, live.answers(wanted, mode=mode, **about))
         except QuantideError:  # refused: it would read too much. `mode` and `error` of the axis tell how fine it is
             break
     return found

@@ -5,14 +5,16 @@ from typing import Annotated, Any
 import numpy as np
 from fastapi import APIRouter, Query, Request, Response
 
+from quantide.errors import InvalidArgumentError
 from quantide.live.answer import LiveAnswer, LiveRank
 from quantide.live.stream import LiveStream
 from quantide.server import shown
 from quantide.server.again import as_of
-from quantide.server.asking import About, AskedCurve, AskedQuantiles, AskedRanks, check_many
+from quantide.server.asking import LEAST, About, Asked, AskedCurve, AskedQuantiles, AskedRanks, check_many
 from quantide.server.schemas import Curve, Quantiles, Ranks
 from quantide.server.service import Service
 from quantide.server.words import read_value
+from quantide.summary.summary import Summary
 from quantide.summary.types import type_named
 
 POINTS = 100
@@ -23,9 +25,9 @@ def routes(service: Service) -> APIRouter:
 
     @router.get("/{stream}/quantiles", response_model=Quantiles, summary="Quantiles of a stream, a key or a window")
     async def quantiles(request: Request, stream: str, asked: Annotated[AskedQuantiles, Query()]) -> Response:
-        live, words = service.streams.live(stream), asked.words()
+        live = service.streams.live(stream)
         check_many("values of phi", len(asked.phi), service.limits.phis)
-        answers = await service.ask(lambda: live.answers(asked.phi, mode=asked.mode, **words))
+        answers = await service.ask(lambda: live.answers(asked.phi, mode=asked.mode, **asked.words(live)))
         as_of(request, (stream, answers[0].version))
         body = about(stream, asked, live, answers[0])
         return shown.json(body | {"answers": [answer(found, asked.window) for found in answers]})
@@ -46,13 +48,15 @@ def routes(service: Service) -> APIRouter:
     async def cdf(request: Request, stream: str, asked: Annotated[AskedCurve, Query()]) -> Response:
         live, points = service.streams.live(stream), asked.points or POINTS
         check_many("points", len(asked.value or ()) or points, service.limits.points)
+        if asked.value is not None and asked.points is not None:
+            raise InvalidArgumentError("value says where the curve is asked about, and points how often; leave one out")
 
         def ask() -> list[LiveRank]:
             if asked.value is not None:
                 return ranks_of(live, asked, asked.value)
-            phis = np.linspace(0, 1, points)[1:].tolist()
-            values = dict.fromkeys(a.value for a in live.answers(phis, mode=asked.mode, **asked.words()))
-            return live.ranks(list(values), mode=asked.mode, **asked.words())
+            words, phis = asked.words(live), [phi or LEAST for phi in np.linspace(0, 1, points).tolist()]
+            values = dict.fromkeys(a.value for a in live.answers(phis, mode=asked.mode, **words))
+            return live.ranks(list(values), mode=asked.mode, **words)
 
         found = await service.ask(ask)
         as_of(request, (stream, found[0].version))
@@ -61,15 +65,23 @@ def routes(service: Service) -> APIRouter:
     @router.get("/{stream}/summary", summary="A summary, as bytes that Summary.from_bytes() reads")
     async def summary(stream: str, asked: Annotated[About, Query()]) -> Response:
         live = service.streams.live(stream)
-        data = await service.ask(lambda: live.summary(**asked.words()).to_bytes())
-        return Response(data, media_type="application/octet-stream")
+        found = await service.ask(lambda: summary_of(live, asked))
+        return Response(found.to_bytes(), media_type="application/octet-stream")
 
     return router
 
 
-def ranks_of(live: LiveStream, asked: About, values: list[str]) -> list[LiveRank]:
+def summary_of(live: LiveStream, asked: About) -> Summary:
+    words = asked.words(live)
+    found = live.summary(**words)
+    if not found.n:
+        live.answer(1.0, **words)  # says what is not there: the key, or anything at all
+    return found
+
+
+def ranks_of(live: LiveStream, asked: Asked, values: list[str]) -> list[LiveRank]:
     kind = type_named(live.settings.value_type)
-    return live.ranks([read_value(text, kind) for text in values], mode=asked.mode, **asked.words())
+    return live.ranks([read_value(text, kind) for text in values], mode=asked.mode, **asked.words(live))
 
 
 def about(stream: str, asked: About, live: LiveStream, found: LiveAnswer | LiveRank) -> dict[str, Any]:

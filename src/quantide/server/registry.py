@@ -33,10 +33,12 @@ CREATE TABLE alarms (
 CREATE TABLE transitions (
     number INTEGER PRIMARY KEY AUTOINCREMENT, alarm INTEGER NOT NULL, at REAL NOT NULL, body TEXT NOT NULL
 );
+CREATE INDEX transitions_of_alarms ON transitions (alarm);
 CREATE TABLE deliveries (
     id TEXT PRIMARY KEY, alarm INTEGER NOT NULL, url TEXT NOT NULL, body BLOB NOT NULL, attempts INTEGER NOT NULL,
     due REAL, error TEXT
 );
+CREATE INDEX deliveries_of_alarms ON deliveries (alarm);
 CREATE TABLE runs (number INTEGER PRIMARY KEY AUTOINCREMENT, began REAL NOT NULL);
 """
 

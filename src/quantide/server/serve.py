@@ -109,6 +109,7 @@ def _prepare(limits: Limits) -> None:
     # that is malformed, which anybody can send.
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
+    logging.getLogger("uvicorn.access").disabled = True
     _allow_files(limits.connections + OTHER_FILES)
 
 

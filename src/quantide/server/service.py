@@ -8,11 +8,14 @@ from typing import TypeVar
 
 from quantide.config import Config
 from quantide.errors import LimitError
+from quantide.server.alarms import Alarms
 from quantide.server.hub import Hub
 from quantide.server.metrics import Metrics
+from quantide.server.outbox import Outbox
 from quantide.server.registry import Registry
 from quantide.server.standing import Standing
 from quantide.server.streams import Streams
+from quantide.server.webhooks import Webhooks
 
 T = TypeVar("T")
 
@@ -31,10 +34,25 @@ class Service:
         self.standing = Standing(self.registry, self.streams, self.limits.queries, self.hub.wake)
         self.run = 0
         self.metrics = Metrics(self.streams)
-        self.metrics.gauge("queries", "Standing queries", lambda: len(self.standing))
-        self.metrics.gauge("event_streams", "Open event streams", lambda: len(self.hub))
+        self.outbox = Outbox(self.registry)
+        self.webhooks = Webhooks(self.outbox, config.server.webhooks)
+        self.alarms = Alarms(self.registry, self.streams, self.outbox, self.limits.alarms)
+        self.alarms.listen(self.webhooks.wake)
+        self.alarms.listen(self.hub.wake)
+        self._measure()
         self._threads = ThreadPoolExecutor(THREADS, "quantide-answers")
         self.waiting = 0
+
+    def _measure(self) -> None:
+        gauge = self.metrics.gauge
+        gauge("queries", "Standing queries", lambda: len(self.standing))
+        gauge("event_streams", "Open event streams", lambda: len(self.hub))
+        gauge("alarms", "Alarms", lambda: len(self.alarms.all()))
+        gauge("alarms_firing", "Alarms that fire", lambda: self.alarms.firing)
+        gauge("webhooks_waiting", "Messages to webhooks that wait to be sent", self.outbox.waiting)
+        gauge("webhooks_delivered", "Messages that arrived, since the start", lambda: self.webhooks.delivered)
+        gauge("webhooks_failed", "Attempts that failed, since the start", lambda: self.webhooks.failed)
+        gauge("webhooks_given_up", "Messages that were given up, since the start", lambda: self.outbox.given_up)
 
     async def ask(self, question: Callable[[], T]) -> T:
         """What a question gives, computed in a thread."""
@@ -51,11 +69,15 @@ class Service:
             self.run = write.execute("INSERT INTO runs (began) VALUES (?)", (time.time(),)).lastrowid or 0
         self.standing.load()
         self.streams.follow(self.standing.moved)
+        self.alarms.start()
+        self.webhooks.start()
         self.streams.start()
 
     def close(self) -> None:
         self.hub.close()
+        self.alarms.close()  # before streams: one that was closed is no news
         self.streams.close()
+        self.webhooks.close()
         self._threads.shutdown()
         self.registry.close()
         self.reads.close()

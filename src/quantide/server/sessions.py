@@ -14,6 +14,7 @@ from quantide.server.service import Service
 from quantide.server.tokens import LONGEST_TOKEN, Who, hash_of, list_tokens, revoke_token, who_has
 
 LASTS = 12 * 3600.0  # seconds
+NOT_ONE = "this is not a token that holds; `quantide token create` makes one"
 MOST = 100  # sessions of one token; the oldest ends when there are more
 
 
@@ -30,11 +31,8 @@ def cookie_name(secure: bool) -> str:
     return "__Host-quantide" if secure else "quantide"
 
 
-def begin(registry: Registry, token: str, now: float) -> tuple[Who, str, float]:
-    """Who shows a token, the secret of a new session, and when it ends: with the token, if that is sooner."""
-    who = who_has(registry, token, now)
-    if who is None:
-        raise TokenError("this is not a token that holds; `quantide token create` makes one")
+def begin(registry: Registry, who: Who, now: float) -> tuple[str, float]:
+    """The secret of a new session, and when it ends: with the token, if that is sooner."""
     secret = secrets.token_urlsafe(32)
     with registry.change() as write:
         write.execute("DELETE FROM sessions WHERE expires <= ?", (now,))
@@ -49,8 +47,8 @@ def begin(registry: Registry, token: str, now: float) -> tuple[Who, str, float]:
         )
         ends = write.execute("SELECT expires FROM sessions WHERE hash = ?", (hash_of(secret),)).fetchone()
     if ends is None:
-        raise TokenError("the token was revoked just now")
-    return who, secret, float(ends[0])
+        raise TokenError(NOT_ONE)  # revoked just now
+    return secret, float(ends[0])
 
 
 def who_in(registry: Registry, secret: str, now: float) -> Who | None:
@@ -81,7 +79,10 @@ def routes(service: Service) -> APIRouter:
     @router.post("/session", summary="Begin a session: a token for a cookie")
     async def post(shown_token: Shown) -> Response:
         now = time.time()
-        who, secret, ends = await service.ask(lambda: begin(registry, shown_token.token, now))
+        who = who_has(service.reads, shown_token.token, now)  # whoever has no token keeps no thread busy
+        if who is None:
+            raise TokenError(NOT_ONE)
+        secret, ends = await service.ask(lambda: begin(registry, who, now))
         response = shown.json(shown_who(who))
         response.set_cookie(name, secret, max_age=int(ends - now), **cookie)
         return response

@@ -48,7 +48,7 @@ def routes(service: Service) -> APIRouter:
 
 def brief(service: Service, name: str) -> dict[str, Any]:
     """A stream in a list of streams."""
-    why = service.streams.waiting.get(name)
+    why = service.streams.wrong(name)
     if why is not None:
         return {"name": name, "ready": False, "why": why}
     live = service.streams.live(name)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from threading import Event, RLock, Thread
 
 from quantide.config import Config
-from quantide.errors import NotReadyError, QuantideError, UnknownStreamError
+from quantide.errors import NotReadyError, UnknownStreamError
 from quantide.live.stream import LiveStream
 
 LOG = logging.getLogger("quantide.server")
@@ -52,9 +52,21 @@ class Streams:
             raise UnknownStreamError(f"there is no stream {name[:100]!r}; there are {', '.join(self._folders)}")
 
     @property
+    def versions(self) -> dict[str, int]:
+        """The commit as of which each stream that can be read is answered."""
+        return {name: live.version for name, live in list(self._open.items())}
+
+    @property
     def waiting(self) -> dict[str, str]:
         """Streams that cannot be read yet, and why."""
         return dict(self._waiting)
+
+    def wrong(self, name: str) -> str | None:
+        """Why a stream cannot be asked just now."""
+        if name in self._waiting:
+            return self._waiting.get(name)
+        trouble = self.live(name).trouble
+        return None if trouble is None else _brief(trouble, self._folders[name])
 
     def follow(self, follower: Follower) -> None:
         """Let a function be called whenever a stream has moved on."""
@@ -78,8 +90,8 @@ class Streams:
                 try:
                     self._open[name] = LiveStream(folder, self._memory)
                     self._waiting.pop(name, None)
-                except QuantideError as error:
-                    self._waiting[name] = str(error)
+                except Exception as error:  # whatever it is, other streams are served
+                    self._waiting[name] = _brief(error, folder)
 
     def _run(self) -> None:
         seen: dict[str, int] = {}
@@ -101,3 +113,9 @@ class Streams:
             except Exception:
                 self.failures += 1
                 LOG.exception("a follower of the stream %s failed", name)
+
+
+def _brief(error: Exception, folder: str) -> str:
+    """Why a store cannot be opened or followed, without where it lies: anyone may ask whether a server is ready."""
+    said = str(error).replace(folder, "its folder").splitlines()
+    return said[0][:300] if said else type(error).__name__

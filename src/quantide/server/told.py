@@ -14,7 +14,9 @@ Texts = NDArray[np.object_]
 Which = NDArray[np.bool_]
 
 NAMES = {EMPTY: "empty", WAITING: "waiting", FAILED: "failed"}
-TEXT = b'{"id":%b,"state":"value","value":%b,"rank_lo":%b,"rank_hi":%b,"n":%d,"error":%b,"version":%d}'
+TEXT = (
+    b'{"id":%b,"state":"value","value":%b,"value_type":"%b","rank_lo":%b,"rank_hi":%b,"n":%d,"error":%b,"version":%d}'
+)
 DROPPED = b'{"id":%d,"state":"dropped","value":null}'
 
 
@@ -40,8 +42,10 @@ class Values:
             _numbers(answers.error[which]),
             strict=True,
         )
-        n, version = answers.n, answers.version
-        return _texts([TEXT % (id, value, low, high, n, error, version) for id, value, low, high, error in columns])
+        kind, n, version = str(answers.kind).encode(), answers.n, answers.version
+        return _texts(
+            [TEXT % (id, value, kind, low, high, n, error, version) for id, value, low, high, error in columns]
+        )
 
 
 class Missing:

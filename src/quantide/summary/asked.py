@@ -25,7 +25,7 @@ def read_asked(values: Any, kind: ValueType) -> tuple[NDArray[Any], NDArray[np.b
     """The numbers to compare with, which of them are below everything there can be, and whether one was asked."""
     single = np.ndim(values) == 0 if isinstance(values, (np.ndarray, np.generic)) else not hasattr(values, "__len__")
     if kind.is_temporal:
-        column = read_column(values, kind)
+        column = read_column(_own_times(values, kind), kind)
         if column.nulls:
             raise _no_rank("null")
         carried = column.carried()
@@ -45,6 +45,21 @@ def read_asked(values: Any, kind: ValueType) -> tuple[NDArray[Any], NDArray[np.b
     below = np.array([x is None for x in floors], dtype=bool)
     numbers = np.array([0 if x is None else x for x in floors], dtype=kind.carrier if not kind.is_float else np.float64)
     return numbers, below, single
+
+
+def _own_times(values: Any, kind: ValueType) -> Any:
+    """Times of numpy, of whatever unit, in the type of the values. They have no zone: where values have one they mean
+    UTC, as in answers. What would have to be rounded is left as it is."""
+    some = values if isinstance(values, (list, np.ndarray)) else [values]
+    if not isinstance(some, np.ndarray) and not all(isinstance(x, (np.datetime64, np.timedelta64)) for x in some):
+        return values
+    found = np.array(some)
+    if found.dtype.kind != kind.dtype.kind or np.isnat(found).any():
+        return values
+    own = found.astype(kind.dtype)
+    low, high = kind.limits
+    fits = (own.astype(found.dtype) == found) & (own.view(np.int64) >= low) & (own.view(np.int64) <= high)
+    return kind.restore_arrow(own.view(np.int64)) if fits.all() else values
 
 
 def _at_once(values: NDArray[Any], kind: ValueType) -> NDArray[Any] | None:

@@ -1,0 +1,204 @@
+"""Standing queries and their events through the client, with a real server that comes and goes."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quantide import History
+from quantide.client import Client, Event, QueryState, events
+from quantide.errors import InvalidArgumentError, ServerError, UnknownQueryError, UnknownStreamError
+from tests.client.raw import raw, response
+from tests.client.restart import Restarted
+from tests.server.serving import STREAM, configure, make_store, serving, traffic
+
+pytestmark = pytest.mark.usefixtures("no_hang")
+PRICES = '[streams.prices]\nsource = { format = "parquet", path = "in" }\nvalue = "price"\n'
+
+
+@pytest.fixture
+def history(tmp_path: Path, rng: np.random.Generator) -> Iterator[History]:
+    with make_store(tmp_path) as history:
+        traffic(history, rng, 1000, 0.0)
+        yield history
+
+
+@pytest.fixture
+def server(tmp_path: Path, history: History) -> Iterator[Restarted]:
+    with make_store(tmp_path, "prices", keys=None, filters=None, value_type="decimal[2]") as prices:
+        prices.append([Decimal("1.50"), Decimal("2.25")])
+    found = Restarted(configure(tmp_path, streams=STREAM + PRICES))
+    with found:
+        yield found
+
+
+@pytest.fixture
+def client(server: Restarted, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    monkeypatch.setattr(events, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(events, "LONGEST_PAUSE", 0.05)
+    with Client(server.address) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """A client of a server that nobody registered anything with."""
+    folder = tmp_path_factory.mktemp("calm")
+    with make_store(folder) as history:
+        traffic(history, np.random.default_rng(3), 1000, 0.0)
+    with serving(configure(folder, "limits = { batch = 50 }")) as server, Client(str(server.base_url)) as found:
+        yield found
+
+
+def states(found: Iterator[Event], count: int) -> dict[int, QueryState]:
+    """What is told of queries, until so many were spoken of."""
+    known: dict[int, QueryState] = {}
+    while len(known) < count:
+        event = next(found)
+        if event.kind == "queries":
+            known |= {state.id: state for state in event.data}
+    return known
+
+
+def test_a_query_is_registered_answered_and_dropped(client: Client) -> None:
+    id = client.register("latency", 0.99, eps=0.05, key="/pay", within="5 min", label="page")
+    found = client.query(id)
+    assert [found[name] for name in ("id", "stream", "phi", "key", "window", "label")] == (
+        [id, "latency", 0.99, "/pay", "within:5 min", "page"]
+    )
+    state, expected = found["answer"], client.answer("latency", 0.99, key="/pay", within="5 min")
+    assert (state.state, state.n, state.version) == ("value", expected.n, expected.version)
+    assert abs(client.rank("latency", state.value, key="/pay", within="5 min")[0] / state.n - 0.99) <= 0.05
+    assert found["created"].tzinfo is not None
+    assert client.drop(id) == 1
+    with pytest.raises(UnknownQueryError):
+        client.query(id)
+    with pytest.raises(UnknownQueryError):
+        client.drop(id)
+
+
+def test_values_of_queries_have_the_type_of_the_stream(client: Client) -> None:
+    assert client.query(client.register("prices", 1.0))["answer"].value == Decimal("2.25")
+    assert isinstance(client.query(client.register("latency", 1.0))["answer"].value, np.float64)
+
+
+def test_many_as_dicts_and_as_columns(client: Client) -> None:
+    dicts = client.register_many([{"stream": "latency", "phi": phi, "last": 100, "label": "a"} for phi in (0.5, 0.9)])
+    phis = np.array([0.5, 0.9, 0.99])
+    columns = client.register_many(stream="latency", phi=phis, key=["/pay", "/cart", None], eps=0.02, label="b")
+    assert [one["id"] for one in client.queries()] == [*dicts, *columns]
+    found = list(client.queries(label="b", stream="latency"))
+    assert [(one["phi"], one["key"], one["eps"]) for one in found] == (
+        [(0.5, "/pay", 0.02), (0.9, "/cart", 0.02), (0.99, None, 0.02)]
+    )
+    assert list(client.queries(stream="prices")) == []
+    assert client.drop(columns[:2]) == 2
+    assert client.drop(label="a") == 2
+    assert [one["id"] for one in client.queries()] == columns[2:]
+
+
+def test_queries_are_fetched_a_page_at_a_time() -> None:
+    row = '{"id": %d, "key": ["eu", 1], "created": "2026-01-31T12:00:00.000+00:00"}'
+    pages = [f'{{"queries": [{row % id}], "next": {after}}}'.encode() for id, after in ((1, 1), (2, 2), (3, "null"))]
+    with raw(*([response(page)] for page in pages)) as server, Client(server.address) as client:
+        assert [(one["id"], one["key"]) for one in client.queries(label="x")] == [(id, ("eu", 1)) for id in (1, 2, 3)]
+        asked = [head.split(b" ")[1] for head in server.requests]
+        assert asked == [b"/api/queries?after=%d&label=x" % after for after in (0, 1, 2)]
+    with (
+        raw([response(pages[0])]) as server,
+        Client(server.address) as client,
+        pytest.raises(ServerError, match="leads back"),
+    ):
+        list(client.queries())
+
+
+@pytest.mark.parametrize(
+    ("ask", "kind"),
+    [
+        (lambda c: c.register("nowhere", 0.5), UnknownStreamError),
+        (lambda c: c.register("latency", 1.5), InvalidArgumentError),
+        (lambda c: c.register("latency", 0.5, eps=2.0), InvalidArgumentError),
+        (lambda c: c.register("latency", 0.5, key=("a", "b")), InvalidArgumentError),
+        (lambda c: c.register("latency", 0.5, key=float("inf")), InvalidArgumentError),
+        (lambda c: c.register("latency", 0.5, mode="exact"), InvalidArgumentError),
+        (lambda c: c.register("latency", 0.5, last=5, last_steps=1), InvalidArgumentError),
+        (lambda c: c.register_many(), InvalidArgumentError),
+        (lambda c: c.register_many([]), InvalidArgumentError),
+        (lambda c: c.register_many([{"phi": 0.5}]), InvalidArgumentError),
+        (lambda c: c.register_many([{"stream": "latency", "phi": 0.5}], phi=[0.5]), InvalidArgumentError),
+        (lambda c: c.register_many(stream="latency", phi=0.5), InvalidArgumentError),
+        (lambda c: c.register_many(stream="latency", phi=[0.5, 0.9], eps=[0.1]), InvalidArgumentError),
+        (lambda c: c.register_many(stream="latency", phi=[0.5] * 51), InvalidArgumentError),
+        (lambda c: c.register_many(stream=["latency", "nowhere"], phi=0.5), UnknownStreamError),
+        (lambda c: c.query("7"), InvalidArgumentError),
+        (lambda c: c.drop(), InvalidArgumentError),
+        (lambda c: c.drop([]), InvalidArgumentError),
+        (lambda c: c.drop(10**6), UnknownQueryError),
+        (lambda c: c.drop(1, label="x"), InvalidArgumentError),
+        (lambda c: c.events(queries=10**6), UnknownQueryError),
+        (lambda c: c.events(streams=["latency", "nowhere"]), UnknownStreamError),
+    ],
+)
+def test_what_is_refused_changes_nothing(calm: Client, ask: Any, kind: Any) -> None:
+    with pytest.raises(kind):
+        ask(calm)
+    assert list(calm.queries()) == []
+
+
+def test_events_tell_what_changes(client: Client, history: History, rng: np.random.Generator) -> None:
+    ids = client.register_many(stream="latency", phi=[0.5, 0.99], label="mine")
+    with client.events(label="mine", streams=["latency"]) as found:
+        before = states(found, 2)
+        assert set(before) == set(ids)
+        traffic(history, rng, 1000, 10.0, slow=50.0)
+        after = states(found, 2)
+        assert all(after[id].value > before[id].value for id in ids)
+        assert after[ids[0]].n == 2000
+        client.drop(ids[0])
+        assert states(found, 1) == {ids[0]: QueryState(ids[0], "dropped")}
+
+
+def test_a_stream_tells_that_it_has_moved_on(client: Client, history: History, rng: np.random.Generator) -> None:
+    with client.events(streams="latency") as found:
+        traffic(history, rng, 10, 10.0)
+        told = next(event for event in found if event.data.get("n") == 1010)
+    assert told.kind == "stream"
+    assert (told.data["stream"], told.data["newest"]) == ("latency", client.stream("latency")["newest"])
+
+
+def test_events_go_on_when_the_server_restarts(
+    client: Client, server: Restarted, history: History, rng: np.random.Generator
+) -> None:
+    ids = client.register_many(stream="latency", phi=[0.5, 0.99])
+    with client.events(queries=ids) as found:
+        states(found, 2)
+        server.stop()
+        with pytest.raises(ServerError, match="cannot be reached"):
+            client.streams()
+        traffic(history, rng, 1000, 10.0, slow=50.0)
+        server.start()
+        assert {state.n for state in states(found, 2).values()} == {2000}
+        traffic(history, rng, 1000, 20.0, slow=500.0)
+        assert {state.n for state in states(found, 2).values()} == {3000}
+    assert [one["id"] for one in client.queries()] == ids
+
+
+def test_what_changed_while_nobody_listened_is_told_later(
+    client: Client, history: History, rng: np.random.Generator
+) -> None:
+    low, high = client.register_many(stream="prices", phi=[0.5, 1.0])
+    other = client.register("latency", 0.5)
+    with client.events(queries=[low, high, other]) as found:
+        states(found, 3)
+        last = next(event for event in _with_traffic(found, history, rng) if event.id).id
+    traffic(history, rng, 1000, 20.0, slow=500.0)
+    with client.events(queries=[low, high, other], after=last) as found:
+        assert set(states(found, 1)) == {other}
+
+
+def _with_traffic(found: Iterator[Event], history: History, rng: np.random.Generator) -> Iterator[Event]:
+    traffic(history, rng, 1000, 10.0, slow=50.0)
+    return found

@@ -1,0 +1,413 @@
+"""Alarms: they fire only on proof, are held and cleared as they should be, and survive."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quantide.errors import ForbiddenError, InvalidArgumentError, LimitError, QuantideError, SpanError, StorageError
+from quantide.server import transitions
+from quantide.server.alarm import CERTAIN, NO, POSSIBLE, Alarm
+from quantide.server.alarm_setting import AlarmSetting
+from quantide.server.service import Service
+from tests.server.serving import configure
+from tests.server.staging import Stage, setting
+
+STATES = st.sampled_from([NO, POSSIBLE, CERTAIN])
+MOMENT = pa.array([1767225600 * 10**9]).cast(pa.timestamp("ns", "UTC"))
+
+
+# The state machine
+
+
+def naive(looks: list[tuple[float, str, str]], hold: float) -> list[bool]:
+    """Whether it fires after each look, read off the rules: the looks since the last change, from the back."""
+    firing, changed, out = False, 0, []
+    for i, (now, _, _) in enumerate(looks):
+        agree = 0
+        while agree < i + 1 - changed and _asks(looks[i - agree], firing):
+            agree += 1
+        if agree and now - looks[i - agree + 1][0] >= hold:
+            firing, changed = not firing, i + 1
+        out.append(firing)
+    return out
+
+
+def _asks(look: tuple[float, str, str], firing: bool) -> bool:
+    return look[2] == NO if firing else look[1] == CERTAIN
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), STATES, STATES), max_size=30), st.integers(0, 10))
+def test_it_stands_as_the_rules_say(steps: list[tuple[int, str, str]], hold: int) -> None:
+    looks, now = [], 0.0
+    for pause, beyond, uncleared in steps:
+        now += pause
+        looks.append((now, beyond, uncleared))
+    alarm, found = Alarm(hold), []
+    for look in looks:
+        alarm = alarm.looked(*look)
+        assert alarm.state == look[1]
+        found.append(alarm.firing)
+    assert found == naive(looks, hold)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), STATES), max_size=30), st.integers(0, 10), st.booleans())
+def test_what_is_only_possible_changes_nothing(steps: list[tuple[int, str]], hold: int, firing: bool) -> None:
+    alarm = Alarm(hold, firing)
+    for i, (pause, _) in enumerate(steps):
+        alarm = alarm.looked(i + pause, POSSIBLE, POSSIBLE)
+    assert alarm.firing == firing
+    assert alarm.run is None
+
+
+def test_a_clock_that_is_set_back_begins_the_hold_time_anew() -> None:
+    alarm = Alarm(10).looked(1000, CERTAIN, CERTAIN).looked(5, CERTAIN, CERTAIN)
+    assert not alarm.looked(14, CERTAIN, CERTAIN).firing
+    assert alarm.looked(15, CERTAIN, CERTAIN).firing
+
+
+# Alarms over a store
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    with Stage(tmp_path) as stage:
+        yield stage
+
+
+def quantile(values: Any, phi: float) -> float:
+    n = len(values)
+    return float(np.sort(values)[max(1, int(np.ceil(phi * n - 1e-9))) - 1])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_is_said_to_be_certain_is_so(tmp_path: Path, seed: int) -> None:
+    with Stage(tmp_path, eps=0.1) as stage:
+        attack(stage, np.random.default_rng(seed))
+
+
+def attack(stage: Stage, rng: np.random.Generator) -> None:
+    """Set alarms close to the truth while values come, and compare all of them with it at every commit."""
+    seen, said = np.empty(0), set[str]()
+    watched: dict[int, AlarmSetting] = {}
+    settled = set[int]()
+
+    def block() -> Any:
+        return np.round(rng.normal(100 + 10 * rng.normal(), 20, rng.integers(1, 900)))
+
+    def check() -> None:
+        for id, alarm in watched.items():
+            of = seen if alarm.window == "all" else seen[-int(alarm.window[5:]) :]
+            true = quantile(of, alarm.phi)
+            state, firing = stage.stands(id)
+            beyond = true > alarm.threshold if alarm.above else true < alarm.threshold
+            assert state != (NO if beyond else CERTAIN)
+            assert firing or state != CERTAIN  # there is no hold time
+            count = (of <= alarm.threshold if alarm.above else of < alarm.threshold).sum()
+            if abs(count / len(of) - alarm.phi) > stage.precision(id):
+                assert state != POSSIBLE
+                settled.add(id)
+            uncleared = true > alarm.clear if alarm.above else true < alarm.clear
+            assert firing in (before[id], beyond if not before[id] else uncleared)
+            said.add(state)
+
+    for step in range(12):
+        seen = np.concatenate((seen, first := block()))
+        before = {id: stage.stands(id)[1] for id in watched}
+        stage.append(first)
+        check()
+        for _ in range(8):
+            above, window = bool(rng.integers(2)), str(rng.choice(["all", "last:700"]))
+            phi = rng.choice([0.1, 0.5, 0.9])
+            threshold = float(np.round(quantile(seen, phi) + rng.choice([-40, -6, -1, 0, 0, 1, 6, 40])))
+            clear = threshold + (-1 if above else 1) * float(rng.choice([0, 3]))
+            alarm = setting(above=above, window=window, phi=float(phi), threshold=threshold, clear=clear)
+            id = stage.set(**vars(alarm))
+            watched[id], before[id] = alarm, False
+        check()
+        if step % 5 == 4:
+            stage.history.end_step()
+    assert said == {NO, POSSIBLE, CERTAIN}
+    assert settled
+    for told in stage.service.alarms.transitions(0):
+        assert told["rank_lo"] <= told["rank_hi"] <= told["n"]
+
+
+def test_hysteresis_and_hold(stage: Stage) -> None:
+    stage.append([10.0] * 9)
+    id = stage.set(window="last:5", threshold=100, clear=50, hold=30.0)
+    assert stage.stands(id) == (NO, False)
+    stage.append([200.0] * 5)
+    assert stage.stands(id) == (CERTAIN, False)
+    stage.now += 29
+    stage.service.alarms.tick()
+    assert stage.stands(id) == (CERTAIN, False)
+    stage.now += 1
+    stage.service.alarms.tick()  # no commit came
+    assert stage.stands(id) == (CERTAIN, True)
+    stage.append([70.0] * 5)  # below the threshold, not below the clear limit
+    stage.now += 100
+    stage.service.alarms.tick()
+    assert stage.stands(id) == (NO, True)
+    stage.append([50.0] * 5)  # not above it
+    stage.now += 29
+    stage.append([51.0] * 5)  # a break
+    stage.append([50.0] * 5)
+    stage.now += 29
+    stage.service.alarms.tick()
+    assert stage.stands(id) == (NO, True)
+    stage.now += 1
+    stage.service.alarms.tick()
+    assert stage.stands(id) == (NO, False)
+    told = [(one["state"], one["firing"]) for one in stage.service.alarms.transitions(0, {id})]
+    assert told == [(NO, False), (CERTAIN, False), (CERTAIN, True), (NO, True), (NO, False)]
+
+
+def test_an_alarm_below(stage: Stage) -> None:
+    stage.append([10.0] * 9)
+    id, equal = stage.set(above=False, threshold=11, clear=20), stage.set(above=False, threshold=10)
+    assert stage.stands(id) == (CERTAIN, True)
+    assert stage.stands(equal) == (NO, False)
+    stage.append([15.0] * 19)
+    assert stage.stands(id) == (NO, True)
+    stage.append([20.0] * 99)
+    assert stage.stands(id) == (NO, False)
+
+
+def test_no_values_neither_fire_nor_clear(tmp_path: Path) -> None:
+    with Stage(tmp_path, keys="endpoint") as stage:
+        empty(stage)
+
+
+def empty(stage: Stage) -> None:
+    stage.append([200.0] * 5, key="/pay", times=0.0)
+    id = stage.set(window="within:1m", key="/pay")
+    other = stage.set(key="/nothing")
+    assert stage.stands(id) == (CERTAIN, True)
+    assert stage.stands(other) == (POSSIBLE, False)
+    assert "/nothing" in (stage.service.alarms.get(other).standing(Alarm(0), 0.0)["why"] or "")
+    stage.append([1.0], key="/cart", times=1000.0)
+    assert stage.stands(id) == (POSSIBLE, True)
+    stage.append([1.0], key="/pay", times=1001.0)
+    assert stage.stands(id) == (NO, False)
+    stage.append([200.0], key="/pay", times=2000.0)
+    stage.append([1.0], key="/cart", times=3000.0)
+    stage.append([200.0], key="/pay", times=3001.0)  # the same as was said before the window was empty
+    assert stage.stands(id) == (CERTAIN, True)
+
+
+def test_alarms_go_on_after_a_restart(stage: Stage) -> None:
+    stage.append([200.0] * 5)
+    firing, holding = stage.set(name="p50"), stage.set(hold=30.0)
+    stage.now += 20
+    last, since = stage.service.alarms.last, stage.service.alarms.get(firing).since
+    stage.end()
+    alarms = stage.begin().alarms
+    assert alarms.last == last
+    assert alarms.get(firing).setting == setting(name="p50", created=0.0)
+    alarms.tick()
+    assert stage.stands(firing) == (CERTAIN, True)
+    assert alarms.get(firing).since == since
+    assert alarms.transitions(last) == []
+    stage.now += 29
+    alarms.tick()
+    assert stage.stands(holding) == (CERTAIN, False)  # the hold time began anew
+    stage.now += 1
+    alarms.tick()
+    assert stage.stands(holding) == (CERTAIN, True)
+    stage.append([1.0] * 50)
+    assert [stage.stands(firing), stage.stands(holding)] == [(NO, False), (NO, True)]
+
+
+def test_what_cannot_be_written_did_not_happen_and_is_tried_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.append([1.0] * 5)
+    id = stage.set(webhook="https://hooks.example.com/")
+    last = stage.service.alarms.last
+
+    def broken(*_: Any) -> None:
+        raise StorageError("the disk is full")
+
+    with monkeypatch.context() as context:
+        context.setattr(stage.service.outbox, "put", broken)
+        with pytest.raises(StorageError):
+            stage.append([200.0] * 50)
+        with pytest.raises(StorageError):
+            stage.service.alarms.tick()
+    assert stage.stands(id) == (NO, False)
+    assert stage.service.alarms.transitions(last) == []
+    assert stage.service.outbox.last_of(id) is None
+    stage.service.alarms.tick()
+    assert stage.stands(id) == (CERTAIN, True)
+    [told] = stage.service.alarms.transitions(last)
+    assert (told["number"], told["alarm"], told["value"], told["n"]) == (last + 1, id, 200.0, 55)
+    assert stage.service.outbox.waiting() == 1
+
+
+def test_what_was_to_be_sent_is_still_there_after_a_crash(stage: Stage) -> None:
+    stage.append([200.0] * 5)
+    id = stage.set(webhook="https://hooks.example.com/")
+    other = Service(configure(stage.folder))  # the first was never told to end
+    [row] = other.outbox.heads(2e9)
+    assert (row["alarm"], row["url"], row["attempts"]) == (id, "https://hooks.example.com/", 0)
+    other.alarms.tick()
+    assert other.outbox.waiting() == 1  # it fires as before: nothing more to say
+    other.close()
+
+
+def test_a_server_that_ends_changes_no_alarm(stage: Stage) -> None:
+    stage.append([200.0] * 5)
+    id, holding = stage.set(), stage.set(hold=0.001)
+    stage.service.alarms.start()
+    stage.service.streams.start()
+    last = stage.service.alarms.last
+    stage.now += 1
+    stage.end()
+    alarms = stage.begin().alarms
+    assert all(told["alarm"] == holding and told["firing"] for told in alarms.transitions(last))
+    assert stage.stands(id) == (CERTAIN, True)
+
+
+def test_listeners_hear_of_transitions_that_are_written(stage: Stage) -> None:
+    heard: list[int] = []
+    stage.service.alarms.listen(lambda: heard.append(len(stage.service.alarms.transitions(0))))
+    stage.append([200.0] * 5)
+    stage.set()
+    stage.append([200.0] * 5)
+    assert heard == [1]
+
+
+def test_the_oldest_transitions_go(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transitions, "KEPT", 3)
+    stage.append([200.0])
+    id = stage.set(window="last:1")
+    for i in range(6):
+        stage.append([200.0 if i % 2 else 1.0])
+    told = stage.service.alarms.transitions(0)
+    assert [one["number"] for one in told] == [5, 6, 7]
+    assert [one["firing"] for one in stage.service.alarms.history(id, None, 2)] == [True, False]
+    assert [one["number"] for one in stage.service.alarms.history(id, 6, 10)] == [5]
+    assert stage.service.alarms.transitions(5, {id + 1}) == []
+    stage.service.alarms.drop(id, None)
+    assert stage.service.alarms.transitions(0) == []
+    stage.end()
+    assert stage.begin().alarms.last == 7  # numbers do not come again
+
+
+def test_alarms_are_dropped_by_who_set_them_or_an_admin(stage: Stage) -> None:
+    stage.append([200.0] * 5)
+    alarms = stage.service.alarms
+    mine, other = stage.set(owner="me", webhook="https://hooks.example.com/"), stage.set(owner="you", window="last:2")
+    with pytest.raises(ForbiddenError):
+        alarms.drop(other, "me")
+    alarms.drop(mine, "me")
+    alarms.drop(other, None)
+    assert alarms.all() == []
+    assert alarms._windows == {}
+    assert stage.service.outbox.waiting() == 0
+    stage.append([1.0] * 50)
+    assert alarms.last == 2
+
+
+def test_there_are_only_so_many(stage: Stage) -> None:
+    stage.append([200.0] * 5)
+    stage.service.alarms._most = 2
+    first = stage.set()
+    stage.set()
+    with pytest.raises(LimitError):
+        stage.set()
+    stage.service.alarms.drop(first, None)
+    stage.set()
+
+
+def test_a_stream_that_is_gone_or_not_open_leaves_alarms_as_they_are(stage: Stage) -> None:
+    stage.append([200.0] * 5)
+    id = stage.set()
+    stage.end()
+    (stage.folder / "data" / "latency").rename(stage.folder / "away")
+    alarms = stage.begin().alarms
+    alarms.tick()
+    assert stage.stands(id) == (POSSIBLE, True)
+    assert "latency" in alarms.get(id).standing(Alarm(0), 0.0)["why"]
+    stage.end()
+    (stage.folder / "away").rename(stage.folder / "data" / "latency")
+    stage.begin().alarms.tick()
+    assert stage.stands(id) == (CERTAIN, True)
+
+
+def test_a_window_that_cannot_be_told_any_more(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.append([200.0] * 5)
+    id, live = stage.set(), stage.service.streams.live("latency")
+    for error in (SpanError("across a gap"), OSError("the disk went away")):
+        with monkeypatch.context() as context:
+            context.setattr(live, "pull", lambda _, error=error: (_ for _ in ()).throw(error))
+            stage.move()
+        assert stage.stands(id) == (POSSIBLE, True)
+        assert alarms_why(stage, id)
+        stage.move()
+        assert stage.stands(id) == (CERTAIN, True)
+        assert alarms_why(stage, id) is None
+
+
+def alarms_why(stage: Stage, id: int) -> Any:
+    return stage.service.alarms.get(id).standing(Alarm(0), 0.0)["why"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "below", "equal", "wrong"),
+    [
+        ("int64", [5], "5.5", 5, "x"),
+        ("decimal[2]", [Decimal("1.50")], "1.505", "1.50", "1e99999999"),
+        ("timestamp[us]", np.array(["2026-01-01"], "M8[us]"), "2026-01-01T00:00:01", "2026-01-01", 5),
+        ("timestamp[ns, tz=UTC]", MOMENT, "2026-01-01T00:00:01Z", "2026-01-01T00:00:00", "9999-01-01"),
+        ("duration[ms]", np.array([1500], "m8[ms]"), "2 s", "1500 ms", "1 us"),
+        ("date", np.array(["2026-01-01"], "M8[D]"), "2026-01-02", "2026-01-01", "now"),
+    ],
+)
+def test_limits_of_every_type(tmp_path: Path, kind: str, values: Any, below: Any, equal: Any, wrong: Any) -> None:
+    with Stage(tmp_path, value_type=kind) as stage:
+        stage.history.append(values)
+        stage.move()
+        limits = {"above": False, "threshold": below}, {"above": False, "threshold": equal}, {"threshold": equal}
+        assert [stage.stands(stage.set(**one)) for one in limits] == [(CERTAIN, True), (NO, False), (NO, False)]
+        for limit in (wrong, "nan", "sNaN", "NaT", "", "1" * 5000):
+            with pytest.raises(QuantideError):
+                stage.set(threshold=limit)
+        with pytest.raises(InvalidArgumentError):
+            stage.set(threshold=equal, clear=below)
+        stage.end()
+        stage.begin().alarms.tick()
+        assert [held.alarm.firing for held in stage.service.alarms.all()] == [True, False, False]
+
+
+def test_threads_may_set_and_drop_while_values_come(stage: Stage) -> None:
+    stage.append([1.0] * 5)
+    rounds, alarms = 15, stage.service.alarms
+
+    def work(seed: int) -> None:
+        for i in range(rounds):
+            id = stage.set(window=f"last:{seed + 1}", hold=float(i % 2))
+            alarms.tick()
+            if i % 3:
+                alarms.drop(id, None)
+
+    with ThreadPoolExecutor(3) as pool:
+        done = [pool.submit(work, seed) for seed in range(3)]
+        for i in range(10):
+            stage.append([200.0 if i % 2 else 1.0] * 5)
+        for one in done:
+            one.result()
+    stage.append([200.0] * 9)
+    stage.now += 1
+    alarms.tick()
+    assert [(held.alarm.state, held.alarm.firing) for held in alarms.all()] == [(CERTAIN, True)] * rounds
+    stored = stage.service.registry.rows("SELECT id, state, firing FROM alarms ORDER BY id")
+    assert [tuple(row) for row in stored] == [(held.id, CERTAIN, 1) for held in alarms.all()]

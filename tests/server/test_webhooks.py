@@ -1,0 +1,441 @@
+"""Webhooks against a real receiver on a socket: signed, in order, again until they arrive, and nowhere else."""
+
+import hashlib
+import hmac
+import json
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quantide.config.server import Webhooks as Settings
+from quantide.errors import ConfigError, InvalidArgumentError
+from quantide.server import outbox as outboxes
+from quantide.server import webhooks as sending
+from quantide.server.origins import check_url, read_secret
+from quantide.server.outbox import Outbox
+from quantide.server.registry import Registry
+from quantide.server.webhooks import Webhooks
+from tests.server.serving import configure, make_store, serving
+
+SECRET = b"0123456789abcdef-test"
+PRIVATE = "what only the receiver knows"
+
+
+class Receiver:
+    """Answers with the statuses it is told, the last one again and again; None is no answer at all."""
+
+    def __init__(self) -> None:
+        self.statuses: list[int | None] = [200]
+        self.got: list[tuple[str, dict[str, str], bytes]] = []
+        self.let_go = threading.Event()
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                receiver.got.append((self.path, dict(self.headers.items()), body))
+                status = receiver.statuses.pop(0) if len(receiver.statuses) > 1 else receiver.statuses[0]
+                if status is None:
+                    receiver.let_go.wait(30)
+                    return
+                self.send_response(status)
+                self.send_header("Location", "/elsewhere")
+                self.send_header("Set-Cookie", "a=b")
+                self.send_header("Content-Length", str(len(PRIVATE)))
+                self.end_headers()
+                self.wfile.write(PRIVATE.encode())
+
+            do_GET = do_POST
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.handle_error = lambda *_: None  # type: ignore[method-assign]  # a client that went away
+        self.origin = f"http://127.0.0.1:{self.server.server_address[1]}"
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True)
+        self.thread.start()
+
+    def close(self) -> None:
+        self.let_go.set()
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    found = Receiver()
+    yield found
+    found.close()
+
+
+class Post:
+    """A registry, an outbox, and a clock that the test turns."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.now = folder, 1_000_000.0
+        self.registry = Registry(str(folder))
+        self.outbox = Outbox(self.registry)
+
+    def put(self, url: str, alarm: int = 1, **body: Any) -> None:
+        with self.registry.change() as write:
+            self.outbox.put(write, alarm, url, body, self.now)
+
+    @contextmanager
+    def sending(self, *allow: str) -> Iterator[Webhooks]:
+        path = self.folder / "secret"
+        path.write_bytes(SECRET + b"\n")
+        path.chmod(0o600)
+        found = Webhooks(self.outbox, Settings(allow, str(path)), lambda: self.now)
+        found.start()
+        try:
+            yield found
+        finally:
+            found.close()
+
+    def last(self, alarm: int = 1) -> dict[str, Any]:
+        row = self.outbox.last_of(alarm)
+        return {} if row is None else dict(row)
+
+
+@pytest.fixture
+def post(tmp_path: Path) -> Iterator[Post]:
+    found = Post(tmp_path)
+    yield found
+    found.registry.close()
+
+
+def until(so: Callable[[], Any]) -> None:
+    """Wait for something that must come."""
+    end = time.monotonic() + 20
+    while not so():
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.005)
+
+
+def test_a_delivery_is_signed(post: Post, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")  # the environment does not say where alarms go
+    post.put(f"{receiver.origin}/hook?x=1", state="certain", firing=True)
+    with post.sending(receiver.origin) as webhooks:
+        until(lambda: post.last()["due"] is None)
+        assert webhooks.delivered == 1
+    [(path, headers, body)] = receiver.got
+    stamp = headers["Quantide-Timestamp"]
+    expected = hmac.new(SECRET, stamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+    assert headers["Quantide-Signature"] == f"sha256={expected}"
+    assert path == "/hook?x=1"
+    assert stamp == "1000000"
+    assert json.loads(body) == {"delivery": headers["Quantide-Delivery"], "state": "certain", "firing": True}
+    assert post.last()["error"] is None
+
+
+def test_it_is_tried_again_with_the_same_name_until_it_arrives(post: Post, receiver: Receiver) -> None:
+    receiver.statuses = [500, 301, 200]
+    post.put(receiver.origin)
+    post.put(receiver.origin, second=True)
+    with post.sending(receiver.origin):
+        until(lambda: post.outbox.heads(2e9)[0]["attempts"] == 1)
+        assert post.outbox.heads(post.now + 0.9) == []  # the second waits for the first
+        post.now += 1
+        until(lambda: post.outbox.heads(2e9)[0]["attempts"] == 2)
+        post.now += 2
+        until(lambda: post.last()["due"] is None)
+    names = [headers["Quantide-Delivery"] for _, headers, _ in receiver.got]
+    assert [path for path, _, _ in receiver.got] == ["/"] * 4  # a redirect is not followed
+    assert names[0] == names[1] == names[2] != names[3]
+    assert [headers["Quantide-Timestamp"] for _, headers, _ in receiver.got][:3] == ["1000000", "1000001", "1000003"]
+    assert "second" in json.loads(receiver.got[3][2])
+    assert "Cookie" not in receiver.got[3][1]
+
+
+@pytest.mark.parametrize("status", [302, 404, 500, 599])
+def test_nothing_of_an_answer_is_told_but_its_status(post: Post, receiver: Receiver, status: int) -> None:
+    receiver.statuses = [status]
+    post.put(receiver.origin)
+    with post.sending(receiver.origin) as webhooks:
+        until(lambda: post.last()["attempts"])
+        assert webhooks.failed == 1
+    error = post.last()["error"]
+    assert error.startswith(f"answered {status}")
+    assert PRIVATE not in error
+
+
+def test_what_is_not_http_is_not_told(post: Post) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        origin = f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+        def answer() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"-ERR secret of redis\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        post.put(origin)
+        with post.sending(origin):
+            until(lambda: post.last()["attempts"])
+        thread.join()
+    assert post.last()["error"] == "the connection broke, or the answer was not HTTP"
+
+
+def test_a_receiver_that_is_not_there(post: Post) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        origin = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    post.put(origin)
+    with post.sending(origin):
+        until(lambda: post.last()["attempts"])
+    assert post.last()["error"] == "no connection"
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate")
+def test_a_receiver_with_a_certificate_that_nobody_trusts(post: Post, receiver: Receiver, tmp_path: Path) -> None:
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=127.0.0.1"]
+    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(tmp_path / "key"), "-out", str(tmp_path / "crt")]
+    subprocess.run([*command, *names], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "crt", tmp_path / "key")
+    receiver.server.socket = context.wrap_socket(receiver.server.socket, server_side=True)
+    origin = receiver.origin.replace("http:", "https:")
+    post.put(origin)
+    with post.sending(origin):
+        until(lambda: post.last()["attempts"])
+    assert post.last()["error"] == "no connection"
+    assert receiver.got == []
+
+
+def test_a_receiver_that_hangs_holds_up_nobody(post: Post, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    hanging = Receiver()
+    hanging.statuses = [None]
+    for alarm in range(2 * sending.AT_ONCE):
+        post.put(hanging.origin, alarm)
+    post.put(receiver.origin, 100)
+    with post.sending(hanging.origin, receiver.origin):
+        until(lambda: post.last(100)["due"] is None)
+        until(lambda: len(hanging.got) == sending.AT_ONCE)
+    assert post.outbox.waiting() == 2 * sending.AT_ONCE  # close() did not wait, and they are sent after the next start
+    hanging.close()
+
+
+def test_a_receiver_that_drips_is_given_no_more_time(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "TIMEOUT", 0.3)
+    ended = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        origin = f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+        def drip() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.sendall(b"HTTP/1.1 200 OK\r\nx: ")
+                while not ended.wait(0.02):
+                    try:
+                        connection.sendall(b"x")
+                    except OSError:
+                        return
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        post.put(origin)
+        with post.sending(origin):
+            until(lambda: post.last()["attempts"])
+        ended.set()
+        thread.join()
+    assert post.last()["error"].startswith("no answer")
+
+
+def test_what_a_crash_left_is_sent_by_the_next_server(post: Post, receiver: Receiver) -> None:
+    post.put(receiver.origin, number=7)
+    again = Post(post.folder)  # the first never sent anything
+    with again.sending(receiver.origin):
+        until(lambda: again.last()["due"] is None)
+    again.registry.close()
+    assert [json.loads(body)["number"] for _, _, body in receiver.got] == [7]
+
+
+def test_what_the_configuration_forbids_by_now_is_not_sent(post: Post, receiver: Receiver) -> None:
+    post.put(receiver.origin)
+    with post.sending("https://hooks.example.com"):
+        until(lambda: post.last()["attempts"])
+    assert receiver.got == []
+    assert "configuration" in post.last()["error"]
+
+
+def test_it_is_given_up_in_the_end(post: Post, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outboxes, "ATTEMPTS", 2)
+    receiver.statuses = [500, 500, 200]
+    post.put(receiver.origin)
+    post.put(receiver.origin, second=True)
+    with post.sending(receiver.origin):
+        until(lambda: len(receiver.got) == 1 and post.outbox.heads(2e9)[0]["attempts"] == 1)
+        post.now += 1
+        until(lambda: post.last()["due"] is None)
+    assert post.outbox.given_up == 1
+    assert len(receiver.got) == 3
+
+
+def test_a_day_of_attempts_and_then_no_more(post: Post) -> None:
+    assert 0.9 < sum(outboxes.pause(n) for n in range(1, outboxes.ATTEMPTS)) / 86_400 < 1.1
+    assert outboxes.pause(10**6) == outboxes.LONGEST
+
+
+def test_only_so_many_wait_for_one_alarm(post: Post) -> None:
+    for number in range(outboxes.MOST + 5):
+        post.put("http://a", number=number)
+        post.put("http://a", alarm=2, number=number) if number < 3 else None
+    waiting = post.registry.rows("SELECT body FROM deliveries WHERE alarm = 1 ORDER BY rowid")
+    numbers = [json.loads(row["body"])["number"] for row in waiting]
+    assert numbers == list(range(5, outboxes.MOST + 5))
+    assert post.outbox.given_up == 5
+    assert post.outbox.waiting() == outboxes.MOST + 3
+
+
+def test_what_was_sent_is_forgotten_but_for_the_last(post: Post) -> None:
+    for number in range(3):
+        post.put("http://a", number=number)
+        post.outbox.sent(post.last()["id"])
+    assert len(post.registry.rows("SELECT * FROM deliveries")) == 1
+    assert post.last()["attempts"] == 1
+
+
+ALLOW = ("https://hooks.example.com", "http://10.0.0.1:8080", "http://[::1]:9")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://hooks.example.com",
+        "https://hooks.example.com/",
+        "https://hooks.example.com?x=1",
+        "https://HOOKS.Example.com/a/b?c=d&e=%20",
+        "HTTPS://hooks.example.com/a",
+        "https://hooks.example.com/@me?to=a@b",
+        "http://10.0.0.1:8080/x",
+        "http://[::1]:9/x",
+    ],
+)
+def test_what_may_be_sent_to(url: str) -> None:
+    assert check_url(url, ALLOW) in ALLOW
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "", "/", "hooks.example.com", "//hooks.example.com/", "https:hooks.example.com", "https:///hooks.example.com/",
+        "http://hooks.example.com/", "https://hooks.example.com:443/", "https://hooks.example.com:8443/",
+        "https://hooks.example.com./", "https://hooks.example.com.evil.org/", "https://evil.org/hooks.example.com",
+        "https://hooks.example.com@evil.org/", "https://user:pw@hooks.example.com/", "https://@hooks.example.com/",
+        "https://evil.org#https://hooks.example.com/", "https://hooks.example.com#x", "https://hooks.example.com/#x",
+        "https://hooks.example.com\\@evil.org/", "https://evil.org\\hooks.example.com/", "https://hooks.example.com\\/",
+        "https://hooks.example.com:@evil.org/", "https://hooks.example.com%2eevil.org/", "https://hooks%2eexample.com/",
+        "https://hooks.example.com:/", "https://hooks.example.com:0443/", "https://hooks\u3002example.com/",
+        "https://h\u043eoks.example.com/", "https://hooks.example.com/ü", "https://hooks.example.com/a b",
+        "https://hooks.example.com/\r\nX: y", "https://hooks.example.com\t/", " https://hooks.example.com/",
+        "https://hooks.example.com/\x00", "https://hooks.example.com/\x7f", "ftp://hooks.example.com/",
+        "file:///etc/passwd", "gopher://hooks.example.com/", "javascript:alert(1)", "http://10.0.0.1/",
+        "http://10.0.0.1:80800/", "http://010.0.0.1:8080/", "http://0x0a000001:8080/", "http://167772161:8080/",
+        "http://[::ffff:10.0.0.1]:8080/", "http://[::1]/", "http://[0:0:0:0:0:0:0:1]:9/", "http://127.0.0.1/",
+        "http://169.254.169.254/latest/meta-data", "https://hooks.example.com/" + "a" * 2000, "https://", "https://?",
+    ],
+)  # fmt: skip
+def test_what_may_not_be_sent_to(url: str) -> None:
+    with pytest.raises(InvalidArgumentError):
+        check_url(url, ALLOW)
+
+
+@given(st.text(st.characters(max_codepoint=0x2100), max_size=12), st.sampled_from(["", "/", "?", "//", "@", ":", "."]))
+def test_what_is_let_through_goes_where_it_was_allowed_to(rest: str, between: str) -> None:
+    url = f"https://hooks.example.com{between}{rest}"
+    try:
+        check_url(url, ALLOW)
+    except InvalidArgumentError:
+        return
+    found = httpx.URL(url)
+    assert (found.scheme, found.host, found.port, found.userinfo) == ("https", "hooks.example.com", None, b"")
+    assert found.fragment == ""
+
+
+def test_a_refusal_says_what_to_add() -> None:
+    with pytest.raises(InvalidArgumentError, match=r'add "https://evil.org" to allow'):
+        check_url("https://evil.org/x", ())
+
+
+@pytest.mark.parametrize(
+    ("secret", "mode", "why"),
+    [
+        (None, 0o600, "cannot be read"),
+        (b"", 0o600, "0 bytes"),
+        (b"  short  \n", 0o600, "5 bytes"),
+        (b"x" * 5000, 0o600, "bytes"),
+        (SECRET, 0o644, "chmod 600"),
+        (SECRET, 0o602, "chmod 600"),
+        (SECRET, 0o620, "chmod 600"),
+    ],
+)
+def test_a_secret_that_cannot_be_used(tmp_path: Path, secret: bytes | None, mode: int, why: str) -> None:
+    path = tmp_path / "secret"
+    if secret is not None:
+        path.write_bytes(secret)
+        path.chmod(mode)
+    with pytest.raises(ConfigError, match=why) as raised:
+        read_secret(Settings(("https://a",), str(path)))
+    assert not secret or secret.decode().strip() not in str(raised.value)
+    assert read_secret(Settings((), str(path))) == b""
+
+
+def test_a_folder_is_no_secret(tmp_path: Path) -> None:
+    os.chmod(tmp_path, 0o700)
+    with pytest.raises(ConfigError, match="not a file"):
+        read_secret(Settings(("https://a",), str(tmp_path)))
+
+
+def test_a_secret_is_read_without_the_end_of_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.write_bytes(SECRET + b"\n")
+    path.chmod(0o640)
+    assert read_secret(Settings(("https://a",), str(path))) == SECRET
+
+
+def test_an_alarm_is_told_when_it_begins_and_ceases_and_not_again(tmp_path: Path, receiver: Receiver) -> None:
+    secret = tmp_path / "webhook.secret"
+    secret.write_bytes(SECRET)
+    secret.chmod(0o600)
+    allowed = f'[server.webhooks]\nallow = ["{receiver.origin}"]\nsecret_file = "webhook.secret"'
+    said = {"stream": "latency", "phi": 0.5, "above": 100, "key": "/pay", "name": "slow"}
+    hook = {"webhook": f"{receiver.origin}/path-of-mine"}
+    config = configure(tmp_path, allowed)
+    with make_store(tmp_path) as history:
+        history.append([200.0] * 9, key="/pay", times=0.0, filters={"errors": [False] * 9})
+        with serving(config) as client:
+            assert client.post("/api/alarms", json=said | {"webhook": "http://127.0.0.1/"}).status_code == 400
+            id = client.post("/api/alarms", json=said | hook).json()["id"]
+            until(lambda: client.get(f"/api/alarms/{id}").json()["delivery"]["status"] == "delivered")
+        with serving(config) as client:
+            until(lambda: client.get(f"/api/alarms/{id}").json()["version"] is not None)
+            assert client.get(f"/api/alarms/{id}").json()["firing"]
+            history.append([1.0] * 90, key="/pay", times=1.0, filters={"errors": [False] * 90})
+            until(lambda: not client.get("/api/alarms").json()["alarms"][0]["firing"])
+            until(lambda: client.get(f"/api/alarms/{id}").json()["delivery"]["status"] == "delivered")
+            told = client.get(f"/api/alarms/{id}/history").json()["transitions"]
+    bodies = [json.loads(body) for _, _, body in receiver.got]
+    assert [(body["firing"], body["state"], body["alarm"]) for body in bodies] == [
+        (True, "certain", id),
+        (False, "no", id),
+    ]
+    assert [body["number"] for body in bodies] == [one["number"] for one in reversed(told)]
+    assert bodies[0]["value"] == 200.0
+    assert not any("path-of-mine" in json.dumps(body) for body in [*bodies, *told])
