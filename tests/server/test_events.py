@@ -361,3 +361,26 @@ def test_one_who_is_slow_is_told_the_newest_and_nothing_between(server: Served) 
         assert len(ids) == len(set(ids))
         assert event.id is not None
         server.check({one["id"]: one for one in event.data["changes"]})
+
+
+def test_alarms_are_told_as_they_stand_then_every_change(tmp_path: Path) -> None:
+    with served(tmp_path) as server:
+        body = {"stream": "latency", "phi": 0.5, "key": "/pay", "above": 1000.0, "window": "last:500"}
+        mine, other = (
+            server.client.post("/api/alarms", json={**body, "above": limit}).json()["id"] for limit in (1e3, 1e9)
+        )
+        with listening(server.client, alarm=mine) as events:
+            state = next(events)
+            assert (state.name, state.data["alarm"], state.data["firing"]) == ("alarm", mine, False)
+            for slow, firing in ((1e5, True), (1.0, False), (1e5, True)):
+                server.truth.append(5000, slow, keys=["/pay"])
+                assert next(event for event in events if event.data["firing"] == firing).data["alarm"] == mine
+        whole = server.service.alarms.transitions(0)
+        with listening(server.client, "1.0.0", alarms="all") as events:
+            told = [next(events) for _ in whole]
+            assert [event.data["number"] for event in told] == [one["number"] for one in whole]
+            assert told[-1].id is not None
+            assert told[-1].id.endswith(f".{whole[-1]['number']}")
+        with listening(server.client, alarms="all") as events:
+            assert {next(events).data["alarm"] for _ in range(2)} == {mine, other}
+        assert server.client.get("/api/events?alarm=999").json()["error"]["code"] == "unknown_alarm"
