@@ -34,8 +34,8 @@ def routes(service: Service) -> APIRouter:
 
     @router.get(
         "",
-        status_code=200,
         summary="Changes of queries, streams and alarms, as server-sent events",
+        status_code=200,  # the manual would look for it in the class
         response_class=EventStream,
         responses={200: {"content": {"text/event-stream": {}}}},
     )
