@@ -282,6 +282,18 @@ def test_a_client_that_sends_on_still_reads_why(client: httpx.Client) -> None:
     assert code(client.put("/api/session", content=b"x" * 5_000_000, headers=JSON)) == (413, "too_large")
 
 
+def test_a_connection_ends_with_a_body_that_nobody_reads(client: httpx.Client) -> None:
+    where = client.base_url.host, client.base_url.port or 0
+    head = f"POST /api/session HTTP/1.1\r\nHost: {where[0]}:{where[1]}\r\nContent-Length: 2\r\n\r\n{{}}"
+    with socket.create_connection(where, timeout=10) as line:
+        line.sendall(head.encode())
+        found = http.client.HTTPResponse(line)
+        found.begin()
+        assert (found.status, found.getheader("connection")) == (415, "close")
+        found.read()
+        assert line.recv(1) == b""
+
+
 def test_a_body_that_dribbles_is_given_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies.Bodies.__init__, "__defaults__", (8, 0.2))
     with serving(config_in(folder, "slow")) as client:

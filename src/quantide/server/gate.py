@@ -95,7 +95,6 @@ class Gate:
         scope.setdefault("state", {})["who"] = who
         if not has_body(head):
             return receive
-        scope["headers"] = [*scope["headers"]]  # what comes behind a body in chunks was not looked at: it is not shown
         return given(await self._bodies.read(needed is None or method not in WITH_BODY, head, receive), receive)
 
     def _check_names(self, method: str, path: str, head: Head, local: Address | None) -> None:
