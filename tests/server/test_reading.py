@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -82,7 +83,7 @@ def test_curves_are_true(client: httpx.Client, served: Served, stream: str) -> N
         if "value" not in said:
             shown = [rows.read(point["value"]) for point in told["points"]]
             assert (shown[0], shown[-1]) == (min(data), max(data)), "a curve has both ends"
-            assert all(a < b for a, b in zip(shown, shown[1:], strict=False))
+            assert all(a < b for a, b in pairwise(shown))
             assert len(shown) <= said.get("points", 100)
 
 
