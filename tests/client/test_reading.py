@@ -1,7 +1,7 @@
 """The client's questions, over a real socket, against a reader in the same process."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ PLAIN = """
 source = {{ format = "parquet", path = "in" }}
 value = "v"
 """
-BERLIN = datetime(2026, 1, 31, 13, tzinfo=UTC)
+NOON, BERLIN = datetime(2026, 1, 31, 12, tzinfo=UTC), timezone(timedelta(hours=1))
 TYPED: dict[str, tuple[str, Any, Any]] = {
     "float64": ("float64", [1.5, np.inf, -np.inf, 0.1, 3.0], [np.inf, -np.inf, 0.1, 7]),
     "float32": ("float32", np.array([0.1, 2.5, np.inf], dtype=np.float32), [np.float32(0.1), 0.1, Decimal("2.5")]),
@@ -39,7 +39,7 @@ TYPED: dict[str, tuple[str, Any, Any]] = {
         np.array(["2026-01-31T12:00:00.000001", "1969-12-31T23:59:59", "2026-02-01"], dtype="M8[us]"),
         [datetime(2026, 1, 31, 12, 0, 0, 1), np.datetime64("2026-01-31T12:00:00")],
     ),
-    "time_zone": ("timestamp[ms, tz=UTC]", [BERLIN, BERLIN + timedelta(hours=1)], []),
+    "time_zone": ("timestamp[ms, tz=UTC]", [NOON, NOON + timedelta(hours=1)], [NOON, NOON.astimezone(BERLIN)]),
     "date": ("date", np.array(["2026-01-31", "2026-02-01"], dtype="M8[D]"), [np.datetime64("2026-01-31")]),
     "duration": (
         "duration[ms]",
@@ -67,12 +67,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with make_store(folder, "dated", filters=None) as history:
         times = np.array(["2026-01-31T12:00:00", "2026-01-31T12:10:00"], dtype="M8[us]")
         history.append([1.0, 2.0], key="/pay", times=times)
+    with make_store(folder, "zoned", filters=None) as history:
+        history.append([1.0, 2.0], key="/pay", times=[NOON, NOON + timedelta(minutes=10)])
     return folder
 
 
 @pytest.fixture(scope="module")
 def client(folder: Path) -> Iterator[Client]:
-    names = [*TYPED, "trades", "dated", "nothing"]
+    names = [*TYPED, "trades", "dated", "zoned", "nothing"]
     stream = '[streams.latency]\nsource = { format = "parquet", path = "in" }\nvalue = "ms"\nkeys = ["endpoint"]\n'
     with (
         serving(configure(folder, streams=stream + "".join(map(PLAIN.format, names)))) as server,
@@ -96,6 +98,7 @@ def live_of(folder: Path, name: str) -> LiveStream:
         {"within": 7.5, "now": 33.0},
         {"within": timedelta(seconds=8)},
         {"within": np.timedelta64(8000, "ms"), "filter": "errors"},
+        {"last": 1000, "within": "5 s"},
         {"filter": "errors"},
         {"last": 1000, "filter": "errors", "key": "/home"},
         {"last_steps": 1, "key": "/pay"},
@@ -139,7 +142,7 @@ def test_values_come_back_as_what_they_are(client: Client, folder: Path, name: s
             low, high = live.rank([value])  # in a list times may be of another unit
             assert client.rank(name, value) == (low[0], high[0])
         curve = client.curve(name, points=3)
-        assert [point.value for point in curve] == [answer.value for answer in live.answers([0.5, 1.0])]
+        assert [point.value for point in curve] == list(dict.fromkeys(a.value for a in live.answers([1e-9, 0.5, 1.0])))
         assert curve[-1].hi == 1.0
 
 
@@ -162,9 +165,15 @@ def test_streams_and_their_times(client: Client) -> None:
     assert streams["nothing"]["ready"] is False
     assert streams["latency"]["n"] == 8000
     assert streams["dated"]["newest"] == np.datetime64("2026-01-31T12:10:00")
-    found = client.answer("dated", 1.0, within="5 min", now=datetime(2026, 1, 31, 12, 2))
-    assert (found.value, found.n) == (1.0, 1)
-    assert found.until == np.datetime64("2026-01-31T12:02:00")
+    for stream, now in (
+        ("dated", datetime(2026, 1, 31, 12, 2)),
+        ("zoned", NOON.astimezone(BERLIN) + timedelta(minutes=2)),
+    ):
+        found = client.answer(stream, 1.0, within="5 min", now=now)
+        assert (found.value, found.n) == (1.0, 1)
+        assert found.until == np.datetime64("2026-01-31T12:02:00")
+    with pytest.raises(InvalidArgumentError, match="zone"):
+        client.answer("dated", 1.0, within="5 min", now=NOON)
 
 
 def test_summaries_can_be_merged(client: Client) -> None:
@@ -194,7 +203,7 @@ def test_a_plot_of_two_places(client: Client) -> None:
         (lambda c: c.quantile("latency", 0.5, within=np.timedelta64(1, "M")), InvalidArgumentError),
         (lambda c: c.quantile("latency", 0.5, within="400 days"), SpanError),
         (lambda c: c.quantile("latency", 0.5, within="1 s", now=1e6), EmptyError),
-        (lambda c: c.quantile("latency", 0.5, last=10, within="5 s"), InvalidArgumentError),
+        (lambda c: c.quantile("latency", 0.5, last=10, last_steps=1), InvalidArgumentError),
         (lambda c: c.quantile("latency", 0.5, last_steps=1, filter="errors"), InvalidArgumentError),
         (lambda c: c.quantile("latency", 0.5, last=0), InvalidArgumentError),
         (lambda c: c.quantile("latency", 0.5, mode="best"), InvalidArgumentError),

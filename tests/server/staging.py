@@ -42,9 +42,15 @@ class Stage:
         live = self.service.streams.live("latency")
         live.poll()
         self.service.alarms.moved("latency", live)
+        self.service.alarms.tick()
 
     def set(self, **said: Any) -> int:
         return self.service.alarms.add(setting(**said)).id
+
+    def precision(self, id: int) -> float:
+        held = self.service.alarms.get(id)
+        assert held.window is not None
+        return held.window.precision(held.conditions)
 
     def stands(self, id: int) -> tuple[str, bool]:
         held = self.service.alarms.get(id)

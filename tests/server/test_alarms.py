@@ -97,6 +97,7 @@ def attack(stage: Stage, rng: np.random.Generator) -> None:
     """Set alarms close to the truth while values come, and compare all of them with it at every commit."""
     seen, said = np.empty(0), set[str]()
     watched: dict[int, AlarmSetting] = {}
+    settled = set[int]()
 
     def block() -> Any:
         return np.round(rng.normal(100 + 10 * rng.normal(), 20, rng.integers(1, 900)))
@@ -109,6 +110,10 @@ def attack(stage: Stage, rng: np.random.Generator) -> None:
             beyond = true > alarm.threshold if alarm.above else true < alarm.threshold
             assert state != (NO if beyond else CERTAIN)
             assert firing or state != CERTAIN  # there is no hold time
+            count = (of <= alarm.threshold if alarm.above else of < alarm.threshold).sum()
+            if abs(count / len(of) - alarm.phi) > stage.precision(id):
+                assert state != POSSIBLE
+                settled.add(id)
             uncleared = true > alarm.clear if alarm.above else true < alarm.clear
             assert firing in (before[id], beyond if not before[id] else uncleared)
             said.add(state)
@@ -121,7 +126,7 @@ def attack(stage: Stage, rng: np.random.Generator) -> None:
         for _ in range(8):
             above, window = bool(rng.integers(2)), str(rng.choice(["all", "last:700"]))
             phi = rng.choice([0.1, 0.5, 0.9])
-            threshold = float(np.round(quantile(seen, phi) + rng.choice([-6, -1, 0, 0, 1, 6])))
+            threshold = float(np.round(quantile(seen, phi) + rng.choice([-40, -6, -1, 0, 0, 1, 6, 40])))
             clear = threshold + (-1 if above else 1) * float(rng.choice([0, 3]))
             alarm = setting(above=above, window=window, phi=float(phi), threshold=threshold, clear=clear)
             id = stage.set(**vars(alarm))
@@ -130,6 +135,7 @@ def attack(stage: Stage, rng: np.random.Generator) -> None:
         if step % 5 == 4:
             stage.history.end_step()
     assert said == {NO, POSSIBLE, CERTAIN}
+    assert settled
     for told in stage.service.alarms.transitions(0):
         assert told["rank_lo"] <= told["rank_hi"] <= told["n"]
 
@@ -255,6 +261,19 @@ def test_what_was_to_be_sent_is_still_there_after_a_crash(stage: Stage) -> None:
     other.alarms.tick()
     assert other.outbox.waiting() == 1  # it fires as before: nothing more to say
     other.close()
+
+
+def test_a_server_that_ends_changes_no_alarm(stage: Stage) -> None:
+    stage.append([200.0] * 5)
+    id, holding = stage.set(), stage.set(hold=0.001)
+    stage.service.alarms.start()
+    stage.service.streams.start()
+    last = stage.service.alarms.last
+    stage.now += 1
+    stage.end()
+    alarms = stage.begin().alarms
+    assert all(told["alarm"] == holding and told["firing"] for told in alarms.transitions(last))
+    assert stage.stands(id) == (CERTAIN, True)
 
 
 def test_listeners_hear_of_transitions_that_are_written(stage: Stage) -> None:

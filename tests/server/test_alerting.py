@@ -12,6 +12,7 @@ from quantide.server.alarm import CERTAIN
 from quantide.server.alerting import may_see, shown_alarm
 from quantide.server.app import make_app
 from quantide.server.service import Service
+from quantide.server.tokens import Who
 from tests.server.serving import STREAM, configure, make_store, serving
 from tests.server.staging import Stage
 
@@ -143,6 +144,7 @@ def test_history_comes_in_pages(stage: Stage) -> None:
 def test_the_path_of_a_webhook_is_shown_to_its_owner_only(stage: Stage) -> None:
     stage.append([1.0])
     held = stage.service.alarms.get(stage.set(owner="me", webhook="https://hooks.example.com/secret?x=1"))
-    assert [may_see(held, who) for who in (("me", False), ("you", False), ("you", True))] == [True, False, True]
+    asking = Who("me", "me", "writer"), Who("you", "you", "writer"), Who("you", "you", "admin")
+    assert [may_see(held, who) for who in asking] == [True, False, True]
     assert shown_alarm(held, None, True)["webhook"] == "https://hooks.example.com/secret?x=1"
     assert shown_alarm(held, None, False)["webhook"] == "https://hooks.example.com"

@@ -4,7 +4,10 @@ import hashlib
 import hmac
 import json
 import os
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -198,6 +201,22 @@ def test_a_receiver_that_is_not_there(post: Post) -> None:
     with post.sending(origin):
         until(lambda: post.last()["attempts"])
     assert post.last()["error"] == "no connection"
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate")
+def test_a_receiver_with_a_certificate_that_nobody_trusts(post: Post, receiver: Receiver, tmp_path: Path) -> None:
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=127.0.0.1"]
+    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(tmp_path / "key"), "-out", str(tmp_path / "crt")]
+    subprocess.run([*command, *names], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "crt", tmp_path / "key")
+    receiver.server.socket = context.wrap_socket(receiver.server.socket, server_side=True)
+    origin = receiver.origin.replace("http:", "https:")
+    post.put(origin)
+    with post.sending(origin):
+        until(lambda: post.last()["attempts"])
+    assert post.last()["error"] == "no connection"
+    assert receiver.got == []
 
 
 def test_a_receiver_that_hangs_holds_up_nobody(post: Post, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:

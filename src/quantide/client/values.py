@@ -12,6 +12,8 @@ from quantide.errors import InvalidArgumentError
 from quantide.summary.column import read_column
 from quantide.summary.types import ValueType
 
+COARSE = {"Y": "D", "M": "D", "W": "D", "h": "m"}  # units of numpy whose text is no whole moment, and finer ones
+
 
 def read_value(shown: Any, kind: ValueType) -> Any:
     """A value of a stream, of the type that a reader in the same process would give.
@@ -54,6 +56,8 @@ def text_of(value: Any) -> str:
 
     >>> text_of(0.1), text_of(np.float32(0.5)), text_of(Decimal("1.50")), text_of(np.timedelta64(90, "s"))
     ('0.1', '0.5', '1.50', '90 s')
+    >>> text_of(np.datetime64("2026-01-31T12")), text_of(np.datetime64("2026"))
+    ('2026-01-31T12:00', '2026-01-01')
     """
     if isinstance(value, (date, np.datetime64, np.timedelta64)) or hasattr(value, "total_seconds"):
         return _temporal(value)
@@ -89,7 +93,8 @@ def time_text(time: Any) -> str:
 def _temporal(value: Any) -> str:
     """Through a column, which knows zones, and the nanoseconds of pandas."""
     if isinstance(value, np.datetime64) and not np.isnat(value):
-        return str(value)
+        unit = np.datetime_data(value.dtype)[0]
+        return str(value.astype(f"M8[{COARSE[unit]}]") if unit in COARSE else value)
     if isinstance(value, date) and not isinstance(value, datetime):
         return value.isoformat()
     column = read_column([value] if not isinstance(value, np.generic) else np.array([value]))
@@ -97,5 +102,5 @@ def _temporal(value: Any) -> str:
         raise InvalidArgumentError(f"{value!r} is no time that a server can be asked about")
     found = column.type.restore(column.carried())[0]
     if found.dtype.kind == "M":
-        return str(found)
+        return f"{found}Z" if "tz=" in column.type.name else str(found)
     return f"{int(found.astype(np.int64))} {np.datetime_data(found.dtype)[0]}"

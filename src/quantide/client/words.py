@@ -70,15 +70,17 @@ def window_of(words: Mapping[str, Any]) -> str:
 
     >>> window_of({"within": 90}), window_of({"last_steps": 7}), window_of({})
     ('within:90 s', 'steps:7', 'all')
+    >>> window_of({"last": 1000, "within": "5 min"})
+    'last:1000,within:5 min'
     """
     named = [name for name in ("last", "within", "last_steps") if words.get(name) is not None]
-    if len(named) > 1:
-        raise InvalidArgumentError(f"a server answers about one window: say {' or '.join(named)}, not both of them")
-    if not named:
-        return "all"
-    if named == ["within"]:
-        return f"within:{span_text(words['within'])}"
-    return f"{'last' if named == ['last'] else 'steps'}:{_count(named[0], words[named[0]])}"
+    if "last_steps" in named:
+        if len(named) > 1:
+            raise InvalidArgumentError("last_steps= is about history, last= and within= about recent values; say one")
+        return f"steps:{_count('last_steps', words['last_steps'])}"
+    last = [f"last:{_count('last', words['last'])}"] if "last" in named else []
+    within = [f"within:{span_text(words['within'])}"] if "within" in named else []
+    return ",".join(last + within) or "all"
 
 
 def key_parts(key: Any) -> tuple[Any, ...]:

@@ -319,10 +319,11 @@ class LiveStream:
 
     def pull(self, asked: Asked) -> tuple[int, Summary]:
         """A summary and the commit as of which it holds, as a Monitor takes it; of no values where a key has none."""
+        version = self.version  # before asking: a commit that comes meanwhile may have the first value of a key
         try:
             return self._ask(asked, lambda view: (view.version, view.summary))
-        except UnknownKeyError:  # its first value may come yet
-            return self.version, Summary.of([])
+        except UnknownKeyError:
+            return version, Summary.of([])
 
     def changes(self) -> list[tuple[Asked, Changes]]:
         """What is new in each monitor since this was called before: the words it was made with, and its changes."""

@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Hashable
 from threading import Event, RLock, Thread
-from typing import Any
+from typing import Any, TypeVar
 
 from quantide.errors import ForbiddenError, LimitError, QuantideError, UnknownAlarmError
 from quantide.live.stream import LiveStream
@@ -20,13 +20,15 @@ from quantide.summary.types import type_named
 
 LOG = logging.getLogger("quantide.server")
 TICK = 0.1  # seconds between two looks at the clock
-TOGETHER = 64  # windows that are looked at, and written, at once
+AGAIN = 1.0  # seconds before what failed is tried again
+TOGETHER = 16  # windows that are looked at, and written, at once
 
 Clock = Callable[[], float]
+T = TypeVar("T")
 
 
 class Alarms:
-    """All alarms. `moved` is called after commits; a thread looks when a hold time has run out.
+    """All alarms. A thread looks at them after commits, of which `moved` tells, and when a hold time has run out.
 
     What has changed is written before anybody hears of it. If that fails an alarm stands as before, and is looked at
     again. `clock` tells the time that is shown, `timer` measures hold times.
@@ -43,14 +45,15 @@ class Alarms:
     ) -> None:
         self._registry, self._streams, self._most = registry, streams, most
         self._clock, self._timer = clock, timer
-        self._lock, self._end = RLock(), Event()
+        self._lock, self._end, self._wake = RLock(), Event(), Event()
         self._thread: Thread | None = None
         self._listeners: list[Callable[[], None]] = []
         self._transitions = Transitions(registry, outbox)
         self._windows: dict[Hashable, Watched] = {}
         self._held = {row["id"]: Held.of(row) for row in registry.rows("SELECT * FROM alarms ORDER BY id")}
         self._running: set[int] = set()  # whose hold time runs
-        self._unseen = set(self._held)  # that must be looked at, whether or not there is a commit
+        self._unseen = set(self._held)  # that are to be looked at
+        self._moved: set[str] = set()  # streams
 
     # Setting
 
@@ -96,18 +99,27 @@ class Alarms:
         with self._lock:
             return list(self._held.values())
 
+    def still(self, read: Callable[[], T]) -> T:
+        """What a function gives while no alarm changes."""
+        with self._lock:
+            return read()
+
     # Following
 
     def moved(self, name: str, _live: LiveStream) -> None:
-        """A stream has moved on: look at everything that is watched of it."""
-        self._look([held for held in self.all() if held.setting.stream == name])
+        """A stream has moved on: what is watched of it is looked at by the next tick, which is now."""
+        self._moved.add(name)
+        self._wake.set()
 
     def tick(self) -> None:
-        """Look at those whose hold time has run out, and those that could not be looked at before."""
+        """Look at streams that moved, at hold times that have run out, and at what could not be looked at before."""
         now = self._timer()
         with self._lock:
-            some = [self._held[id] for id in self._unseen | self._running]
-        self._look([held for held in some if held.id in self._unseen or held.alarm.is_due(now)])
+            names = {self._moved.pop() for _ in range(len(self._moved))}
+            self._unseen.update(held.id for held in self._held.values() if held.setting.stream in names)
+            self._unseen.update(id for id in self._running if self._held[id].alarm.is_due(now))
+            some = [self._held[id] for id in self._unseen]
+        self._look(some)
 
     def start(self) -> None:
         self._streams.follow(self.moved)
@@ -115,7 +127,9 @@ class Alarms:
         self._thread.start()
 
     def close(self) -> None:
+        """Stop looking."""
         self._end.set()
+        self._wake.set()
         if self._thread is not None:
             self._thread.join()
 
@@ -134,24 +148,32 @@ class Alarms:
         """What has changed after a transition, of these alarms or of all, the oldest first."""
         return self._transitions.after(after, ids)
 
+    def states(self, ids: set[int] | None = None) -> list[dict[str, Any]]:
+        """How these alarms stand, or all: what one is told who begins to listen."""
+        with self._lock:
+            return [held.now() for held in self._held.values() if ids is None or held.id in ids]
+
     def history(self, id: int, before: int | None, most: int) -> list[dict[str, Any]]:
         """What has changed of one alarm before a transition, the newest first."""
         self.get(id)
         return self._transitions.of(id, before, most)
 
-    def counts(self) -> dict[str, int]:
-        """How many there are, how many of them fire, and how many changes there were."""
-        some = self.all()
-        return {"alarms": len(some), "firing": sum(held.alarm.firing for held in some), "transitions": self.last}
+    @property
+    def firing(self) -> int:
+        """How many fire."""
+        return sum(held.alarm.firing for held in self.all())
 
     # Inside
 
     def _run(self) -> None:
-        while not self._end.wait(TICK):
+        while not self._end.is_set():
+            self._wake.wait(TICK)
+            self._wake.clear()
             try:
                 self.tick()
             except Exception:
                 LOG.exception("alarms could not be looked at; they will be again")
+                self._end.wait(AGAIN)
 
     def _look(self, some: list[Held]) -> None:
         """Look at the windows of these alarms, a part of them at a time, and tell what has changed."""
@@ -161,17 +183,23 @@ class Alarms:
             groups: dict[Watched | None, list[Held]] = {}
             for held in some:
                 groups.setdefault(self._window(held), []).append(held)
-        windows = list(groups)
-        for at in range(0, len(windows), TOGETHER):
-            part = windows[at : at + TOGETHER]
-            with self._lock:
-                for window in part:
-                    if window is not None:
-                        window.look()
-                self._judge([held for window in part for held in groups[window] if held.id in self._held])
-        if self.last > before:
-            for listener in self._listeners:
-                listener()
+        parts = list(groups.items())
+        try:
+            for at in range(0, len(parts), TOGETHER):
+                self._look_at(parts[at : at + TOGETHER])
+        finally:
+            if self.last > before:
+                for listener in self._listeners:
+                    listener()
+
+    def _look_at(self, part: list[tuple[Watched | None, list[Held]]]) -> None:
+        with self._lock:
+            if self._end.is_set():
+                return
+            for window, _ in part:
+                if window is not None:
+                    window.look()
+            self._judge([held for _, some in part for held in some if held.id in self._held])
 
     def _judge(self, some: list[Held]) -> None:
         """Let these alarms stand as their windows say, and write what has changed."""

@@ -15,6 +15,7 @@ from quantide.server.asking import FILTER, WINDOW
 from quantide.server.held import Held
 from quantide.server.origins import LONGEST_URL
 from quantide.server.service import Service
+from quantide.server.tokens import Who
 from quantide.server.words import LONGEST_KEY
 from quantide.summary.ranks import check_eps
 from quantide.windows.clock import read_span
@@ -109,34 +110,36 @@ def routes(service: Service) -> APIRouter:
     router = APIRouter(prefix="/api/alarms", tags=["alarms"])
     alarms, webhooks, outbox = service.alarms, service.webhooks, service.outbox
 
+    def read(held: Held, whole: bool) -> dict[str, Any]:
+        return alarms.still(lambda: shown_alarm(held, outbox.last_of(held.id), whole))
+
     @router.post("", summary="Set an alarm")
     async def add(request: Request, asked: AskedAlarm) -> Response:
-        owner, _ = asker(request)
-        setting = asked.setting(owner)
+        setting = asked.setting(request.state.who.id)
         if setting.webhook is not None:
             webhooks.check(setting.webhook)
         held = await service.ask(lambda: alarms.add(setting))
-        return shown.json(await service.ask(lambda: shown_alarm(held, outbox.last_of(held.id), True)), 201)
+        return shown.json(await service.ask(lambda: read(held, True)), 201)
 
     @router.get("", summary="All alarms, and how they stand")
     async def all_alarms(request: Request) -> Response:
-        who = asker(request)
+        who: Who = request.state.who
 
         def ask() -> list[dict[str, Any]]:
             sent = outbox.last()
             return [shown_alarm(held, sent.get(held.id), may_see(held, who)) for held in alarms.all()]
 
-        return shown.json({"alarms": await service.ask(ask)})
+        return shown.json({"alarms": await service.ask(lambda: alarms.still(ask))})
 
     @router.get("/{id}", summary="One alarm")
     async def one(request: Request, id: Id) -> Response:
-        held, who = alarms.get(id), asker(request)
-        return shown.json(await service.ask(lambda: shown_alarm(held, outbox.last_of(id), may_see(held, who))))
+        held = alarms.get(id)
+        return shown.json(await service.ask(lambda: read(held, may_see(held, request.state.who))))
 
     @router.delete("/{id}", summary="Drop an alarm", status_code=204)
     async def drop(request: Request, id: Id) -> Response:
-        owner, admin = asker(request)
-        await service.ask(lambda: alarms.drop(id, None if admin else owner))
+        who: Who = request.state.who
+        await service.ask(lambda: alarms.drop(id, None if who.may("admin") else who.id))
         return Response(status_code=204)
 
     @router.get("/{id}/history", summary="What has changed of an alarm, the newest first")
@@ -174,14 +177,9 @@ def shown_delivery(row: sqlite3.Row) -> dict[str, Any]:
     }
 
 
-def asker(request: Request) -> tuple[str, bool]:
-    """Who asks, and whether they may do anything."""
-    who = getattr(request.state, "who", None)
-    return ("local", True) if who is None else (who.id, who.role == "admin")
-
-
-def may_see(held: Held, who: tuple[str, bool]) -> bool:
-    return who[1] or held.setting.owner == who[0]
+def may_see(held: Held, who: Who) -> bool:
+    """Whether all of an alarm is this one's business."""
+    return who.may("admin") or held.setting.owner == who.id
 
 
 def _hold(said: Any) -> float:

@@ -42,6 +42,7 @@ class EventStream(Response):
             await self._talk(send, bell)
         except TimeoutError:
             scope["extensions"][ABORT]["now"]()
+            await leaving
         finally:
             leaving.cancel()
             standing.leave(windows)

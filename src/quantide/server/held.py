@@ -47,11 +47,16 @@ class Held:
         body = {"alarm": self.id} | self.setting.shown() | self.standing(after, since) | {"at": iso(at)}
         return self.id, self.setting.webhook if turned else None, after.firing, since, body
 
+    def now(self) -> dict[str, Any]:
+        """As one is told who begins to listen."""
+        return {"alarm": self.id} | self.setting.shown() | self.standing(self.alarm, self.since)
+
     def standing(self, alarm: Alarm, since: float) -> dict[str, Any]:
         """How it stands, with the answer that goes with it."""
         said = {"state": alarm.state, "firing": alarm.firing, "since": iso(since)}
         if self.window is None:
             return said | {"why": self.why} | NOTHING
+        said["value_type"] = self.window.live.settings.value_type
         answer = self.window.answer(self.setting.phi)
         found = NOTHING if answer is None else shown.answer(answer) | {"version": self.window.version}
         return said | {"why": self.window.why} | found

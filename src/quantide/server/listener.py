@@ -68,7 +68,7 @@ class Listener:
     async def news(self) -> Iterator[bytes]:
         """Events, made as they are taken. The last has the id up to which the client was told when it has that: one
         who is lost before is told all of them again."""
-        upto, alarms, last = self._service.standing.change, getattr(self._service, "alarms", None), 0
+        upto, alarms, last = self._service.standing.change, self._service.alarms, 0
         transitions: list[dict[str, Any]] = []
         before = self._told
         if alarms is not None:

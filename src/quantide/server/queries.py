@@ -126,7 +126,8 @@ def drop(service: Service, ids: Ints, asks: Who) -> dict[str, int]:
         others = ids[~np.isin(ids, _ids(service, "owner = ?", asks.id))]
         if len(others):
             raise ForbiddenError(f"the query {others[0]} is not yours; its owner or an admin can drop it")
-    service.standing.drop(ids)
+    if len(ids):
+        service.standing.drop(ids)
     return {"dropped": len(ids)}
 
 

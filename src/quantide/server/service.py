@@ -34,15 +34,25 @@ class Service:
         self.standing = Standing(self.registry, self.streams, self.limits.queries, self.hub.wake)
         self.run = 0
         self.metrics = Metrics(self.streams)
-        self.metrics.gauge("queries", "Standing queries", lambda: len(self.standing))
-        self.metrics.gauge("event_streams", "Open event streams", lambda: len(self.hub))
         self.outbox = Outbox(self.registry)
         self.webhooks = Webhooks(self.outbox, config.server.webhooks)
         self.alarms = Alarms(self.registry, self.streams, self.outbox, self.limits.alarms)
         self.alarms.listen(self.webhooks.wake)
         self.alarms.listen(self.hub.wake)
+        self._measure()
         self._threads = ThreadPoolExecutor(THREADS, "quantide-answers")
         self.waiting = 0
+
+    def _measure(self) -> None:
+        gauge = self.metrics.gauge
+        gauge("queries", "Standing queries", lambda: len(self.standing))
+        gauge("event_streams", "Open event streams", lambda: len(self.hub))
+        gauge("alarms", "Alarms", lambda: len(self.alarms.all()))
+        gauge("alarms_firing", "Alarms that fire", lambda: self.alarms.firing)
+        gauge("webhooks_waiting", "Messages to webhooks that wait to be sent", self.outbox.waiting)
+        gauge("webhooks_delivered", "Messages that arrived, since the start", lambda: self.webhooks.delivered)
+        gauge("webhooks_failed", "Attempts that failed, since the start", lambda: self.webhooks.failed)
+        gauge("webhooks_given_up", "Messages that were given up, since the start", lambda: self.outbox.given_up)
 
     async def ask(self, question: Callable[[], T]) -> T:
         """What a question gives, computed in a thread."""
@@ -65,8 +75,8 @@ class Service:
 
     def close(self) -> None:
         self.hub.close()
+        self.alarms.close()  # before streams: one that was closed is no news
         self.streams.close()
-        self.alarms.close()
         self.webhooks.close()
         self._threads.shutdown()
         self.registry.close()

@@ -28,12 +28,14 @@ class Watched:
         finest = (1 if asked.recent else 2) * live.eps
         self._monitor = Monitor(finest, pull=self._pull, value_type=live.settings.value_type)
         self._states: dict[int, str] = {}
+        self._settled = False  # whether all conditions are decided as of this version
         self.alarms = 0  # that watch it
 
     def watch(self, phi: float, eps: float | None, above: bool, threshold: Any, clear: Any) -> tuple[int, int]:
         """Whether a quantile is beyond a threshold, and beyond a clear limit; the ids of both conditions."""
         beyond, precision = "above" if above else "below", self._monitor.eps if eps is None else eps
         first, second = (self._monitor.watch(phi, precision, **{beyond: limit}) for limit in (threshold, clear))
+        self._settled = False
         return first, second
 
     def drop(self, conditions: tuple[int, int]) -> None:
@@ -48,14 +50,16 @@ class Watched:
     def look(self) -> None:
         """Let this be what there is now."""
         try:
-            self.version, self._summary = self.live.pull(self.asked)
-            self._states.update(self._monitor.changes().conditions)
-            self.why = self._nothing() if not self._summary.n else None
+            version, self._summary = self.live.pull(self.asked)
+            if version != self.version or not self._settled:
+                self.version = version
+                self._states.update(self._monitor.changes().conditions)
+                self.why, self._settled = None if self._summary.n else self._nothing(), True
         except QuantideError as error:
-            self.why = str(error)
+            self.why, self._settled = str(error), False
         except Exception:
             LOG.exception("a window that alarms watch cannot be read: %s", self.asked)
-            self.why = "the window cannot be read; the log of the server says why"
+            self.why, self._settled = "the window cannot be read; the log of the server says why", False
 
     def state(self, id: int) -> str:
         """What is proved of a condition."""

@@ -1,0 +1,125 @@
+"""Alarms through the client: set, fired, cleared, heard of, dropped."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quantide import History
+from quantide.client import Client, Event
+from quantide.errors import InvalidArgumentError, ServerError, UnknownAlarmError, UnknownStreamError
+from tests.client.raw import raw, response
+from tests.server.serving import STREAM, configure, make_store, serving
+
+pytestmark = pytest.mark.usefixtures("no_hang")
+PRICES = '[streams.prices]\nsource = { format = "parquet", path = "in" }\nvalue = "price"\n'
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("watched")
+
+
+@pytest.fixture(scope="module")
+def history(folder: Path) -> Iterator[History]:
+    with make_store(folder, filters=None) as history:
+        history.append(np.full(1000, 10.0), key="/pay", times=np.arange(1000.0))
+        yield history
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path, history: History) -> Iterator[Client]:
+    with make_store(folder, "prices", keys=None, filters=None, value_type="decimal[2]") as prices:
+        prices.append([Decimal("1.50"), Decimal("2.25")])
+    with serving(configure(folder, streams=STREAM + PRICES)) as server, Client(str(server.base_url)) as found:
+        yield found
+
+
+@pytest.fixture
+def client(server: Client) -> Iterator[Client]:
+    """A client of one server for all tests; no alarm of one test is left for the next."""
+    yield server
+    for alarm in server.alarms():
+        server.drop_alarm(alarm["id"])
+
+
+def wait(found: Iterator[Event], firing: bool) -> dict[str, Any]:
+    """What is told when an alarm begins or ceases to fire."""
+    told: dict[str, Any] = next(one.data for one in found if one.kind == "alarm" and one.data["firing"] is firing)
+    return told
+
+
+def test_an_alarm_is_set_fires_clears_and_is_dropped(client: Client, history: History) -> None:
+    id = client.alarm("latency", 0.5, above=100.0, clear=50, key="/pay", within="5 min", name="slow")
+    state = client.alarm_state(id)
+    assert [state[name] for name in ("id", "name", "stream", "key", "window", "phi", "above", "clear", "hold")] == (
+        [id, "slow", "latency", "/pay", "within:5 min", 0.5, 100.0, 50.0, 0.0]
+    )
+    assert (state["state"], state["firing"], state["value"]) == ("no", False, 10.0)
+    with client.events(alarms=[id]) as found:
+        history.append(np.full(1000, 500.0), key="/pay", times=2000.0 + np.arange(1000.0))
+        told = wait(found, True)
+        assert (told["alarm"], told["state"], told["value"]) == (id, "certain", 500.0)
+        assert isinstance(told["value"], np.float64)
+        assert told["since"].tzinfo is not None
+        history.append(np.full(1000, 10.0), key="/pay", times=4000.0 + np.arange(1000.0))
+        assert wait(found, False)["state"] == "no"
+    assert [one["id"] for one in client.alarms()] == [id]
+    turns = [one["firing"] for one in client.alarm_history(id)]
+    assert turns[0] is False
+    assert True in turns
+    client.drop_alarm(id)
+    assert client.alarms() == []
+    for ask in (client.alarm_state, client.drop_alarm):
+        with pytest.raises(UnknownAlarmError):
+            ask(id)
+
+
+def test_thresholds_have_the_type_of_the_stream(client: Client) -> None:
+    id = client.alarm("prices", 0.5, below=Decimal("1.75"), clear=Decimal("2.00"), hold=2.5)
+    state = client.alarm_state(id)
+    assert (state["below"], state["clear"], state["value"]) == (Decimal("1.75"), Decimal("2.00"), Decimal("1.50"))
+    assert (state["hold"], state["state"]) == (2.5, "certain")
+    with client.events(alarms=True) as found:
+        assert next(found).data["alarm"] == id
+
+
+@pytest.mark.parametrize(
+    ("ask", "kind"),
+    [
+        (lambda c: c.alarm("nowhere", 0.5, above=1), UnknownStreamError),
+        (lambda c: c.alarm("latency", 0.5), InvalidArgumentError),
+        (lambda c: c.alarm("latency", 0.5, above=1, below=2), InvalidArgumentError),
+        (lambda c: c.alarm("latency", 0.5, above=1, clear=2), InvalidArgumentError),
+        (lambda c: c.alarm("latency", 0.5, above="much"), InvalidArgumentError),
+        (lambda c: c.alarm("latency", 0.5, above=float("nan")), InvalidArgumentError),
+        (lambda c: c.alarm("latency", 1.5, above=1), InvalidArgumentError),
+        (lambda c: c.alarm("latency", 0.5, above=1, hold="soon"), InvalidArgumentError),
+        (lambda c: c.alarm("latency", 0.5, above=1, hold=-1), InvalidArgumentError),
+        (lambda c: c.alarm("latency", 0.5, above=1, webhook="http://10.0.0.1/"), InvalidArgumentError),
+        (lambda c: c.alarm("latency", 0.5, above=1, key=("a", "b")), InvalidArgumentError),
+        (lambda c: c.alarm_state("7"), InvalidArgumentError),
+        (lambda c: list(c.alarm_history(7)), UnknownAlarmError),
+    ],
+)
+def test_what_is_refused_sets_nothing(client: Client, ask: Any, kind: type[Exception]) -> None:
+    with pytest.raises(kind):
+        ask(client)
+    assert client.alarms() == []
+
+
+def test_history_is_fetched_a_page_at_a_time() -> None:
+    pages = [f'{{"transitions": [{{"number": {n}}}], "next": {after}}}'.encode() for n, after in ((9, 9), (8, "null"))]
+    with raw(*([response(page)] for page in pages)) as server, Client(server.address) as client:
+        assert [one["number"] for one in client.alarm_history(3)] == [9, 8]
+        asked = [head.split(b" ")[1] for head in server.requests]
+        assert asked == [b"/api/alarms/3/history", b"/api/alarms/3/history?before=9"]
+    with (
+        raw([response(pages[0])]) as server,
+        Client(server.address) as client,
+        pytest.raises(ServerError, match="leads back"),
+    ):
+        list(client.alarm_history(3))
