@@ -207,7 +207,7 @@ def test_the_client_of_the_first_one_may_be_gone_when_it_is_told() -> None:
             raise OSError("gone")
 
         scope = {"type": "http", "method": "GET", "path": "/q", "query_string": b"phi=1"}
-        first = asyncio.create_task(bench.again(scope, _nothing, gone))  # type: ignore[arg-type]
+        first = asyncio.create_task(bench.again(scope, _nothing, gone))
         await asyncio.sleep(0.01)
         other = asyncio.create_task(bench.ask())
         await asyncio.sleep(0.01)

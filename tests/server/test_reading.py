@@ -73,7 +73,8 @@ def test_answers_are_true(client: httpx.Client, served: Served, stream: str, win
 def test_curves_are_true(client: httpx.Client, served: Served, stream: str) -> None:
     rows = served.rows[stream]
     data = rows.chosen(last=700)
-    for said in ({"points": 9}, {"value": VALUES[stream]}, {}):
+    asked: list[dict[str, Any]] = [{"points": 9}, {"value": VALUES[stream]}, {}]
+    for said in asked:
         told = ask(client, stream, "cdf", window="last:700", **said)
         for point in told["points"]:
             true = count_at_most(data, rows.read(point["value"])) / len(data)
