@@ -135,7 +135,7 @@ def test_one_who_saw_everything_is_told_nothing(server: Served) -> None:
         assert (event.name, event.data["n"]) == ("stream", len(server.truth.values))
 
 
-@pytest.mark.parametrize("last", ["", "999.0.0", "1.999999.0"])
+@pytest.mark.parametrize("last", ["", "999.0.0", "1.999999.0", "0.5.0", "1.0.99999"])
 def test_an_id_of_another_server_brings_the_state(server: Served, last: str) -> None:
     with listening(server.client, last, query=server.queries) as events:
         server.check(events.changes(4))

@@ -45,8 +45,9 @@ class EventStream(Response):
             await self._begin(send, unheard)
             await self._talk(send, bell)
         except TimeoutError:
-            scope["extensions"][ABORT]["now"]()
-            await leaving
+            if ABORT in scope.get("extensions", {}):
+                scope["extensions"][ABORT]["now"]()
+                await leaving
         finally:
             leaving.cancel()
             standing.leave(windows)

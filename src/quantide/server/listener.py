@@ -45,10 +45,14 @@ class Told:
         parts = text.split(".")
         if len(parts) != 3 or not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
             raise InvalidArgumentError(f"Last-Event-ID is {text[:80]!r}; it is the id of an event, or is left out")
-        found = cls(*map(int, parts))
-        if found.run < service.run:
-            return cls(service.run, 0, found.transition)
-        return found if found.run == service.run and found.change <= service.standing.change else None
+        run, change, transition = map(int, parts)
+        if (
+            run > service.run
+            or transition > service.alarms.last
+            or (run == service.run and change > service.standing.change)
+        ):
+            return None
+        return cls(service.run, change if run == service.run else 0, transition)
 
     def __bytes__(self) -> bytes:
         return b"%d.%d.%d" % (self.run, self.change, self.transition)
