@@ -2,6 +2,8 @@
 
 import os
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,6 +76,15 @@ def test_a_registry_that_everyone_could_read_is_closed_to_them(tmp_path: Path) -
     os.chmod(tmp_path / "registry.db", 0o644)
     Registry(str(tmp_path)).close()
     assert stat.S_IMODE((tmp_path / "registry.db").stat().st_mode) == 0o600
+
+
+def test_another_process_does_not_take_away_what_is_open(registry: Registry, tmp_path: Path) -> None:
+    """Its last one out tidies up: it must see that this process, which opened the file twice, is still in."""
+    create_token(registry, "one", "reader")
+    Registry(str(tmp_path / "state")).close()
+    program = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT * FROM tokens'); c.close()"
+    subprocess.run([sys.executable, "-c", program, registry.path], check=True)
+    assert (tmp_path / "state" / "registry.db-wal").exists()
 
 
 def test_a_token_expires(registry: Registry) -> None:
