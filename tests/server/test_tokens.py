@@ -2,6 +2,8 @@
 
 import os
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,6 +78,15 @@ def test_a_registry_that_everyone_could_read_is_closed_to_them(tmp_path: Path) -
     assert stat.S_IMODE((tmp_path / "registry.db").stat().st_mode) == 0o600
 
 
+def test_another_process_does_not_take_away_what_is_open(registry: Registry, tmp_path: Path) -> None:
+    """Its last one out tidies up: it must see that this process, which opened the file twice, is still in."""
+    create_token(registry, "one", "reader")
+    Registry(str(tmp_path / "state")).close()
+    program = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT * FROM tokens'); c.close()"
+    subprocess.run([sys.executable, "-c", program, registry.path], check=True)
+    assert (tmp_path / "state" / "registry.db-wal").exists()
+
+
 def test_a_token_expires(registry: Registry) -> None:
     end = time.time() + 100
     id, token = create_token(registry, "short", "writer", end)
@@ -86,8 +97,8 @@ def test_a_token_expires(registry: Registry) -> None:
 
 def test_a_door_does_not_open_because_all_tokens_have_expired(registry: Registry) -> None:
     assert not are_needed(registry)
-    create_token(registry, "short", "reader", time.time() + 0.001)
-    time.sleep(0.002)
+    create_token(registry, "short", "reader", time.time() + 100)
+    registry.write("UPDATE tokens SET expires = 1")
     assert are_needed(registry)
 
 
