@@ -70,7 +70,7 @@ class Rows:
         return [] if held and not wide else [f"{true} of {len(data)} are at most that: {rank}"]
 
 
-STREAMS = {
+STREAMS: dict[str, dict[str, Any]] = {
     "latency": {"keys": "endpoint", "filters": ["errors"]},
     "plain": {},
     "counts": {"value_type": "int64"},

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -72,7 +73,8 @@ def test_answers_are_true(client: httpx.Client, served: Served, stream: str, win
 def test_curves_are_true(client: httpx.Client, served: Served, stream: str) -> None:
     rows = served.rows[stream]
     data = rows.chosen(last=700)
-    for said in ({"points": 9}, {"value": VALUES[stream]}, {}):
+    asked: list[dict[str, Any]] = [{"points": 9}, {"value": VALUES[stream]}, {}]
+    for said in asked:
         told = ask(client, stream, "cdf", window="last:700", **said)
         for point in told["points"]:
             true = count_at_most(data, rows.read(point["value"])) / len(data)
@@ -82,7 +84,7 @@ def test_curves_are_true(client: httpx.Client, served: Served, stream: str) -> N
         if "value" not in said:
             shown = [rows.read(point["value"]) for point in told["points"]]
             assert (shown[0], shown[-1]) == (min(data), max(data)), "a curve has both ends"
-            assert all(a < b for a, b in zip(shown, shown[1:], strict=False))
+            assert all(a < b for a, b in pairwise(shown))
             assert len(shown) <= said.get("points", 100)
 
 
