@@ -13,8 +13,10 @@ import pytest
 
 from quantide.server import eventstream, listener
 from quantide.server.app import make_app
+from quantide.server.registry import Registry
 from quantide.server.service import Service
-from tests.server.listening import Truth, listening
+from quantide.server.tokens import create_token, revoke_token
+from tests.server.listening import Listening, Truth, listening
 from tests.server.serving import configure, make_store, serving
 
 LIMITS = "[server.limits]\nevents = 3"
@@ -384,3 +386,23 @@ def test_alarms_are_told_as_they_stand_then_every_change(tmp_path: Path) -> None
         with listening(server.client, alarms="all") as events:
             assert {next(events).data["alarm"] for _ in range(2)} == {mine, other}
         assert server.client.get("/api/events?alarm=999").json()["error"]["code"] == "unknown_alarm"
+
+
+def test_a_token_that_is_revoked_ends_its_event_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eventstream, "KEEP", 0.05)
+    config = configure(tmp_path)
+    registry = Registry(config.server.state)
+    (_, kept), (id, gone) = (create_token(registry, name, "reader") for name in ("kept", "gone"))
+    with make_store(tmp_path) as history:
+        Truth(history).append(100)
+        with serving(config) as client:
+            mine, theirs = ({"authorization": f"Bearer {token}"} for token in (kept, gone))
+            chosen = "/api/events?stream=latency"
+            with client.stream("GET", chosen, headers=mine) as one, client.stream("GET", chosen, headers=theirs) as two:
+                goes_on, ends = Listening(one), Listening(two)
+                assert next(goes_on).data == next(ends).data
+                revoke_token(registry, id)
+                assert list(ends) == []
+                assert goes_on.lines(3) == [":", ":", ":"]
+            assert client.get(chosen, headers=theirs).status_code == 401
+    registry.close()

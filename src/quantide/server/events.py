@@ -3,7 +3,7 @@
 from typing import Annotated
 
 import numpy as np
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from quantide.errors import InvalidArgumentError
@@ -40,12 +40,13 @@ def routes(service: Service) -> APIRouter:
         responses={200: {"content": {"text/event-stream": {}}}},
     )
     async def events(
+        request: Request,
         choice: Annotated[Choice, Query()],
         last_event_id: Annotated[str | None, Header(description=LAST, max_length=100)] = None,
     ) -> EventStream:
         told = Told.read(last_event_id, service)
         chosen = await choose(service, choice, told is not None)
-        return EventStream(service, chosen, told)
+        return EventStream(service, chosen, told, request.state.who)
 
     return router
 

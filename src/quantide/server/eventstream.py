@@ -1,6 +1,7 @@
 """The response of an event stream: it goes on until the client leaves, does not read any more, or the server stops."""
 
 import asyncio
+import time
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ from quantide.server.about import Window
 from quantide.server.lines import ABORT
 from quantide.server.listener import Chosen, Listener, Told
 from quantide.server.service import Service
+from quantide.server.tokens import Who, still_holds
 
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 KEEP = 15.0  # seconds of silence before a line that says nothing: proxies stay awake, and dead clients are found
@@ -27,12 +29,13 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, service: Service, chosen: Chosen, told: Told | None) -> None:
+    def __init__(self, service: Service, chosen: Chosen, told: Told | None, who: Who) -> None:
         super().__init__(headers=HEADERS)
         del self.headers["content-length"]
         self._service, self._ids = service, chosen.ids
         self._listener = Listener(service, chosen, told)
         self._gone = False
+        self._who, self._checked = who, time.monotonic()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         hub, standing = self._service.hub, self._service.standing
@@ -74,7 +77,7 @@ class EventStream(Response):
     async def _talk(self, send: Send, bell: asyncio.Event) -> None:
         while not self._gone:
             bell.clear()
-            if self._service.hub.closing:
+            if self._service.hub.closing or not self._may_listen():
                 return await _send(send, _body(b"", more=False))
             await self._tell(send)
             try:
@@ -82,6 +85,13 @@ class EventStream(Response):
                     await bell.wait()
             except TimeoutError:
                 await _send(send, _body(SILENCE))
+
+    def _may_listen(self) -> bool:
+        """Whether the token still holds; looked up now and then."""
+        if time.monotonic() < self._checked + KEEP:
+            return True
+        self._checked = time.monotonic()
+        return still_holds(self._service.reads, self._who, time.time())
 
     async def _tell(self, send: Send) -> None:
         for event in await self._listener.news():
