@@ -30,8 +30,8 @@ class Rows:
     errors: list[bool] = field(default_factory=list)
     steps: list[int] = field(default_factory=lambda: [0])
 
-    def chosen(self, key: Any = None, **window: Any) -> list[Any]:
-        """The values that a question is about; `within` and `now` are seconds."""
+    def chosen(self, key: Any = None, **window: Any) -> Any:
+        """The values that a question is about, in order; `within` and `now` are seconds."""
         rows = [i for i in range(len(self.values)) if key is None or self.keys[i] == key]
         if "last" in window:
             rows = rows[-window["last"] :]
@@ -43,21 +43,26 @@ class Rows:
             rows = [i for i in rows if i >= begin]
         if window.get("errors"):
             rows = [i for i in rows if self.errors[i]]
-        return [self.values[i] for i in rows]
+        return self.in_order([self.values[i] for i in rows])
+
+    def in_order(self, values: list[Any]) -> Any:
+        return sorted(values) if self.kind.startswith("decimal") else np.sort(np.array(values))
 
     def read(self, shown: Any) -> Any:
         """A value as a response shows it, to be compared with these."""
         if self.kind.startswith("decimal"):
             return Decimal(shown)
+        if self.kind.startswith("duration"):
+            return np.timedelta64(int(shown.removesuffix(" ms")), "ms")
         return np.datetime64(shown) if self.kind.startswith("timestamp") else float(shown)
 
-    def faults(self, data: list[Any], answer: dict[str, Any], eps: float = EPS) -> list[str]:
+    def faults(self, data: Any, answer: dict[str, Any], eps: float = EPS) -> list[str]:
         """What is wrong with an answer of a response."""
         told = SimpleNamespace(**answer | {"value": self.read(answer["value"]), "n_lo": len(data), "n_hi": len(data)})
         far = [f"the error {told.error} is above {eps}"] if told.error > eps else []
         return far + bound_faults(data, told)
 
-    def rank_faults(self, data: list[Any], rank: dict[str, Any], eps: float = EPS) -> list[str]:
+    def rank_faults(self, data: Any, rank: dict[str, Any], eps: float = EPS) -> list[str]:
         """What is wrong with a rank of a response."""
         true = count_at_most(data, self.read(rank["value"]))
         wide = rank["rank_hi"] - rank["rank_lo"] > 2 * eps * len(data) + 1
@@ -65,11 +70,13 @@ class Rows:
         return [] if held and not wide else [f"{true} of {len(data)} are at most that: {rank}"]
 
 
-STREAMS = {
+STREAMS: dict[str, dict[str, Any]] = {
     "latency": {"keys": "endpoint", "filters": ["errors"]},
     "plain": {},
     "counts": {"value_type": "int64"},
     "moments": {"value_type": "timestamp[us]"},
+    "zoned": {"value_type": "timestamp[ms, tz=UTC]"},
+    "spans": {"value_type": "duration[ms]"},
     "prices": {"value_type": "decimal[2]", "keys": ["region", "symbol"]},
 }
 CONFIG = "".join(
@@ -104,8 +111,9 @@ class Served:
         times = (len(held.steps) - 1) * STEP + np.round(rng.uniform(0, STEP, count), 3)
         errors = rng.random(count) < 0.2
         said: dict[str, Any] = {"filters": {"errors": errors}} if name == "latency" else {}
-        self.stores[name].append(values, key=keys, times=self._times(name, times), **said)
-        held.values += values if isinstance(values, list) else values.tolist() if name != "moments" else list(values)
+        given = pa.array(values).cast(pa.timestamp("ms", "UTC")) if name == "zoned" else values
+        self.stores[name].append(given, key=keys, times=self._times(name, times), **said)
+        held.values += list(values)
         held.keys += keys or [None] * count
         held.times += times.tolist()
         held.errors += errors.tolist()
@@ -129,10 +137,13 @@ class Served:
     def _values(self, name: str, count: int) -> Any:
         if name == "counts":
             return self.rng.integers(-50, 50, count)
-        if name == "moments":
-            return np.datetime64("2026-01-01", "us") + self.rng.integers(0, 10**9, count)
+        if name in ("moments", "zoned"):
+            moments = np.datetime64("2026-01-01", "us") + self.rng.integers(0, 10**9, count)
+            return moments if name == "moments" else moments.astype("M8[ms]")
         if name == "prices":
             return [Decimal(int(cents)) / 100 for cents in self.rng.integers(0, 5_000, count)]
+        if name == "spans":
+            return self.rng.integers(1, 10**4, count).astype("m8[ms]")
         values = self.rng.lognormal(3, 1, count)
         if name == "plain":
             values[: count // 50] = -np.inf

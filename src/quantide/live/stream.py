@@ -11,7 +11,14 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quantide.errors import CorruptBytesError, InvalidArgumentError, QuantideError, SpanError, UnknownKeyError
+from quantide.errors import (
+    CorruptBytesError,
+    InvalidArgumentError,
+    QuantideError,
+    SpanError,
+    StorageError,
+    UnknownKeyError,
+)
 from quantide.history.keys import read_key
 from quantide.history.reader import HistoryReader
 from quantide.history.run import Run
@@ -496,5 +503,6 @@ def _follow(stream: "weakref.ref[LiveStream]", end: Event, often: float) -> None
         try:
             live.poll()
         except Exception as error:
-            live._trouble = error
+            disk = isinstance(error, OSError) and not isinstance(error, QuantideError)
+            live._trouble = StorageError(f"commits cannot be followed: {error}") if disk else error
         del live

@@ -65,7 +65,7 @@ class Again:
             told = await asyncio.shield(self._asking[question])  # whoever gives up does so alone
             if told is None or all(version >= since.get(name, 0) for name, version in told.as_of):
                 return told
-        return None
+        return self._known(question)
 
     async def _ask(self, question: Question, scope: Scope, receive: Receive, send: Send) -> None:
         """Let it be answered; whoever asks the same meanwhile waits, unless someone is waited for already."""

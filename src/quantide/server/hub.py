@@ -58,13 +58,14 @@ class Hub:
         self.wake()
 
     async def _ring(self) -> None:
-        while not self.closing:
+        ending = False
+        while not ending:
             await self._news.wait()
             self._news.clear()
-            begun, bells = time.monotonic(), list(self._bells)
+            begun, bells, ending = time.monotonic(), list(self._bells), self.closing
             for start in range(0, len(bells), AT_ONCE):
                 for bell in bells[start : start + AT_ONCE]:
                     bell.set()
-                if not self.closing:
+                if not ending:
                     await asyncio.sleep(PAUSE)
-            await asyncio.sleep(max(0.0, begun + ROUND - time.monotonic()))
+            await asyncio.sleep(0 if ending else begun + ROUND - time.monotonic())

@@ -19,7 +19,7 @@ from quantide.server.wanted import Wanted, WantedQuery, read_ids
 
 PAGE, LONGEST_PAGE = 1_000, 10_000
 Id = Annotated[int, Path(description="The id of a query.", gt=0, lt=2**63)]
-Label = Annotated[str, Field(description="Only queries that have this label.", max_length=100)]
+LABEL = "Only queries that have this label."
 
 
 class Listed(BaseModel):
@@ -29,7 +29,7 @@ class Listed(BaseModel):
 
     after: int = Field(0, description="Begin after this id: `next` of the page before.", ge=0, lt=2**63)
     limit: int = Field(PAGE, description="How many at most.", ge=1, le=LONGEST_PAGE)
-    label: Label | None = None
+    label: str | None = Field(None, description=LABEL, max_length=100)
     stream: str | None = Field(None, description="Only queries about this stream.", max_length=100)
 
 
@@ -38,7 +38,7 @@ class Labelled(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    label: Label
+    label: str = Field(description=LABEL, max_length=100)
 
 
 def _body(kind: Any, example: Any) -> dict[str, Any]:
@@ -126,7 +126,8 @@ def drop(service: Service, ids: Ints, asks: Who) -> dict[str, int]:
         others = ids[~np.isin(ids, _ids(service, "owner = ?", asks.id))]
         if len(others):
             raise ForbiddenError(f"the query {others[0]} is not yours; its owner or an admin can drop it")
-    service.standing.drop(ids)
+    if len(ids):
+        service.standing.drop(ids)
     return {"dropped": len(ids)}
 
 

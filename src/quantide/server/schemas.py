@@ -111,6 +111,7 @@ class Axis(BaseModel):
     stream: str
     key: Any
     window: str
+    value_type: str
     n: int
     version: int
     mode: str
@@ -130,8 +131,8 @@ class Pair(BaseModel):
 class Plot(BaseModel):
     model_config = example(
         {
-            "x": NOW | {"n": 40042, "version": 812, "mode": "quick", "error": 0.0005},
-            "y": YEAR | {"n": 91244018, "version": 812, "mode": "quick", "error": 0.0009},
+            "x": NOW | {"value_type": "float64", "n": 40042, "version": 812, "mode": "quick", "error": 0.0005},
+            "y": YEAR | {"value_type": "float64", "n": 91244018, "version": 812, "mode": "quick", "error": 0.0009},
             "points": [{"phi": 0.99, "x": 204.4, "y": 187.2, "x_error": 0.0005, "y_error": 0.0009}],
         }
     )

@@ -1,5 +1,6 @@
 """Runs the server: checks where it may listen, listens, and ends well."""
 
+import gc
 import json as json_text
 import logging
 import os
@@ -59,6 +60,7 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         await super().startup(sockets)
+        gc.freeze()  # what was imported stays: to look for garbage there would hold everyone up, 0.1 s at a time
         self._begun()
 
     async def on_tick(self, counter: int) -> bool:

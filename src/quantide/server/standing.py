@@ -52,6 +52,11 @@ class Standing:
     def __len__(self) -> int:
         return len(self.columns)
 
+    @property
+    def heard(self) -> int:
+        """How many windows somebody listens to."""
+        return len(self._heard)
+
     def load(self) -> None:
         """Take the queries that were registered when the server ran before."""
         rows = self._registry.rows(LOAD)

@@ -76,7 +76,9 @@ def details(live: LiveStream) -> dict[str, Any]:
         "key_count": count,
         "keys": [shown.key(key) for key in keys],
         "counts": {name: stats[name] for name in counted},
-        "spans": [{"last_steps": span.last_steps, "n": span.values} for span in live.spans()],
+        "spans": [  # with the open step, as answers about them
+            {"last_steps": span.last_steps, "n": span.values + stats["stream_values"]} for span in live.spans()
+        ],
         "levels": [
             {"level": run.id.level, "first_step": run.id.first, "last_step": run.id.last, "n": run.rows}
             for run in live.runs()

@@ -6,7 +6,7 @@ from typing import Annotated, Any, NotRequired
 
 import numpy as np
 import orjson
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, WithJsonSchema
 from typing_extensions import TypedDict
 
 from quantide.config.server import Limits
@@ -16,14 +16,16 @@ from quantide.server.asking import FILTER, WINDOW, Phi
 from quantide.server.streams import Streams
 from quantide.server.words import ALL, LONGEST_KEY
 
+MOST_PARTS = 16  # columns of a key
 SLICE = 1_000  # queries that are checked at a time: others get their turn between two slices
-INT64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Part = Annotated[str, Field(max_length=LONGEST_KEY)] | bool | INT64 | Finite
-Key = Part | Annotated[list[Part], Field(min_length=1, max_length=16)]
 KEY = "A key, as a list where keys have several columns; left out, the query is about all of them."
+KEYS = f"a key is text of at most {LONGEST_KEY:,} characters, a number, true, false, or a list of some of these"
 EPS = "How far the value's rank may be off, as a fraction of n; left out, or finer than can be: the finest there is."
 LABEL = "A name, by which these queries are found, listened to and dropped together."
+
+
+PART = {"type": ["string", "number", "boolean"]}
+Key = Annotated[Any, WithJsonSchema({"oneOf": [PART, {"type": "array", "items": PART}, {"type": "null"}]})]
 
 
 class WantedQuery(TypedDict):
@@ -34,7 +36,7 @@ class WantedQuery(TypedDict):
     stream: Annotated[str, Field(max_length=100, examples=["latency"])]
     phi: Annotated[Phi, Field(description="Which quantile: 0.5 is the median.", examples=[0.99])]
     eps: NotRequired[Annotated[Annotated[float, Field(gt=0, lt=1)] | None, Field(description=EPS, examples=[0.01])]]
-    key: NotRequired[Annotated[Key | None, Field(description=KEY, examples=["/pay"])]]
+    key: NotRequired[Annotated[Key, Field(description=KEY, examples=["/pay"])]]
     window: NotRequired[Annotated[str, Field(description=WINDOW, max_length=80, examples=["within:5m"])]]
     filter: NotRequired[Annotated[Annotated[str, Field(max_length=100)] | None, Field(description=FILTER)]]
     label: NotRequired[Annotated[Annotated[str, Field(min_length=1, max_length=100)] | None, Field(description=LABEL)]]
@@ -69,6 +71,8 @@ class Wanted:
         key, window, filter = query.get("key"), query.get("window", ALL), query.get("filter")
         said = (query["stream"], key if key is None or isinstance(key, str) else orjson.dumps(key), window, filter)
         if said not in self._about:
+            if not is_key(key):
+                raise InvalidArgumentError(f"queries[{place}].key: {KEYS}")
             name = Name.of(query["stream"], key, window, filter)
             self._about[said] = name, self._check(name, place)
         name, finest = self._about[said]
@@ -90,6 +94,19 @@ class Wanted:
             return live.finest(asked)
         except QuantideError as error:
             raise type(error)(f"queries[{place}]: {error}") from error
+
+
+def is_key(said: Any) -> bool:
+    """Whether it can be the key of something."""
+    if isinstance(said, list):
+        return 0 < len(said) <= MOST_PARTS and all(part is not None and is_part(part) for part in said)
+    return is_part(said)
+
+
+def is_part(said: Any) -> bool:
+    if isinstance(said, str):
+        return len(said) <= LONGEST_KEY
+    return said is None or isinstance(said, float) or (isinstance(said, int) and -(2**63) <= said < 2**63)
 
 
 def read_json(data: bytes) -> Any:
@@ -120,5 +137,5 @@ def _checked(given: list[Any], start: int) -> list[WantedQuery]:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place, *where = first["loc"]
         name = "".join(f".{part}" for part in where[:1])[:80]
-        said = "there is no such word" if first["type"] == "extra_forbidden" else first["msg"]
+        said = "a query has no such word" if first["type"] == "extra_forbidden" else first["msg"]
         raise InvalidArgumentError(f"queries[{start + int(place)}]{name}: {said}") from error

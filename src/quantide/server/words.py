@@ -70,7 +70,9 @@ def read_value(text: str, kind: ValueType) -> Any:
             return _duration(text, kind) if kind.dtype.kind == "m" else _moment(text, kind)
         return float(text) if kind.is_float else _decimal(text)
     except (ValueError, ArithmeticError, QuantideError) as error:
-        raise InvalidArgumentError(f"{text[:80]!r} cannot be compared with values of type {kind}") from error
+        raise InvalidArgumentError(
+            f"{text[:80]!r} cannot be compared with values of type {kind}; write {_example(kind)}, for instance"
+        ) from error
 
 
 def read_time(text: str | None, zoned: bool) -> Any:
@@ -135,6 +137,12 @@ def _key_of(text: str | None) -> Any:
     return tuple(parts) if all(isinstance(part, (str, int, float, bool)) for part in parts) else text
 
 
+def _example(kind: ValueType) -> str:
+    if kind.is_temporal:
+        return "1500 ms" if kind.dtype.kind == "m" else "2026-01-31" if kind.name == "date" else "2026-01-31T12:00:00"
+    return "12.5" if kind.is_float or kind.is_decimal else "12"
+
+
 def _decimal(text: str) -> Decimal:
     found = Decimal(text)
     if found.is_nan():
@@ -152,7 +160,7 @@ def _duration(text: str, kind: ValueType) -> Any:
 
 
 def _moment(text: str, kind: ValueType) -> Any:
-    """A moment in the unit of the values; of UTC, where they have a time zone."""
+    """A moment in the unit of the values; of UTC where they have a zone."""
     if MOMENT.fullmatch(text) is None or (text.endswith("Z") and "tz=" not in kind.name):
         raise InvalidArgumentError(f"{text!r} is no moment; write 2026-01-31T12:00:00")
     said = np.datetime64(text.removesuffix("Z"))

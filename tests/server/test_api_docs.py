@@ -1,0 +1,209 @@
+"""docs/api.md tells of every route, parameter, error and setting; what it shows is what a server says."""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from quantide.config import read_config
+from quantide.config.server import Limits, ServerConfig, Webhooks
+from quantide.server.app import make_app
+from quantide.server.problems import PROBLEMS, STATUS
+from tests.server.serving import configure, make_store, serving
+
+DOCS = Path(__file__).parents[2] / "docs"
+TEXT = (DOCS / "api.md").read_text(encoding="utf-8")
+SECTIONS = {
+    f"{method} {path}": text
+    for method, path, text in re.findall(r"^### `([A-Z]+) ([^`]+)`\n(.*?)(?=^##|\Z)", TEXT, re.S | re.M)
+}
+EXAMPLES = re.findall(r"^```bash\n(curl .*?)```\n+(?:```(?:json|text)\n(.*?)```)?", TEXT, re.S | re.M)
+ADDRESS = "http://127.0.0.1:8642"
+UNLISTED = ("/docs", "/docs/start.js", "/docs/{name}", "/openapi.json")  # the manual does not describe itself
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """The shop of the examples: ten minutes of two pages, and a year before."""
+    folder, rng = tmp_path_factory.mktemp("shop"), np.random.default_rng(9)
+    with make_store(folder, eps=0.005) as store:
+        for day, minutes in (("2025-06-01", 60), ("2026-01-31", 10)):
+            rows = minutes * 60
+            moments = np.datetime64(f"{day}T11:50:00", "us") + rng.integers(0, minutes * 6 * 10**7, rows).astype(
+                "m8[us]"
+            )
+            store.append(
+                np.round(rng.lognormal(3, 1, rows), 1),
+                key=rng.choice(["/cart", "/pay"], rows),
+                times=pa.array(moments).cast(pa.timestamp("us", "UTC")),
+                filters={"errors": rng.random(rows) < 0.02},
+            )
+            if day < "2026":
+                store.end_step()
+        with serving(configure(folder)) as found:
+            yield found
+
+
+def said(command: str) -> tuple[str, str, dict[str, str], str | None]:
+    """What a command of curl asks for: method, address, headers, body."""
+    words = shlex.split(command.replace("\\\n", " "))
+    headers, body, method, address = {}, None, None, ""
+    rest = iter(words[1:])
+    for word in rest:
+        if word == "-H":
+            name, _, value = next(rest).partition(": ")
+            headers[name] = value
+        elif word == "-d":
+            body = next(rest)
+        elif word == "-X":
+            method = next(rest)
+        elif not word.startswith("-"):
+            address = word
+    assert address.startswith(ADDRESS), command
+    return method or ("GET" if body is None else "POST"), address.removeprefix(ADDRESS), headers, body
+
+
+def shape(body: Any) -> Any:
+    """The names in a body, and whether there is something under each."""
+    if isinstance(body, list):
+        return [shape(body[0])] if body else []
+    if isinstance(body, dict):
+        return {name: shape(part) for name, part in body.items()}
+    return "nothing" if body is None else "something"
+
+
+def test_examples_are_what_a_server_says(shop: httpx.Client) -> None:
+    """In the order of the page: what one example makes, the next asks about."""
+    done = 0
+    for command, told in EXAMPLES:
+        method, address, headers, body = said(command)
+        if "$TOKEN" in command:  # without tokens none is needed; tests of the gate have them
+            continue
+        with shop.stream(method, address, headers=headers, content=body) as found:
+            assert found.is_success, (command, found.read())
+            if found.headers.get("content-type", "").startswith("text/event-stream"):
+                assert told, command
+                lines = found.iter_lines()
+                first = [line for line in told.splitlines() if line.startswith("event:")]
+                assert next(line for line in lines if line.startswith("event:")) == first[0]
+                continue
+            text = found.read().decode("utf-8", "replace")
+        if told and told.lstrip().startswith("{"):
+            assert shape(json.loads(text)) == shape(json.loads(told)), command
+        elif told:
+            assert told.splitlines()[0] in text
+        done += 1
+    assert done > 15
+
+
+@pytest.fixture(scope="module")
+def described(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """Every route by its method and path, as the server describes it."""
+    app = make_app(configure(tmp_path_factory.mktemp("described")))
+    manual = app.openapi()
+    app.state.service.close()
+    schemas = manual["components"]["schemas"]
+    found = {}
+    for path, methods in manual["paths"].items():
+        for method, route in methods.items():
+            names = {one["name"] for one in route.get("parameters", ())}
+            body = route.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+            body = schemas[body["$ref"].split("/")[-1]] if "$ref" in body else body
+            found[f"{method.upper()} {path}"] = {"names": names | set(body.get("properties", ()))}
+    return found
+
+
+def test_every_route_has_a_section_and_no_other_has(described: dict[str, Any]) -> None:
+    assert set(SECTIONS) - {"GET /docs", "GET /openapi.json"} == set(described)
+    for path in UNLISTED:
+        assert f"`{path}`" in TEXT or f"`GET {path}`" in TEXT
+
+
+def test_every_route_is_known_to_the_page(tmp_path: Path) -> None:
+    """Also those that the manual is silent about."""
+    app = make_app(configure(tmp_path))
+    app.state.service.close()
+    listed = {path.split(" ", 1)[1] for path in SECTIONS} | set(UNLISTED)
+    found = set(paths_of(app.routes))
+    assert {"/docs", "/api/events", "/openapi.json"} <= found <= listed
+
+
+def paths_of(routes: Any) -> Iterator[str]:
+    for route in routes:
+        inner = getattr(getattr(route, "original_router", None), "routes", None)
+        if inner is not None:
+            yield from paths_of(inner)
+        else:
+            yield route.path
+
+
+def test_every_parameter_is_in_its_section(described: dict[str, Any]) -> None:
+    missing = [
+        (route, name)
+        for route, about in described.items()
+        for name in about["names"]
+        if not re.search(rf"`{re.escape(name)}`", SECTIONS[route])
+    ]
+    assert missing == []
+
+
+def test_no_parameter_is_made_up(described: dict[str, Any]) -> None:
+    for route, text in SECTIONS.items():
+        table = re.search(r"^\| parameter \|.*?\n\|[-|]+\n((?:\|.*\n)+)", text, re.M)
+        if table is not None:
+            cells = [row.split("|")[1] for row in table[1].splitlines()]
+            told = {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
+            assert told == described[route]["names"], route
+
+
+def test_every_get_has_an_example() -> None:
+    shown = {re.sub(r"\?.*", "", said(command)[1]) for command, _ in EXAMPLES}
+    for route in SECTIONS:
+        method, path = route.split(" ", 1)
+        if method == "GET":
+            pattern = re.compile(re.sub(r"\{[a-z]+\}", "[^/]+", re.sub(r"([.])", r"\\\1", path)))
+            assert any(pattern.fullmatch(one) for one in shown), route
+
+
+def test_every_error_is_told_with_its_status() -> None:
+    rows = re.findall(r"^\| `([a-z_]+)` \| (\d{3}) \| (.+) \|$", TEXT, re.M)
+    known = {kind.code: status for kind, status in STATUS.items()} | PROBLEMS
+    assert {code: int(status) for code, status, _ in rows} == known
+    assert all(len(what) > 20 for _, _, what in rows)
+
+
+def test_every_setting_is_told_with_its_default() -> None:
+    for kind, table in ((ServerConfig, "[server]"), (Limits, "[server.limits]"), (Webhooks, "[server.webhooks]")):
+        text = re.search(rf"^\| `{re.escape(table)}` \|.*?(?=\n\n)", TEXT, re.M | re.S)
+        assert text is not None, table
+        rows = [row.split("|") for row in text[0].splitlines()[2:]]
+        told = {name: row[2].strip() for row in rows for name in re.findall(r"`([a-z_]+)`", row[1])}
+        assert list(told) == [field.name for field in fields(kind)]
+        for name, default in vars(Limits()).items() if kind is Limits else ():
+            assert told[name] in (f"{default:,}", f'`"{default // 10**6} MB"`'), name
+    for shown in (f"`{ServerConfig.port}`", f'`"{ServerConfig.host}"`', f'`"{ServerConfig.memory // 10**9} GB"`'):
+        assert shown in TEXT
+
+
+def test_the_configuration_can_be_read(tmp_path: Path) -> None:
+    [example] = re.findall(r"```toml\n(.*?)```", TEXT, re.S)
+    (tmp_path / "quantide.toml").write_text(example)
+    read = read_config(tmp_path / "quantide.toml").server
+    assert (read.port, read.memory, read.limits.body, read.secure) == (8642, 4 * 10**9, 8 * 10**6, True)
+
+
+def test_links_lead_somewhere() -> None:
+    for name, _, part in re.findall(r"\]\(([a-z-]+\.md)?(#([a-z0-9-]+))?\)", TEXT):
+        page = (DOCS / name).read_text(encoding="utf-8") if name else TEXT
+        heads = [
+            re.sub(r"[^a-z0-9 -]", "", head.lower()).replace(" ", "-") for head in re.findall(r"^#+ (.+)$", page, re.M)
+        ]
+        assert not part or part in heads, (name, part)

@@ -1,0 +1,136 @@
+"""Q-Q plots: true along both axes, finer when one looks closer."""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from quantide import History
+from tests.oracle import target_rank
+from tests.server.naive import EPS, STREAMS, Served
+from tests.server.serving import configure, serving
+from tests.server.test_reading import check_refusal
+
+
+def plot(client: httpx.Client, **said: Any) -> Any:
+    found = client.get("/api/qq", params=said)
+    assert found.status_code == 200, found.text
+    return found.json()
+
+
+def far(data: Any, value: Any, phi: float) -> float:
+    """How far a value is from the rank that phi asks for, as a fraction of n."""
+    first, last = np.searchsorted(data, value, "left") + 1, np.searchsorted(data, value, "right")
+    target = target_rank(phi, len(data))
+    return float(max(0, first - target, target - last)) / len(data)
+
+
+@pytest.mark.parametrize("stream", sorted(set(STREAMS) - {"prices"}))
+def test_points_are_true_of_both(client: httpx.Client, served: Served, stream: str) -> None:
+    told = plot(client, x=f"{stream}@last:700", y="plain", points=41)
+    sides = {"x": (served.rows[stream], {"last": 700}), "y": (served.rows["plain"], {})}
+    assert [told[axis]["n"] for axis in "xy"] == [700, len(served.rows["plain"].values)]
+    for axis, (rows, words) in sides.items():
+        data = rows.chosen(**words)
+        shown = [rows.read(point[axis]) for point in told["points"]]
+        assert (shown[0], shown[-1]) == (data[0], data[-1]), "both ends"
+        assert all(a <= b for a, b in pairwise(shown)), "monotone"
+        for point, value in zip(told["points"], shown, strict=True):
+            assert far(data, value, point["phi"]) <= point[f"{axis}_error"] + 1e-12
+        assert max(point[f"{axis}_error"] for point in told["points"]) == told[axis]["error"] <= EPS
+
+
+def test_of_keys_and_of_windows(client: httpx.Client, served: Served) -> None:
+    latency, prices = served.rows["latency"], served.rows["prices"]
+    told = plot(client, x="latency:@last:5@all", y="latency:/pay@last:100,within:20 s", points=2)
+    assert (told["x"]["key"], told["x"]["window"], told["x"]["n"]) == ("@last:5", "all", len(latency.chosen("@last:5")))
+    assert (told["y"]["key"], told["y"]["n"]) == ("/pay", len(latency.chosen("/pay", last=100, within=20.0)))
+    assert told["y"]["window"] == "last:100,within:20 s"
+    told = plot(client, x='prices:["eu",1]', y='prices:["us","2"]', points=2)
+    assert (told["x"]["key"], told["x"]["n"]) == (["eu", 1], len(prices.chosen(("eu", 1))))
+    assert told["y"]["n"] == len(prices.chosen(("us", 2)))
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("large")
+    config = configure(folder, streams='[streams.one]\nsource = { format = "parquet", path = "in" }\nvalue = "v"\n')
+    values = np.random.default_rng(3).permutation(40_000).astype(np.float64)
+    with History(folder / "data" / "one", eps=0.05) as store:
+        for part in np.split(values, 4):
+            store.append(part)
+            store.end_step()
+        with serving(config) as found:
+            yield found
+
+
+def test_it_is_finer_where_one_looks_closer(large: httpx.Client) -> None:
+    """At first values are further apart than they could be told; ten thousand times closer every one is there."""
+    before, errors = 0.0, []
+    for width, begin in ((1.0, 0.0), (0.1, 0.5), (0.01, 0.5), (0.001, 0.5)):
+        told = plot(large, x="one", y="one", **{"from": begin, "to": begin + width, "points": 101})
+        shown = [point["x"] for point in told["points"]]
+        inside = len(set(shown)) / (width * 40_000)  # the part of all values there that is shown
+        assert inside > before
+        assert sorted(shown) == shown
+        before = inside
+        errors.append(told["x"]["error"])
+        assert told["x"]["error"] <= max(width / 100, 1 / 40_000)
+    assert errors == sorted(errors, reverse=True)
+    assert (errors[0] > 0, errors[-1]) == (True, 0.0)
+    assert before == 1.0 + 1 / 40, "both ends, and all between"
+
+
+def test_of_one_value_and_of_none(tmp_path: Path) -> None:
+    streams = "".join(
+        f'[streams.{name}]\nsource = {{ format = "parquet", path = "in" }}\nvalue = "v"\n' for name in ("one", "none")
+    )
+    config = configure(tmp_path, streams=streams)
+    with History(tmp_path / "data" / "one") as one, History(tmp_path / "data" / "none"):
+        one.append([7.5])
+        with serving(config) as client:
+            told = plot(client, x="one", y="one@last:1", points=3)
+            assert [(point["phi"], point["x"], point["y"]) for point in told["points"]] == [
+                (0.0, 7.5, 7.5),
+                (0.5, 7.5, 7.5),
+                (1.0, 7.5, 7.5),
+            ]
+            assert (told["x"]["n"], told["x"]["error"]) == (1, 0.0)
+            assert client.get("/api/qq?x=none&y=one").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "says"),
+    [
+        ("", 400, "x"),
+        ("x=latency", 400, "y"),
+        ("x=latency&x=plain&y=plain", 400, "say it once"),
+        ("x=latency&y=nobody", 404, "there are latency"),
+        ("x=latency&y=", 400, "write stream"),
+        ("x=latency&y=latency:nobody", 404, "nobody"),
+        ("x=latency&y=latency@last:0", 400, "at least 1"),
+        ("x=latency&y=latency@last:99999999999999999", 400, "write last"),
+        ("x=latency&y=latency@within:soon", 400, "length of time"),
+        ("x=latency&y=latency:[]", 400, "1 parts"),
+        ('x=latency&y=latency:["%5Cud800"]', 404, "key"),
+        ("x=latency&y=latency:[1e999]", 404, "key"),
+        ("x=latency&y=latency:[1e99,2]", 400, "1 parts"),
+        (f"x=latency&y=latency:{'[' * 1900}", 404, "key"),
+        (f"x=latency&y={'x' * 3000}", 400, "at most 2000"),
+        ("x=latency&y=plain&from=nan", 400, "from"),
+        ("x=latency&y=plain&from=1", 400, "less than 1"),
+        ("x=latency&y=plain&to=0", 400, "greater than 0"),
+        ("x=latency&y=plain&from=0.5&to=0.5", 400, "below"),
+        ("x=latency&y=plain&from=0.9&to=0.1", 400, "below"),
+        ("x=latency&y=plain&points=1", 400, "greater than or equal to 2"),
+        ("x=latency&y=plain&points=2001", 400, "at most 2,000"),
+        ("x=latency&y=plain&start=0.5", 400, "there are x, y, from, to, points"),
+    ],
+)
+def test_wrong_questions_are_refused(client: httpx.Client, query: str, status: int, says: str) -> None:
+    found = client.get(f"/api/qq?{query}")
+    message = check_refusal(found)
+    assert (found.status_code, says in message) == (status, True), message

@@ -1,0 +1,164 @@
+"""What streams there are: counts, keys, spans, how far behind; and streams that are not there yet."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from quantide import History
+from tests.server.naive import EPS, STREAMS, Served
+from tests.server.serving import configure, make_store, serving, traffic
+from tests.server.test_reading import check_refusal
+
+OF_STREAM = ["", "/keys", "/quantiles?phi=0.5", "/rank?value=1", "/cdf", "/summary"]
+
+
+def test_all_streams(client: httpx.Client, served: Served) -> None:
+    found = client.get("/api/streams").json()["streams"]
+    assert [one["name"] for one in found] == list(STREAMS)
+    for one in found:
+        rows, settings = served.rows[one["name"]], STREAMS[one["name"]]
+        assert (one["ready"], one["n"], one["eps"], one["window"]) == (True, len(rows.values), EPS, "1 h")
+        assert one["value_type"] == rows.kind
+        keys = settings.get("keys", [])
+        assert one["key_columns"] == ([keys] if isinstance(keys, str) else keys)
+        assert one["filters"] == settings.get("filters", [])
+        assert one["version"] == served.stores[one["name"]].stats()["version"]
+        assert 0 <= one["lag"]["looked"] < 60
+
+
+def test_how_far_behind(client: httpx.Client, served: Served) -> None:
+    """`lag.newest` is by the clock, where times are moments; seconds may count from anywhere."""
+    assert client.get("/api/streams/latency").json()["lag"].keys() == {"looked"}
+    assert client.get("/api/streams/latency").json()["newest"] == max(served.rows["latency"].times)
+    for name in ("moments", "prices"):
+        found = client.get(f"/api/streams/{name}").json()
+        newest = np.datetime64(found["newest"]).astype("M8[us]").astype(np.int64) / 1e6
+        assert found["lag"]["newest"] == pytest.approx(time.time() - newest, abs=60)
+
+
+def test_one_stream(client: httpx.Client, served: Served) -> None:
+    for name, rows in served.rows.items():
+        found = client.get(f"/api/streams/{name}").json()
+        ended, n = rows.steps[-1], len(rows.values)
+        assert (found["counts"]["history_values"], found["counts"]["stream_values"]) == (ended, n - ended)
+        assert (found["counts"]["steps"], found["counts"]["recent_values"]) == (len(rows.steps) - 1, n)
+        assert found["spans"][-1]["n"] == n
+        for span in found["spans"]:
+            assert span["n"] == len(rows.chosen(steps=span["last_steps"]))
+        assert sum(level["n"] for level in found["levels"]) == ended
+        distinct = {key for key in rows.keys if key is not None}
+        assert found["key_count"] == len(distinct) == len(found["keys"])
+        assert found["memory"]["used"] <= found["memory"]["limit"]
+        assert found["bytes"]["history"] > 0
+
+
+@pytest.mark.parametrize(
+    ("stream", "said", "count", "keys"),
+    [
+        ("latency", {}, 3, ["/cart", "/pay", "@last:5"]),
+        ("latency", {"contains": "A"}, 3, ["/cart", "/pay", "@last:5"]),
+        ("latency", {"contains": "/", "limit": 1}, 2, ["/cart"]),
+        ("latency", {"contains": ".*"}, 0, []),
+        ("latency", {"contains": "\x00"}, 0, []),
+        ("latency", {"contains": "😀"}, 0, []),
+        ("prices", {"contains": "us"}, 3, [["us", 0], ["us", 1], ["us", 2]]),
+        ("prices", {"contains": "2"}, 2, [["eu", 2], ["us", 2]]),
+        ("plain", {}, 0, []),
+    ],
+)
+def test_keys(client: httpx.Client, stream: str, said: Any, count: int, keys: Any) -> None:
+    assert client.get(f"/api/streams/{stream}/keys", params=said).json() == {"count": count, "keys": keys}
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("/api/streams?x=1", "there is none"),
+        ("/api/streams/latency?window=all", "there is none"),
+        ("/api/streams/latency/keys?limit=0", "greater than or equal to 1"),
+        ("/api/streams/latency/keys?limit=1001", "less than or equal to 1000"),
+        ("/api/streams/latency/keys?limit=many", "integer"),
+        ("/api/streams/latency/keys?limit=1&limit=2", "say it once"),
+        ("/api/streams/latency/keys?contain=a", "there are contains, limit"),
+        (f"/api/streams/latency/keys?contains={'a' * 101}", "at most 100"),
+    ],
+)
+def test_wrong_parameters(client: httpx.Client, address: str, says: str) -> None:
+    found = client.get(address)
+    assert (found.status_code, says in check_refusal(found)) == (400, True), found.text
+
+
+def wait_until_ready(client: httpx.Client, name: str) -> Any:
+    for _ in range(600):
+        found = {one["name"]: one for one in client.get("/api/streams").json()["streams"]}[name]
+        if found["ready"]:
+            return found
+        time.sleep(0.02)
+    pytest.fail(f"{found} is not ready after all")
+
+
+def test_a_stream_becomes_ready_while_the_server_runs(tmp_path: Path) -> None:
+    """Others are served meanwhile; what stands in its place at first harms nobody."""
+    other = '[streams.other]\nsource = { format = "parquet", path = "in" }\nvalue = "v"\n'
+    config = configure(
+        tmp_path, streams=other + '[streams.latency]\nsource = { format = "parquet", path = "in" }\nvalue = "v"\n'
+    )
+    place = tmp_path / "data" / "latency"
+    log = place / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").write_text("not a log")
+    with History(tmp_path / "data" / "other") as store, serving(config) as client:
+        store.append([1.0, 2.0])
+        found = {one["name"]: one for one in client.get("/api/streams").json()["streams"]}
+        assert (found["latency"].keys(), found["latency"]["ready"]) == ({"name", "ready", "why"}, False)
+        assert len(found["latency"]["why"]) > 10
+        assert "\n" not in found["latency"]["why"]
+        for what in OF_STREAM:
+            refused = client.get(f"/api/streams/latency{what}")
+            assert (refused.status_code, refused.json()["error"]["code"]) == (503, "not_ready"), what
+            assert str(tmp_path) not in refused.text
+        assert client.get("/api/qq?x=other&y=latency").status_code == 503
+        assert wait_until_ready(client, "other")["n"] in (0, 2)
+        (log / f"{0:020}.json").unlink()
+        log.rmdir()
+        with make_store(tmp_path) as made:
+            empty = wait_until_ready(client, "latency")
+            assert (empty["n"], empty["newest"]) == (0, None)
+            for what in OF_STREAM[2:]:
+                refused = client.get(f"/api/streams/latency{what}")
+                assert (refused.status_code, refused.json()["error"]["code"]) == (404, "empty"), what
+            assert client.get("/api/streams/latency/keys").json() == {"count": 0, "keys": []}
+            traffic(made, np.random.default_rng(1), 10, 0.0)
+            while client.get("/api/streams/latency").json()["n"] < 10:
+                pass
+            for what in OF_STREAM:
+                assert client.get(f"/api/streams/latency{what}").status_code == 200, what
+
+
+def test_a_stream_that_cannot_be_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says so wherever it is asked, and is asked again when it can be."""
+    with make_store(tmp_path) as store:
+        traffic(store, np.random.default_rng(1), 10, 0.0)
+        with serving(configure(tmp_path)) as client:
+            assert client.get("/api/streams/latency/quantiles?phi=0.5").status_code == 200
+            with monkeypatch.context() as broken:
+                broken.setattr("quantide.live.stream.LiveStream.poll", _fail)
+                for _ in range(600):
+                    if client.get("/readyz").status_code == 503:
+                        break
+                    time.sleep(0.02)
+                [one] = client.get("/api/streams").json()["streams"]
+                assert (one["ready"], one["why"]) == (False, "commits cannot be followed: the disk is gone")
+                for what in OF_STREAM[2:]:
+                    refused = client.get(f"/api/streams/latency{what}")
+                    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "storage"), what
+            wait_until_ready(client, "latency")
+            assert client.get("/api/streams/latency/quantiles?phi=0.5").status_code == 200
+
+
+def _fail(_live: Any) -> bool:
+    raise OSError("the disk is gone")

@@ -1,0 +1,53 @@
+"""Every command, argument and option is documented, and none that there is not."""
+
+import argparse
+import re
+from pathlib import Path
+
+import pytest
+
+from quantide.cli.commands import COMMANDS
+
+TEXT = (Path(__file__).parents[1] / "docs" / "commands.md").read_text(encoding="utf-8")
+SECTIONS = {
+    name: text.split("\n### ")[0]
+    for name, text in re.findall(r"^### `quantide ([a-z ]+)`\n(.*?)(?=\n### |\Z)", TEXT, re.S | re.M)
+}
+COMMON = {"-h", "--help", "--json"}
+
+
+def actions(name: str) -> list[argparse.Action]:
+    """What can be said to a command, without what is hidden and what holds for all."""
+    found = COMMANDS[name].parser()._actions
+    return [a for a in found if a.help != argparse.SUPPRESS and not COMMON & set(a.option_strings)]
+
+
+def rows(section: str) -> set[str]:
+    """The first cells of its tables that are arguments or options."""
+    return {cell.split()[0] for cell in re.findall(r"^\| `((?:--)?[A-Za-z-]+(?: [A-Z]+)?)` \|", section, re.M)}
+
+
+def test_every_command_has_a_section_and_no_other_has() -> None:
+    assert sorted(SECTIONS) == sorted(COMMANDS)
+    common = TEXT.split("\n### ")[0]
+    assert "`--json`" in common
+    assert "`--help`" in common
+    assert "`--version`" in common
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_section_tells_of_every_option_and_has_an_example(name: str) -> None:
+    section = SECTIONS[name]
+    said = {action.option_strings[0] if action.option_strings else str(action.metavar) for action in actions(name)}
+    checks = {"configuration", "disk", "kernels", "port"} if name == "doctor" else set()
+    assert rows(section) - checks == said
+    assert re.search(rf"```\n(TOKEN=\$\()?quantide {name}", section)
+    assert "With `--json`" in section
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_choices_and_links_are_named(name: str) -> None:
+    for action in actions(name):
+        for choice in action.choices or ():
+            assert f"`{choice}`" in SECTIONS[name]
+    assert f"(#quantide-{name.replace(' ', '-')})" in TEXT

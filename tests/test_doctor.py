@@ -1,0 +1,335 @@
+"""The doctor: finds what is wrong, says what mends it, and leaves everything as it was."""
+
+import json
+import os
+import re
+import resource
+import shutil
+import socket
+import ssl
+import sys
+import time
+import venv
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from quantide.cli import main
+from quantide.config import Config, read_config
+from quantide.doctor import door, java, kernels, machine, packages, spark, stores
+from quantide.doctor.certificate import days_left
+from quantide.doctor.examine import CHECKS, findings
+from quantide.doctor.finding import FAILED, OK, WARNING, Finding
+from tests.server.serving import configure, make_store, serving
+
+Out = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
+
+
+def only(found: list[Finding]) -> Finding:
+    [finding] = found
+    return finding
+
+
+def files_below(folder: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def quick(monkeypatch: Patch) -> None:
+    """Spark is not started; the only test that does says so."""
+    monkeypatch.setattr(spark, "probe", lambda: {"spark": "4", "python": "3", "path": "/python"})
+
+
+def test_spark_really_starts_and_a_worker_runs(monkeypatch: Patch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    found = only(list(spark.check_spark()))
+    assert found.state == OK, found
+    assert f"workers run Python {'.'.join(map(str, sys.version_info[:3]))}, {sys.executable}" in found.found
+    assert files_below(tmp_path) == {}
+
+
+@pytest.mark.slow
+def test_workers_without_packages(monkeypatch: Patch, tmp_path: Path) -> None:
+    venv.create(tmp_path / "bare", with_pip=False)
+    monkeypatch.setenv("PYSPARK_PYTHON", str(tmp_path / "bare" / "bin" / "python"))
+    found = only(list(spark.check_spark()))
+    assert found.state == FAILED
+    assert "No module named" in found.found
+    assert f"export PYSPARK_PYTHON={sys.executable}" in (found.fix or "")
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_command(tmp_path: Path, monkeypatch: Patch, capsys: Out) -> None:
+    """A configuration of which all is well; nothing is changed, and nothing left."""
+    monkeypatch.setattr(kernels, "not_compiled", lambda place: [])
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=10**12, total=10**12))
+    config = configure(tmp_path)
+    (tmp_path / "in").mkdir()
+    with make_store(tmp_path) as history:
+        history.append([1.0, 2.0], key="/pay", times=1.0, filters={"errors": [True, False]})
+        before = files_below(tmp_path)
+        assert main(["doctor", config.path]) == 0
+        shown = capsys.readouterr().out
+        assert main(["doctor", config.path, "--json"]) == 0
+        assert files_below(tmp_path) == before
+    lines = shown.splitlines()
+    assert all(line.startswith(("ok ", "warning ", "  ")) for line in lines[:-1])
+    assert re.search(rf"2 values in 0 steps, version \d+; process {os.getpid()} on .* writes it", shown)
+    document = json.loads(capsys.readouterr().out)
+    assert document["ok"] is True
+    assert {"configuration", "python", "kernels", "disk", "port", "registry", "latency", "java", "spark"} <= {
+        found["check"] for found in document["checks"]
+    }
+    assert all(set(found) == {"check", "state", "found", "fix"} for found in document["checks"])
+    assert all(found["fix"] for found in document["checks"] if found["state"] == WARNING)
+
+
+@pytest.mark.usefixtures("quick")
+def test_something_failed(tmp_path: Path, capsys: Out) -> None:
+    """A configuration that cannot be read ends it with 1, and the machine is looked at all the same."""
+    assert main(["doctor", str(tmp_path / "none.toml")]) == 1
+    shown = capsys.readouterr().out
+    assert "failed   configuration" in shown
+    assert "No such file" in shown
+    assert "ok       python" in shown
+    assert "1 failed" in shown.splitlines()[-1]
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("name", CHECKS)
+def test_a_check_that_breaks_has_failed_and_the_others_go_on(name: str, monkeypatch: Patch) -> None:
+    def broken(config: Config | None) -> None:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setitem(CHECKS, name, broken)
+    found = [finding for finding in findings(None) if finding.check == name and finding.state == FAILED]
+    assert only(found).found == "this could not be checked: ZeroDivisionError: division by zero"
+
+
+def test_packages(monkeypatch: Patch) -> None:
+    needed = ["numpy<3,>=2.1", "no-such-package<2,>=1.2; extra == 'history'", "pyarrow<2,>=1; extra == 'spark'"]
+    monkeypatch.setattr(packages, "requires", lambda name: needed)
+    core, history, lake = packages.check_packages()
+    assert core.state == OK
+    assert (history.state, lake.state) == (WARNING, WARNING)
+    assert "no-such-package is missing" in history.found
+    assert 'pip install "quantide[history]"' in (history.fix or "")
+    assert "<2,>=1 is needed" in lake.found
+    monkeypatch.setattr(packages, "requires", lambda name: ["no-such-package>=1,<2"])
+    assert only(list(packages.check_packages())).state == FAILED
+
+
+def test_an_old_python(monkeypatch: Patch) -> None:
+    assert only(list(packages.check_python())).state == OK
+    monkeypatch.setattr(sys, "version_info", (3, 10, 4, "final", 0))
+    assert only(list(packages.check_python())).state == FAILED
+
+
+def test_kernels(monkeypatch: Patch, tmp_path: Path) -> None:
+    monkeypatch.setattr(kernels, "cache_place", lambda: tmp_path / "cache")
+    found = only(list(kernels.check_kernels()))
+    assert (found.state, found.fix) == (WARNING, "python -m quantide.kernels")
+    (tmp_path / "cache").mkdir()
+    for name in kernels.not_compiled(tmp_path / "cache"):
+        (tmp_path / "cache" / f"{name}.f-9.{kernels.VERSION}.nbi").touch()
+    assert only(list(kernels.check_kernels())).state == OK
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert "NUMBA_CACHE_DIR" in (only(list(kernels.check_kernels())).fix or "")
+    monkeypatch.setattr(kernels, "cache_place", lambda: None)
+    assert "NUMBA_CACHE_DIR" in (only(list(kernels.check_kernels())).fix or "")
+
+
+def test_java_that_is_not_there(monkeypatch: Patch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    found = only(list(java.check_java()))
+    assert found.state == FAILED
+    assert f"JAVA_HOME is {tmp_path}" in found.found
+    assert "17 or newer" in (found.fix or "")
+    assert "no Java" in only(list(spark.check_spark())).found, "Spark is not even tried"
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "no java on the path" in only(list(java.check_java())).found
+
+
+@pytest.mark.parametrize(
+    ("says", "state"),
+    [
+        ("echo 'java version \"1.8.0_292\"' >&2", FAILED),
+        ("echo 'openjdk version \"11.0.2\" 2019-01-15' >&2", FAILED),
+        ("echo 'openjdk version \"21.0.1\" 2023-10-17' >&2", OK),
+        ("echo nothing", FAILED),
+    ],
+)
+def test_the_version_of_java(says: str, state: str, monkeypatch: Patch, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "java"
+    program.write_text(f"#!/bin/sh\n{says}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert only(list(java.check_java())).state == state
+
+
+def test_what_the_probe_of_spark_may_say(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(java, "problem", lambda: None)
+    for command, told in (
+        ('print(\'{"problem": "workers cannot run"}\')', "workers cannot run"),
+        ("import sys; sys.exit('it broke')", "ended with 1: it broke"),
+        ("import time; time.sleep(60)", "did not start within 1 s"),
+    ):
+        monkeypatch.setattr(spark, "PROBE", [sys.executable, "-c", command])
+        monkeypatch.setattr(spark, "SECONDS", 1)
+        found = only(list(spark.check_spark()))
+        assert found.state == FAILED
+        assert told in found.found
+        assert found.fix
+
+
+def test_a_full_disk(monkeypatch: Patch, tmp_path: Path) -> None:
+    config = configure(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=10**9, total=10**10))
+    little, written = machine.check_disk(config)
+    assert (little.state, written.state) == (WARNING, OK)
+    assert "1.0 GB of 10.0 GB are free" in little.found
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["quantide.toml"], "nothing is left, nothing made"
+
+
+def test_a_disk_that_cannot_be_written(monkeypatch: Patch, tmp_path: Path) -> None:
+    def refuse(handle: int) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    failed = list(machine.check_disk(configure(tmp_path)))[1]
+    assert failed.state == FAILED
+    assert "Read-only file system" in failed.found
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["quantide.toml"]
+
+
+def test_memory_files_and_clock(monkeypatch: Patch) -> None:
+    assert machine.available() > 0
+    monkeypatch.setattr(machine, "available", lambda: 10**8)
+    assert only(list(machine.check_memory())).state == WARNING
+    monkeypatch.setattr(machine, "available", lambda: 10**11)
+    assert only(list(machine.check_memory())).state == OK
+    for hard, state in ((1024, WARNING), (resource.RLIM_INFINITY, OK), (65536, OK)):
+        monkeypatch.setattr(resource, "getrlimit", lambda kind, hard=hard: (1024, hard))
+        assert only(list(machine.check_open_files())).state == state
+    assert only(list(machine.check_clock())).state == OK
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    found = only(list(machine.check_clock()))
+    assert found.state == FAILED
+    assert "1970-01-01" in found.found
+
+
+def at_port(folder: Path, port: int, server: str = "") -> Config:
+    configure(folder)
+    file = folder / "quantide.toml"
+    file.write_text(file.read_text().replace("port = 0", f"port = {port}\n{server}"))
+    return read_config(file)
+
+
+def test_a_port_that_is_taken(tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(door, "SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        found = only(list(door.check_port(at_port(tmp_path, port))))
+        assert found.state == FAILED
+        assert f"127.0.0.1:{port} cannot be had" in found.found
+        assert str(port) in (found.fix or "")
+    assert only(list(door.check_port(at_port(tmp_path, port)))).state == OK
+
+
+def test_a_quantide_at_the_port(tmp_path: Path) -> None:
+    with serving(configure(tmp_path)) as client:
+        found = only(list(door.check_port(at_port(tmp_path, client.base_url.port or 0))))
+    assert (found.state, "a Quantide answers" in found.found) == (OK, True)
+
+
+def test_an_address_of_another_machine(tmp_path: Path) -> None:
+    found = list(door.check_port(at_port(tmp_path, 8642, 'host = "203.0.113.77"')))
+    assert "no TLS" in found[0].found
+    assert "no address of this machine" in found[1].found
+    assert [one.state for one in found] == [FAILED, FAILED]
+
+
+def certificate(folder: Path, days: int, name: str = "server") -> tuple[str, str]:
+    """A certificate that holds for so many days from now on, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    ends = datetime.now(UTC) + timedelta(days=days, minutes=1)
+    made = (
+        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
+        .not_valid_before(ends - timedelta(days=1000))
+        .not_valid_after(ends)
+        .sign(key, hashes.SHA256())
+    )
+    paths = folder / f"{name}.crt", folder / f"{name}.key"
+    paths[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    paths[1].write_bytes(key.private_bytes(serialization.Encoding.PEM, *plain))
+    paths[1].chmod(0o600)
+    return str(paths[0]), str(paths[1])
+
+
+@pytest.mark.parametrize(("days", "state"), [(90, OK), (3, WARNING), (-3, FAILED)])
+def test_how_long_a_certificate_holds(days: int, state: str, tmp_path: Path) -> None:
+    certificate(tmp_path, days)
+    found = list(door.check_tls(configure(tmp_path, 'tls_cert = "server.crt"\ntls_key = "server.key"')))
+    assert [one.state for one in found] == [state, OK]
+    assert ("expired" in found[0].found) == (days < 0)
+
+
+def test_certificates_that_cannot_be_used(tmp_path: Path) -> None:
+    certificate(tmp_path, 90)
+    certificate(tmp_path, 90, "other")
+    config = configure(tmp_path, 'tls_cert = "server.crt"\ntls_key = "other.key"')
+    assert "cannot be used together" in only(list(door.check_tls(config))).found
+    with pytest.raises(ssl.SSLError):
+        days_left(str(tmp_path / "quantide.toml"), str(tmp_path / "other.key"), 0.0)
+    (tmp_path / "other.key").unlink()
+    assert "is not there" in only(list(door.check_tls(config))).found
+
+
+def test_files_that_others_may_read(tmp_path: Path) -> None:
+    webhooks = '[server.webhooks]\nallow = ["https://a.example"]\nsecret_file = "secret"'
+    config = configure(tmp_path, webhooks)
+    assert only(list(door.check_registry(config))).state == OK
+    assert only(list(door.check_secret(config))).state == FAILED
+    (tmp_path / "secret").write_text("x")
+    (tmp_path / "secret").chmod(0o640)
+    found = only(list(door.check_secret(config)))
+    assert (found.state, found.fix) == (WARNING, f"chmod 600 {tmp_path / 'secret'}")
+    Path(config.server.state).mkdir(parents=True)
+    registry = Path(config.server.state, "registry.db")
+    registry.touch(0o644)
+    registry.chmod(0o644)
+    assert only(list(door.check_registry(config))).fix == f"chmod 600 {registry}"
+    registry.chmod(0o600)
+    assert only(list(door.check_registry(config))).state == OK
+
+
+def test_stores(tmp_path: Path) -> None:
+    config = configure(tmp_path)
+    source, store = stores.check_stores(config)
+    assert (source.state, source.fix) == (
+        FAILED,
+        f"mkdir -p {tmp_path / 'in'}, or change source.path under [streams.latency]",
+    )
+    assert "nothing was taken in yet" in store.found
+    assert not (tmp_path / "data").exists()
+    (tmp_path / "in").mkdir()
+    with make_store(tmp_path) as history:
+        history.append([1.0], key="/pay", times=1.0, filters={"errors": [True]})
+    assert "nobody writes it now" in only(list(stores.check_stores(config))).found
+    for file in (tmp_path / "data" / "latency" / "_delta_log").glob("*.json"):
+        file.write_text("{")
+    found = only(list(stores.check_stores(config)))
+    assert found.state == FAILED
+    assert "quantide history verify" in (found.fix or "")
