@@ -149,35 +149,38 @@ class Standing:
     def _ask(self, window: Window, ids: Ints | None = None) -> Found:
         """What can be said of all queries about a window, or of some. Whoever calls this holds the window's lock."""
         columns = self.columns
-        places = columns.about(window.number) if ids is None else columns.find(ids)[0]
-        wanted = columns.id[places]
         try:
-            monitor = self._joined(window, columns)
-            return Values(wanted, monitor.answers(columns.member[places])) if len(places) else Missing(wanted, EMPTY)
+            monitor, columns = self._joined(window)
+            places = _chosen(columns, window, ids)
+            if len(places):
+                return Values(columns.id[places], monitor.answers(columns.member[places]))
+            state, why = EMPTY, None
         except EmptyError:
-            return Missing(wanted, EMPTY)
+            state, why = EMPTY, None
         except NotReadyError as error:
-            return Missing(wanted, WAITING, str(error))
+            state, why = WAITING, str(error)
         except QuantideError as error:
-            return Missing(wanted, FAILED, str(error))
+            state, why = FAILED, str(error)
         except Exception:
             LOG.exception("standing queries about %s failed", window.name)
-            return Missing(wanted, FAILED, "the server failed at this; its log says why")
+            state, why = FAILED, "the server failed at this; its log says why"
+        return Missing(columns.id[_chosen(columns, window, ids)], state, why)
 
-    def _joined(self, window: Window, columns: Columns) -> Monitor:
-        """The monitor of a window, when all queries of these columns about it are its members."""
+    def _joined(self, window: Window) -> tuple[Monitor, Columns]:
+        """The monitor of a window, and columns whose queries about it are all members of it.
+
+        They stay members for as long as the window is locked, also those that are dropped meanwhile.
+        """
         live = self._streams.live(window.name.stream)
         if window.monitor is None:
             window.monitor = live.monitor(**vars(window.name.asked()))
-        places = columns.about(window.number)
-        new = places[columns.member[places] == NEW]
-        if len(new):
-            members = window.monitor.register_many(columns.phi[new], columns.eps[new])
-            with self._writing:
-                columns.member[new] = members
-                places, known = self.columns.find(columns.id[new])
-                self.columns.member[places] = members[known]
-        return window.monitor
+        with self._writing:  # else they might be dropped by one who does not know yet that they are members
+            columns = self.columns
+            places = columns.about(window.number)
+            new = places[columns.member[places] == NEW]
+            if len(new):
+                columns.member[new] = window.monitor.register_many(columns.phi[new], columns.eps[new])
+        return window.monitor, columns
 
     def _note(self, found: Found) -> None:
         with self._writing:
@@ -231,6 +234,10 @@ class Standing:
         for window in list(self._heard):
             if window.name.stream == name:
                 self.look(window)
+
+
+def _chosen(columns: Columns, window: Window, ids: Ints | None) -> Ints:
+    return columns.about(window.number) if ids is None else columns.find(ids)[0]
 
 
 def unknown(ids: Ints) -> UnknownQueryError:
