@@ -191,6 +191,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> FakeTerminal:
 
 def test_a_terminal_is_drawn_in_place_and_restored(terminal: FakeTerminal) -> None:
     with screen.open_screen(terminal) as opened:
+        assert isinstance(opened, screen.Terminal)
         assert opened.look() == Look(width=90, color=True, blocks=True)
         opened.draw(["one"])
         opened.draw(["two"])
@@ -210,6 +211,7 @@ def test_a_terminal_is_restored_after_an_error(terminal: FakeTerminal) -> None:
 def test_a_low_terminal_shows_the_upper_lines(terminal: FakeTerminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LINES", "2")
     with screen.open_screen(terminal) as opened:
+        assert isinstance(opened, screen.Terminal)
         opened.draw(["first", "second", "third"])
         assert "third" not in terminal.shown()
 
@@ -217,6 +219,7 @@ def test_a_low_terminal_shows_the_upper_lines(terminal: FakeTerminal, monkeypatc
 def test_no_color(terminal: FakeTerminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     with screen.open_screen(terminal) as opened:
+        assert isinstance(opened, screen.Terminal)
         assert not opened.look().color
 
 

@@ -46,7 +46,6 @@ def quick(monkeypatch: Patch) -> None:
     monkeypatch.setattr(spark, "probe", lambda: {"spark": "4", "python": "3", "path": "/python"})
 
 
-@pytest.mark.usefixtures("no_hang")
 def test_spark_really_starts_and_a_worker_runs(monkeypatch: Patch, tmp_path: Path) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
@@ -58,7 +57,6 @@ def test_spark_really_starts_and_a_worker_runs(monkeypatch: Patch, tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("no_hang")
 def test_workers_without_packages(monkeypatch: Patch, tmp_path: Path) -> None:
     venv.create(tmp_path / "bare", with_pip=False)
     monkeypatch.setenv("PYSPARK_PYTHON", str(tmp_path / "bare" / "bin" / "python"))

@@ -1,6 +1,7 @@
 """A server that answers whatever a test wants: bytes for each connection, one after the other."""
 
 import socket
+import ssl
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -11,11 +12,11 @@ HOLD = None  # in a script: say nothing more, and keep the connection open
 class Raw:
     """What a server was sent, and where it is."""
 
-    def __init__(self, scripts: Sequence[Sequence[bytes | None]]) -> None:
-        self._scripts, self._end = list(scripts), threading.Event()
+    def __init__(self, scripts: Sequence[Sequence[bytes | None]], tls: ssl.SSLContext | None) -> None:
+        self._scripts, self._end, self._tls = list(scripts), threading.Event(), tls
         self._listening = socket.create_server(("127.0.0.1", 0))
         self._open: list[socket.socket] = []
-        self.address = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        self.address = f"http{'s' if tls else ''}://127.0.0.1:{self._listening.getsockname()[1]}"
         self.requests: list[bytes] = []
         self.left = threading.Event()
         """Whether a client hung up while it was told nothing."""
@@ -30,26 +31,26 @@ class Raw:
                 return
             self._open.append(connection)
             script = self._scripts.pop(0) if len(self._scripts) > 1 else self._scripts[0]
-            with connection:
-                self._play(connection, script)
+            with connection, suppress(OSError):
+                if self._tls is None:
+                    self._play(connection, script)
+                else:
+                    with self._tls.wrap_socket(connection, server_side=True) as encrypted:
+                        self._play(encrypted, script)
 
     def _play(self, connection: socket.socket, script: Sequence[bytes | None]) -> None:
-        try:
-            head = b""
-            while b"\r\n\r\n" not in head:
-                read = connection.recv(65536)
-                if not read:
-                    return
-                head += read
-            self.requests.append(head)
-            for piece in script:
-                if piece is HOLD:
-                    if connection.recv(1) == b"":
-                        self.left.set()
-                else:
-                    connection.sendall(piece)
-        except OSError:
-            return
+        head = b""
+        while b"\r\n\r\n" not in head:
+            read = connection.recv(65536)
+            if not read:
+                return
+            head += read
+        self.requests.append(head)
+        for piece in script:
+            if piece is not HOLD:
+                connection.sendall(piece)
+            elif connection.recv(1) == b"":
+                self.left.set()
 
     def close(self) -> None:
         self._end.set()
@@ -61,9 +62,9 @@ class Raw:
 
 
 @contextmanager
-def raw(*scripts: Sequence[bytes | None]) -> Iterator[Raw]:
+def raw(*scripts: Sequence[bytes | None], tls: ssl.SSLContext | None = None) -> Iterator[Raw]:
     """A server that plays one script a connection, the last one again and again."""
-    server = Raw(scripts)
+    server = Raw(scripts, tls)
     try:
         yield server
     finally:

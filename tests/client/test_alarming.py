@@ -1,5 +1,6 @@
 """Alarms through the client: set, fired, cleared, heard of, dropped."""
 
+import json
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -85,6 +86,29 @@ def test_thresholds_have_the_type_of_the_stream(client: Client) -> None:
     assert (state["hold"], state["state"]) == (2.5, "certain")
     with client.events(alarms=True) as found:
         assert next(found).data["alarm"] == id
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "expected"),
+    [
+        ("int64", 5.5, 5.5),
+        ("int64", 2**62 + 1, 2**62 + 1),
+        ("int64", "5.25", Decimal("5.25")),
+        ("uint8", 300, 300),
+        ("float64", "-inf", -np.inf),
+        ("float32", 0.1, 0.1),
+        ("decimal[2]", 1.5, Decimal("1.5")),
+        ("decimal[2]", "1.505", Decimal("1.505")),
+        ("duration[ms]", "1 h 30 min", "1 h 30 min"),
+        ("timestamp[ms, tz=UTC]", "2026-01-31T12:00:00Z", np.datetime64("2026-01-31T12:00:00")),
+        ("date", "2026-01-31", np.datetime64("2026-01-31")),
+    ],
+)
+def test_limits_come_back_as_they_were_set(kind: str, said: Any, expected: Any) -> None:
+    body = json.dumps({"alarms": [{"key": None, "value_type": kind, "value": None, "above": said}]}).encode()
+    with raw([response(body)]) as server, Client(server.address) as client:
+        [found] = client.alarms()
+    assert (type(found["above"]), found["above"]) == (type(expected), expected)
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,10 @@ class Event(NamedTuple):
 
 
 class Listening:
-    """Events one by one, and lines that say nothing in `silence`."""
+    """Events one by one."""
 
     def __init__(self, response: httpx.Response) -> None:
-        self.response, self.silence = response, 0
+        self.response = response
         self._lines = response.iter_lines()
 
     def __iter__(self) -> Iterator[Event]:
@@ -33,14 +33,12 @@ class Listening:
     def __next__(self) -> Event:
         said: dict[str, str] = {}
         for line in self._lines:
-            if line.startswith(":"):
-                self.silence += 1
-            elif line:
+            if line and not line.startswith(":"):
                 word, _, rest = line.partition(": ")
                 said[word] = rest
             elif "data" in said:
                 return Event(said["event"], said.get("id"), json.loads(said["data"]))
-            else:
+            elif not line:
                 said = {}
         raise StopIteration
 
@@ -53,6 +51,10 @@ class Listening:
             if len(found) >= count:
                 return found
         raise AssertionError(f"the stream ended after {len(found)} of {count}")
+
+    def lines(self, count: int) -> list[str]:
+        """The next lines that are not empty, as they are."""
+        return [line for line, _ in zip((line for line in self._lines if line), range(count), strict=False)]
 
     def until_id(self) -> str:
         """Read on to an event that has an id."""

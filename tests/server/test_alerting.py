@@ -11,8 +11,9 @@ import pytest
 from quantide.server.alarm import CERTAIN
 from quantide.server.alerting import may_see, shown_alarm
 from quantide.server.app import make_app
+from quantide.server.registry import Registry
 from quantide.server.service import Service
-from quantide.server.tokens import Who
+from quantide.server.tokens import Who, create_token
 from tests.server.serving import STREAM, configure, make_store, serving
 from tests.server.staging import Stage
 
@@ -148,3 +149,28 @@ def test_the_path_of_a_webhook_is_shown_to_its_owner_only(stage: Stage) -> None:
     assert [may_see(held, who) for who in asking] == [True, False, True]
     assert shown_alarm(held, None, True)["webhook"] == "https://hooks.example.com/secret?x=1"
     assert shown_alarm(held, None, False)["webhook"] == "https://hooks.example.com"
+
+
+def test_each_role_may_do_what_it_may(tmp_path: Path) -> None:
+    with make_store(tmp_path) as history:
+        history.append([10.0], key="/pay", times=0.0, filters={"errors": [True]})
+    config = configure(tmp_path)
+    registry = Registry(config.server.state)
+    roles = {"reader": "reader", "writer": "writer", "other": "writer", "admin": "admin"}
+    tokens = {name: create_token(registry, name, role)[1] for name, role in roles.items()}
+    registry.close()
+    with serving(config) as client:
+
+        def ask(name: str, method: str, path: str = "", body: Any = None) -> httpx.Response:
+            headers = {"Authorization": f"Bearer {tokens[name]}"}
+            return client.request(method, f"/api/alarms{path}", json=body, headers=headers)
+
+        assert client.get("/api/alarms").status_code == 401
+        assert ask("reader", "POST", body=ALARM).status_code == 403
+        ids = [ask("writer", "POST", body=ALARM).json()["id"] for _ in range(2)]
+        assert ask("reader", "GET", f"/{ids[0]}").json()["id"] == ids[0]
+        assert ask("reader", "GET", f"/{ids[0]}/history").status_code == 200
+        for name, status in (("reader", 403), ("other", 403), ("writer", 204), ("writer", 404)):
+            assert ask(name, "DELETE", f"/{ids[0]}").status_code == status
+        assert ask("admin", "DELETE", f"/{ids[1]}").status_code == 204
+        assert ask("reader", "GET").json() == {"alarms": []}

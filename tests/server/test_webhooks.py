@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quantide.config.server import Webhooks as Settings
-from quantide.errors import ConfigError, InvalidArgumentError
+from quantide.errors import ConfigError, InvalidArgumentError, StorageError
 from quantide.server import outbox as outboxes
 from quantide.server import webhooks as sending
 from quantide.server.origins import check_url, read_secret
@@ -291,6 +291,35 @@ def test_it_is_given_up_in_the_end(post: Post, receiver: Receiver, monkeypatch: 
 def test_a_day_of_attempts_and_then_no_more(post: Post) -> None:
     assert 0.9 < sum(outboxes.pause(n) for n in range(1, outboxes.ATTEMPTS)) / 86_400 < 1.1
     assert outboxes.pause(10**6) == outboxes.LONGEST
+
+
+def test_a_clock_that_is_set_back_does_not_hold_up_what_waits(post: Post) -> None:
+    post.put("http://a")
+    assert len(post.outbox.heads(post.now)) == 1
+    post.outbox.failed(post.last()["id"], 1, "x", post.now)
+    assert post.outbox.heads(post.now) == post.outbox.heads(post.now + 0.9) == []
+    assert len(post.outbox.heads(post.now + 1)) == 1
+    assert len(post.outbox.heads(post.now - 86_400)) == 1
+
+
+def test_a_registry_that_cannot_be_written_loses_nothing(
+    post: Post, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending, "AGAIN", 0.01)
+    broken, sent = [StorageError("the disk is full")], post.outbox.sent
+
+    def note(id: str) -> None:
+        if broken:
+            raise broken.pop()
+        sent(id)
+
+    monkeypatch.setattr(post.outbox, "sent", note)
+    post.put(receiver.origin)
+    with post.sending(receiver.origin):
+        until(lambda: post.last()["due"] is None)
+    names = [headers["Quantide-Delivery"] for _, headers, _ in receiver.got]
+    assert len(names) == 2
+    assert len(set(names)) == 1
 
 
 def test_only_so_many_wait_for_one_alarm(post: Post) -> None:

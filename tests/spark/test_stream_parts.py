@@ -273,11 +273,12 @@ def test_a_line_a_stream_drawn_over_in_a_terminal(monkeypatch: pytest.MonkeyPatc
     ):
         assert part in line
     monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr(status, "line", lambda: line)  # its rate is another a moment later
     screen, paper = Screen(), io.StringIO()
     for out in (screen, paper):
         board = Board(out)
         for last in (False, True):
-            board.show([line, line], last)
+            board.show([status, status], last)
     assert screen.getvalue().count("\x1b[2A") == 1
     assert max(len(shown.replace("\x1b[K", "").replace("\x1b[2A", "")) for shown in screen.getvalue().split("\n")) < 40
     assert paper.getvalue() == f"{line}\n{line}\n", "where there is no terminal, now and then, and at the end"

@@ -14,9 +14,7 @@ def _serve_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _proxy_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--behind-proxy", action="store_true", help="a proxy in front of it does TLS, and tells who asks"
-    )
+    parser.add_argument("--behind-proxy", action="store_true", help="a proxy in front of it does TLS")
 
 
 def _serve(args: argparse.Namespace) -> None:

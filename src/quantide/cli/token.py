@@ -6,27 +6,19 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from quantide.cli.command import Command, add_config
+from quantide.config import read_config
+from quantide.server.registry import Registry
+from quantide.server.tokens import ROLES, create_token, list_tokens, revoke_token
 from quantide.summary.shown import write_line
 from quantide.windows.clock import read_span
 
-if TYPE_CHECKING:
-    from quantide.server.registry import Registry
-
-ROLES = ("reader", "writer", "admin")
-
 
 @contextmanager
-def opened(path: str) -> "Iterator[Registry]":
+def opened(path: str) -> Iterator[Registry]:
     """The registry of the server that a configuration describes; the server may run meanwhile."""
-    from quantide.config import read_config
-
-    config = read_config(path)
-    from quantide.server.registry import Registry
-
-    registry = Registry(config.server.state)
+    registry = Registry(read_config(path).server.state)
     try:
         yield registry
     finally:
@@ -47,8 +39,6 @@ def _create_options(parser: argparse.ArgumentParser) -> None:
 
 def _create(args: argparse.Namespace) -> None:
     expires = None if args.expires is None else time.time() + float(read_span(args.expires))
-    from quantide.server.tokens import create_token
-
     name = args.role if args.name is None else args.name
     with opened(args.config) as registry:
         id, token = create_token(registry, name, args.role, expires)
@@ -66,8 +56,6 @@ def _create(args: argparse.Namespace) -> None:
 
 
 def _list(args: argparse.Namespace) -> None:
-    from quantide.server.tokens import list_tokens
-
     with opened(args.config) as registry:
         tokens = list_tokens(registry)
     now = time.time()
@@ -101,8 +89,6 @@ def _revoke_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _revoke(args: argparse.Namespace) -> None:
-    from quantide.server.tokens import revoke_token
-
     with opened(args.config) as registry:
         revoke_token(registry, args.id)
     if args.json:

@@ -2,14 +2,17 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
+
+import numpy as np
 
 from quantide.client.values import read_time, read_value
 from quantide.client.words import read_key
-from quantide.summary.types import type_named
+from quantide.summary.types import ValueType, type_named
 
 MOMENTS = ("created", "since", "at")  # of the server's clock
-LIMITS = ("value", "above", "below", "clear")
+LIMITS = ("above", "below", "clear")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +61,19 @@ def read_alarm(said: dict[str, Any]) -> dict[str, Any]:
             found[name] = read_moment(found[name])
     if found.get("value_type") is not None:
         kind = type_named(found["value_type"])
-        found |= {name: read_value(found[name], kind) for name in LIMITS if found.get(name) is not None}
+        found |= {name: read_limit(found[name], kind) for name in LIMITS if found.get(name) is not None}
+        if found.get("value") is not None:
+            found["value"] = read_value(found["value"], kind)
     return found
+
+
+def read_limit(said: Any, kind: ValueType) -> Any:
+    """A limit as it was set, which need not be a value of the stream: 5.5 among integers. Durations stay text."""
+    if kind.dtype.kind == "M":
+        return np.datetime64(said.removesuffix("Z"))
+    if kind.dtype.kind == "m" or not isinstance(said, str):
+        return Decimal(repr(said)) if kind.is_decimal else said
+    return float(said) if kind.is_float else Decimal(said)
 
 
 def read_moment(text: str) -> datetime:

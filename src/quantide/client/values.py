@@ -6,7 +6,6 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quantide.errors import InvalidArgumentError
 from quantide.summary.column import read_column
@@ -34,10 +33,6 @@ def read_value(shown: Any, kind: ValueType) -> Any:
     if isinstance(shown, bool) or not isinstance(shown, (int, float, str)):
         raise TypeError(f"{shown!r} is not a value of type {kind}")
     return kind.dtype.type(float(shown) if kind.is_float else shown)
-
-
-def array_of(values: list[Any], kind: ValueType) -> NDArray[Any]:
-    return np.array(values, dtype=kind.dtype)
 
 
 def read_time(shown: Any) -> Any:

@@ -116,7 +116,8 @@ class Alarms:
         now = self._timer()
         with self._lock:
             names = {self._moved.pop() for _ in range(len(self._moved))}
-            self._unseen.update(held.id for held in self._held.values() if held.setting.stream in names)
+            for name in names:
+                self._unseen.update(held.id for held in self._held.values() if held.setting.stream == name)
             self._unseen.update(id for id in self._running if self._held[id].alarm.is_due(now))
             some = [self._held[id] for id in self._unseen]
         self._look(some)

@@ -51,11 +51,14 @@ def routes(service: Service) -> APIRouter:
 
 
 async def choose(service: Service, choice: Choice, again: bool) -> Chosen:
-    """What was chosen, if it is there. One who comes again is told which queries were dropped meanwhile."""
+    """What was chosen, if it is there. One who comes again may name what was dropped meanwhile."""
     if not choice.model_fields_set:
         raise InvalidArgumentError("nothing is listened to; choose with query=, label=, stream=, alarm= or alarms=all")
     for name in choice.stream:
         service.streams.check(name)
+    for alarm in choice.alarm:
+        if not again:
+            service.alarms.get(alarm)
     ids = np.unique(np.array(choice.query, dtype=np.int64))
     known = service.standing.columns.find(ids)[1]
     if not known.all() and not again:

@@ -1,11 +1,14 @@
 """The response of an event stream: it goes on until the client leaves, does not read any more, or the server stops."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from fastapi import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from quantide.errors import LimitError
+from quantide.server.about import Window
 from quantide.server.lines import ABORT
 from quantide.server.listener import Chosen, Listener, Told
 from quantide.server.service import Service
@@ -13,6 +16,8 @@ from quantide.server.service import Service
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 KEEP = 15.0  # seconds of silence before a line that says nothing: proxies stay awake, and dead clients are found
 PATIENCE = 30.0  # seconds that a client may take to make room for what is sent
+FEW = 4  # windows
+LATER = 0.1  # seconds before one tries again who was refused because too many wait
 HELLO = b"retry: 1000\n: here is Quantide\n\n"
 SILENCE = b":\n\n"
 
@@ -35,14 +40,14 @@ class EventStream(Response):
         windows, unheard = standing.listen(self._ids)
         leaving = asyncio.create_task(self._notice(receive, bell))
         try:
-            if unheard:
-                await self._service.ask(lambda: standing.look_at(unheard))
             await _send(send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             await _send(send, _body(HELLO))
+            await self._begin(send, unheard)
             await self._talk(send, bell)
         except TimeoutError:
-            scope["extensions"][ABORT]["now"]()
-            await leaving
+            if ABORT in scope.get("extensions", {}):
+                scope["extensions"][ABORT]["now"]()
+                await leaving
         finally:
             leaving.cancel()
             standing.leave(windows)
@@ -55,18 +60,32 @@ class EventStream(Response):
         self._gone = True
         bell.set()
 
+    async def _begin(self, send: Send, unheard: list[Window]) -> None:
+        """Look at what nobody has listened to, a few windows at a time: those who ask have their turn between them."""
+        while unheard and not self._gone and not self._service.hub.closing:
+            some, unheard = unheard[:FEW], unheard[FEW:]
+            try:
+                await self._service.ask(partial(self._service.standing.look_at, some))
+            except LimitError:
+                unheard += some
+                await asyncio.sleep(LATER)
+            await self._tell(send)
+
     async def _talk(self, send: Send, bell: asyncio.Event) -> None:
         while not self._gone:
             bell.clear()
             if self._service.hub.closing:
                 return await _send(send, _body(b"", more=False))
-            for event in await self._listener.news():
-                await _send(send, _body(event))
+            await self._tell(send)
             try:
                 async with asyncio.timeout(KEEP):
                     await bell.wait()
             except TimeoutError:
                 await _send(send, _body(SILENCE))
+
+    async def _tell(self, send: Send) -> None:
+        for event in await self._listener.news():
+            await _send(send, _body(event))
 
 
 async def _send(send: Send, message: Message) -> None:

@@ -9,16 +9,16 @@ import time
 from collections.abc import Callable
 from urllib.parse import unquote_to_bytes
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from quantide.config.server import ServerConfig
 from quantide.errors import ForbiddenError, InvalidArgumentError, QuantideError, TokenError
 from quantide.server import shown
 from quantide.server.bodies import WITH_BODY, Bodies, Gone, check_kind, drain, given, has_body
-from quantide.server.headers import with_safe
 from quantide.server.names import Address, Names, names_of
 from quantide.server.problems import Problem, body_of, problem, status_of
 from quantide.server.registry import Registry
+from quantide.server.reply import Reply
 from quantide.server.roles import READING, role_for
 from quantide.server.sessions import cookie_name, who_in
 from quantide.server.tokens import LOCAL, NOBODY, Who, are_needed, who_has
@@ -59,30 +59,21 @@ class Gate:
             await send({"type": "websocket.close", "code": 1008})
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
-        done = False
-
-        async def send_safe(message: Message) -> None:
-            nonlocal done
-            if message["type"] == "http.response.start":
-                message["headers"] = with_safe(message.get("headers", ()), self._secure)
-            else:
-                done = not message.get("more_body", False)
-            await send(message)
-
+        reply = Reply(send, self._secure, self._clock)
         try:
-            receive = await self._admit(scope, receive)
+            receive = await self._admit(scope, receive, reply)
         except (QuantideError, Problem) as error:
-            await self._refuse(error, scope, receive, send_safe)
+            await self._refuse(error, scope, receive, reply)
             return
         except Gone:
             return
         try:
-            await self._app(scope, receive, send_safe)
+            await self._app(scope, receive, reply)
         except Exception:
-            if not done:  # else it was told, and is in the log
+            if not reply.done:  # else it was told, and is in the log
                 raise
 
-    async def _admit(self, scope: Scope, receive: Receive) -> Receive:
+    async def _admit(self, scope: Scope, receive: Receive, reply: Reply) -> Receive:
         """What the application may read of a request that is let in."""
         method, path, head = scope["method"], scope["path"], head_of(scope)
         self._check_names(method, path, head, scope.get("server"))
@@ -93,9 +84,9 @@ class Gate:
             raise ForbiddenError(f"this needs the role {needed}; the token {who.name!r} has the role {who.role}")
         check_kind(method, head)
         scope.setdefault("state", {})["who"] = who
+        reply.still = None if needed is None else lambda: self._who(method, head)
         if not has_body(head):
             return receive
-        scope["headers"] = [*scope["headers"]]  # what comes behind a body in chunks was not looked at: it is not shown
         return given(await self._bodies.read(needed is None or method not in WITH_BODY, head, receive), receive)
 
     def _check_names(self, method: str, path: str, head: Head, local: Address | None) -> None:

@@ -17,7 +17,8 @@ POLICY = b"content-security-policy"
 NOTHING: Header = (POLICY, b"default-src 'none'; frame-ancestors 'none'")
 OWN_PAGES: Header = (
     POLICY,
-    b"default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'",
+    b"default-src 'self'; img-src 'self' data:; "
+    b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'",
 )
 
 

@@ -50,6 +50,10 @@ class Line(HttpToolsProtocol):
         self._head = -self._now
         self._wait()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._head is not None:  # behind a body in chunks there can be more of them, which proxies do not look at
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         self._head = None
         self._stop_waiting()

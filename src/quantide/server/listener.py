@@ -45,10 +45,14 @@ class Told:
         parts = text.split(".")
         if len(parts) != 3 or not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
             raise InvalidArgumentError(f"Last-Event-ID is {text[:80]!r}; it is the id of an event, or is left out")
-        found = cls(*map(int, parts))
-        if found.run < service.run:
-            return cls(service.run, 0, found.transition)
-        return found if found.run == service.run and found.change <= service.standing.change else None
+        run, change, transition = map(int, parts)
+        if (
+            run > service.run
+            or transition > service.alarms.last
+            or (run == service.run and change > service.standing.change)
+        ):
+            return None
+        return cls(service.run, change if run == service.run else 0, transition)
 
     def __bytes__(self) -> bytes:
         return b"%d.%d.%d" % (self.run, self.change, self.transition)
@@ -68,21 +72,26 @@ class Listener:
     async def news(self) -> Iterator[bytes]:
         """Events, made as they are taken. The last has the id up to which the client was told when it has that: one
         who is lost before is told all of them again."""
-        upto, alarms, last = self._service.standing.change, self._service.alarms, 0
-        transitions: list[dict[str, Any]] = []
-        before = self._told
-        if alarms is not None:
-            last = alarms.last
-            if before is None and self._chosen.alarms != set():
-                transitions = await asyncio.to_thread(alarms.states, self._chosen.alarms)
-            elif before is not None and last > before.transition and self._chosen.alarms != set():
-                transitions = await asyncio.to_thread(alarms.transitions, before.transition, self._chosen.alarms)
-                last = max([last, *(one["number"] for one in transitions)])
-        self._told = Told(self._service.run, upto, last)
+        before, upto, last = self._told, self._service.standing.change, self._service.alarms.last
+        alarms = await self._alarms(last)
+        self._told = Told(self._service.run, upto, max([last, *(one.get("number", 0) for one in alarms)]))
         since = before.change if before is not None else 0
-        waiting = self._waiting() if before is None else ()
-        alarm_events = ((b"alarm", orjson.dumps(one)) for one in transitions)
-        return _numbered(chain(self._queries(since, upto), waiting, self._moves(since, upto), alarm_events), self._told)
+        events = chain(
+            self._queries(since, upto),
+            self._waiting() if before is None else (),
+            self._moves(since, upto),
+            ((b"alarm", orjson.dumps(one)) for one in alarms),
+        )
+        return _numbered(events, self._told)
+
+    async def _alarms(self, last: int) -> list[dict[str, Any]]:
+        """How alarms stand, for one who was told nothing yet; else every transition since, none is skipped."""
+        alarms, ids = self._service.alarms, self._chosen.alarms
+        if ids == set() or (self._told is not None and self._told.transition >= last):
+            return []
+        if self._told is None:
+            return await asyncio.to_thread(alarms.states, ids)
+        return await asyncio.to_thread(alarms.transitions, self._told.transition, ids)
 
     def _queries(self, since: int, upto: int) -> Iterator[Event]:
         texts = self._resolve()

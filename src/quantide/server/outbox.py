@@ -3,6 +3,7 @@
 A row is due until it was sent or given up; the last one of each alarm stays, to be looked at.
 """
 
+import math
 import secrets
 import sqlite3
 from typing import Any
@@ -45,11 +46,13 @@ class Outbox:
         write.execute("INSERT INTO deliveries VALUES (?, ?, ?, ?, 0, ?, NULL)", row)
 
     def heads(self, now: float) -> list[sqlite3.Row]:
-        """What is due: of each alarm the oldest that was not sent yet, so that they arrive in order."""
+        """What is due: of each alarm the oldest that was not sent yet, so that they arrive in order.
+
+        What is due later than it can be was written before the clock was set back.
+        """
         first = "SELECT min(rowid), id, alarm, url, attempts, due FROM deliveries WHERE due IS NOT NULL GROUP BY alarm"
-        return self._registry.rows(
-            f"SELECT id, alarm, url, attempts FROM ({first}) WHERE due <= ? ORDER BY due", (now,)
-        )
+        asked = f"SELECT id, alarm, url, attempts FROM ({first}) WHERE due NOT BETWEEN ? AND ? ORDER BY due"
+        return self._registry.rows(asked, (math.nextafter(now, math.inf), now + LONGEST))
 
     def body(self, id: str) -> bytes | None:
         """What to send; None if it was dropped meanwhile."""

@@ -13,6 +13,7 @@ from quantide.live.stream import LiveStream
 from quantide.server import shown
 from quantide.server.again import as_of
 from quantide.server.asking import LEAST, check_many
+from quantide.server.quick import QuickRoute
 from quantide.server.schemas import Plot
 from quantide.server.service import Service
 from quantide.server.words import Place, read_window
@@ -58,7 +59,7 @@ class Axis:
 
 
 def routes(service: Service) -> APIRouter:
-    router = APIRouter(tags=["streams"])
+    router = APIRouter(tags=["streams"], route_class=QuickRoute)
 
     async def answered(place: Place, phis: list[float], apart: float) -> Axis:
         live = service.streams.live(place.stream)

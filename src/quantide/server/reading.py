@@ -11,6 +11,7 @@ from quantide.live.stream import LiveStream
 from quantide.server import shown
 from quantide.server.again import as_of
 from quantide.server.asking import LEAST, About, Asked, AskedCurve, AskedQuantiles, AskedRanks, check_many
+from quantide.server.quick import QuickRoute
 from quantide.server.schemas import Curve, Quantiles, Ranks
 from quantide.server.service import Service
 from quantide.server.words import read_value
@@ -21,7 +22,7 @@ POINTS = 100
 
 
 def routes(service: Service) -> APIRouter:
-    router = APIRouter(prefix="/api/streams", tags=["streams"])
+    router = APIRouter(prefix="/api/streams", tags=["streams"], route_class=QuickRoute)
 
     @router.get("/{stream}/quantiles", response_model=Quantiles, summary="Quantiles of a stream, a key or a window")
     async def quantiles(request: Request, stream: str, asked: Annotated[AskedQuantiles, Query()]) -> Response:
@@ -63,7 +64,7 @@ def routes(service: Service) -> APIRouter:
         return shown.json(about(stream, asked, live, found[0]) | {"points": [fraction(one) for one in found]})
 
     @router.get("/{stream}/summary", summary="A summary, as bytes that Summary.from_bytes() reads")
-    async def summary(stream: str, asked: Annotated[About, Query()]) -> Response:
+    async def summary(request: Request, stream: str, asked: Annotated[About, Query()]) -> Response:
         live = service.streams.live(stream)
         found = await service.ask(lambda: summary_of(live, asked))
         return Response(found.to_bytes(), media_type="application/octet-stream")

@@ -39,6 +39,7 @@ CREATE TABLE deliveries (
     due REAL, error TEXT
 );
 CREATE INDEX deliveries_of_alarms ON deliveries (alarm);
+CREATE INDEX deliveries_that_wait ON deliveries (alarm) WHERE due IS NOT NULL;
 CREATE TABLE runs (number INTEGER PRIMARY KEY AUTOINCREMENT, began REAL NOT NULL);
 """
 

@@ -12,14 +12,18 @@ async def check_said(request: Request) -> None:
     if not request.scope["query_string"]:
         return
     known = parameters(request.app.openapi(), request.scope["route"].path, request.method.lower())
-    if known is None:
-        return
-    for name, values in _by_name(request).items():
+    if known is not None:
+        check(_by_name(request), known)
+
+
+def check(said: dict[str, int], known: dict[str, bool]) -> None:
+    """How often each parameter is said, against those there are and whether they may be said more than once."""
+    for name, times in said.items():
         if name not in known:
             there = f"there are {', '.join(known)}" if known else "there is none"
             raise InvalidArgumentError(f"{name[:80]!r} is not a parameter here; {there}")
-        if values > 1 and not known[name]:
-            raise InvalidArgumentError(f"{name} is said {values} times; say it once")
+        if times > 1 and not known[name]:
+            raise InvalidArgumentError(f"{name} is said {times} times; say it once")
 
 
 def parameters(manual: dict[str, Any], path: str, method: str) -> dict[str, bool] | None:
@@ -28,10 +32,10 @@ def parameters(manual: dict[str, Any], path: str, method: str) -> dict[str, bool
     if described is None:
         return None
     found = [one for one in described.get("parameters", ()) if one["in"] == "query"]
-    return {one["name"]: _is_list(one["schema"]) for one in found}
+    return {one["name"]: is_list(one["schema"]) for one in found}
 
 
-def _is_list(schema: dict[str, Any]) -> bool:
+def is_list(schema: dict[str, Any]) -> bool:
     return any(one.get("type") == "array" for one in (schema, *schema.get("anyOf", ())))
 
 

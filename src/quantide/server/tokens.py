@@ -90,11 +90,3 @@ def who_has(registry: Registry, token: str, now: float) -> Who | None:
 def are_needed(registry: Registry) -> bool:
     """Whether there are tokens. An expired one counts: a door does not open because a key has grown old."""
     return bool(registry.rows("SELECT EXISTS (SELECT 1 FROM tokens)")[0][0])
-
-
-def still_valid(registry: Registry, who: Who, now: float | None = None) -> bool:
-    """Whether someone who came in a while ago might still come in: for responses that last."""
-    if who == LOCAL:
-        return not are_needed(registry)
-    sql = "SELECT 1 FROM tokens WHERE id = ? AND (expires IS NULL OR expires > ?)"
-    return bool(registry.rows(sql, (who.id, time.time() if now is None else now)))

@@ -22,6 +22,7 @@ LOG = logging.getLogger("quantide.server")
 TIMEOUT = 10.0  # seconds for a whole delivery, until the receiver's status
 AT_ONCE = 4  # deliveries to one origin
 LOOK = 0.2  # seconds between two looks for what is due
+AGAIN = 1.0  # seconds before the registry is tried again
 
 
 class Webhooks:
@@ -68,21 +69,22 @@ class Webhooks:
 
     async def _send_all(self) -> None:
         self._loop, trusted = asyncio.get_running_loop(), ssl.create_default_context()
-        async with httpx.AsyncClient(timeout=TIMEOUT, trust_env=False, verify=trusted) as client:
+        any_number = httpx.Limits(max_connections=None)  # turns are taken by origin
+        async with httpx.AsyncClient(
+            timeout=TIMEOUT, follow_redirects=False, trust_env=False, verify=trusted, limits=any_number
+        ) as client:
             while not self._ended:
                 self._news.clear()
                 try:
                     self._begin(client)
                 except StorageError:
                     LOG.exception("what is to be sent cannot be looked up")
-                await self._wait()
+                    await asyncio.sleep(AGAIN)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._news.wait(), LOOK)
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _wait(self) -> None:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._news.wait(), LOOK)
 
     def _begin(self, client: httpx.AsyncClient) -> None:
         for row in self._outbox.heads(self._clock()):
@@ -94,11 +96,14 @@ class Webhooks:
 
     def _finish(self, alarm: int, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._busy.discard(alarm)
-        if not task.cancelled() and task.exception() is not None:  # the disk: it is tried again
-            LOG.error("a delivery could not be noted", exc_info=task.exception())
-        else:
+        if task.cancelled():
+            return
+        if task.exception() is None:
+            self._busy.discard(alarm)
             self._news.set()
+        else:  # the disk: it is sent again
+            LOG.error("a message to a webhook could not be noted", exc_info=task.exception())
+            asyncio.get_running_loop().call_later(AGAIN, self._busy.discard, alarm)
 
     async def _deliver(self, client: httpx.AsyncClient, id: str, url: str, attempt: int) -> None:
         try:
