@@ -60,9 +60,7 @@ class Bench:
         told: list[Message] = []
 
         async def send(message: Message) -> None:
-            told.append(dict(message))
-            if "headers" in message:
-                message["headers"].append((b"from", b"the gate"))  # as whoever sends it on may do
+            told.append(message)
 
         scope = {"type": "http", "method": method, "path": path, "query_string": query}
         await self.again(scope, _nothing, send)
@@ -98,15 +96,17 @@ def test_it_is_told_again_until_something_comes() -> None:
 
 
 def test_headers_do_not_grow() -> None:
+    """Whoever sends a response on, the gate for one, adds its own to them."""
+
     async def test(bench: Bench) -> None:
         seen: list[int] = []
+
+        async def send(message: Message) -> None:
+            if "headers" in message:
+                message["headers"].append((b"x", b"y"))
+                seen.append(len(message["headers"]))
+
         for _ in range(4):
-
-            async def send(message: Message) -> None:
-                if "headers" in message:
-                    message["headers"] = [*message["headers"], (b"x", b"y")]
-                    seen.append(len(message["headers"]))
-
             await bench.again({"type": "http", "method": "GET", "path": "/", "query_string": b"a"}, _nothing, send)
         assert (bench.calls, seen) == (1, [2, 2, 2, 2])
 
