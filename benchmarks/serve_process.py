@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -41,8 +42,6 @@ def configuration(folder: Path, eps: float, server: str = "") -> Path:
 
 
 def free_port() -> int:
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as found:
         return int(found.getsockname()[1])
 
@@ -65,6 +64,8 @@ class Started:
             )
         text = config.read_text(encoding="utf-8")
         self.port = int(text.partition("port = ")[2].split()[0])
+        self.ready = 0.0  # seconds from its start until every stream could be asked
+        self._begun = time.monotonic()
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=120, trust_env=False)
 
     def wait_ready(self) -> None:
@@ -75,8 +76,9 @@ class Started:
                 raise RuntimeError(f"the server ended: {self._log.read_text(encoding='utf-8')[-3000:]}")
             with suppress(httpx.TransportError):
                 if self.client.get("/readyz").status_code == 200:
+                    self.ready = time.monotonic() - self._begun
                     return
-            time.sleep(0.05)
+            time.sleep(0.02)
         raise TimeoutError(f"the server was not ready within {PATIENCE:.0f} s")
 
     def get(self, path: str, **params: Any) -> Any:
@@ -105,6 +107,12 @@ def started(command: str, config: Path) -> Iterator[Started]:
         yield found
     finally:
         found.stop()
+
+
+def own_memory(pid: int) -> int:
+    """Bytes that a process holds itself, without files that it has mapped."""
+    text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    return 1024 * int(text.partition("RssAnon:")[2].split()[0])
 
 
 def tool(module: str, asked: dict[str, Any]) -> Any:

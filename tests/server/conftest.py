@@ -17,7 +17,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     found.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # no reader is left open for other tests to meet
 def client(served: Served) -> Iterator[httpx.Client]:
     with serving(served.config) as found:
         yield found

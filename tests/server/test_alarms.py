@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quantide import Monitor, Summary
 from quantide.errors import ForbiddenError, InvalidArgumentError, LimitError, QuantideError, SpanError, StorageError
 from quantide.server import transitions
 from quantide.server.alarm import CERTAIN, NO, POSSIBLE, Alarm
@@ -168,6 +169,9 @@ def test_hysteresis_and_hold(stage: Stage) -> None:
     assert stage.stands(id) == (NO, False)
     told = [(one["state"], one["firing"]) for one in stage.service.alarms.transitions(0, {id})]
     assert told == [(NO, False), (CERTAIN, False), (CERTAIN, True), (NO, True), (NO, False)]
+    since = [one["since"] for one in stage.service.alarms.transitions(0, {id})]
+    assert since[0] == since[1] < since[2] == since[3] < since[4]
+    assert not stage.service.alarms._unseen  # nothing is looked at again for no reason
 
 
 def test_an_alarm_below(stage: Stage) -> None:
@@ -386,6 +390,11 @@ def test_limits_of_every_type(tmp_path: Path, kind: str, values: Any, below: Any
         stage.end()
         stage.begin().alarms.tick()
         assert [held.alarm.firing for held in stage.service.alarms.all()] == [True, False, False]
+
+
+def test_a_limit_with_a_time_zone_is_not_below_itself() -> None:
+    monitor = Monitor(0.01, pull=lambda: (1, Summary.of(MOMENT)))
+    assert monitor.condition(monitor.watch(0.5, 0.02, below=MOMENT[0])) == NO
 
 
 def test_threads_may_set_and_drop_while_values_come(stage: Stage) -> None:

@@ -173,6 +173,12 @@ def test_every_get_has_an_example() -> None:
             assert any(pattern.fullmatch(one) for one in shown), route
 
 
+def test_every_measurement_is_told(shop: httpx.Client) -> None:
+    there = set(re.findall(r"^# TYPE (quantide_\w+)", shop.get("/metrics").text, re.M))
+    told = set(re.findall(r"`(quantide_\w+)`", SECTIONS["GET /metrics"]))
+    assert {name for name in there if not name.endswith("_created")} == told
+
+
 def test_every_error_is_told_with_its_status() -> None:
     rows = re.findall(r"^\| `([a-z_]+)` \| (\d{3}) \| (.+) \|$", TEXT, re.M)
     known = {kind.code: status for kind, status in STATUS.items()} | PROBLEMS

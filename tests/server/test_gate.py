@@ -499,9 +499,10 @@ def test_an_answer_that_lasts_ends_with_its_token(
 
     async def events() -> AsyncIterator[bytes]:
         try:
-            while True:
+            for _ in range(1000):
                 yield b":\n\n"
                 await asyncio.sleep(0.01)
+            yield b"nobody ended this"
         finally:
             ended.set()
 

@@ -5,13 +5,17 @@ from typing import Any
 
 import httpx
 
-FOREIGN = re.compile(r"(?:src|href|action)\s*=\s*[\"']?(?:https?:)?//|url\(\s*[\"']?(?:https?:)?//|@import|https?://")
+LOADED = re.compile(r"(?:src|href|action)\s*=\s*[\"']?(?:https?:)?//|url\(\s*[\"']?(?:https?:)?//|@import")
+FOREIGN = re.compile(LOADED.pattern + "|https?://")  # pictures and code name standards by addresses that nobody asks
 
 
 def test_the_page_and_all_that_it_asks_for_come_from_here(client: httpx.Client) -> None:
     page = client.get("/docs")
     assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert not FOREIGN.search(page.text)
+    policy = page.headers["content-security-policy"]
+    assert policy.startswith("default-src 'self';")
+    assert policy.endswith("img-src 'self' data:"), "pictures of the style sheet are in it"
     parts = re.findall(r'(?:src|href)="(/[^"]+)"', page.text)
     assert len(parts) == 3
     for part in parts:
@@ -20,8 +24,8 @@ def test_the_page_and_all_that_it_asks_for_come_from_here(client: httpx.Client) 
         assert found.headers["content-type"].split(";")[0] == (
             "text/css" if part.endswith("css") else "text/javascript"
         )
-        if "bundle" not in part:  # that one names standards by their addresses, and asks for none of them
-            assert not FOREIGN.search(found.text)
+        if "bundle" not in part:
+            assert not LOADED.search(found.text)
     assert 'url: "/openapi.json"' in client.get("/docs/start.js").text
     assert "validatorUrl: null" in client.get("/docs/start.js").text
 

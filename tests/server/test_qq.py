@@ -7,6 +7,8 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from quantide import History
 from tests.oracle import target_rank
@@ -100,6 +102,31 @@ def test_of_one_value_and_of_none(tmp_path: Path) -> None:
             ]
             assert (told["x"]["n"], told["x"]["error"]) == (1, 0.0)
             assert client.get("/api/qq?x=none&y=one").status_code == 404
+
+
+PLACES = st.builds(
+    "{}{}{}".format,
+    st.sampled_from(["latency", "prices", "counts", "zoned", "nobody", "", "latency "]),
+    st.sampled_from(["", ":/pay", ":@last:5", ':["eu",1]', ':["eu","2"]', ":[[", ":[null]"])
+    | st.text(max_size=9).map(":".__add__),
+    st.sampled_from(["", "@all", "@last:5", "@last:5,within:2 s", "@within:1 h", "@steps:1", "@within:9 w"])
+    | st.text(max_size=9).map("@".__add__),
+)
+
+
+@given(x=PLACES, y=PLACES, begin=st.floats(-0.1, 1), width=st.floats(0, 1), points=st.integers(1, 9))
+def test_any_plot_is_drawn_or_refused(
+    client: httpx.Client, x: str, y: str, begin: float, width: float, points: int
+) -> None:
+    said = {"x": x, "y": y, "from": repr(begin), "to": repr(begin + width), "points": str(points)}
+    found = client.get("/api/qq", params=said)
+    if found.status_code != 200:
+        check_refusal(found)
+    else:
+        told = found.json()
+        assert len(told["points"]) == points
+        for axis in "xy":
+            assert max(point[f"{axis}_error"] for point in told["points"]) <= max(EPS, width / (points - 1))
 
 
 @pytest.mark.parametrize(

@@ -142,10 +142,11 @@ def test_a_server_that_may_not_listen_does_not(tmp_path: Path) -> None:
     assert out.getvalue() == ""
 
 
-def test_certificates_and_keys_that_cannot_be_used(tmp_path: Path) -> None:
-    server = configure(tmp_path, TLS).server
+def test_certificates_and_keys_that_cannot_be_used(tmp_path: Path, registry: Registry) -> None:
+    config = configure(tmp_path, TLS)
+    server = config.server
     with pytest.raises(ConfigError, match=r"tls_cert: .* cannot be read"):
-        tls_of(server)
+        check_binding(config, registry)
     write_certificate(tmp_path)
     assert tls_of(server) is not None
     good = (tmp_path / "server.key").read_bytes()

@@ -232,6 +232,20 @@ def test_a_receiver_that_hangs_holds_up_nobody(post: Post, receiver: Receiver, m
     hanging.close()
 
 
+def test_what_is_under_way_is_not_sent_beside_itself(post: Post, receiver: Receiver) -> None:
+    hanging = Receiver()
+    hanging.statuses = [None]
+    post.put(hanging.origin)
+    with post.sending(hanging.origin, receiver.origin) as webhooks:
+        until(lambda: hanging.got)
+        for alarm in (2, 3, 4):  # the outbox is looked through each time
+            post.put(receiver.origin, alarm)
+            webhooks.wake()
+            until(lambda: not post.outbox.waiting() - 1)
+        assert len(hanging.got) == 1
+    hanging.close()
+
+
 def test_a_receiver_that_drips_is_given_no_more_time(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "TIMEOUT", 0.3)
     ended = threading.Event()

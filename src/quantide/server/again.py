@@ -56,7 +56,7 @@ class Again:
             return
         scope["route"] = told.route
         for message in told.messages:
-            await send(dict(message))  # whoever sends it on may change it
+            await send(_copy(message))
 
     async def _heard(self, question: Question) -> Told | None:
         """What others are told who ask the same just now, unless it is older than this question."""
@@ -84,7 +84,7 @@ class Again:
             if "as_of" not in scope:  # an error, events, whatever is not a function of versions: nobody waits for it
                 tell(None)
             elif not answered.done():
-                messages.append(dict(message))
+                messages.append(_copy(message))
                 if message["type"] == "http.response.body":
                     tell(self._keep(question, scope, messages))
             await send(message)
@@ -130,3 +130,8 @@ class Again:
     def _forget(self, question: Question) -> None:
         told = self._kept.pop(question, None)
         self.nbytes -= told.size if told is not None else 0
+
+
+def _copy(message: Message) -> Message:
+    """Whoever sends a message on may change it, and its headers."""
+    return {**message, "headers": [*message["headers"]]} if "headers" in message else dict(message)
