@@ -123,24 +123,18 @@ def listened(server: Started, feed: Feed, settings: Settings) -> Row:
 
 
 def reached(commits: list[tuple[int, float]], found: dict[str, Any], settings: Settings) -> Row:
-    """From a commit to the last listener that was told of it. Background commits of the writer's have other versions:
-    what was told of a version counts for the commit before it."""
-    told = sorted((int(version), times) for version, times in found["told"].items())
-    bounds = [version for version, _ in commits] + [2**62]
-    last, first, heard, changes = [], [], [], []
-    for (version, at), end in zip(commits, bounds[1:], strict=True):
-        times = [one for told_version, each in told if version <= told_version < end for one in each]
-        some = [count for v, count in found["changes"].items() if version <= int(v) < end]
-        heard.append(min(len(times), settings.listeners))
-        changes.append(sum(some))
-        last.append(max(times) - at if times else float("inf"))
-        first.append(min(times) - at if times else float("inf"))
+    """From a commit to the last that was told of it. When the writer joins files, that is a version of its own."""
+    told = {int(version): times for version, times in found["told"].items()}
+    changes = {int(version): count for version, count in found["changes"].items()}
+    heard = [(version, at) for version, at in commits if version in told]
+    last = [max(told[version]) - at for version, at in heard]
     return {
         "listeners": settings.listeners,
-        "commits": len(commits),
-        "heard_least": min(heard),
-        "changes_median": float(np.median(changes)),
-        "first_median": float(np.median(first)),
+        "commits": len(heard),
+        "commits_joined": len(commits) - len(heard),
+        "events_median": float(np.median([len(told[version]) for version, _ in heard])),
+        "changes_median": float(np.median([changes[version] for version, _ in heard])),
+        "first_median": float(np.median([min(told[version]) - at for version, at in heard])),
         "holds": not found["backwards"] and not found["failures"],
         "failed": found["failed"],
     } | {f"last_{name}": value for name, value in parted(last).items()}

@@ -15,7 +15,7 @@ from typing import Any
 import uvloop
 
 VERSION = re.compile(rb'"version":([0-9]+)')
-EACH = re.compile(rb'"id":[0-9]+,"state":"value"')
+EACH = b'"state":"value"'
 AT_ONCE = 50  # connections that are made together
 
 
@@ -25,15 +25,22 @@ class Listeners:
         self.told: dict[int, list[float]] = {}
         self.changes: dict[int, int] = {}
         self.backwards = 0
-        self._begun = 0
+        self.begun = 0
         self.failed: list[str] = []
+        self._tasks: set[asyncio.Task[None]] = set()  # a task that nobody holds may vanish
         self.all_begun = asyncio.Event()
 
     async def run(self) -> None:
         for start in range(0, len(self._labels), AT_ONCE):
             for label in self._labels[start : start + AT_ONCE]:
-                asyncio.create_task(self._listen(label)).add_done_callback(self._ended)
+                task = asyncio.create_task(self._listen(label))
+                task.add_done_callback(self._ended)
+                self._tasks.add(task)
             await asyncio.sleep(0.02)
+
+    def end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and task.exception() is not None:
@@ -51,17 +58,17 @@ class Listeners:
             event = await reader.readuntil(b"\n\n")
             if b"data:" not in event:
                 continue
-            now, versions = time.time(), [int(found) for found in VERSION.findall(event)]
-            if not versions:
+            now, found = time.time(), VERSION.search(event, event.rfind(b'"version":'))
+            if found is None:
                 continue
-            version = max(versions)
+            version = int(found[1])
             self.backwards += version < newest
             newest = max(version, newest)
             self.told.setdefault(version, []).append(now)
-            self.changes[version] = self.changes.get(version, 0) + len(EACH.findall(event))
+            self.changes[version] = self.changes.get(version, 0) + event.count(EACH)
             if first:
-                first, self._begun = False, self._begun + 1
-                if self._begun == len(self._labels):
+                first, self.begun = False, self.begun + 1
+                if self.begun == len(self._labels):
                     self.all_begun.set()
 
 
@@ -70,9 +77,13 @@ async def main() -> None:
     asked: dict[str, Any] = json.loads(await loop.run_in_executor(None, sys.stdin.readline))
     listeners = Listeners(asked["port"], asked["labels"])
     await listeners.run()
-    await asyncio.wait_for(listeners.all_begun.wait(), 120)
+    try:
+        await asyncio.wait_for(listeners.all_begun.wait(), 60)
+    except TimeoutError:
+        sys.exit(f"{listeners.begun} of {len(asked['labels'])} were told something; {listeners.failed[:3]}")
     print(json.dumps({"begun": time.time()}), flush=True)
     await loop.run_in_executor(None, sys.stdin.read)
+    listeners.end()
     found = {"told": listeners.told, "changes": listeners.changes, "backwards": listeners.backwards}
     print(json.dumps(found | {"failed": listeners.failed[:10], "failures": len(listeners.failed)}), flush=True)
 

@@ -1,5 +1,6 @@
 """Standing queries below HTTP: columns against a plain model, and threads that come, go and look at the same time."""
 
+import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -86,7 +87,7 @@ def test_threads_that_come_go_and_look_leave_everything_right(service: tuple[Ser
             with suppress(UnknownQueryError):  # it was dropped meanwhile
                 standing.answer(int(rng.choice(ids)))
 
-    standing.listen(add(served, 100, np.random.default_rng(0)))
+    standing.listen(add(served, 100, np.random.default_rng(0)), [], asyncio.Event())
     threads = [until_end(work, seed) for seed, work in enumerate((come_and_go, come_and_go, ask, ask))]
     for thread in threads:
         thread.start()
@@ -116,8 +117,9 @@ def test_what_was_told_last_is_what_is_right_now(service: tuple[Service, Truth])
     served, truth = service
     standing = served.standing
     ids = add(served, 500, np.random.default_rng(3))
-    windows, unheard = standing.listen(ids)
-    standing.look_at(unheard)
+    bell = asyncio.Event()
+    windows = standing.listen(ids, [], bell)
+    standing.look_at(windows)
     known: dict[int, Any] = {}
     since = 0
     for step in range(6):
@@ -133,7 +135,7 @@ def test_what_was_told_last_is_what_is_right_now(service: tuple[Service, Truth])
         while live.n < len(truth.values):
             live.poll()
         standing.look_at(windows)
-    standing.leave(windows)
+    standing.leave(windows, [], bell)
     assert standing.heard == 0
 
 

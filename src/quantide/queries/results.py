@@ -63,6 +63,10 @@ class Answers:
             return self._carried.view(np.int64)
         return self._carried.view(np.int32).astype(np.int64)
 
+    def values_at(self, places: Ints) -> NDArray[Any]:
+        """Some of the values."""
+        return self.kind.restore(self._carried[places])
+
     @property
     def error(self) -> Floats:
         """How far each may be from its target, as a fraction of n."""

@@ -48,9 +48,10 @@ class Name(NamedTuple):
 
 @dataclass(eq=False)
 class Window:
-    """What queries are about. Whoever uses `monitor` holds `lock`."""
+    """What queries are about, looked at as of the version `looked`. Whoever uses `monitor` holds `lock`."""
 
     number: int
     name: Name
     monitor: Monitor | None = None
+    looked: int | None = None
     lock: RLock = field(default_factory=RLock)

@@ -46,7 +46,7 @@ def routes(service: Service) -> APIRouter:
     ) -> EventStream:
         told = Told.read(last_event_id, service)
         chosen = await choose(service, choice, told is not None)
-        return EventStream(service, chosen, told, request.state.who)
+        return EventStream(service, chosen, told)
 
     return router
 

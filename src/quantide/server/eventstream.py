@@ -1,25 +1,19 @@
 """The response of an event stream: it goes on until the client leaves, does not read any more, or the server stops."""
 
 import asyncio
-import time
-from functools import partial
 from typing import Any
 
 from fastapi import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from quantide.errors import LimitError
-from quantide.server.about import Window
 from quantide.server.lines import ABORT
 from quantide.server.listener import Chosen, Listener, Told
 from quantide.server.service import Service
-from quantide.server.tokens import Who, still_holds
 
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 KEEP = 15.0  # seconds of silence before a line that says nothing: proxies stay awake, and dead clients are found
 PATIENCE = 30.0  # seconds that a client may take to make room for what is sent
-FEW = 4  # windows
-LATER = 0.1  # seconds before one tries again who was refused because too many wait
+FIRST = 1.0  # seconds until the first is told, so that all that is chosen can be looked at
 HELLO = b"retry: 1000\n: here is Quantide\n\n"
 SILENCE = b":\n\n"
 
@@ -29,23 +23,23 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, service: Service, chosen: Chosen, told: Told | None, who: Who) -> None:
+    def __init__(self, service: Service, chosen: Chosen, told: Told | None) -> None:
         super().__init__(headers=HEADERS)
         del self.headers["content-length"]
-        self._service, self._ids = service, chosen.ids
+        self._service, self._ids, self._streams = service, chosen.ids, chosen.streams
         self._listener = Listener(service, chosen, told)
         self._gone = False
-        self._who, self._checked = who, time.monotonic()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         hub, standing = self._service.hub, self._service.standing
         bell = hub.join()
-        windows, unheard = standing.listen(self._ids)
+        windows = standing.listen(self._ids, self._streams, bell)
         leaving = asyncio.create_task(self._notice(receive, bell))
         try:
             await _send(send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             await _send(send, _body(HELLO))
-            await self._begin(send, unheard)
+            if any(map(standing.is_stale, windows)):
+                await _ring(bell, FIRST)
             await self._talk(send, bell)
         except TimeoutError:
             if ABORT in scope.get("extensions", {}):
@@ -53,7 +47,7 @@ class EventStream(Response):
                 await leaving
         finally:
             leaving.cancel()
-            standing.leave(windows)
+            standing.leave(windows, self._streams, bell)
             hub.leave(bell)
 
     async def _notice(self, receive: Receive, bell: asyncio.Event) -> None:
@@ -63,39 +57,27 @@ class EventStream(Response):
         self._gone = True
         bell.set()
 
-    async def _begin(self, send: Send, unheard: list[Window]) -> None:
-        """Look at what nobody has listened to, a few windows at a time: those who ask have their turn between them."""
-        while unheard and not self._gone and not self._service.hub.closing:
-            some, unheard = unheard[:FEW], unheard[FEW:]
-            try:
-                await self._service.ask(partial(self._service.standing.look_at, some))
-            except LimitError:
-                unheard += some
-                await asyncio.sleep(LATER)
-            await self._tell(send)
-
     async def _talk(self, send: Send, bell: asyncio.Event) -> None:
         while not self._gone:
             bell.clear()
-            if self._service.hub.closing or not self._may_listen():
+            if self._service.hub.closing:
                 return await _send(send, _body(b"", more=False))
             await self._tell(send)
-            try:
-                async with asyncio.timeout(KEEP):
-                    await bell.wait()
-            except TimeoutError:
+            if not await _ring(bell, KEEP):
                 await _send(send, _body(SILENCE))
-
-    def _may_listen(self) -> bool:
-        """Whether the token still holds; looked up now and then."""
-        if time.monotonic() < self._checked + KEEP:
-            return True
-        self._checked = time.monotonic()
-        return still_holds(self._service.reads, self._who, time.time())
 
     async def _tell(self, send: Send) -> None:
         for event in await self._listener.news():
             await _send(send, _body(event))
+
+
+async def _ring(bell: asyncio.Event, seconds: float) -> bool:
+    """Whether a bell rings within a time."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await bell.wait()
+    except TimeoutError:
+        return False
 
 
 async def _send(send: Send, message: Message) -> None:

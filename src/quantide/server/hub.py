@@ -2,11 +2,13 @@
 
 import asyncio
 import time
+from collections.abc import Iterable
 from contextlib import suppress
+from threading import Lock
 
 from quantide.errors import LimitError, NotReadyError
 
-AT_ONCE = 8  # connections that are woken together
+AT_ONCE = 16  # connections that are woken together
 PAUSE = 0.001  # seconds between them: others get the loop, and the interpreter
 ROUND = 0.05  # seconds from one round to the next: so a connection is told things at most 20 times a second
 
@@ -20,6 +22,8 @@ class Hub:
     def __init__(self, most: int) -> None:
         self._most = most
         self._bells: set[asyncio.Event] = set()
+        self._due: set[asyncio.Event] = set()  # those that are to be woken
+        self._adding = Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
@@ -45,9 +49,11 @@ class Hub:
     def leave(self, bell: asyncio.Event) -> None:
         self._bells.discard(bell)
 
-    def wake(self) -> None:
-        """There is something to tell."""
+    def wake(self, bells: Iterable[asyncio.Event] | None = None) -> None:
+        """There is something to tell: to some, or to all."""
         loop = self._loop
+        with self._adding:
+            self._due.update(self._bells if bells is None else bells)
         if loop is not None:
             with suppress(RuntimeError):  # a loop that has ended has no connections
                 loop.call_soon_threadsafe(self._news.set)
@@ -62,7 +68,9 @@ class Hub:
         while not ending:
             await self._news.wait()
             self._news.clear()
-            begun, bells, ending = time.monotonic(), list(self._bells), self.closing
+            begun, ending = time.monotonic(), self.closing
+            with self._adding:
+                bells, self._due = list(self._due), set()
             for start in range(0, len(bells), AT_ONCE):
                 for bell in bells[start : start + AT_ONCE]:
                     bell.set()

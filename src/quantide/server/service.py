@@ -67,7 +67,7 @@ class Service:
     def start(self) -> None:
         with self.registry.change() as write:
             self.run = write.execute("INSERT INTO runs (began) VALUES (?)", (time.time(),)).lastrowid or 0
-        self.standing.load()
+        self.standing.start()
         self.streams.follow(self.standing.moved)
         self.alarms.start()
         self.webhooks.start()
@@ -77,6 +77,7 @@ class Service:
         self.hub.close()
         self.alarms.close()  # before streams: one that was closed is no news
         self.streams.close()
+        self.standing.close()
         self.webhooks.close()
         self._threads.shutdown()
         self.registry.close()

@@ -1,10 +1,13 @@
 """Standing queries: kept in the registry, kept right by monitors, looked at while somebody listens."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import count
-from threading import RLock
+from queue import Empty, SimpleQueue
+from threading import RLock, Thread
 
 import numpy as np
 
@@ -13,12 +16,15 @@ from quantide.live.stream import LiveStream
 from quantide.queries.monitor import Monitor
 from quantide.server import told
 from quantide.server.about import Name, Window
-from quantide.server.columns import EMPTY, FAILED, NEVER, NEW, WAITING, Columns, Ints
+from quantide.server.columns import EMPTY, FAILED, NEW, WAITING, Columns, Ints
 from quantide.server.registry import Registry
 from quantide.server.streams import Streams
 from quantide.server.told import Found, Missing, Values
 
+Wake = Callable[[Iterable[asyncio.Event] | None], None]
+
 LOG = logging.getLogger("quantide.server")
+PATIENCE = 0.75  # seconds that who listens to many windows waits until all are looked at, to be told of them at once
 INSERT = (
     "INSERT INTO queries (id, stream, key, window, filter, phi, eps, label, owner, created)"
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -38,7 +44,7 @@ class Standing:
     of the newest change, `change`, after both.
     """
 
-    def __init__(self, registry: Registry, streams: Streams, most: int, wake: Callable[[], None]) -> None:
+    def __init__(self, registry: Registry, streams: Streams, most: int, wake: Wake) -> None:
         self._registry, self._streams, self._most, self._wake = registry, streams, most, wake
         self._registering, self._writing = RLock(), RLock()
         self._windows: dict[int, Window] = {}
@@ -47,10 +53,24 @@ class Standing:
         self.columns = Columns.of()
         self.change = 0
         self.moves: dict[str, tuple[int, bytes]] = {}
-        self._heard: dict[Window, int] = {}
+        self._heard: dict[Window, set[asyncio.Event]] = {}  # who listens to a window
+        self._unseen: SimpleQueue[list[Window] | None] = SimpleQueue()
+        self._thread: Thread | None = None
+        self._followed: dict[str, set[asyncio.Event]] = {}  # who listens to a stream
 
     def __len__(self) -> int:
         return len(self.columns)
+
+    def start(self) -> None:
+        """Take the queries that were registered when the server ran before, and begin to look."""
+        self.load()
+        self._thread = Thread(target=self._look_first, name="quantide-standing", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._unseen.put(None)
+            self._thread.join()
 
     @property
     def heard(self) -> int:
@@ -91,6 +111,8 @@ class Standing:
             more = Columns.of(ids, [self._window(name).number for name in names], phis, epss)
             with self._writing:
                 self.columns = self.columns.with_more(more)
+            for name in set(names):
+                self._window(name).looked = None
             return ids
 
     def drop(self, ids: Ints) -> None:
@@ -105,7 +127,7 @@ class Standing:
             with self._writing:
                 self.columns = before.without(places)
             self._leave_monitors(before, places)
-        self._wake()
+        self._wake(None)
 
     def _leave_monitors(self, before: Columns, places: Ints) -> None:
         """Columns went first: whoever looks at a window, holding its lock, does not ask for members that left."""
@@ -141,10 +163,12 @@ class Standing:
                     return bytes(found.texts(np.ones(1, dtype=bool))[0])
         raise unknown(ids)
 
-    def look(self, window: Window) -> None:
-        """Note the queries of a window that have another value than was told of them."""
+    def look(self, window: Window) -> bool:
+        """Note the queries of a window that have another value than was told of them; whether there are any."""
+        version = self._streams.versions.get(window.name.stream)
         with window.lock:
-            self._note(self._ask(window))
+            window.looked = version
+            return self._note(self._ask(window))
 
     def _ask(self, window: Window, ids: Ints | None = None) -> Found:
         """What can be said of all queries about a window, or of some. Whoever calls this holds the window's lock."""
@@ -182,14 +206,14 @@ class Standing:
                 columns.member[new] = window.monitor.register_many(columns.phi[new], columns.eps[new])
         return window.monitor, columns
 
-    def _note(self, found: Found) -> None:
+    def _note(self, found: Found) -> bool:
         with self._writing:
             columns = self.columns
             places, known = columns.find(found.ids)
             other = columns.state[places] != found.state
             other |= columns.bits[places] != found.bits[known]
             if not other.any():
-                return
+                return False
             which = known.copy()
             which[known] = other
             places = places[other]
@@ -197,32 +221,58 @@ class Standing:
             columns.state[places], columns.bits[places] = found.state, found.bits[which]
             columns.change[places] = self.change + 1
             self.change += 1
-        self._wake()
+        return True
 
     # Listening
 
-    def listen(self, ids: Ints) -> tuple[list[Window], list[Window]]:
-        """Let what queries are about be looked at whenever its stream moves on; all of it, and what must be looked at
-        before anything can be told. One thread calls this, and leave()."""
+    def listen(self, ids: Ints, streams: Iterable[str], bell: asyncio.Event) -> list[Window]:
+        """Ring a bell whenever a query or a stream has something new; the windows that the queries are about, which
+        are looked at meanwhile. One thread calls this, and leave()."""
         columns = self.columns
-        places = columns.find(ids)[0]
-        new = set(columns.window[places[columns.state[places] == NEVER]].tolist())
-        numbers = np.unique(columns.window[places]).tolist()
+        numbers = np.unique(columns.window[columns.find(ids)[0]]).tolist()
         windows = [self._windows[number] for number in numbers if number in self._windows]
-        unheard = [window for window in windows if window not in self._heard or window.number in new]
         for window in windows:
-            self._heard[window] = self._heard.get(window, 0) + 1
-        return windows, unheard
+            self._heard.setdefault(window, set()).add(bell)
+        for name in streams:
+            self._followed.setdefault(name, set()).add(bell)
+        stale = [window for window in windows if self.is_stale(window)]
+        if stale:
+            self._unseen.put(stale)
+        return windows
 
-    def leave(self, windows: list[Window]) -> None:
+    def leave(self, windows: Iterable[Window], streams: Iterable[str], bell: asyncio.Event) -> None:
         for window in windows:
-            self._heard[window] -= 1
+            self._heard[window].discard(bell)
             if not self._heard[window]:
                 del self._heard[window]
+        for name in streams:
+            self._followed[name].discard(bell)
 
-    def look_at(self, windows: list[Window]) -> None:
+    def is_stale(self, window: Window) -> bool:
+        """Whether a window must be looked at before all can be told that there is to tell of it."""
+        return window.looked is None or window.looked != self._streams.versions.get(window.name.stream)
+
+    def _look_first(self) -> None:
+        """Look at what somebody has begun to listen to; what many have begun to listen to, once."""
+        while (windows := self._unseen.get()) is not None:
+            with suppress(Empty):
+                while (more := self._unseen.get_nowait()) is not None:
+                    windows += more
+                return
+            self.look_at(window for window in dict.fromkeys(windows) if self.is_stale(window))
+            self._wake(set().union(*(self._heard.get(window, ()) for window in windows)))  # they wait for it
+
+    def look_at(self, windows: Iterable[Window]) -> None:
+        """Look at windows, one after the other; tell who listens when that is done, and now and then before."""
+        due: set[asyncio.Event] = set()
+        rung = time.monotonic()
         for window in windows:
-            self.look(window)
+            if self.look(window):
+                due |= self._heard.get(window, set())
+            if time.monotonic() > rung + PATIENCE:
+                self._wake(due)
+                due, rung = set(), time.monotonic()
+        self._wake(due)
 
     def moved(self, name: str, live: LiveStream) -> None:
         """A stream has moved on: look at what somebody listens to."""
@@ -230,10 +280,8 @@ class Standing:
         with self._writing:
             self.change += 1
             self.moves[name] = (self.change, text)
-        self._wake()
-        for window in list(self._heard):
-            if window.name.stream == name:
-                self.look(window)
+        self._wake(self._followed.get(name, ()))
+        self.look_at(window for window in list(self._heard) if window.name.stream == name)
 
 
 def _chosen(columns: Columns, window: Window, ids: Ints | None) -> Ints:

@@ -90,9 +90,3 @@ def who_has(registry: Registry, token: str, now: float) -> Who | None:
 def are_needed(registry: Registry) -> bool:
     """Whether there are tokens. An expired one counts: a door does not open because a key has grown old."""
     return bool(registry.rows("SELECT EXISTS (SELECT 1 FROM tokens)")[0][0])
-
-
-def still_holds(registry: Registry, who: Who, now: float) -> bool:
-    """Whether someone who was let in has a token that was not revoked since, and has not expired."""
-    asked = "SELECT 1 FROM tokens WHERE id = ? AND (expires IS NULL OR expires > ?)"
-    return who == LOCAL or bool(registry.rows(asked, (who.id, now)))
