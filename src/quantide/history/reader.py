@@ -15,12 +15,13 @@ from quantide.errors import CorruptBytesError, InvalidArgumentError, StorageErro
 from quantide.history.answer import Comparison, HistoryAnswer
 from quantide.history.blocks import Blocks
 from quantide.history.keys import read_key
+from quantide.history.known import KnownRuns
 from quantide.history.pin import Pin
 from quantide.history.rebuild import check_part, check_recent, missing, rebuild_side
 from quantide.history.run import Key, Run
 from quantide.history.snapshot import Catalog, Snapshot, Span
 from quantide.history.stream import OpenStep
-from quantide.history.view import KnownFences, View
+from quantide.history.view import View
 from quantide.store.names import FileName
 from quantide.store.place import Place, place_of
 from quantide.store.settings import Settings
@@ -71,10 +72,12 @@ class HistoryReader:
         self._kind = type_named(settings.value_type)
         self._catalog = Catalog(place, lambda name: rebuild_side(place, name, settings))
         self._pin = Pin(table, self._catalog)
-        half = None if memory is None else memory // 2  # for blocks that were read, and for the open step of keys
-        self._blocks = Blocks(self._kind, place, half)
-        self._open_step = OpenStep(settings.eps, settings.value_type, half)
-        self._fences = KnownFences()
+        third = (
+            None if memory is None else memory // 3
+        )  # for blocks that were read, and for runs and the open step of keys
+        self._blocks = Blocks(self._kind, place, third)
+        self._open_step = OpenStep(settings.eps, settings.value_type, third)
+        self._runs = KnownRuns(third)
         self._views: OrderedDict[Any, View] = OrderedDict()
         self._lock = RLock()  # of the views
 
@@ -236,7 +239,7 @@ class HistoryReader:
         for run in snapshot.runs:
             levels[run.id.level] = levels.get(run.id.level, 0) + 1
         parts = snapshot.files
-        held = self._catalog.nbytes + self._blocks.nbytes + self._open_step.nbytes
+        held = self._catalog.nbytes + self._blocks.nbytes + self._open_step.nbytes + self._runs.nbytes
         return {
             "values": snapshot.history_rows + snapshot.stream_rows,
             "history_values": snapshot.history_rows,
@@ -313,7 +316,7 @@ class HistoryReader:
             if view is None:
                 stream = self._open_step.summary(chunks, key) if chunks else self._open_step.nothing()
                 keyed = bool(self._settings.keys)
-                known = (self._blocks, self._fences, self._settings.run_eps)
+                known = (self._blocks, self._runs, self._settings.run_eps)
                 view = View(self._kind, *known, runs, chunks, stream, keyed, key, covered, widened)
                 self._views[name] = view
                 while len(self._views) > VIEWS:

@@ -65,6 +65,11 @@ class Fences:
         self.n = int(rows.sum())
         self._estimated: tuple[Summary | None, Ints] = (None, np.zeros(len(self.value), dtype=np.int64))
 
+    @property
+    def nbytes(self) -> int:
+        """About how much it holds, with what is estimated for it."""
+        return int(6 * self.value.nbytes + sum(5 * segment.fences.nbytes for segment in self.segments))
+
     def estimates(self, stream: Summary | None) -> Ints:
         """How many elements of the stream lie below each fence, as far as its summary tells."""
         held = self._estimated  # read once: another thread may ask with another stream meanwhile

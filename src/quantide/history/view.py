@@ -1,10 +1,8 @@
 """Views: the runs of a span and the open step, for one key or all, asked together."""
 
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -13,6 +11,7 @@ from numpy.typing import NDArray
 from quantide.errors import EmptyError, InvalidArgumentError, UnknownKeyError
 from quantide.history.answer import HistoryAnswer
 from quantide.history.blocks import Blocks
+from quantide.history.known import KnownRuns
 from quantide.history.run import Key, Run
 from quantide.history.search import Cut, Fences, cut
 from quantide.history.segment import Segment
@@ -22,27 +21,8 @@ from quantide.summary.summary import Summary
 from quantide.summary.types import ValueType
 
 MODES = ("accurate", "quick", "exact")
-KEPT = 64  # spans and keys whose fences are kept
 GIVEN = 4096  # answers that are kept
 MOST_SEGMENTS = 4096  # segments that a question over all keys may look at
-
-
-class KnownFences:
-    """Fences of the runs that were asked about last: they stay while chunks come and go."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[Any, Fences | None] = OrderedDict()
-        self._lock = Lock()
-
-    def get(self, runs: Sequence[Run], key: Key | None, make: Callable[[], Fences | None]) -> Fences | None:
-        name = (tuple(run.id for run in runs), key)
-        with self._lock:
-            if name not in self._kept:
-                self._kept[name] = make()
-            self._kept.move_to_end(name)
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-            return self._kept[name]
 
 
 @dataclass(frozen=True)
@@ -51,7 +31,7 @@ class View:
 
     kind: ValueType
     blocks: Blocks
-    known: KnownFences
+    known: KnownRuns
     run_eps: float
     runs: tuple[Run, ...]
     chunks: tuple[Run, ...]
@@ -119,15 +99,21 @@ class View:
     @cached_property
     def quick(self) -> Summary:
         """All summaries merged: no data is read for it."""
+        ended = self.known.summary(self.runs, self.key, self._ended)
+        return self.stream if ended is None else Summary.merge(ended, self.stream)
+
+    def _ended(self) -> Summary | None:
+        """The summaries of the runs merged; None when nothing is in them."""
         if self.key is None:
-            return Summary.merge(*(run.thinned(self.run_eps) for run in self.runs), self.stream)
-        found = [summary for run in self.runs if (summary := run.summary(self.key)) is not None]
-        return Summary.merge(*found, self.stream)
+            found = [run.thinned(self.run_eps) for run in self.runs]
+        else:
+            found = [summary for run in self.runs if (summary := run.summary(self.key)) is not None]
+        return Summary.merge(*found) if found else None
 
     @cached_property
     def fences(self) -> Fences | None:
         """The fences of the runs."""
-        return self.known.get(self.runs, self.key, lambda: self._fences_of(self.runs))
+        return self.known.fences(self.runs, self.key, lambda: self._fences_of(self.runs))
 
     @cached_property
     def all_fences(self) -> Fences:
