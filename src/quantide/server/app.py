@@ -22,7 +22,8 @@ from quantide.server.schemas import FAILURES
 from quantide.server.service import Service
 
 LOG = logging.getLogger("quantide.server")
-ROOMS = (streamed, reading, qq, queries, alerting, events, sessions, health, manual)
+QUICK = (reading, qq)  # routes that are asked most: found first, without the way through a router of their own
+ROOMS = (streamed, queries, alerting, events, sessions, health, manual)
 
 
 class Application(FastAPI):
@@ -56,6 +57,8 @@ def make_app(config: Config) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.service = service
+    for room in QUICK:
+        app.router.routes.extend(room.routes(service).routes)
     for room in ROOMS:
         app.include_router(room.routes(service))
     for kind in (QuantideError, Problem, HTTPException, RequestValidationError, Exception):

@@ -14,7 +14,7 @@ from quantide.server import shown
 from quantide.server.again import as_of
 from quantide.server.asking import LEAST, check_many
 from quantide.server.quick import QuickRoute
-from quantide.server.schemas import Plot
+from quantide.server.schemas import FAILURES, Plot
 from quantide.server.service import Service
 from quantide.server.words import Place, read_window
 
@@ -59,7 +59,7 @@ class Axis:
 
 
 def routes(service: Service) -> APIRouter:
-    router = APIRouter(tags=["streams"], route_class=QuickRoute)
+    router = APIRouter(tags=["streams"], route_class=QuickRoute, responses=FAILURES)
 
     async def answered(place: Place, phis: list[float], apart: float) -> Axis:
         live = service.streams.live(place.stream)

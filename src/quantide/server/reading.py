@@ -12,7 +12,7 @@ from quantide.server import shown
 from quantide.server.again import as_of
 from quantide.server.asking import LEAST, About, Asked, AskedCurve, AskedQuantiles, AskedRanks, check_many
 from quantide.server.quick import QuickRoute
-from quantide.server.schemas import Curve, Quantiles, Ranks
+from quantide.server.schemas import FAILURES, Curve, Quantiles, Ranks
 from quantide.server.service import Service
 from quantide.server.words import read_value
 from quantide.summary.summary import Summary
@@ -22,7 +22,7 @@ POINTS = 100
 
 
 def routes(service: Service) -> APIRouter:
-    router = APIRouter(prefix="/api/streams", tags=["streams"], route_class=QuickRoute)
+    router = APIRouter(prefix="/api/streams", tags=["streams"], route_class=QuickRoute, responses=FAILURES)
 
     @router.get("/{stream}/quantiles", response_model=Quantiles, summary="Quantiles of a stream, a key or a window")
     async def quantiles(request: Request, stream: str, asked: Annotated[AskedQuantiles, Query()]) -> Response:
