@@ -42,6 +42,12 @@ class Kept:
                 self.nbytes -= freed
         return made
 
+    def peek(self, group: Hashable, name: Hashable) -> Any:
+        """What is kept under a name; None if nothing is."""
+        with self._lock:
+            found = self._held.get((group, name))
+        return None if found is None else found[0]
+
     def forget(self, groups: Iterable[Hashable]) -> None:
         """Let go of everything in some groups."""
         with self._lock:

@@ -172,6 +172,14 @@ class LiveStream:
         asked = Asked(key, last, within, filter, last_steps, now)
         return self._ask(asked, lambda view: view.answer(phi, self._mode(asked, mode)))
 
+    def at_hand(self, mode: str | None = None, **asked: Any) -> bool:
+        """Whether answer() would find an answer at once: the same was asked about since the last commit, and nothing
+        has to be read or merged."""
+        words = Asked.of(asked)
+        version = self._recent.version if words.recent else self._reader.version
+        view = self._kept.peek(VIEWS, (version, words.words))
+        return view is not None and view.at_hand(self._mode(words, mode))
+
     def quantile(
         self,
         phi: float,

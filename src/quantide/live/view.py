@@ -36,6 +36,10 @@ class HistoryView:
         tuples = min(self.stored.n, len(self.stored.runs) / self.stored.run_eps)
         return self.stored.stream.nbytes + int(tuples) * TUPLE
 
+    def at_hand(self, mode: str) -> bool:
+        """Whether an answer needs nothing to be read or merged."""
+        return mode == "quick" and "quick" in vars(self.stored)
+
     @property
     def summary(self) -> Summary:
         """Within eps of all elements; no data is read for it."""
@@ -68,6 +72,9 @@ class WindowView:
     @property
     def nbytes(self) -> int:
         return self.summary.nbytes
+
+    def at_hand(self, mode: str) -> bool:
+        return mode != "exact"
 
     def answer(self, phi: float, mode: str) -> LiveAnswer:
         a = self._summary(mode).answer(phi)
