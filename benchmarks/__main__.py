@@ -17,11 +17,13 @@ from benchmarks import (
     page_keys,
     page_live,
     page_queries,
+    page_serve,
     page_spark,
     page_stream,
     page_windows,
     pages,
     queries,
+    serve,
     spark,
     spark_partitions,
     stream,
@@ -66,6 +68,8 @@ def _run(part: str, quick: bool, command: str, folder: Path | None) -> Report:
         return live.run(live.QUICK if quick else live.Settings(), command, folder)
     if part == "ingest":
         return ingest.run(ingest.QUICK if quick else ingest.Settings(), command, folder)
+    if part == "serve":
+        return serve.run(serve.QUICK if quick else serve.Settings(), command, folder)
     if part == "partitions":
         return spark_partitions.run(spark_partitions.QUICK if quick else spark_partitions.Settings(), command)
     if part == "spark":
@@ -83,6 +87,8 @@ def _show(reports: dict[str, Report]) -> None:
         say("\n" + page_live.render(reports["live"]))
     if "ingest" in reports:
         say("\n" + page_ingest.render(reports["ingest"]))
+    if "serve" in reports:
+        say("\n" + page_serve.render(reports["serve"]))
     if "partitions" in reports:
         say("\nMany partitions (ns a row)\n\n" + page_spark.partitions_table(reports["partitions"]))
     if "spark" in reports:

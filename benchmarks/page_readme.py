@@ -8,7 +8,7 @@ from benchmarks.report import Report, Row
 
 BEGIN = "<!-- figures: made by `python -m benchmarks results` -->"
 END = "<!-- /figures -->"
-PARTS = ("stream", "fast", "keys", "windows", "queries", "history", "live", "spark")
+PARTS = ("stream", "fast", "keys", "windows", "queries", "history", "live", "serve", "spark")
 
 
 def insert(readme: str, reports: dict[str, Report]) -> str:
@@ -27,6 +27,7 @@ def figures(reports: dict[str, Report]) -> str:
         "queries": _queries,
         "history": _history,
         "live": _live,
+        "serve": _serve,
         "spark": _spark,
     }
     lines = [line for part, make in made.items() if part in reports for line in make(reports[part])]
@@ -103,6 +104,20 @@ def _live(report: Report) -> list[tuple[str, str]]:
     for row in report.rows.get("year", []):
         what = f"it starts on {row['steps']} steps of {report.settings['keys']:,} keys, {row['rows']:,} values, in"
         lines.append((what, table.seconds(row["open_seconds"])))
+    return lines
+
+
+def _serve(report: Report) -> list[tuple[str, str]]:
+    """Of a run that ended early what is there."""
+    lines = []
+    for row in report.rows.get("questions", [])[:1]:
+        told = f"median **{table.seconds(row['median'])}**, p99 {table.seconds(row['p99'])}"
+        lines.append((f"{row['rate']:,.0f} questions a second over HTTP, Spark taking in files beside it", told))
+    for row in report.rows.get("events", []):
+        what = f"a commit reaches {row['listeners']:,} clients with {row['queries']:,} standing queries in"
+        lines.append(
+            (what, f"**{table.seconds(row['last_median'])}**, {table.size(row['memory_listening'])} of memory")
+        )
     return lines
 
 

@@ -11,6 +11,7 @@ from benchmarks import (
     page_live,
     page_queries,
     page_readme,
+    page_serve,
     page_spark,
     page_stream,
     page_windows,
@@ -33,6 +34,7 @@ PARTS: dict[str, tuple[Callable[[Report], str], Callable[[Report], list[str]], s
     "windows": (page_windows.render, page_windows.headlines, "the most recent values: speed, space, peers"),
     "live": (page_live.render, page_live.headlines, "a reader beside the writer: questions, lag, starts, memory"),
     "ingest": (page_ingest.render, page_ingest.headlines, "files into history, through Spark: speed, lag, memory"),
+    "serve": (page_serve.render, page_serve.headlines, "the server: questions over HTTP, events to many clients"),
     "spark": (page_spark.render, page_spark.headlines, "percentiles of a lake, beside Spark's own functions"),
     "partitions": (page_spark.render_partitions, page_spark.headlines_partitions, "what many partitions cost on Spark"),
 }

@@ -31,40 +31,42 @@ def questions(settings: Settings) -> dict[str, list[Row]]:
         feeding = Feeding(folder, settings)
         with started("run", config) as server:
             feeding.start()
-            rows = [measured(server, mix, paths, settings, feeding) for mix, paths in mixes(settings).items()]
+            time.sleep(settings.warm)
+            rows = [measured(server, *mix, settings, feeding) for mix in mixes(settings)]
             feeding.stop()
             holds = right(server, feeding, settings)
     return {"questions": [row | {"holds": holds} for row in rows]}
 
 
-def mixes(settings: Settings) -> dict[str, list[str]]:
-    """Questions by what they are like. Where none is asked twice, phi has a digit that no other has."""
+def mixes(settings: Settings) -> list[tuple[str, float, list[str]]]:
+    """Questions by what they are like, and how many a second. Where none is asked twice, every phi is another."""
     rng, names = np.random.default_rng(41), key_names(settings.keys)
     count = int(settings.rate * (settings.seconds + WARM)) + 1
     key = [names[i] for i in rng.integers(0, len(names), count)]
     window = [WINDOWS[i] for i in rng.integers(0, len(WINDOWS), count)]
     phi = np.round(rng.uniform(0.01, 0.999, count), 7)
     three = "phi=0.5&phi=0.9&phi=0.99"
-    boards = [f"{ROUTE}?{three}&key={one}&window={window}" for one in names[:10] for window in WINDOWS]
-    return {
-        "the same 40 questions of dashboards": boards,
-        "any key, window and phi, none twice": [
-            f"{ROUTE}?phi={p}&key={k}&window={w}" for p, k, w in zip(phi, key, window, strict=True)
-        ],
-        "mode=quick, everything, none twice": [f"{ROUTE}?phi={p}&mode=quick" for p in phi],
-        "mode=quick, a key, none twice": [f"{ROUTE}?phi={p}&mode=quick&key={k}" for p, k in zip(phi, key, strict=True)],
-    }
+    boards = [f"{ROUTE}?{three}&key={one}&window={window}" for window in WINDOWS for one in names[:10]]
+    any_key = [f"{ROUTE}?phi={p}&key={k}&window={w}" for p, k, w in zip(phi, key, window, strict=True)]
+    quick = [f"{ROUTE}?phi={p}&mode=quick" for p in phi]
+    return [
+        ("dashboards: 30 questions about windows, again and again", settings.rate, boards[:30]),
+        ("dashboards: those, and 10 about all of history", settings.rate, boards),
+        ("mode=quick about everything, no phi twice", settings.rate, quick),
+        ("any key, window and phi, none twice", settings.rate / 4, any_key),
+    ]
 
 
-def measured(server: Started, mix: str, paths: list[str], settings: Settings, feeding: "Feeding") -> Row:
-    asked = {"port": server.port, "rate": settings.rate, "connections": settings.connections}
-    warm = int(settings.rate * WARM) if len(paths) > settings.rate * WARM else 0
+def measured(server: Started, mix: str, rate: float, paths: list[str], settings: Settings, feeding: "Feeding") -> Row:
+    asked = {"port": server.port, "rate": rate, "connections": settings.connections}
+    warm = int(rate * WARM) if len(paths) > rate * WARM else 0
     tool("benchmarks.serve_load", asked | {"seconds": WARM, "paths": paths[:warm] or paths})
     before, begun = feeding.rows, time.perf_counter()
     found = tool("benchmarks.serve_load", asked | {"seconds": settings.seconds, "paths": paths[warm:]})
     ingested = (feeding.rows - before) / (time.perf_counter() - begun)
     row = {
         "mix": mix,
+        "asked_rate": rate,
         "rate": len(found["took"]) / found["seconds"],
         "failures": found["failures"],
         "failed": found["failed"],

@@ -209,7 +209,7 @@ def test_what_goes_wrong_while_following(tmp_path: Path, rng: Rng, monkeypatch: 
     grow(grown, rng, 0)
     with LiveStream(grown.path) as live:
 
-        def fails() -> bool:
+        def fails(_: object) -> bool:
             raise StorageError("the disk is away")
 
         with monkeypatch.context() as patch:

@@ -12,6 +12,7 @@ from typing import Self
 from quantide.summary.shown import write_line
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds before a server that died is started again
+BEHIND = 10  # how much whoever asks goes before what is taken in, where processors are short
 PATIENCE = 20.0  # seconds for a server to end by itself
 
 
@@ -38,6 +39,7 @@ class Server:
             return child.wait() or 2
         _print(line)
         self._watcher.start()
+        os.nice(BEHIND)
         return None
 
     def __enter__(self) -> Self:

@@ -1,5 +1,6 @@
 """The pin: the one version of the table that questions are about, until it is moved."""
 
+from collections.abc import Callable
 from threading import RLock
 
 from quantide.history.snapshot import Catalog, Snapshot
@@ -23,18 +24,21 @@ class Pin:
         """The snapshot as it is."""
         return self._snapshot or self.newest()
 
-    def newest(self) -> Snapshot:
-        """Moved to what the table's handle knows."""
+    def newest(self, ahead: Callable[[Snapshot], None] | None = None) -> Snapshot:
+        """Moved to what the table's handle knows; `ahead` sees that before anyone is answered from it."""
         with self._lock:
             if self._snapshot is None or self._snapshot.version != self._table.version:
-                self._snapshot = self._catalog.snapshot(self._table)
+                found = self._catalog.snapshot(self._table)
+                if ahead is not None:
+                    ahead(found)
+                self._snapshot = found
             return self._snapshot
 
-    def refresh(self) -> Snapshot:
+    def refresh(self, ahead: Callable[[Snapshot], None] | None = None) -> Snapshot:
         """Moved to what is in the store now."""
         with self._lock:
             self._table.refresh()
-            return self.newest()
+            return self.newest(ahead)
 
     def reload(self) -> None:
         """Read the log again, whatever was known."""

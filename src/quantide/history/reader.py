@@ -93,10 +93,10 @@ class HistoryReader:
         """The version of the table that questions are about."""
         return self.asking(lambda: self.snapshot.version)
 
-    def refresh(self) -> bool:
-        """Go on with the newest version; whether there was something new."""
+    def refresh(self, ahead: Callable[[Snapshot], None] | None = None) -> bool:
+        """Go on with the newest version; whether there was something new. `ahead` may prepare views of it before."""
         before = self._pin.version
-        return self.asking(self._pin.refresh).version != before
+        return self.asking(lambda: self._pin.refresh(ahead)).version != before
 
     def asking(self, ask: Callable[[], T]) -> T:
         """Ask; when files were vacuumed away under our hands, look at the table again and ask again.
@@ -290,10 +290,12 @@ class HistoryReader:
 
     # Views
 
-    def view(self, last_steps: int | None = None, key: Any = None, widen: bool = False) -> View:
+    def view(
+        self, last_steps: int | None = None, key: Any = None, widen: bool = False, snapshot: Snapshot | None = None
+    ) -> View:
         """What a question looks at; it stays as it is. Ask it within asking(), for its files may go."""
         steps = None if last_steps is None else check_size("last_steps", last_steps, 0)
-        snapshot = self.snapshot
+        snapshot = snapshot or self.snapshot
         wanted = None if key is None else read_key(key, self._settings.keys, snapshot.key_types)
         runs, covered = snapshot.last(steps, widen)
         if self._settings.retention is not None and runs:  # of what was dropped nothing is said

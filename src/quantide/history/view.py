@@ -54,6 +54,15 @@ class View:
             self._given[phi, mode] = given
         return given
 
+    @property
+    def given(self) -> list[tuple[float, str]]:
+        """What was asked of it: phis and modes, in that order."""
+        return list(self._given)
+
+    def at_hand(self, phi: float, mode: str) -> bool:
+        """Whether an answer needs nothing to be read or merged."""
+        return (phi, mode) in self._given or (mode == "quick" and "quick" in vars(self))
+
     def _find(self, phi: float, mode: str) -> HistoryAnswer:
         self._check_something()
         if mode == "quick":

@@ -3,8 +3,8 @@
 import os
 import time
 import weakref
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from threading import Event, RLock, Thread
 from typing import Any, Self, TypeVar
 
@@ -22,7 +22,7 @@ from quantide.errors import (
 from quantide.history.keys import read_key
 from quantide.history.reader import HistoryReader
 from quantide.history.run import Run
-from quantide.history.snapshot import Span
+from quantide.history.snapshot import Snapshot, Span
 from quantide.live.answer import LiveAnswer, LiveComparison, LiveRank
 from quantide.live.asked import Asked
 from quantide.live.kept import Kept
@@ -43,7 +43,8 @@ T = TypeVar("T")
 
 EVERY, SLOWLY = 0.02, 0.25  # seconds between two looks for a new commit: in a folder, in an object store
 PAUSE = 0.0001  # seconds that a question waits while a commit is looked at
-VIEWS = "views"  # the group of what is kept for one version
+VIEWS = "views"  # with a version, the group of what is kept for that
+HOT, AHEAD = 256, 0.25  # questions that are looked at before a new version is answered from, and seconds for that
 REST = 4  # a part of the memory is for what history keeps: blocks that were read, summaries of the open step
 
 
@@ -98,6 +99,8 @@ class LiveStream:
         self._monitors: dict[Any, tuple[Asked, Monitor]] = {}
         self._trouble: Exception | None = None
         self._moving = False  # whether poll() is at work
+        self._hot: dict[Hashable, Asked] = {}  # what was asked about since the last commit
+        self._seen: set[int] = set()  # versions that views are kept for
         self._polled = time.time()
         self._recent = self._restore()
         self._end = Event()
@@ -112,13 +115,15 @@ class LiveStream:
     def poll(self) -> bool:
         """Look for new commits; whether there were any. With a thread that follows there is no need to."""
         with self._polling:
-            before, self._moving = self.version, True
-            try:
-                self._reader.refresh()
-                if self._reader.version != before:
-                    self._recent = self._restore()
-            finally:
-                self._moving = False
+            before, ended = self.version, time.monotonic() + AHEAD
+            with self._at_work():
+                self._reader.refresh(lambda snapshot: self._prepare(snapshot, None, ended))
+            if self._reader.version != before:
+                with self._at_work():
+                    recent = self._restore()
+                self._prepare(None, recent, ended)
+                self._recent = recent
+                self._forget_views()
             self._trouble, self._polled = None, time.time()
             changed = self.version != before
         if changed:
@@ -128,6 +133,34 @@ class LiveStream:
                 with suppress(QuantideError):  # a window that is not known any more: it says so when it is asked
                     monitor.refresh()
         return changed
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """While commits are looked at, questions let that go first."""
+        self._moving = True
+        try:
+            yield
+        finally:
+            self._moving = False
+
+    def _prepare(self, snapshot: Snapshot | None, recent: Recent | None, ended: float) -> None:
+        """Look at what was asked about since the last commit, as of a version that nobody is answered from yet: else
+        the first who ask after a commit would all wait for it. `snapshot`: that of history; `recent`: that of windows.
+        """
+        for asked in list(self._hot.values()):
+            old = self._kept.peek((VIEWS, self._recent.version), asked.words)
+            if old is None or asked.recent != (recent is not None) or time.monotonic() > ended:
+                continue
+            with suppress(QuantideError, OSError):  # whoever asks is told
+                self._keep_view(asked, snapshot, recent or self._recent).prepare(old)
+        if recent is not None:
+            self._hot = {}
+
+    def _forget_views(self) -> None:
+        """Let go of what was kept for older versions."""
+        now = {self._recent.version, self._reader.version}
+        self._kept.forget([(VIEWS, version) for version in self._seen - now])
+        self._seen &= now
 
     def close(self) -> None:
         """Stop following and let go of files."""
@@ -172,13 +205,12 @@ class LiveStream:
         asked = Asked(key, last, within, filter, last_steps, now)
         return self._ask(asked, lambda view: view.answer(phi, self._mode(asked, mode)))
 
-    def at_hand(self, mode: str | None = None, **asked: Any) -> bool:
-        """Whether answer() would find an answer at once: the same was asked about since the last commit, and nothing
-        has to be read or merged."""
+    def at_hand(self, phis: Sequence[float], mode: str | None = None, **asked: Any) -> bool:
+        """Whether answers() would find its answers at once: nothing has to be read or merged for them."""
         words = Asked.of(asked)
         version = self._recent.version if words.recent else self._reader.version
-        view = self._kept.peek(VIEWS, (version, words.words))
-        return view is not None and view.at_hand(self._mode(words, mode))
+        view, how = self._kept.peek((VIEWS, version), words.words), self._mode(words, mode)
+        return view is not None and all(view.at_hand(phi, how) for phi in phis)
 
     def quantile(
         self,
@@ -329,7 +361,7 @@ class LiveStream:
         """A summary and the commit as of which it holds, as a Monitor takes it; of no values where a key has none."""
         version = self.version  # before asking: a commit that comes meanwhile may have the first value of a key
         try:
-            return self._ask(asked, lambda view: (view.version, view.summary))
+            return self._ask(asked, lambda view: (view.version, view.summary), again=False)
         except UnknownKeyError:
             return version, Summary.of([])
 
@@ -409,11 +441,14 @@ class LiveStream:
 
     # Inside
 
-    def _ask(self, asked: Asked, ask: Callable[[View], T]) -> T:
+    def _ask(self, asked: Asked, ask: Callable[[View], T], again: bool = True) -> T:
+        """`again`: it may well be asked again after the next commit, by someone who waits for the answer."""
         if self._trouble is not None:
             raise self._trouble
         if self._moving:  # let it: threads that only compute would keep it waiting at each of its reads
             time.sleep(PAUSE)
+        if again and len(self._hot) < HOT and asked.words is not None:
+            self._hot[asked.words] = asked
         return self._reader.asking(lambda: ask(self._view(asked)))
 
     def _mode(self, asked: Asked, mode: str | None) -> str:
@@ -424,15 +459,22 @@ class LiveStream:
 
     def _view(self, asked: Asked) -> View:
         """The view for these words, as of this version."""
-        version = self._recent.version if asked.recent else self._reader.version  # the latter may be ahead
-        words = asked.words
-        if words is None:
-            return self._look(asked, None)
-        name = (version, words)
-        return self._kept.get(VIEWS, name, lambda: self._look(asked, name), lambda view: view.nbytes)
+        if asked.words is None:
+            return self._look(asked, None, self._recent)
+        return self._keep_view(asked, None, self._recent)
 
-    def _look(self, asked: Asked, name: tuple[Any, ...] | None) -> View:
-        recent = self._recent
+    def _keep_view(self, asked: Asked, snapshot: Snapshot | None, recent: Recent) -> View:
+        """The view for words that have a name, kept for its version: that of a snapshot, or the one answered from."""
+        stored = self._reader.version if snapshot is None else snapshot.version
+        version = recent.version if asked.recent else stored  # history may be ahead
+        self._seen.add(version)
+        return self._kept.get(
+            (VIEWS, version), asked.words, lambda: self._look(asked, snapshot, recent), lambda view: view.nbytes
+        )
+
+    def _look(self, asked: Asked, snapshot: Snapshot | None, recent: Recent) -> View:
+        if not asked.recent and snapshot is not None:
+            return HistoryView(snapshot.version, self._reader.view(asked.last_steps, asked.key, snapshot=snapshot))
         while not asked.recent:
             version, stored = self._reader.version, self._reader.view(asked.last_steps, asked.key)
             if self._reader.version == version:  # else a commit came in between
@@ -449,11 +491,14 @@ class LiveStream:
         wanted = Wanted(key, last, span, asked.filter)
 
         def all_rows() -> Summary:
-            if name is None:
+            if asked.words is None:
                 return recent.summary(wanted, self._kind, True)
-            exact = (*name, "exact")
+            name = (asked.words, "exact")
             return self._kept.get(
-                VIEWS, exact, lambda: recent.summary(wanted, self._kind, True), lambda found: found.nbytes
+                (VIEWS, recent.version),
+                name,
+                lambda: recent.summary(wanted, self._kind, True),
+                lambda found: found.nbytes,
             )
 
         return WindowView(recent.version, recent.summary(wanted, self._kind, False), all_rows, asked.key, since, until)
@@ -488,7 +533,7 @@ class LiveStream:
             if not any(isinstance(file, Unreadable) for file in files.values()) or not self._reader.refresh():
                 break
         gone, self._files = known.keys() - files.keys(), files
-        self._kept.forget([VIEWS, *gone])
+        self._kept.forget(gone)
         return Recent(snapshot.version, manifest, list(files.values()), self._eps, self._kept)
 
     def _known(self, name: str) -> RecentFile | Unreadable:

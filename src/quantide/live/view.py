@@ -11,6 +11,7 @@ from quantide.live.answer import LiveAnswer
 from quantide.summary.answer import Answer
 from quantide.summary.summary import Summary
 
+OFTEN = 16  # answers: who asks for more of them about one thing hardly asks for the same again
 TUPLE = 24  # bytes of a value and its ranks
 
 
@@ -36,9 +37,15 @@ class HistoryView:
         tuples = min(self.stored.n, len(self.stored.runs) / self.stored.run_eps)
         return self.stored.stream.nbytes + int(tuples) * TUPLE
 
-    def at_hand(self, mode: str) -> bool:
+    def at_hand(self, phi: float, mode: str) -> bool:
         """Whether an answer needs nothing to be read or merged."""
-        return mode == "quick" and "quick" in vars(self.stored)
+        return self.stored.at_hand(phi, mode)
+
+    def prepare(self, before: "View") -> None:
+        """Find what was asked about an older version, if that is little: it will be asked again."""
+        given = before.stored.given if isinstance(before, HistoryView) else []
+        for phi, mode in given if len(given) <= OFTEN else given[-1:]:
+            self.answer(phi, mode)
 
     @property
     def summary(self) -> Summary:
@@ -73,8 +80,11 @@ class WindowView:
     def nbytes(self) -> int:
         return self.summary.nbytes
 
-    def at_hand(self, mode: str) -> bool:
+    def at_hand(self, phi: float, mode: str) -> bool:
         return mode != "exact"
+
+    def prepare(self, before: "View") -> None:
+        """Its summary is there already."""
 
     def answer(self, phi: float, mode: str) -> LiveAnswer:
         a = self._summary(mode).answer(phi)

@@ -6,7 +6,7 @@ all streams that it speaks of are at the versions that it was made of; a route s
 
 import asyncio
 from collections import OrderedDict
-from typing import Any, NamedTuple
+from typing import Any
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from quantide.errors import QuantideError
 from quantide.server.streams import Streams
 
-MOST_BYTES = 64 * 10**6
+MOST_BYTES = 32 * 10**6
 LONGEST = 256 * 10**3  # bytes of a response that is kept
 EACH = 1_000  # bytes that anything kept costs beside what it holds
 
@@ -22,13 +22,9 @@ Question = tuple[str, bytes]
 AsOf = tuple[tuple[str, int], ...]
 
 
-class Told(NamedTuple):
-    """A response, the versions it is about, and the route that made it."""
-
-    as_of: AsOf
-    messages: list[Message]
-    route: Any
-    size: int
+# A response: the versions it is about, its headers, its body, the path of its route. A plain tuple of plain things: the
+# garbage collector does not look at these again, and there may be tens of thousands.
+Told = tuple[AsOf, tuple[tuple[bytes, bytes], ...], bytes, str]
 
 
 def as_of(request: Request, *versions: tuple[str, int]) -> None:
@@ -43,6 +39,7 @@ class Again:
         self._app, self._streams = app, streams
         self._kept: OrderedDict[Question, Told] = OrderedDict()
         self._asking: dict[Question, asyncio.Future[Told | None]] = {}
+        self._routes: dict[str, Any] = {}
         self.nbytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -54,16 +51,17 @@ class Again:
         if told is None:
             await self._ask(question, scope, receive, send)
             return
-        scope["route"] = told.route
-        for message in told.messages:
-            await send(_copy(message))
+        _, headers, body, path = told
+        scope["route"] = self._routes[path]
+        await send({"type": "http.response.start", "status": 200, "headers": list(headers)})
+        await send({"type": "http.response.body", "body": body})
 
     async def _heard(self, question: Question) -> Told | None:
         """What others are told who ask the same just now, unless it is older than this question."""
         since = self._streams.versions
         while question in self._asking:
             told = await asyncio.shield(self._asking[question])  # whoever gives up does so alone
-            if told is None or all(version >= since.get(name, 0) for name, version in told.as_of):
+            if told is None or all(version >= since.get(name, 0) for name, version in told[0]):
                 return told
         return self._known(question)
 
@@ -106,7 +104,7 @@ class Again:
 
     def _holds(self, told: Told) -> bool:
         try:
-            lives = [(self._streams.live(name), version) for name, version in told.as_of]
+            lives = [(self._streams.live(name), version) for name, version in told[0]]
             return all(live.version == version and live.trouble is None for live, version in lives)
         except QuantideError:
             return False
@@ -117,8 +115,11 @@ class Again:
         whole = len(messages) == 2 and not messages[1].get("more_body", False)
         if versions is None or not whole or messages[0].get("status") != 200:
             return None
-        size = len(messages[1]["body"]) + len(question[1]) + EACH
-        told = Told(versions, messages, scope.get("route"), size)
+        route = scope.get("route")
+        path = getattr(route, "path", "none")
+        self._routes[path] = route
+        told = versions, tuple(map(tuple, messages[0]["headers"])), messages[1]["body"], path
+        size = _size(question, told)
         if size <= LONGEST:
             self._forget(question)
             self._kept[question] = told
@@ -129,7 +130,11 @@ class Again:
 
     def _forget(self, question: Question) -> None:
         told = self._kept.pop(question, None)
-        self.nbytes -= told.size if told is not None else 0
+        self.nbytes -= _size(question, told) if told is not None else 0
+
+
+def _size(question: Question, told: Told) -> int:
+    return len(told[2]) + len(question[1]) + EACH
 
 
 def _copy(message: Message) -> Message:

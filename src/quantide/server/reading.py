@@ -30,7 +30,9 @@ def routes(service: Service) -> APIRouter:
         live = service.streams.live(stream)
         check_many("values of phi", len(asked.phi), service.limits.phis)
         words = asked.words(live)
-        if len(asked.phi) <= FEW and live.at_hand(asked.mode, **words):  # a thread would take longer than the answer
+        if len(asked.phi) <= FEW and live.at_hand(
+            asked.phi, asked.mode, **words
+        ):  # a thread would take longer than the answer
             answers = live.answers(asked.phi, mode=asked.mode, **words)
         else:
             answers = await service.ask(lambda: live.answers(asked.phi, mode=asked.mode, **words))
