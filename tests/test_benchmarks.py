@@ -14,20 +14,29 @@ from benchmarks.qdigest import FIRST_LEAF, QDigest, ordinals, values_of
 from benchmarks.report import FOLDER, Report
 
 PHIS = np.arange(1, 201) / 200
+MADE = ("stream", "fast", "keys", "queries", "windows")  # those that take a few seconds
 
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("results")
-    main(["stream", "fast", "keys", "queries", "history", "windows", "live", "--quick", "--output", str(folder)])
+    main([*MADE, "--quick", "--output", str(folder)])
     return folder
 
 
 def test_quick_run_writes_everything(quick: Path) -> None:
     names = {path.name for path in quick.iterdir()}
-    made = ("stream", "fast", "keys", "queries", "history", "windows", "live")
-    parts = {f"{part}.{end}" for part in made for end in ("json", "md")}
-    assert names == parts | {"index.md", "fast.svg", "live.svg"}
+    parts = {f"{part}.{end}" for part in MADE for end in ("json", "md")}
+    assert names == parts | {"index.md", "fast.svg"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("part", "more"), [("history", set()), ("live", {"live.svg"})])
+def test_parts_on_disk_are_measured_and_right(part: str, more: set[str], tmp_path: Path) -> None:
+    main([part, "--quick", "--output", str(tmp_path)])
+    assert {path.name for path in tmp_path.iterdir()} == {"index.md", f"{part}.json", f"{part}.md"} | more
+    rows = Report.read(tmp_path / f"{part}.json").rows
+    assert all(row["holds"] for name in ("checked", "questions") for row in rows.get(name, []))
 
 
 def test_quick_run_covers_the_grid(quick: Path) -> None:
@@ -74,6 +83,18 @@ def test_ingestion_is_measured_and_right(tmp_path: Path) -> None:
             report = Report.read(path)
             for part in ("rate", "keys", "latency", "steady"):
                 assert all(row["holds"] in (True, None) for row in report.rows[part]), part
+
+
+@pytest.mark.slow
+def test_the_server_is_measured_and_right(tmp_path: Path) -> None:
+    """With Spark and a server, in processes of their own."""
+    main(["serve", "--quick", "--output", str(tmp_path)])
+    assert {path.name for path in tmp_path.iterdir()} == {"index.md", "serve.json", "serve.md"}
+    for folder in (tmp_path, FOLDER):
+        for path in folder.glob("serve.json"):
+            report = Report.read(path)
+            assert all(row["holds"] and not row["failures"] for row in report.rows["questions"])
+            assert all(row["holds"] and row["kept"] for row in report.rows["events"])
 
 
 def test_windows_keep_their_promise_in_the_results(quick: Path) -> None:

@@ -46,6 +46,7 @@ def quick(monkeypatch: Patch) -> None:
     monkeypatch.setattr(spark, "probe", lambda: {"spark": "4", "python": "3", "path": "/python"})
 
 
+@pytest.mark.slow
 def test_spark_really_starts_and_a_worker_runs(monkeypatch: Patch, tmp_path: Path) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)

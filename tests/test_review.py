@@ -119,6 +119,7 @@ def test_odd_keys() -> None:
     assert list(Summaries.of(structs, [1.0, 2.0], 0.1)) == [{"a": 1}, {"a": None}]
 
 
+@pytest.mark.slow
 def test_singles_are_counted_up_to_the_limit() -> None:
     sketch = StreamSketch(0.5)
     sketch.update(1.0)

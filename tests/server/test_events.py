@@ -390,6 +390,7 @@ def test_alarms_are_told_as_they_stand_then_every_change(tmp_path: Path) -> None
 
 def test_a_token_that_is_revoked_ends_its_event_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eventstream, "KEEP", 0.05)
+    monkeypatch.setattr(reply, "AGAIN", 0.2)
     config = configure(tmp_path)
     registry = Registry(config.server.state)
     (_, kept), (id, gone) = (create_token(registry, name, "reader") for name in ("kept", "gone"))

@@ -139,6 +139,17 @@ def test_what_was_told_last_is_what_is_right_now(service: tuple[Service, Truth])
     assert standing.heard == 0
 
 
+def test_a_window_without_queries_is_let_go_of(service: tuple[Service, Truth]) -> None:
+    served, _ = service
+    live, standing = served.streams.live("latency"), served.standing
+    before = live.stats()["monitors"]
+    for number in range(30):
+        [id] = standing.add([Name.of("latency", "/pay", f"last:{number + 10}", None)], [0.5], [0.1], [None], "me")
+        standing.answer(id)
+        standing.drop(np.array([id]))
+    assert live.stats()["monitors"] == before
+
+
 def test_what_cannot_be_written_is_not_registered(service: tuple[Service, Truth]) -> None:
     served, _ = service
     rng = np.random.default_rng(5)

@@ -325,6 +325,7 @@ def test_limits_with_blocks(limits: dict[str, Any], rng: Rng) -> None:
     assert max(tuples[1000:]) <= 1.25 * max(tuples[300:900])
 
 
+@pytest.mark.slow
 def test_ten_thousands_of_blocks_take_bounded_memory(rng: Rng) -> None:
     blocks = [Summary.of(rng.random(n)) for n in (1, 3, 10, 40)]
     for limits in ({"max_items": 2000}, {"max_age": 100}):

@@ -40,6 +40,7 @@ from quantide.summary.types import type_named
 from quantide.windows.clock import read_span, show_span
 
 T = TypeVar("T")
+Files = dict[str, RecentFile | Unreadable]
 
 EVERY, SLOWLY = 0.02, 0.25  # seconds between two looks for a new commit: in a folder, in an object store
 PAUSE = 0.0001  # seconds that a question waits while a commit is looked at
@@ -94,7 +95,7 @@ class LiveStream:
         self._kind, self._eps = type_named(settings.value_type), settings.eps
         self._span = settings.span if span is None or settings.span is None else min(span, settings.span)
         self._polling, self._monitoring = RLock(), RLock()
-        self._files: dict[str, RecentFile | Unreadable] = {}
+        self._files: Files = {}
         self._keys = KnownKeys()
         self._monitors: dict[Any, tuple[Asked, Monitor]] = {}
         self._trouble: Exception | None = None
@@ -102,7 +103,8 @@ class LiveStream:
         self._hot: dict[Hashable, Asked] = {}  # what was asked about since the last commit
         self._seen: set[int] = set()  # versions that views are kept for
         self._polled = time.time()
-        self._recent = self._restore()
+        self._next: tuple[Recent, Files] | None = None  # what questions are answered from next
+        self._recent, self._files = self._restore()
         self._end = Event()
         if follow:
             name = f"quantide-live-{os.path.basename(self._reader.path)}"
@@ -115,15 +117,14 @@ class LiveStream:
     def poll(self) -> bool:
         """Look for new commits; whether there were any. With a thread that follows there is no need to."""
         with self._polling:
-            before, ended = self.version, time.monotonic() + AHEAD
+            before, self._next = self.version, None
             with self._at_work():
-                self._reader.refresh(lambda snapshot: self._prepare(snapshot, None, ended))
-            if self._reader.version != before:
-                with self._at_work():
-                    recent = self._restore()
-                self._prepare(None, recent, ended)
-                self._recent = recent
-                self._forget_views()
+                self._reader.refresh(self._foresee)
+                if self._reader.version != before:
+                    found = self._next
+                    if found is None or found[0].version != self._reader.version:
+                        found = self._restore()
+                    self._go_on(*found)
             self._trouble, self._polled = None, time.time()
             changed = self.version != before
         if changed:
@@ -143,18 +144,26 @@ class LiveStream:
         finally:
             self._moving = False
 
-    def _prepare(self, snapshot: Snapshot | None, recent: Recent | None, ended: float) -> None:
+    def _foresee(self, snapshot: Snapshot) -> None:
         """Look at what was asked about since the last commit, as of a version that nobody is answered from yet: else
-        the first who ask after a commit would all wait for it. `snapshot`: that of history; `recent`: that of windows.
-        """
-        for asked in list(self._hot.values()):
-            old = self._kept.peek((VIEWS, self._recent.version), asked.words)
-            if old is None or asked.recent != (recent is not None) or time.monotonic() > ended:
-                continue
-            with suppress(QuantideError, OSError):  # whoever asks is told
-                self._keep_view(asked, snapshot, recent or self._recent).prepare(old)
-        if recent is not None:
-            self._hot = {}
+        the first who ask after a commit would all wait for it."""
+        with suppress(QuantideError, OSError):  # it is looked for again, with more patience
+            recent, files = self._read(snapshot)
+            if any(isinstance(file, Unreadable) for file in files.values()):
+                return
+            self._moving, ended = False, time.monotonic() + AHEAD
+            for asked in list(self._hot.values()):
+                old = self._kept.peek((VIEWS, self._recent.version), asked.words)
+                if old is not None and time.monotonic() < ended:
+                    with suppress(QuantideError, OSError):  # whoever asks is told
+                        self._keep_view(asked, snapshot, recent).prepare(old)
+            self._next = recent, files
+
+    def _go_on(self, recent: Recent, files: Files) -> None:
+        """Answer from here on as of this version."""
+        gone, self._files, self._recent, self._hot = self._files.keys() - files.keys(), files, recent, {}
+        self._kept.forget(gone)
+        self._forget_views()
 
     def _forget_views(self) -> None:
         """Let go of what was kept for older versions."""
@@ -336,13 +345,7 @@ class LiveStream:
         everything and for steps. The same words and eps give the same monitor. Its on_change functions are called by
         poll().
         """
-        if isinstance(key, dict) and set(key) == set(self._reader.settings.keys):
-            key = tuple(key[name] for name in self._reader.settings.keys)
-        words = Asked.of({**asked, "key": tuple(key) if isinstance(key, list) else key})
-        if words.words is None:
-            raise InvalidArgumentError(
-                f"a monitor is found again by its words, and {words} has one that cannot be kept"
-            )
+        words = self._watched(key, asked)
         with self._monitoring:
             name = (words.words, None if eps is None else check_eps(eps))
             if name not in self._monitors:
@@ -352,6 +355,22 @@ class LiveStream:
                 made = Monitor(finest, pull=lambda: self.pull(words), value_type=settings.value_type, grows=grows)
                 self._monitors[name] = (words, made)
             return self._monitors[name][1]
+
+    def forget(self, key: Any = None, eps: float | None = None, **asked: Any) -> None:
+        """Let go of the monitor with these words. Whoever holds it can go on with it; monitor() makes another."""
+        with self._monitoring:
+            self._monitors.pop((self._watched(key, asked).words, None if eps is None else check_eps(eps)), None)
+
+    def _watched(self, key: Any, asked: dict[str, Any]) -> Asked:
+        """The words of a monitor."""
+        if isinstance(key, dict) and set(key) == set(self._reader.settings.keys):
+            key = tuple(key[name] for name in self._reader.settings.keys)
+        words = Asked.of({**asked, "key": tuple(key) if isinstance(key, list) else key})
+        if words.words is None:
+            raise InvalidArgumentError(
+                f"a monitor is found again by its words, and {words} has one that cannot be kept"
+            )
+        return words
 
     def finest(self, asked: Asked) -> float:
         """The finest precision of a monitor's queries, when no other is asked for."""
@@ -518,23 +537,24 @@ class LiveStream:
             )
         return Between(above, moment if moment < newest else None), clock.show(above), clock.show(moment)
 
-    def _restore(self) -> Recent:
+    def _restore(self) -> tuple[Recent, Files]:
         """The recent files of the reader's version; when some are gone, of the newest."""
         while True:
-            snapshot, known = self._reader.snapshot, self._files
             try:
-                manifest = self._reader.table.manifest(snapshot.recent)
-                names = [entry.name for entry in manifest.entries]
-                files = dict(zip(names, self._reader.table.place.each(self._known, names), strict=True))
+                recent, files = self._read(self._reader.snapshot)
             except FileNotFoundError as error:
                 if not self._reader.refresh():
                     raise CorruptBytesError(f"the list of recent files is missing: {error}") from error
                 continue
             if not any(isinstance(file, Unreadable) for file in files.values()) or not self._reader.refresh():
-                break
-        gone, self._files = known.keys() - files.keys(), files
-        self._kept.forget(gone)
-        return Recent(snapshot.version, manifest, list(files.values()), self._eps, self._kept)
+                return recent, files
+
+    def _read(self, snapshot: Snapshot) -> tuple[Recent, Files]:
+        """The recent files of a version."""
+        manifest = self._reader.table.manifest(snapshot.recent)
+        names = [entry.name for entry in manifest.entries]
+        files = dict(zip(names, self._reader.table.place.each(self._known, names), strict=True))
+        return Recent(snapshot.version, manifest, list(files.values()), self._eps, self._kept), files
 
     def _known(self, name: str) -> RecentFile | Unreadable:
         """A recent file; one that is damaged or missing is a matter of the windows that need it, not of others."""

@@ -3,7 +3,6 @@
 import json
 import sqlite3
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from quantide.errors import InvalidArgumentError
@@ -92,8 +91,3 @@ def read_limit(said: Any, kind: ValueType) -> Any:
 def _order(limit: Any, kind: ValueType) -> Any:
     """Something that says which of two limits is larger."""
     return read_asked(limit, kind)[0][0] if kind.is_temporal else limit
-
-
-def iso(seconds: float) -> str:
-    """A moment of the server's clock as text."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")

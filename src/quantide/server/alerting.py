@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, 
 
 from quantide.errors import InvalidArgumentError
 from quantide.server import shown
-from quantide.server.alarm_setting import AlarmSetting, iso
+from quantide.server.alarm_setting import AlarmSetting
 from quantide.server.asking import FILTER, WINDOW
 from quantide.server.held import Held
 from quantide.server.origins import LONGEST_URL
@@ -159,7 +159,7 @@ def shown_alarm(held: Held, delivery: sqlite3.Row | None, whole: bool) -> dict[s
         | setting.shown()
         | {"eps": None if held.window is None else held.window.precision(held.conditions)}
         | {"webhook": url if whole or url is None else "/".join(url.split("/")[:3]), "owner": setting.owner}
-        | {"created": iso(setting.created)}
+        | {"created": shown.moment(setting.created)}
         | held.standing(held.alarm, held.since)
         | {"delivery": None if delivery is None else shown_delivery(delivery)}
     )
@@ -173,7 +173,7 @@ def shown_delivery(row: sqlite3.Row) -> dict[str, Any]:
         "status": ended if row["due"] is None else "waiting",
         "attempts": row["attempts"],
         "error": row["error"],
-        "next": None if row["due"] is None else iso(row["due"]),
+        "next": None if row["due"] is None else shown.moment(row["due"]),
     }
 
 

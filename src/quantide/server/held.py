@@ -6,7 +6,7 @@ from typing import Any
 
 from quantide.server import shown
 from quantide.server.alarm import POSSIBLE, Alarm
-from quantide.server.alarm_setting import AlarmSetting, iso
+from quantide.server.alarm_setting import AlarmSetting
 from quantide.server.transitions import Changed
 from quantide.server.watched import Watched
 
@@ -44,7 +44,7 @@ class Held:
         """A transition, as it is written; only one that begins or ceases to fire is sent."""
         turned = after.firing != self.alarm.firing
         since = at if turned else self.since
-        body = {"alarm": self.id} | self.setting.shown() | self.standing(after, since) | {"at": iso(at)}
+        body = {"alarm": self.id} | self.setting.shown() | self.standing(after, since) | {"at": shown.moment(at)}
         return self.id, self.setting.webhook if turned else None, after.firing, since, body
 
     def now(self) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class Held:
 
     def standing(self, alarm: Alarm, since: float) -> dict[str, Any]:
         """How it stands, with the answer that goes with it."""
-        said = {"state": alarm.state, "firing": alarm.firing, "since": iso(since)}
+        said = {"state": alarm.state, "firing": alarm.firing, "since": shown.moment(since)}
         if self.window is None:
             return said | {"why": self.why} | NOTHING
         said["value_type"] = self.window.live.settings.value_type

@@ -141,6 +141,8 @@ class Standing:
                     window.monitor.drop_many(members[members != NEW])
                 if window not in self._heard and not len(self.columns.about(number)):
                     del self._windows[number], self._names[window.name]
+                    if window.monitor is not None:
+                        self._streams.live(window.name.stream).forget(**vars(window.name.asked()))
 
     def _window(self, name: Name) -> Window:
         found = self._names.get(name)

@@ -25,8 +25,7 @@ class Watched:
         self.live, self.asked = live, asked
         self.version, self._summary = live.pull(asked)
         self.why: str | None = None
-        finest = (1 if asked.recent else 2) * live.eps
-        self._monitor = Monitor(finest, pull=self._pull, value_type=live.settings.value_type)
+        self._monitor = Monitor(live.finest(asked), pull=self._pull, value_type=live.settings.value_type)
         self._states: dict[int, str] = {}
         self._settled = False  # whether all conditions are decided as of this version
         self.alarms = 0  # that watch it
