@@ -11,7 +11,7 @@ import httpx
 import numpy as np
 import pytest
 
-from quantide.server import eventstream, listener
+from quantide.server import eventstream, listener, reply
 from quantide.server.app import make_app
 from quantide.server.registry import Registry
 from quantide.server.service import Service
