@@ -290,3 +290,27 @@ def test_flipped_bytes_under_a_stream(tmp_path: Path, rng: Rng) -> None:
                     found = str(error)
                 assert path.name in found, f"byte {at}"
         grown.history.close()
+
+
+@pytest.mark.parametrize("steps", [3, 4, 6])
+def test_a_store_that_is_made_anew_is_not_mixed_with_the_old_one(tmp_path: Path, steps: int) -> None:
+    """Its files have the names that those of the old one had."""
+    place = tmp_path / "store"
+
+    def make(value: float, count: int) -> None:
+        with History(place, keys="k") as history:
+            for _ in range(count):
+                history.append([value] * 1000, key="a")
+                history.end_step()
+
+    make(100.0, 3)
+    with LiveStream(place, follow=False) as live:
+        assert live.rank(300.0, key="a") == (3000, 3000)
+        shutil.rmtree(place)
+        with pytest.raises(StorageError, match="was removed"):
+            live.poll()
+        make(500.0, steps)
+        with pytest.raises(StorageError, match="open it again"):
+            live.poll()
+    with LiveStream(place, follow=False) as live:
+        assert live.rank(300.0, key="a") == (0, 0)

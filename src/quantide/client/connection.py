@@ -175,6 +175,10 @@ def _authorities(ca: str | None) -> ssl.SSLContext:
 
 
 def _reason(error: httpx.HTTPError, address: str) -> str:
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return f"the certificate of {address} is not trusted ({error}); name the file of one that is, with ca="
+    if "[SSL" in str(error):
+        return f"{address} does not speak https, or no version that is safe ({error}); see whether it is http:// here"
     if isinstance(error, httpx.ConnectTimeout | httpx.ConnectError):
         return f"{address} cannot be reached ({error}); see whether the server runs, and the address, port and firewall"
     if isinstance(error, httpx.TimeoutException):

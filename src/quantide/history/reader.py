@@ -330,5 +330,7 @@ class HistoryReader:
 def _opened(place: Place) -> StreamTable:
     table = StreamTable.open(place)
     if table is None:
-        raise StorageError(f"there is no history in {place.path}; History(path) makes one, in a folder")
+        raise StorageError(
+            f"there is no history in {place.path}; nothing was written there yet: History(path), or `quantide ingest`, does that"
+        )
     return table

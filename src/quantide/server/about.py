@@ -54,4 +54,5 @@ class Window:
     name: Name
     monitor: Monitor | None = None
     looked: int | None = None
+    added: int = 0  # how often queries came
     lock: RLock = field(default_factory=RLock)

@@ -4,6 +4,7 @@ import math
 import sqlite3
 import time
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
@@ -158,7 +159,10 @@ def shown_alarm(held: Held, delivery: sqlite3.Row | None, whole: bool) -> dict[s
         {"id": held.id}
         | setting.shown()
         | {"eps": None if held.window is None else held.window.precision(held.conditions)}
-        | {"webhook": url if whole or url is None else "/".join(url.split("/")[:3]), "owner": setting.owner}
+        | {
+            "webhook": url if whole or url is None else "{0.scheme}://{0.netloc}".format(urlsplit(url)),
+            "owner": setting.owner,
+        }
         | {"created": shown.moment(setting.created)}
         | held.standing(held.alarm, held.since)
         | {"delivery": None if delivery is None else shown_delivery(delivery)}

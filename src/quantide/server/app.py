@@ -98,4 +98,10 @@ def _invalid(error: RequestValidationError) -> InvalidArgumentError:
     name = ".".join(where) or "the body"
     if first["type"] == "extra_forbidden":
         return InvalidArgumentError(f"{name[:80]} is not a parameter here; /docs lists those there are")
-    return InvalidArgumentError(f"{name[:80]}: {first['msg']}")
+    if first["type"] == "missing":
+        return InvalidArgumentError(f"{name[:80]} is missing; /docs tells what is needed")
+    given = first.get("input")
+    about = (
+        f" is {given[:80]!r}" if isinstance(given, str) else f" is {given!r}" if isinstance(given, (int, float)) else ""
+    )
+    return InvalidArgumentError(f"{name[:80]}{about}: {first['msg']}")

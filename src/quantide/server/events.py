@@ -1,12 +1,13 @@
 """Server-sent events: what changes of chosen queries, streams and alarms, for as long as a client listens."""
 
+from functools import partial
 from typing import Annotated
 
 import numpy as np
 from fastapi import APIRouter, Header, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from quantide.errors import InvalidArgumentError
+from quantide.errors import InvalidArgumentError, UnknownQueryError
 from quantide.server.columns import Ints
 from quantide.server.eventstream import EventStream
 from quantide.server.listener import Chosen, Told
@@ -65,7 +66,10 @@ async def choose(service: Service, choice: Choice, again: bool) -> Chosen:
     if not known.all() and not again:
         raise unknown(ids[~known])
     for label in dict.fromkeys(choice.label):
-        ids = np.union1d(ids, await service.ask(lambda label=label: _labelled(service, label)))  # type: ignore[misc]
+        found = await service.ask(partial(_labelled, service, label))
+        if not len(found) and not again:
+            raise UnknownQueryError(f"no query has the label {label!r}; register some, then listen")
+        ids = np.union1d(ids, found)
     return Chosen(ids, list(dict.fromkeys(choice.stream)), None if choice.alarms else set(choice.alarm))
 
 

@@ -58,7 +58,7 @@ class Registry:
             with suppress(FileExistsError):  # closing one that others use would drop the locks SQLite has on it
                 os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             os.chmod(self.path, 0o600)  # it may be older than this rule; the files beside it get the same mode
-            self._open = sqlite3.connect(self.path, timeout=10, isolation_level=None, check_same_thread=False)
+            self._open = sqlite3.connect(self.path, timeout=3, isolation_level=None, check_same_thread=False)
             self._open.row_factory = sqlite3.Row
             for setting in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
                 self._open.execute(f"PRAGMA {setting}")

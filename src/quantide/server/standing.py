@@ -16,7 +16,7 @@ from quantide.live.stream import LiveStream
 from quantide.queries.monitor import Monitor
 from quantide.server import told
 from quantide.server.about import Name, Window
-from quantide.server.columns import EMPTY, FAILED, NEW, WAITING, Columns, Ints
+from quantide.server.columns import EMPTY, FAILED, NEW, VALUE, WAITING, Columns, Ints
 from quantide.server.registry import Registry
 from quantide.server.streams import Streams
 from quantide.server.told import Found, Missing, Values
@@ -112,7 +112,8 @@ class Standing:
             with self._writing:
                 self.columns = self.columns.with_more(more)
             for name in set(names):
-                self._window(name).looked = None
+                window = self._window(name)
+                window.added, window.looked = window.added + 1, None
             return ids
 
     def drop(self, ids: Ints) -> None:
@@ -169,8 +170,11 @@ class Standing:
         """Note the queries of a window that have another value than was told of them; whether there are any."""
         version = self._streams.versions.get(window.name.stream)
         with window.lock:
-            window.looked = version
-            return self._note(self._ask(window))
+            added, found = window.added, self._ask(window)
+            changed = self._note(found)
+            if found.state in (VALUE, EMPTY) and window.added == added:  # what is wrong may pass without a commit
+                window.looked = version
+            return changed
 
     def _ask(self, window: Window, ids: Ints | None = None) -> Found:
         """What can be said of all queries about a window, or of some. Whoever calls this holds the window's lock."""
@@ -278,7 +282,9 @@ class Standing:
 
     def moved(self, name: str, live: LiveStream) -> None:
         """A stream has moved on: look at what somebody listens to."""
-        text = told.stream(name, ready=True, version=live.version, n=live.n, newest=live.newest)
+        wrong = self._streams.wrong(name)
+        about = {"version": live.version, "n": live.n, "newest": live.newest} if not wrong else {"why": wrong}
+        text = told.stream(name, ready=not wrong, **about)
         with self._writing:
             self.change += 1
             self.moves[name] = (self.change, text)

@@ -19,8 +19,9 @@ Follower = Callable[[str, LiveStream], None]
 class Streams:
     """Readers by the name of their stream. One thread opens them, and tells followers when one has moved on.
 
-    A follower is called with the name and the reader after one commit or several, and once when a stream is opened;
-    never two at a time. What it raises is counted in `failures` and harms nobody.
+    A follower is called with the name and the reader after one commit or several, once when a stream is opened, and
+    when it cannot be followed any more, or can be again; never two at a time. What it raises is counted in `failures`
+    and harms nobody.
     """
 
     def __init__(self, config: Config) -> None:
@@ -94,16 +95,16 @@ class Streams:
                     self._waiting[name] = _brief(error, folder)
 
     def _run(self) -> None:
-        seen: dict[str, int] = {}
+        seen: dict[str, tuple[int, str]] = {}
         again = time.monotonic() + AGAIN
         while not self._end.wait(LOOK):
             if self._waiting and time.monotonic() >= again:
                 self._open_all()
                 again = time.monotonic() + AGAIN
             for name, live in list(self._open.items()):
-                version = live.version
-                if seen.get(name) != version:
-                    seen[name] = version
+                state = live.version, str(live.trouble or "")
+                if seen.get(name) != state:
+                    seen[name] = state
                     self._tell(name, live)
 
     def _tell(self, name: str, live: LiveStream) -> None:

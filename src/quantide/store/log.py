@@ -3,6 +3,7 @@
 import os
 import re
 import time
+import weakref
 
 from quantide.store import faults
 from quantide.store.disk import remove, sync
@@ -15,6 +16,20 @@ class Log:
 
     def __init__(self, path: str) -> None:
         self._folder = os.path.join(path, "_delta_log")
+        self._held: int | None = None
+        self.is_same()
+
+    def is_same(self) -> bool:
+        """Whether the folder is the one that it was at first: a store that is removed and made again has the same
+        names for other files. While it is held open, no other folder can have its number."""
+        try:
+            now = os.stat(self._folder)
+            if self._held is None:
+                self._held = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+                weakref.finalize(self, os.close, self._held)
+        except OSError:
+            return False
+        return os.path.samestat(now, os.fstat(self._held))
 
     def entry(self, version: int) -> str:
         """Where the log has a version."""

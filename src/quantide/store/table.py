@@ -119,6 +119,10 @@ class StreamTable:
         """Look for commits of others; whether there were any. The log may have forgotten the version this one knows."""
         with self._lock:
             before = self.version
+            if not self.place.far and not self._log.is_same():
+                raise StorageError(
+                    f"{self.path} was removed, or is not the store any more that it was; open it again once it is there"
+                )
             if self.place.far or self._log.has(before + 1) or not self._log.has(before):
                 self._update()
             return self.version != before
