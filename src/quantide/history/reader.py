@@ -331,6 +331,7 @@ def _opened(place: Place) -> StreamTable:
     table = StreamTable.open(place)
     if table is None:
         raise StorageError(
-            f"there is no history in {place.path}; nothing was written there yet: History(path), or `quantide ingest`, does that"
+            f"there is no history in {place.path}; nothing was written there yet: History(path), or `quantide ingest`, "
+            "does that"
         )
     return table
