@@ -113,6 +113,7 @@ def test_tasks_of_every_kind_run_without_spark(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_task_and_its_merge_in_fresh_processes(tmp_path: Path) -> None:
     paths = spark_lakes.write(tmp_path / "lake", rows=20_000, files=2, keys=100, values=0, group=1_000)
     parts = str(tmp_path / "parts")
