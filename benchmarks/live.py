@@ -1,6 +1,5 @@
 """Live readers: questions a second, keys nobody asked about before, how fast they follow, how fast they start."""
 
-from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.live_appends import appends
@@ -10,7 +9,7 @@ from benchmarks.live_questions import questions
 from benchmarks.live_restart import restart, year
 from benchmarks.live_settings import QUICK, Settings
 from benchmarks.live_small import small
-from benchmarks.report import Report, Row, say
+from benchmarks.report import Report
 
 __all__ = ["QUICK", "Settings", "run"]
 
@@ -26,11 +25,4 @@ PARTS = {
 
 
 def run(settings: Settings, command: str, folder: Path | None = None) -> Report:
-    """All parts; what was found so far is written after each of them, so that little is lost when a run ends early."""
-    rows: dict[str, list[Row]] = {}
-    report = Report.of("live", asdict(settings), rows, command, [])
-    for name, measure in PARTS.items():
-        rows[name] = measure(settings)
-        if folder is not None:
-            say(f"wrote {report.write(folder).name}, with {name}")
-    return report
+    return Report.in_parts("live", settings, PARTS, command, folder, [])

@@ -2,8 +2,8 @@
 
 import datetime
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,27 @@ class Report:
             "not_installed": peers.missing() if missing is None else list(missing),
         }
         return cls(part, settings, rows, about)
+
+    @classmethod
+    def in_parts(
+        cls,
+        part: str,
+        settings: Any,
+        parts: Mapping[str, Callable[[Any], dict[str, list[Row]] | list[Row]]],
+        command: str,
+        folder: Path | None,
+        missing: Sequence[str] | None = None,
+    ) -> "Report":
+        """Measured part by part; what was found so far is written after each, so that little is lost when a run ends
+        early. A part gives its own rows, or several lists of rows by their names."""
+        rows: dict[str, list[Row]] = {}
+        report = cls.of(part, asdict(settings), rows, command, missing)
+        for name, measure in parts.items():
+            found = measure(settings)
+            rows |= found if isinstance(found, dict) else {name: found}
+            if folder is not None:
+                say(f"wrote {report.write(folder).name}, with {name}")
+        return report
 
     def write(self, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)

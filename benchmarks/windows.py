@@ -1,9 +1,8 @@
 """Windows: how fast they are fed and asked, what they hold, and peers beside them."""
 
-from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.report import Report, Row, say
+from benchmarks.report import Report
 from benchmarks.windows_peers import peers
 from benchmarks.windows_questions import questions
 from benchmarks.windows_rates import rates
@@ -16,11 +15,4 @@ PARTS = {"rates": rates, "questions": questions, "peers": peers, "space": space}
 
 
 def run(settings: Settings, command: str, folder: Path | None = None) -> Report:
-    """All parts; what was found so far is written after each of them, so that little is lost when a run ends early."""
-    rows: dict[str, list[Row]] = {}
-    report = Report.of("windows", asdict(settings), rows, command)
-    for name, measure in PARTS.items():
-        rows[name] = measure(settings)
-        if folder is not None:
-            say(f"wrote {report.write(folder).name}, with {name}")
-    return report
+    return Report.in_parts("windows", settings, PARTS, command, folder)

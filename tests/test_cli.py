@@ -160,10 +160,10 @@ def test_a_package_that_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 def test_an_error_of_the_system(monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise PermissionError(13, "Permission denied", "/root/x")
+        raise PermissionError(13, "Permission denied", "/private/x")
 
     monkeypatch.setattr("quantide.history.show.show_history", fail)
-    assert "Permission denied: '/root/x'" in refused(["history", "x"], capsys)
+    assert "Permission denied: '/private/x'" in refused(["history", "x"], capsys)
 
 
 def test_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:

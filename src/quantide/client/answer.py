@@ -4,25 +4,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from quantide.client.values import read_time, read_value
-from quantide.summary.answer import Answer
+from quantide.summary.answer import AnswerAsOf
 from quantide.summary.types import ValueType, type_named
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteAnswer(Answer):
-    """An answer of a live reader, over HTTP.
-
-    `version` is the commit as of which it holds; `mode` is how it was found and `blocks_read` how many blocks of
-    history were read for it. `last_steps` tells how many ended steps it covers, None where it is about a window;
-    `since` and `until` tell from after which time to which a window of time reaches, None where times were not asked
-    about."""
-
-    version: int
-    mode: str
-    blocks_read: int
-    last_steps: int | None
-    since: Any
-    until: Any
+class RemoteAnswer(AnswerAsOf):
+    """An answer of a live reader, over HTTP."""
 
 
 @dataclass(frozen=True, slots=True)

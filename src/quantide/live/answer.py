@@ -3,23 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
-from quantide.summary.answer import Answer
+from quantide.summary.answer import AnswerAsOf
 
 
 @dataclass(frozen=True, slots=True)
-class LiveAnswer(Answer):
-    """`version` is the commit as of which it holds; two readers at the same version give the same answer.
-
-    `mode` is how it was found and `blocks_read` how many blocks of history were read for it. `last_steps` tells how
-    many ended steps it covers with the open one, None where it is about a window; `since` and `until` tell from after
-    which time to which a window of time reaches, None where times were not asked about."""
-
-    version: int
-    mode: str
-    blocks_read: int
-    last_steps: int | None
-    since: Any
-    until: Any
+class LiveAnswer(AnswerAsOf):
+    """What a live stream answers."""
 
 
 @dataclass(frozen=True, slots=True)

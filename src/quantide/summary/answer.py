@@ -29,3 +29,20 @@ class Answer:
             f"{self.value} (rank {self.rank_lo:,} to {self.rank_hi:,}, asked for {self.target:,} "
             f"of {self.n:,}: off by at most {self.error:.4%})"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerAsOf(Answer):
+    """An answer about a stream that goes on: `version` is the commit as of which it holds; two readers at the same
+    version give the same answer.
+
+    `mode` is how it was found and `blocks_read` how many blocks of history were read for it. `last_steps` tells how
+    many ended steps it covers with the open one, None where it is about a window; `since` and `until` tell from after
+    which time to which a window of time reaches, None where times were not asked about."""
+
+    version: int
+    mode: str
+    blocks_read: int
+    last_steps: int | None
+    since: Any
+    until: Any
