@@ -4,6 +4,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
+from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -32,6 +33,13 @@ class Application(FastAPI):
     def build_middleware_stack(self) -> ASGIApp:
         service: Service = self.state.service
         return Gate(super().build_middleware_stack(), service.config.server, service.reads)
+
+    def openapi(self) -> dict[str, Any]:
+        """The manual, without FastAPI's own answer to bad input: what is wrong is told with 400, as everything is."""
+        if self.openapi_schema is None:
+            for route in (one for methods in super().openapi()["paths"].values() for one in methods.values()):
+                route["responses"].pop("422", None)
+        return super().openapi()
 
 
 def make_app(config: Config) -> FastAPI:
@@ -94,7 +102,7 @@ def _nothing(error: HTTPException) -> Problem:
 def _invalid(error: RequestValidationError) -> InvalidArgumentError:
     """The first complaint about a request, with the name of what it is about."""
     first = error.errors()[0]
-    where = [str(part) for part in first["loc"] if part not in ("query", "body", "path")]
+    where = [str(part) for part in first["loc"] if part not in ("query", "body", "path") and not isinstance(part, int)]
     name = ".".join(where) or "the body"
     if first["type"] == "extra_forbidden":
         return InvalidArgumentError(f"{name[:80]} is not a parameter here; /docs lists those there are")
