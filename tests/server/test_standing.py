@@ -1,6 +1,7 @@
 """Standing queries below HTTP: columns against a plain model, and threads that come, go and look at the same time."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -137,6 +138,52 @@ def test_what_was_told_last_is_what_is_right_now(service: tuple[Service, Truth])
         standing.look_at(windows)
     standing.leave(windows, [], bell)
     assert standing.heard == 0
+
+
+def until(holds: Callable[[], bool]) -> None:
+    last = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < last, "it did not come to be"
+        time.sleep(0.01)
+
+
+def test_a_failure_that_passes_is_forgotten_without_a_commit(
+    service: tuple[Service, Truth], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served, _ = service
+    standing, live = served.standing, served.streams.live("latency")
+    ids = add(served, 5, np.random.default_rng(8))
+
+    def fails(**_: object) -> None:
+        raise StorageError("the disk is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(live, "monitor", fails)
+        windows = standing.listen(ids, [], asyncio.Event())
+        standing.look_at(windows)
+        assert {orjson.loads(text)["state"] for text in standing.columns.text} == {"failed"}
+    assert all(map(standing.is_stale, windows))
+    standing.listen(ids, [], asyncio.Event())
+    until(lambda: all(orjson.loads(text)["state"] in ("value", "empty") for text in standing.columns.text))
+
+
+def test_trouble_that_comes_and_goes_is_told_without_a_commit(
+    service: tuple[Service, Truth], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served, _ = service
+    live = served.streams.live("latency")
+
+    def ready() -> bool:
+        return bool(orjson.loads(served.standing.moves.get("latency", (0, b'{"ready": false}'))[1])["ready"])
+
+    def fails(_: object) -> bool:
+        raise StorageError("the disk is away")
+
+    until(ready)
+    with monkeypatch.context() as patch:
+        patch.setattr(live._reader, "refresh", fails)
+        until(lambda: not ready())
+    until(ready)
 
 
 def test_a_window_without_queries_is_let_go_of(service: tuple[Service, Truth]) -> None:
