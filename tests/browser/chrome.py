@@ -20,7 +20,7 @@ MISSING = (
 
 
 def find_browser() -> str:
-    """The program to start: what QUANTIDE_BROWSER names, else the first of NAMES that is there. A test without one fails."""
+    """The program to start: what QUANTIDE_BROWSER names, else the first of NAMES there is. Without one a test fails."""
     names = [chosen] if (chosen := os.environ.get("QUANTIDE_BROWSER")) else NAMES
     for name in names:
         if found := shutil.which(name):
