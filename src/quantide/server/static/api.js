@@ -67,7 +67,8 @@ const shared = { wanted: new Set(), channel: null };
 const channels = new Set();
 const watchers = new Set();
 
-// listen({stream, label, alarms: "all"}, {queries, stream, alarm, error}) returns a function that ends it.
+// listen({stream, label, alarms: "all"}, {queries, stream, alarm, error}) returns a function that ends it. queries is
+// called with a list of changes, stream and alarm with what the event says, error with an ApiError.
 export function listen(params, handlers) {
   if (params.label || params.query) {
     const channel = open(params, [handlers]);
@@ -135,7 +136,7 @@ function open(params, wanted) {
     for (const name of ["queries", "stream", "alarm"]) {
       source.addEventListener(name, (event) => {
         const data = JSON.parse(event.data);
-        for (const one of handlers()) one[name]?.(data);
+        for (const one of handlers()) one[name]?.(name === "queries" ? data.changes : data);
       });
     }
   }

@@ -3,7 +3,8 @@
 import * as api from "./api.js";
 import * as charts from "./charts.js";
 import * as keys from "./keys.js";
-import * as lines from "./lines.js";
+import * as live from "./live.js";
+import * as now from "./now.js";
 import * as shortcuts from "./shortcuts.js";
 import * as state from "./state.js";
 import * as streams from "./streams.js";
@@ -13,7 +14,7 @@ const PATIENCE = 250; // milliseconds that the first questions get before the ch
 const FIRST = 1500; // and that the first chart gets before everything below it is begun
 const SPEAK = 4000; // between two announcements
 
-const app = { api, state, charts, words, announce, onCommit: streams.onCommit, stream: streams.chosen };
+const app = { api, state, charts, words, announce, streams, onCommit: streams.onCommit };
 
 let spoken = 0;
 let waiting = null;
@@ -47,12 +48,13 @@ async function mountPanels() {
 
 async function start() {
   shortcuts.mount(app);
-  const now = lines.mount(document.getElementById("now"), app);
+  live.mount(document.getElementById("live"), app);
   keys.mount(document.getElementById("keys"), app);
+  const drawn = now.mount(document.getElementById("now"), app);
   const known = streams.mount(document.getElementById("streams"), app);
   await Promise.race([known.then(() => after(0)), after(PATIENCE)]);
   charts.load();
-  await Promise.race([now, after(FIRST)]);
+  await Promise.race([drawn, after(FIRST)]);
   await mountPanels();
 }
 

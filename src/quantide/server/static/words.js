@@ -39,6 +39,26 @@ function text(value) {
   return value !== "" && Number.isFinite(Number(value)) ? number(Number(value)) : value;
 }
 
+// The same with as many digits every time, for a value that changes under one's eyes.
+export function steady(value) {
+  if (typeof value !== "number" || Number.isInteger(value)) return number(value);
+  const size = Math.abs(value);
+  if (size < 1e-4 || size >= 10_000) return number(value);
+  return formatter({ minimumSignificantDigits: 4, maximumSignificantDigits: 4 }).format(value);
+}
+
+// Two bounds, the lower rounded down and the upper up: what is proved of them stays true as it is written.
+export function bounds(low, high) {
+  if (low === high || typeof low !== "number" || typeof high !== "number") return [number(low), number(high)];
+  const size = Math.max(Math.abs(low), Math.abs(high));
+  const digits = Math.ceil(Math.log10(size / (high - low))) + 2;
+  if (!Number.isFinite(digits) || digits > 12 || size >= 1e15 || size < 1e-4) return [String(low), String(high)];
+  const places = Math.max(0, Math.min(12, Math.max(digits, 4) - 1 - Math.floor(Math.log10(size))));
+  const shown = formatter({ minimumFractionDigits: places, maximumFractionDigits: places });
+  const unit = 10 ** places;
+  return [shown.format(Math.floor(low * unit + 1e-9) / unit), shown.format(Math.ceil(high * unit - 1e-9) / unit)];
+}
+
 // A value as a number to draw: durations in seconds, moments in milliseconds, null for what cannot be drawn.
 export function drawable(value) {
   if (typeof value === "number") return value;
@@ -128,6 +148,8 @@ export function seconds(s) {
   return formatter({ maximumSignificantDigits: 3 }).format(s / unit) + "\u00a0" + name;
 }
 
+const counted = (times, name) => `${times}\u00a0${name}${times !== 1 && (name === "day" || name === "week") ? "s" : ""}`;
+
 // A length of time in full: 1 h 30 min, 5 min, 2 days.
 export function span(s) {
   const found = [];
@@ -135,7 +157,7 @@ export function span(s) {
   for (const [name, size] of LENGTHS) {
     const times = size === 1 ? Math.round(left * 1000) / 1000 : Math.floor(left / size + 1e-9);
     left -= times * size;
-    if (times > 0) found.push(`${times}\u00a0${name}${name.length > 3 && times !== 1 ? "s" : name === "day" && times !== 1 ? "s" : ""}`);
+    if (times > 0) found.push(counted(times, name));
   }
   return found.join(" ") || "0\u00a0s";
 }
@@ -160,7 +182,7 @@ export function ago(s) {
   if (s < 1) return "just now";
   const [name, size] = LENGTHS.find(([, size]) => s >= size);
   const times = Math.floor(s / size);
-  return `${times}\u00a0${name}${name.length > 3 && times !== 1 ? "s" : name === "day" && times !== 1 ? "s" : ""} ago`;
+  return `${counted(times, name)} ago`;
 }
 
 // A key: columns with a dot between them; null is all keys.
