@@ -2,10 +2,13 @@
 
 from collections.abc import Generator, Iterator
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.browser.chrome import Complaints, launched, picture
+from tests.browser.demo import Demo, playing
+from tests.browser.small import NOON, Small, moments, small, store
 
 FAILED = pytest.StashKey[bool]()
 
@@ -17,6 +20,32 @@ def pytest_runtest_makereport(
     report = yield
     item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
     return report
+
+
+@pytest.fixture(scope="package")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    """One demo for all tests of the page."""
+    with playing(tmp_path_factory.mktemp("demo")) as found:
+        yield found
+
+
+@pytest.fixture(scope="package")
+def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Small]:
+    """A server with something in every part of the page, where nothing moves."""
+    folder, rng = tmp_path_factory.mktemp("still"), np.random.default_rng(1)
+    with store(folder, keys="name") as history:
+        for step in range(4):
+            end = NOON - np.timedelta64(150 * (3 - step), "s")
+            names = rng.choice(["north", "south"], 500)
+            history.append(rng.lognormal(3, 1, 500), key=names, times=moments(500, 150, end))
+            if step < 3:
+                history.end_step()
+        with small(folder) as found:
+            about = {"stream": "numbers", "window": "within:5m"}
+            found.api.post("/api/alarms", json=about | {"phi": 0.99, "above": 5, "name": "fires"}).raise_for_status()
+            found.api.post("/api/alarms", json=about | {"phi": 0.99, "above": 1e6, "name": "rests"}).raise_for_status()
+            found.api.post("/api/queries", json=about | {"phi": 0.9, "label": "still"}).raise_for_status()
+            yield found
 
 
 @pytest.fixture(scope="module")  # while it lives, asyncio.run() does not work in this thread: other tests need it

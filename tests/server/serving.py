@@ -54,12 +54,12 @@ def traffic(history: History, rng: np.random.Generator, rows: int, start: float,
 
 
 @contextmanager
-def serving(config: Config, app: FastAPI | None = None, **client: Any) -> Iterator[httpx.Client]:
-    """A client of a server that runs meanwhile."""
+def serving(config: Config, app: FastAPI | None = None, port: int = 0, **client: Any) -> Iterator[httpx.Client]:
+    """A client of a server that runs meanwhile, at a port, or at any that is free."""
     app = app or make_app(config)
     settings = uvicorn.Config(app, log_config=None, access_log=False, lifespan="on", http=lines_of(4000))
     server = uvicorn.Server(settings)
-    listening = socket.create_server(("127.0.0.1", 0))
+    listening = socket.create_server(("127.0.0.1", port))
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else each answer waits 40 ms for its body
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])), daemon=True)
     thread.start()

@@ -1,0 +1,72 @@
+"""Alarms on the page, against a running demo: set in a form, seen to fire, refused in words, dropped."""
+
+import re
+
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.demo import Demo
+from tests.browser.looking import SOON, open_page
+
+
+def open_form(page: Page, demo: Demo) -> Locator:
+    open_page(page, demo.url, stream="latency", key="BOLT", window="within:60s")
+    panel = page.get_by_role("region", name="Alarms")
+    panel.get_by_text("New alarm").click(timeout=SOON)
+    expect(panel.get_by_label("Threshold")).not_to_have_value("")  # as it is now
+    return panel
+
+
+def names(demo: Demo) -> list[str]:
+    return [alarm["name"] for alarm in demo.api.get("/api/alarms").json()["alarms"]]
+
+
+def test_an_alarm_is_set_fires_and_is_dropped(demo: Demo, page: Page) -> None:
+    panel = open_form(page, demo)
+    present = float(panel.get_by_label("Threshold").input_value())
+    assert present > 0
+    panel.get_by_label("Threshold").fill(f"{present / 2:g}")
+    panel.get_by_label("Name").fill("set by a test")
+    panel.get_by_role("button", name="Set the alarm").click()
+    card = panel.get_by_role("listitem").filter(has=page.get_by_role("heading", name="set by a test"))
+    expect(card.locator(".badge")).to_have_attribute("data-state", "firing", timeout=SOON)
+    expect(panel.get_by_role("alert").filter(has_text="Alarm fires: set by a test")).to_be_attached()
+    expect(card).to_contain_text("p99 of latency, BOLT, last 1\N{NO-BREAK SPACE}min above")
+    [set_] = [alarm for alarm in demo.api.get("/api/alarms").json()["alarms"] if alarm["name"] == "set by a test"]
+    assert (set_["stream"], set_["key"], set_["phi"], set_["firing"]) == ("latency", "BOLT", 0.99, True)
+    assert set_["above"] == float(f"{present / 2:g}")
+    card.get_by_text("What happened").click()
+    expect(card.get_by_role("listitem").first).to_contain_text("firing, certain")
+    card.get_by_role("button", name="Drop", exact=True).click()
+    card.get_by_role("button", name="Keep").click()
+    assert "set by a test" in names(demo)
+    card.get_by_role("button", name="Drop", exact=True).click()
+    card.get_by_role("button", name="Yes, drop").click()
+    expect(card).to_have_count(0)
+    assert "set by a test" not in names(demo)
+
+
+def test_a_threshold_that_is_none_is_refused_in_words(demo: Demo, page: Page, complaints: object) -> None:
+    panel = open_form(page, demo)
+    before = names(demo)
+    panel.get_by_label("Threshold").fill("")
+    panel.get_by_role("button", name="Set the alarm").click()
+    alert = panel.locator("form").get_by_role("alert")
+    expect(alert).to_have_text("Say a threshold.")
+    expect(panel.get_by_label("Threshold")).to_be_focused()
+    panel.get_by_label("Threshold").fill("many")
+    panel.get_by_role("button", name="Set the alarm").click()
+    expect(alert).to_contain_text(re.compile("many|number", re.IGNORECASE))
+    panel.get_by_label("Quantile").select_option("own")
+    panel.get_by_label("phi, above 0, at most 1").fill("95")
+    panel.get_by_role("button", name="Set the alarm").click()
+    expect(alert).to_contain_text("phi must be above 0 and at most 1")
+    assert names(demo) == before
+
+
+def test_the_alarm_of_the_demo_is_drawn_as_a_line(demo: Demo, page: Page) -> None:
+    open_page(page, demo.url, stream="spread", key="ECHO")
+    page.wait_for_function("document.getElementById('lines').layout.shapes?.length === 1", timeout=SOON)
+    shape = page.evaluate("document.getElementById('lines').layout.shapes[0]")
+    assert shape["y0"] == 30
+    assert "p99 above 30" in shape["label"]["text"]
+    expect(page.get_by_role("heading", name="ECHO spreads are wide")).to_be_visible()

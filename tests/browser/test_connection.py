@@ -1,0 +1,114 @@
+"""The page and its server: one that goes away and comes back, one that is busy, one that wants a token."""
+
+import threading
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import numpy as np
+from playwright.sync_api import Page, expect
+
+from quantide import History
+from quantide.server.registry import Registry
+from quantide.server.tokens import create_token
+from tests.browser.chrome import Complaints
+from tests.browser.looking import SOON, open_page, until
+from tests.browser.small import NOON, moments, small, store
+
+LOST = "ERR_|Failed to load|network"
+
+
+def fill(history: History) -> None:
+    history.append(np.arange(1.0, 101.0), times=moments(100))
+
+
+def test_a_server_that_comes_back(tmp_path: Path, page: Page, complaints: Complaints) -> None:
+    complaints.expect(LOST)
+    live = page.locator("#live")
+    with store(tmp_path) as history:
+        fill(history)
+        with small(tmp_path) as server:
+            port = urlsplit(server.url).port or 0
+            open_page(page, server.url, window="within:1h")
+            expect(live).to_have_attribute("data-state", "quiet")  # live, and nothing has come for long
+        expect(live).to_contain_text("reconnecting")
+        expect(page.locator("#announcer")).to_have_text("The connection is lost. Trying again.", timeout=SOON)
+        expect(page.locator("#numbers .number-value").first).to_have_text("50")  # what was known stays
+        history.append(np.arange(101.0, 201.0), times=moments(100))
+        with small(tmp_path, port=port):
+            expect(live).not_to_contain_text("reconnecting", timeout=SOON)
+            expect(page.locator("#numbers .number-value")).to_have_text(["100", "180", "198", "200"], timeout=SOON)
+            expect(page.locator("#announcer")).to_have_text("Connected again.", timeout=SOON)
+            page.goto("about:blank")
+
+
+def test_sixty_commits_a_second(tmp_path: Path, page: Page) -> None:
+    with store(tmp_path) as history:
+        fill(history)
+        with small(tmp_path) as server:
+            open_page(page, server.url, window="within:1h")
+            end, pause = threading.Event(), threading.Event()
+
+            def write() -> None:
+                for second in range(120):
+                    history.append(np.full(10, float(second)), times=NOON + np.timedelta64(second + 1, "s"))
+                    if pause.wait(1 / 60):
+                        return
+                end.set()
+
+            writer = threading.Thread(target=write)
+            writer.start()
+            try:
+                page.get_by_role("button", name="10 min").or_(page.get_by_role("button", name="5 min")).first.click()
+                page.keyboard.press("?")  # the page answers meanwhile
+                expect(page.get_by_role("dialog")).to_be_visible()
+                page.keyboard.press("Escape")
+                assert end.wait(SOON / 1000)
+            finally:
+                pause.set()
+                writer.join()
+            newest = server.api.get("/api/streams/numbers").json()["version"]
+            assert newest >= 121
+            expect(page.locator("#numbers .about")).to_contain_text(f"commit {newest}", timeout=SOON)
+            until(page, "until => document.getElementById('lines').data.at(-1).x.at(-1) === until", last_moment())
+            page.goto("about:blank")
+
+
+def last_moment() -> int:
+    return int((NOON + np.timedelta64(120, "s")).astype("M8[ms]").astype(np.int64))
+
+
+def test_a_token_is_asked_for(tmp_path: Path, page: Page, complaints: Complaints) -> None:
+    complaints.expect("401")
+    with store(tmp_path) as history:
+        fill(history)
+    registry = Registry(str(tmp_path / "state"))
+    tokens = {role: create_token(registry, role, role)[1] for role in ("reader", "writer")}
+    with small(tmp_path, server='state = "state"') as server:
+        page.goto(f"{server.url}/#window=within:1h")
+        dialog = page.get_by_role("dialog", name="Sign in")
+        expect(dialog.get_by_label("Token")).to_be_focused()
+        page.keyboard.press("Escape")
+        expect(dialog).to_be_visible()  # there is nothing behind it
+        dialog.get_by_label("Token").fill("qt_nobody")
+        page.keyboard.press("Enter")
+        expect(dialog.get_by_role("alert")).to_contain_text("token")
+        dialog.get_by_label("Token").fill(tokens["reader"])
+        page.keyboard.press("Enter")
+        expect(dialog).to_be_hidden()
+        page.wait_for_selector("#lines.drawn")
+        expect(page.locator("#numbers .number-value")).to_have_text(["50", "90", "99", "100"])
+        check_only_reads(page, complaints)
+        page.goto("about:blank")
+    registry.close()
+
+
+def check_only_reads(page: Page, complaints: Complaints) -> None:
+    """A reader is told what is not theirs to do."""
+    complaints.expect("403")
+    panel = page.get_by_role("region", name="Alarms")
+    panel.get_by_text("New alarm").click(timeout=SOON)
+    panel.get_by_label("Threshold").fill("5")
+    panel.get_by_role("button", name="Set the alarm").click()
+    expect(panel.locator("form").get_by_role("alert")).to_contain_text("This token may not set alarms")
+    page.locator("#compare").scroll_into_view_if_needed()
+    expect(page.locator("#compare")).to_contain_text("This token may only read", timeout=SOON)

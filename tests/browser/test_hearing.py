@@ -1,0 +1,91 @@
+"""The page for those who hear it: landmarks, headings, names of everything that can be used, announcements."""
+
+from itertools import pairwise
+from typing import Any
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.looking import SOON, open_page
+from tests.browser.small import Small
+
+NAMED = {
+    "button", "link", "textbox", "combobox", "slider", "checkbox", "radio", "radiogroup", "listbox", "option", "dialog",
+    "navigation", "region", "img", "image", "table", "DisclosureTriangle", "searchbox", "heading", "spinbutton",
+}  # fmt: skip
+
+
+def heard(page: Page) -> list[dict[str, Any]]:
+    """What the browser tells a screen reader: role, name and properties of every part that is not left out."""
+    session = page.context.new_cdp_session(page)
+    nodes = session.send("Accessibility.getFullAXTree")["nodes"]
+    session.detach()
+    return [
+        {
+            "role": node["role"]["value"],
+            "name": node.get("name", {}).get("value", ""),
+            **{one["name"]: one["value"].get("value") for one in node.get("properties", [])},
+        }
+        for node in nodes
+        if not node["ignored"]
+    ]
+
+
+def open_all(page: Page, still: Small) -> None:
+    """Every part of the page is there, and everything that can be opened is open."""
+    open_page(page, still.url, window="within:5m", key="north")
+    page.get_by_role("heading", name="fires").wait_for(timeout=SOON)
+    for panel in ("compare", "queries", "runs"):
+        page.locator(f"#{panel}").scroll_into_view_if_needed()
+        page.locator(f"#{panel} details").first.wait_for(timeout=SOON)
+    page.locator("#compare .square.drawn").wait_for(timeout=SOON)
+    page.locator("#runs .run").first.wait_for(timeout=SOON)
+    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+
+
+def test_everything_has_a_name(still: Small, page: Page) -> None:
+    open_all(page, still)
+    found = heard(page)
+    assert [one for one in found if one["role"] in NAMED and not one["name"].strip()] == []
+    assert len([one for one in found if one["role"] == "button"]) > 10
+    assert len([one for one in found if one["role"] in ("img", "image") and "Quantiles over time" in one["name"]]) == 1
+    focusable = [one for one in found if one.get("focusable") and one["role"] not in ("RootWebArea", "document")]
+    assert [one for one in focusable if not one["name"].strip()] == []
+
+
+def test_landmarks_and_headings(still: Small, page: Page) -> None:
+    open_all(page, still)
+    expect(page.get_by_role("banner")).to_have_count(1)
+    expect(page.get_by_role("main")).to_have_count(1)
+    expect(page.get_by_role("navigation", name="Streams")).to_be_visible()
+    for name in ("Now", "Alarms", "Now against history", "Standing queries", "Runs of history"):
+        expect(page.get_by_role("region", name=name, exact=True)).to_have_count(1)
+    levels = [int(one["level"]) for one in heard(page) if one["role"] == "heading"]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    assert page.locator("html").get_attribute("lang") == "en"
+
+
+def test_what_is_chosen_is_said(still: Small, page: Page) -> None:
+    open_page(page, still.url, window="within:5m")
+    said = page.get_by_role("status").and_(page.locator("#announcer"))
+    assert said.get_attribute("aria-live") == "polite"
+    expect(said).to_contain_text("numbers · all keys", timeout=SOON)
+    page.keyboard.press("/")
+    page.keyboard.type("sou")
+    expect(said).to_have_text("1 key", timeout=SOON)
+    page.keyboard.press("Enter")
+    expect(said).to_contain_text("numbers · south · last 5\N{NO-BREAK SPACE}min: p50", timeout=SOON)
+
+
+def test_charts_say_what_they_show(still: Small, page: Page) -> None:
+    open_all(page, still)
+    values = page.locator("#numbers .number-value").all_inner_texts()
+    label = page.locator("#lines").get_attribute("aria-label") or ""
+    assert label.startswith("Quantiles over time. p50 ")
+    assert all(float(value.replace(",", "")) > 0 for value in values)
+    plot = page.locator("#compare .square").get_attribute("aria-label") or ""
+    assert "above the diagonal" in plot
+    table = page.locator("#lines-table table")
+    expect(table.get_by_role("columnheader")).to_have_text(["time", "values", "p50", "p90", "p99"])
+    assert table.get_by_role("row").count() > 5

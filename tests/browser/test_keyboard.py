@@ -1,0 +1,157 @@
+"""Everything by keyboard alone: an order that makes sense, a focus that is seen, shortcuts, an alarm."""
+
+from typing import Any
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.demo import Demo
+from tests.browser.looking import SOON, open_page, selection
+from tests.browser.small import Small
+
+# Whatever can be reached: of radio buttons the chosen one, of a group that arrows move in the one that has its turn.
+REACHABLE = """() => [...document.querySelectorAll("a[href], button, input, select, summary, [tabindex='0']")].filter(
+    (one) => one.checkVisibility({ visibilityProperty: true }) && !one.disabled && one.tabIndex >= 0 &&
+        (one.type !== "radio" || one.checked)
+)"""
+FOCUS = """() => {
+    const one = document.activeElement;
+    const near = [one, one.parentElement, one.nextElementSibling].filter(Boolean);
+    const rings = near.map((around) => getComputedStyle(around));
+    const around = one.getBoundingClientRect();
+    return {
+        place: window.reachable.indexOf(one),
+        name: `${one.tagName} ${one.id} ${one.getAttribute("aria-label") ?? one.textContent.trim().slice(0, 40)}`,
+        ring: rings.some(({ outlineStyle, outlineWidth, boxShadow }) =>
+            (outlineStyle !== "none" && parseFloat(outlineWidth) >= 1) || boxShadow !== "none"),
+        seen: around.bottom > 0 && around.top < innerHeight && around.width > 0,
+    };
+}"""
+
+
+def test_tab_reaches_every_control_in_order(still: Small, page: Page) -> None:
+    open_page(page, still.url, window="within:5m")
+    page.get_by_role("heading", name="fires").wait_for(timeout=SOON)
+    for summary in page.get_by_text("New ").all():
+        summary.click()
+    page.locator("#runs").scroll_into_view_if_needed()
+    page.locator("#runs .run").first.wait_for(timeout=SOON)
+    page.evaluate("() => { scrollTo(0, 0); document.activeElement.blur(); }")
+    count = page.evaluate(f"() => (window.reachable = ({REACHABLE})()).length")
+    assert count > 25
+    visited = walk(page, count)
+    places = [one["place"] for one in visited]
+    names = page.evaluate("window.reachable.map((one) => one.outerHTML.slice(0, 90))")
+    assert [names[i] for i in range(count) if i not in places] == []
+    assert places == sorted(places)
+    assert [one["name"] for one in visited if not one["ring"]] == []
+    assert [one["name"] for one in visited if not one["seen"]] == []
+
+
+def walk(page: Page, most: int) -> list[dict[str, Any]]:
+    """Where Tab goes from the beginning on, until it has left the page."""
+    visited: list[dict[str, Any]] = []
+    for _ in range(most + 5):
+        page.keyboard.press("Tab")
+        found = page.evaluate(FOCUS)
+        if found["place"] < 0 or found["place"] in [one["place"] for one in visited]:
+            break
+        visited.append(found)
+    return visited
+
+
+def test_the_first_stop_skips_to_the_charts(still: Small, page: Page) -> None:
+    open_page(page, still.url, window="within:5m")
+    before = selection(page)
+    page.keyboard.press("Tab")
+    expect(page.get_by_text("Skip to the charts")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#now")).to_be_focused()
+    assert selection(page) == before
+
+
+def test_shortcuts_and_the_dialog_that_tells_them(still: Small, page: Page) -> None:
+    open_page(page, still.url, window="within:5m")
+    page.get_by_role("heading", name="fires").wait_for(timeout=SOON)
+    page.keyboard.press("?")
+    dialog = page.get_by_role("dialog", name="Keyboard shortcuts")
+    expect(dialog).to_be_visible()
+    told = dialog.locator("kbd").all_inner_texts()
+    assert len(told) == len(set(told)) >= 10
+    page.keyboard.press("]")  # nothing goes on behind it
+    assert selection(page)["window"] == "within:5m"
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    page.keyboard.press("]")
+    assert selection(page)["window"] == "within:420s"
+    page.keyboard.press("[")
+    assert selection(page)["window"] == "within:300s"
+    page.keyboard.press("l")
+    expect(page.get_by_role("checkbox", name="log scale")).to_be_checked()
+    for key, panel in {"c": "compare", "a": "alarms", "q": "queries", "r": "runs", "n": "now"}.items():
+        page.keyboard.press(key)
+        expect(page.locator(f"#{panel}")).to_be_focused()
+        expect(page.locator(f"#{panel}")).to_be_in_viewport()
+    page.keyboard.press("/")
+    page.keyboard.type("t")  # is typed, and changes no theme
+    expect(page.locator("html")).to_have_attribute("data-theme", "light")
+    expect(page.get_by_role("combobox", name="name")).to_have_value("t")
+
+
+def test_runs_are_walked_with_arrows(still: Small, page: Page) -> None:
+    open_page(page, still.url, window="within:5m")
+    page.keyboard.press("r")
+    page.locator("#runs .run").first.wait_for(timeout=SOON)
+    page.keyboard.press("Tab")
+    seen = []
+    for key in ("Home", "ArrowRight", "End"):
+        page.keyboard.press(key)
+        seen.append(str(page.evaluate("document.activeElement.getAttribute('aria-label')")))
+    assert seen[0].startswith("Level ")
+    assert len(set(seen)) == 3
+    assert seen[2].startswith("The open step: 500 values")
+    expect(page.locator("#runs")).to_contain_text("500 values, and growing")
+
+
+def test_an_alarm_without_a_mouse(demo: Demo, page: Page) -> None:
+    """From a key to an alarm that fires, as one who has no mouse does it."""
+    open_page(page, demo.url, stream="spread")
+    keys = page.keyboard
+    keys.press("/")
+    keys.type("gale")
+    expect(page.get_by_role("option")).to_have_text(["GALE"])
+    keys.press("Enter")
+    page.get_by_text("New alarm").wait_for(timeout=SOON)
+    keys.press("Tab")  # out of the chooser, where letters are letters
+    keys.press("a")
+    tab_to(page, "New alarm")
+    keys.press("Enter")
+    expect(page.get_by_label("Threshold")).not_to_have_value("")
+    tab_to_label(page, "Threshold")
+    keys.press("Control+a")
+    keys.type("0.5")
+    tab_to_label(page, "Name")
+    keys.type("no mouse")
+    keys.press("Enter")
+    card = page.get_by_role("listitem").filter(has=page.get_by_role("heading", name="no mouse"))
+    expect(card.locator(".badge")).to_have_attribute("data-state", "firing", timeout=SOON)
+    for alarm in demo.api.get("/api/alarms").json()["alarms"]:
+        if alarm["name"] == "no mouse":
+            assert alarm["key"] == "GALE"
+            demo.api.delete(f"/api/alarms/{alarm['id']}").raise_for_status()
+    expect(card).to_have_count(0, timeout=SOON)
+
+
+def tab_to(page: Page, text: str) -> None:
+    tab_until(page, "text => document.activeElement.textContent.trim() === text", text)
+
+
+def tab_to_label(page: Page, text: str) -> None:
+    tab_until(page, "text => document.activeElement.labels?.[0]?.textContent.trim() === text", text)
+
+
+def tab_until(page: Page, holds: str, text: str) -> None:
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate(holds, text):
+            return
+    raise AssertionError(f"Tab does not reach {text!r}")

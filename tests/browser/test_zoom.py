@@ -1,0 +1,124 @@
+"""The Q-Q plot against a running demo: looking closer shows more, and what is seen becomes standing queries."""
+
+import time
+from typing import Any
+
+from playwright.sync_api import Locator, Page, Request, expect
+
+from tests.browser.demo import Demo
+from tests.browser.looking import SOON, open_page, until
+
+POINTS = "document.querySelector('#compare .square').data?.[0].marker.color ?? []"  # coloured by phi
+CORNERS = """([from, to]) => {
+    const plot = document.querySelector("#compare .square");
+    const { xaxis, yaxis } = plot._fullLayout;
+    const { left, top } = plot.getBoundingClientRect();
+    const { x, y, marker } = plot.data[0];
+    const at = (i) => [left + xaxis._offset + xaxis.d2p(x[i]), top + yaxis._offset + yaxis.d2p(y[i])];
+    const inside = marker.color.flatMap((phi, i) => (phi >= from && phi <= to ? [at(i)] : []));
+    const [across, down] = [0, 1].map((axis) => inside.map((point) => point[axis]));
+    return [Math.min(...across) - 4, Math.max(...down) + 4, Math.max(...across) + 4, Math.min(...down) - 4];
+}"""
+
+
+def open_plot(page: Page, demo: Demo) -> Locator:
+    open_page(page, demo.url, stream="spread", key="DUNE")
+    plot = page.locator("#compare .square")
+    plot.scroll_into_view_if_needed(timeout=SOON)
+    until(page, f"({POINTS}).length > 0")
+    return plot
+
+
+def phis(page: Page) -> list[float]:
+    found: list[float] = page.evaluate(POINTS)
+    return found
+
+
+def between(found: list[float], low: float, high: float) -> list[float]:
+    return [phi for phi in found if low <= phi <= high]
+
+
+def labelled(demo: Demo, label: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = demo.api.get("/api/queries", params={"label": label}).json()["queries"]
+    return found
+
+
+def registers(request: Request) -> bool:
+    return request.method == "POST" and request.url.endswith("/api/queries")
+
+
+def said(request: Request) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = request.post_data_json or []
+    return found
+
+
+def test_dragging_a_box_shows_more_points_of_it(demo: Demo, page: Page) -> None:
+    plot = open_plot(page, demo)
+    before = phis(page)
+    assert (before[0], before[-1]) == (0, 1)
+    left, bottom, right, top = page.evaluate(CORNERS, [0.5, 0.95])
+    with page.expect_request(registers) as asked:
+        page.mouse.move(left, bottom)
+        page.mouse.down()
+        page.mouse.move((left + right) / 2, (bottom + top) / 2, steps=3)
+        page.mouse.move(right, top, steps=3)
+        page.mouse.up()
+    until(page, f"({POINTS})[0] > 0.4")
+    after = phis(page)
+    low, high = after[0], after[-1]
+    assert low < 0.5
+    assert high > 0.95
+    assert len(between(after, low, high)) > 1.5 * len(between(before, low, high))
+    check_standing(demo, page, said(asked.value), low, high)
+    expect(page.get_by_role("navigation", name="What the Q-Q plot shows").get_by_role("listitem")).to_have_count(2)
+    plot.dblclick()
+    until(page, f"({POINTS})[0] === 0 && ({POINTS}).at(-1) === 1")
+
+
+def check_standing(demo: Demo, page: Page, asked: list[dict[str, Any]], low: float, high: float) -> None:
+    """What is seen has standing queries, and they go when the page does."""
+    label = asked[0]["label"]
+    until(page, "document.querySelector('#compare .square').data[1].x.length > 0")  # the rings that they move
+    standing = labelled(demo, label)
+    assert {query["id"] for query in standing}
+    assert len(standing) == len(asked) >= 20
+    half = (high - low) / 200
+    assert all(low - half <= query["phi"] <= high + half for query in standing)
+    assert {query["key"] for query in standing} == {"DUNE"}
+    assert len({query["window"] for query in standing}) == 2  # one for each axis
+    assert all(query["idle"] for query in standing)
+
+
+def test_looking_closer_by_keys_and_leaving(demo: Demo, page: Page) -> None:
+    with page.expect_request(registers, timeout=SOON) as first:
+        plot = open_plot(page, demo)
+    plot.focus()
+    trail = page.get_by_role("navigation", name="What the Q-Q plot shows").get_by_role("listitem")
+    for depth in (2, 3):
+        page.keyboard.press("+")
+        expect(trail).to_have_count(depth)
+    until(page, f"({POINTS})[0] === 0.75")
+    assert len(phis(page)) == 201
+    with page.expect_request(registers) as asked:
+        page.keyboard.press("ArrowLeft")
+    until(page, f"({POINTS})[0] < 0.75")
+    page.keyboard.press("-")
+    expect(trail).to_have_count(2)
+    page.keyboard.press("0")
+    expect(trail).to_have_count(1)
+    until(page, f"({POINTS})[0] === 0")
+    expect(page.locator("#announcer")).to_contain_text("all ranks", timeout=SOON)
+    page.get_by_role("button", name="From p99 to the largest").click()
+    until(page, f"({POINTS})[0] === 0.99")
+    page.goto("about:blank")
+    for request in (first, asked):
+        wait_until_gone(demo, said(request.value)[0]["label"])
+    left = demo.api.get("/api/queries", params={"limit": 10_000}).json()["queries"]
+    assert [query for query in left if str(query["label"]).startswith("page-")] == []
+
+
+def wait_until_gone(demo: Demo, label: str) -> None:
+    last = time.monotonic() + SOON / 1000
+    while labelled(demo, label):
+        assert time.monotonic() < last, "the page is left, its queries are not"
+        time.sleep(0.05)
