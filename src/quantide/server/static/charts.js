@@ -82,6 +82,7 @@ async function render(figure) {
     const palette = colors();
     const told = (what) => (typeof what === "function" ? what(palette) : what);
     const { label, ...layout } = told(figure.layout);
+    if (!figure.drawn) figure.element.replaceChildren(); // what stood there meanwhile
     await Plotly.react(figure.element, told(figure.traces), dressed(layout, palette), figure.config);
     figure.drawn = true;
     if (label) figure.element.setAttribute("aria-label", label);

@@ -2,6 +2,7 @@
 
 import { Course, outline } from "./course.js";
 import { make, table } from "./dom.js";
+import { sketch } from "./sketch.js";
 import * as thresholds from "./thresholds.js";
 
 const SPANS = [120, 600, 3600, 21600, 86400, 604800]; // seconds that the chart can reach back
@@ -9,6 +10,8 @@ const TIMES = 6; // windows it reaches back when nothing is chosen
 const SHORTEST = 60; // seconds, at least
 const ROWS = 20; // of the table
 const FAR = 0.5; // lines that stay above this share of the largest value are drawn without zero: they would look flat
+const BORDERS = 40; // pixels of the chart's height that are not for lines
+const TICK = 110; // pixels of width for each time that is written
 const APART = 15; // pixels between two names at the ends of lines
 
 // Seconds that the chart reaches back.
@@ -54,9 +57,11 @@ export function mount(element, phis, app) {
   const back = make("select", { "aria-label": "How far back the chart reaches", change: () => state.set({ over: Number(back.value) || null }) });
   const label = make("label", { class: "check" }, log, "log scale");
   document.getElementById("lines-tools").replaceChildren(back, label);
-  const told = document.getElementById("lines-table");
+  const details = document.getElementById("lines-table");
+  const told = table();
+  details.append(told.element);
   const note = document.getElementById("lines-note");
-  const limits = thresholds.mount(app, () => shown && show(shown));
+  let limits = null; // listened to when there is a chart to draw them in
   let shown = null;
   let written = 0;
 
@@ -81,14 +86,16 @@ export function mount(element, phis, app) {
 
   function show(course) {
     shown = course;
-    if (!course.points.length) return charts.draw(element, [], nothing);
-    if (told.open) tell();
+    limits ??= thresholds.mount(app, () => show(shown));
     element.classList.remove("skeleton");
-    const height = element.clientHeight - 40;
+    if (course.points.every((point) => !point.n)) return charts.draw(element, [], nothing);
+    if (details.open) tell();
+    if (!window.Plotly) sketch(element, course.points, charts.colors());
+    const size = { width: element.clientWidth, height: element.clientHeight - BORDERS };
     return charts.draw(
       element,
       (colors) => traces(course.points, phis, colors, words),
-      (colors) => layout(course, phis, colors, { height, log: Boolean(state.get().log), words, limits }),
+      (colors) => layout(course, phis, colors, { ...size, log: Boolean(state.get().log), words, limits }),
     );
   }
 
@@ -101,16 +108,14 @@ export function mount(element, phis, app) {
     const cells = ({ t, dated, n, lines, type }) => [
       dated ? words.time(new Date(t).toISOString()) : words.time(t),
       words.count(n),
-      ...lines.map((line) => written_as(line, type, words)),
+      ...lines.map((line) => inWords(line, type, words)),
     ];
-    const made = table("Quantiles over time", ["time", "values", ...phis.map(words.phi)], rows.map(cells));
-    told.querySelector(".scroll").replaceChildren(made.querySelector("table"));
-    told.querySelector("table").className = "table";
+    told.show("Quantiles over time", ["time", "values", ...phis.map(words.phi)], rows.map(cells));
   }
 
-  told.addEventListener("toggle", () => {
+  details.addEventListener("toggle", () => {
     written = 0;
-    if (told.open && shown) tell();
+    if (details.open && shown) tell();
   });
   state.subscribe(offer);
   streams.onKnown(offer);
@@ -118,7 +123,7 @@ export function mount(element, phis, app) {
   return { show, say };
 }
 
-function written_as({ value, low, high }, type, words) {
+function inWords({ value, low, high }, type, words) {
   if (value === null) return "nothing";
   const one = (number) => (words.axis(type).type === "date" ? words.time(new Date(number).toISOString()) : words.number(number));
   return low === null || low === high ? one(value) : `${one(value)} (${one(low)} to ${one(high)})`;
@@ -155,7 +160,7 @@ const nothing = (colors) => ({
   annotations: [{ text: "nothing to draw yet", showarrow: false, font: { color: colors.muted, size: 13 } }],
 });
 
-function layout(course, phis, colors, { height, log, words, limits }) {
+function layout(course, phis, colors, { width, height, log, words, limits }) {
   const { points, span } = course;
   const [least, most] = reach(points);
   const last = course.last;
@@ -165,11 +170,28 @@ function layout(course, phis, colors, { height, log, words, limits }) {
     label: `Quantiles over time. ${phis.map((phi, i) => `${words.phi(phi)} ${words.number(last.lines[i].value)}`).join(", ")}.`,
     hovermode: "x unified",
     margin: { l: 8, r: 38, t: 10, b: 8 },
-    xaxis: { type: last.dated ? "date" : "linear", range, autorange: !range, showgrid: false, showline: true, nticks: 8, hoverformat: last.dated ? "%H:%M:%S" : undefined },
-    yaxis: { ...kind, type: kind.type ?? (log ? "log" : "linear"), rangemode: least >= 0 && least < FAR * most ? "tozero" : "normal", nticks: 7, separatethousands: true, exponentformat: "power" },
+    xaxis: { ...moments(last, last.t - (range ?? [points[0].t])[0]), range, autorange: !range, showgrid: false, showline: true, nticks: Math.max(3, Math.round(width / TICK)), tickangle: 0, spikethickness: 1, spikecolor: colors.muted, spikedash: "dot" },
+    yaxis: { ...kind, ...(log && !kind.type ? logarithmic(points) : {}), rangemode: least >= 0 && least < FAR * most ? "tozero" : "normal", nticks: 7, separatethousands: true, exponentformat: "power" },
     annotations: names(points, phis, colors, height, log, words),
     shapes: limits.lines(colors, most),
   };
+}
+
+// An axis with a few round numbers: 1, 2, 5 of each power of ten, or the powers alone where there are many.
+function logarithmic(points) {
+  const all = points.flatMap((point) => point.lines.map((line) => line.value)).filter((y) => y > 0);
+  const [first, last] = [Math.floor(Math.log10(Math.min(...all))), Math.ceil(Math.log10(Math.max(...all)))];
+  const leads = last - first > 4 ? [1] : [1, 2, 5];
+  const tickvals = [];
+  for (let power = first; power <= last; power += 1) tickvals.push(...leads.map((lead) => Number(`${lead}e${power}`)));
+  return { type: "log", tickmode: "array", tickvals, ticktext: tickvals.map((y) => y.toLocaleString("en", { maximumSignificantDigits: 3 })) };
+}
+
+// How times are written: as fine as need be, in no more words than fit.
+function moments({ dated }, span) {
+  if (!dated) return { type: "linear", ticksuffix: " s" };
+  const fine = span < 8000 ? "%H:%M:%S.%1f" : span < 10 * 60_000 ? "%H:%M:%S" : span < 36 * 3_600_000 ? "%H:%M" : "%d %b %H:%M";
+  return { type: "date", tickformat: fine, hoverformat: "%d %b %H:%M:%S" };
 }
 
 // The least and the largest value of all lines.

@@ -17,7 +17,7 @@ export function mount(element, { api, streams, words, announce }) {
     document.body.classList.toggle("away", standing === "reconnecting");
     put(state, shown === "waiting" ? "not ready" : quiet ? "nothing new" : TEXT[shown]);
     const parts = [];
-    if (lag !== null) parts.push(quiet ? `newest ${words.ago(lag / 1000)}` : `lag ${words.seconds(round(lag))}`);
+    if (lag !== null) parts.push(quiet ? `newest ${words.ago(lag / 1000)}` : `lag ${(lag / 1000).toFixed(1)}\u00a0s`);
     if (stream?.n !== undefined) parts.push(`${words.count(stream.n)} values`);
     put(more, parts.join(" · "));
   }
@@ -34,9 +34,6 @@ export function mount(element, { api, streams, words, announce }) {
   streams.onKnown(show);
   setInterval(() => document.hidden || show(), 500);
 }
-
-// Tenths of a second are enough, and steadier to look at.
-const round = (milliseconds) => (milliseconds < 10_000 ? Math.round(milliseconds / 100) / 10 : Math.round(milliseconds / 1000));
 
 function put(element, text) {
   if (element.textContent !== text) element.textContent = text;

@@ -10,7 +10,7 @@ import * as state from "./state.js";
 import * as streams from "./streams.js";
 import * as words from "./words.js";
 
-const PATIENCE = 250; // milliseconds that the first questions get before the charts' library keeps the page busy
+const PATIENCE = 300; // milliseconds that the first answers get before the charts' library keeps the page busy
 const FIRST = 1500; // and that the first chart gets before everything below it is begun
 const SPEAK = 4000; // between two announcements
 
@@ -33,6 +33,8 @@ function announce(text) {
 
 const after = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 
+const painted = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+
 async function mountPanels() {
   for (const element of document.querySelectorAll("[data-panel]")) {
     try {
@@ -50,9 +52,9 @@ async function start() {
   shortcuts.mount(app);
   live.mount(document.getElementById("live"), app);
   keys.mount(document.getElementById("keys"), app);
-  const drawn = now.mount(document.getElementById("now"), app);
-  const known = streams.mount(document.getElementById("streams"), app);
-  await Promise.race([known.then(() => after(0)), after(PATIENCE)]);
+  const { begun, drawn } = now.mount(document.getElementById("now"), app);
+  await Promise.race([streams.mount(document.getElementById("streams"), app), after(PATIENCE)]);
+  await Promise.race([begun.then(painted), after(PATIENCE)]);
   charts.load();
   await Promise.race([drawn, after(FIRST)]);
   await mountPanels();

@@ -9,9 +9,10 @@ import * as chooser from "./window.js";
 export const PHIS = [0.5, 0.9, 0.99];
 const POINTS = 150; // of the past, to begin with
 const SETTLE = 120; // milliseconds after the last move of the slider before the past is asked for
+const CALM = 1000; // and after a question that failed before commits lead to the next
 const ABOUT = ["stream", "key", "window", "filter"]; // what the numbers depend on
 
-// Resolves when the first chart is drawn.
+// Returns two promises: that the first lines are there, and that the first chart is drawn.
 export function mount(element, app) {
   const { api, state, streams, words } = app;
   const part = (name) => document.getElementById(name);
@@ -24,12 +25,13 @@ export function mount(element, app) {
   let course = null; // null while the past is not there yet
   let asking = null;
   let again = false;
+  let calm = 0;
   let fresh = true; // the next answer is the first of another window
   let looked = null; // the stream that was turned to
   let past = null;
   let settle = null;
-  let first;
-  const drawn = new Promise((done) => (first = done));
+  const begun = Promise.withResolvers();
+  const drawn = Promise.withResolvers();
 
   const path = (name) => `/api/streams/${encodeURIComponent(state.get().stream)}/${name}`;
   const params = () => {
@@ -75,8 +77,10 @@ export function mount(element, app) {
 
   function fail(error) {
     if (error.name === "AbortError" || error.code === "unreachable") return; // the header says that it is gone
+    calm = performance.now() + CALM;
     if (error.code === "empty" || error.code === "unknown_key") {
-      say("Nothing lies in this window. Choose a longer one, or wait for values to come.");
+      const { key } = state.get();
+      say(`Nothing ${key === undefined ? "" : `of ${words.key(key)} `}lies in this window. Choose a longer one, or wait for values.`);
     } else {
       say(error.message, true);
     }
@@ -113,7 +117,8 @@ export function mount(element, app) {
   }
 
   function show() {
-    first(chart.show(course));
+    drawn.resolve(chart.show(course));
+    begun.resolve();
   }
 
   function subject() {
@@ -171,6 +176,6 @@ export function mount(element, app) {
     if (changed.has("log")) course && show();
   });
   streams.onKnown(look);
-  streams.onCommit(ask);
-  return drawn;
+  streams.onCommit(() => performance.now() > calm && ask());
+  return { begun: begun.promise, drawn: drawn.promise };
 }
