@@ -66,7 +66,9 @@ export function mount(element, app) {
     say("");
     numbers.show(body);
     if (course) {
-      course.add(lines.point(body, streams.chosen().newest, words));
+      const point = lines.point(body, streams.chosen().newest, words);
+      if (course.misses(point)) recall(); // while nobody looked, or the server was away
+      course.add(point);
       show();
     }
     if (fresh) {
