@@ -16,7 +16,8 @@ const SAME = "Both sides are the same: choose something else to compare with.";
 const WAYS = { higher: "higher than", lower: "lower than", open: "not told apart from" };
 const ARROWS = { higher: "▲", lower: "▼", open: "≈" };
 const BANDS = "The shaded bands are proved: the true curves lie in them.";
-const PAIRS = "Each point is one quantile of both: on the diagonal they are the same. Drag a box to look closer.";
+const PAIRS = "Each point is one quantile of both: on the diagonal they are the same.";
+const CLOSER = matchMedia("(pointer: fine)").matches ? " Drag a box to look closer." : "";
 
 export function mount(element, app) {
   const { api, state, onCommit } = app;
@@ -32,7 +33,7 @@ export function mount(element, app) {
   const figure = (title, hint, ...parts) =>
     make("figure", {}, make("figcaption", {}, make("h3", {}, title), make("p", { class: "hint" }, hint)), parts);
   const distributions = figure("Distributions", BANDS, cdf.plot);
-  const plots = figure("Q-Q plot", PAIRS, about, qq.element);
+  const plots = figure("Q-Q plot", PAIRS + CLOSER, about, qq.element);
   element.append(
     make("div", { class: "row" }, choice.element, make("label", { class: "check" }, log, "Logarithmic values")),
     sentence,
@@ -117,7 +118,7 @@ export function mount(element, app) {
     }));
     curves = [left, right];
     const positive = curves.every(({ points }) => words.drawable(points[0].value) > 0);
-    if (!logChosen) log.checked = isSkewed(left);
+    if (!logChosen) log.checked = curves.some(isSkewed);
     logChosen = true;
     log.disabled = !positive;
     log.checked &&= positive;

@@ -1,4 +1,4 @@
-// Standing queries: how many there are, how few looks they cost, and new ones for what is looked at.
+// Standing queries: how many there are, how few evaluations they cost, and new ones for what is looked at.
 import { make, say, table } from "./dom.js";
 import { paced } from "./pace.js";
 import { placeWords } from "./places.js";
@@ -7,10 +7,10 @@ import * as words from "./words.js";
 
 const LEAST = 1000; // milliseconds between two looks
 const MOST = 50; // windows that are listed
-const HEADS = ["Window", "Queries", "Clusters", "Next look", "Looks", "Saved"];
-const MEANT = "Queries that lie close together are one cluster, looked at only when one of them could have changed.";
+const HEADS = ["Window", "Queries", "Clusters", "Surely right for", "Evaluations", "Saved"];
+const MEANT = "Queries that lie close together are one cluster, evaluated only when one of them could have changed.";
 const NONE = "No window has standing queries. The form below registers one.";
-const TILES = { queries: "queries", windows: "windows", clusters: "clusters", saved: "looks saved" };
+const TILES = { queries: "queries", windows: "windows", clusters: "clusters", saved: "evaluations saved" };
 
 export function mount(element, { api, state, announce }) {
   const windows = table();
@@ -43,12 +43,12 @@ export function mount(element, { api, state, announce }) {
   }
 
   function show({ count, monitors, totals }) {
-    const looks = totals.evaluations + totals.saved;
+    const share = savedShare(totals);
     const number = make("small", { class: "hint" }, ` ${words.count(totals.saved)}`);
     say(values.queries, words.count(totals.queries));
     say(values.windows, words.count(count));
     say(values.clusters, words.count(totals.clusters));
-    values.saved.replaceChildren(...(looks ? [words.percent(totals.saved / looks), number] : ["none yet"]));
+    values.saved.replaceChildren(...(share === null ? ["none yet"] : [words.percent(share), number]));
     empty.hidden = count > 0;
     windows.element.hidden = count === 0;
     windows.show("Windows with standing queries", HEADS, monitors.map(row));
@@ -57,19 +57,25 @@ export function mount(element, { api, state, announce }) {
 }
 
 function row(monitor) {
-  const { queries, clusters, evaluations, saved, deadline, listened } = monitor;
+  const { queries, clusters, evaluations, deadline, listened } = monitor;
   const nobody = listened ? null : make("span", { class: "hint" }, " (nobody listens)");
   const place = make("span", { class: "place" }, placeWords(monitor), nobody);
   if (evaluations === undefined) return [place, words.count(queries), "–", "–", "–", "–"];
-  const known = deadline !== null && deadline !== undefined;
+  const share = savedShare(monitor);
   return [
     place,
     words.count(queries),
     words.count(clusters),
-    known ? `in ${words.number(deadline)} values` : "at each commit",
+    deadline === null ? "–" : `${words.number(deadline)} more values`,
     words.count(evaluations),
-    saved + evaluations > 0 ? bar(saved / (saved + evaluations)) : "–",
+    share === null ? "–" : bar(share),
   ];
+}
+
+// Of the evaluations that each query by itself would have taken, those that were not needed. A few at the beginning
+// may be more than were saved.
+function savedShare({ saved, evaluations }) {
+  return saved + evaluations > 0 ? Math.max(0, saved / (saved + evaluations)) : null;
 }
 
 // A share as a small bar beside its number.

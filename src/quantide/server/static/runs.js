@@ -7,6 +7,7 @@ const LEAST = 1500; // milliseconds between two looks
 const [ROW, GAP, FOOT] = [30, 6, 18]; // pixels: how high rows are, what is between them, and the line of steps below
 const [LEFT, OPEN] = [58, 64]; // and how wide the names of levels and the open step are
 const LETTER = 6.6;
+const short = new Intl.NumberFormat("en", { notation: "compact" });
 const NAME = "Runs by level; arrows go from one to the next";
 
 export function mount(element, { api, state, onCommit }) {
@@ -87,7 +88,8 @@ export function mount(element, { api, state, onCommit }) {
 
   // A run: a frame, filled as high as it has many values a step, with their number where there is room.
   function block(run, index, { x, y, width, height }, full) {
-    const text = words.count(run.n);
+    const room = (text) => text.length * LETTER + 6 < width;
+    const text = [words.count(run.n), short.format(run.n)].find(room);
     const high = Math.max(2, (height - 2) * full);
     const middle = { x: x + width / 2, y: y + height / 2 + 4, "text-anchor": "middle" };
     const frame = drawn("rect", { class: "run-frame", x, y, width, height, rx: 4 });
@@ -105,7 +107,7 @@ export function mount(element, { api, state, onCommit }) {
       },
       frame,
       drawn("rect", { class: "run-fill", ...filling, rx: 3 }),
-      text.length * LETTER + 6 < width ? drawn("text", middle, text) : null,
+      text ? drawn("text", middle, text) : null,
     );
   }
 
