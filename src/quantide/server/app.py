@@ -19,6 +19,7 @@ from quantide.server import (
     events,
     health,
     manual,
+    monitors,
     pages,
     qq,
     queries,
@@ -37,7 +38,7 @@ from quantide.server.service import Service
 
 LOG = logging.getLogger("quantide.server")
 QUICK = (reading, course, qq)  # routes that are asked most: found first, without the way through a router of their own
-ROOMS = (streamed, queries, alerting, events, sessions, health, manual, pages)
+ROOMS = (streamed, queries, monitors, alerting, events, sessions, health, manual, pages)
 
 
 class Application(FastAPI):
