@@ -8,6 +8,7 @@ from contextlib import suppress
 from itertools import count
 from queue import Empty, SimpleQueue
 from threading import RLock, Thread
+from typing import Any
 
 import numpy as np
 
@@ -76,6 +77,15 @@ class Standing:
     def heard(self) -> int:
         """How many windows somebody listens to."""
         return len(self._heard)
+
+    def monitors(self, stream: str | None) -> list[dict[str, Any]]:
+        """What there is to tell of each window of a stream, or of all."""
+        numbers, counts = np.unique(self.columns.window, return_counts=True)
+        queries = dict(zip(numbers.tolist(), counts.tolist(), strict=True))
+        windows = [one for one in list(self._windows.values()) if stream in (None, one.name.stream)]
+        return [
+            window.told(queries[window.number], window in self._heard) for window in windows if window.number in queries
+        ]
 
     def load(self) -> None:
         """Take the queries that were registered when the server ran before."""

@@ -66,7 +66,9 @@ export function mount(element, app) {
     say("");
     numbers.show(body);
     if (course) {
-      course.add(lines.point(body, streams.chosen().newest, words));
+      const point = lines.point(body, streams.chosen().newest, words);
+      if (course.misses(point)) recall(); // while nobody looked, or the server was away
+      course.add(point);
       show();
     }
     if (fresh) {
@@ -116,14 +118,14 @@ export function mount(element, app) {
     ask();
   }
 
-  function show() {
-    drawn.resolve(chart.show(course));
+  function show(found = course) {
+    drawn.resolve(chart.show(found));
     begun.resolve();
   }
 
   function subject() {
     const { stream, key, window, filter } = state.get();
-    return [stream, words.key(key), filter && `only ${filter}`, words.window(window)].filter(Boolean).join(" · ");
+    return [stream, words.key(key), filter && `only ${filter}`, window && words.window(window)].filter(Boolean).join(" · ");
   }
 
   function say(text, bad = false) {
@@ -161,11 +163,13 @@ export function mount(element, app) {
   function look() {
     const trouble = streams.wrong();
     const stream = streams.chosen();
+    if (trouble || !stream) drawn.resolve(); // nothing that anyone would wait for
     if (trouble) say(trouble.code === "unreachable" ? `${trouble.message} Trying again.` : trouble.message, true);
     else if (!stream) say("There are no streams in the configuration of this server.", true);
     else if (!stream.ready) {
       say(`The stream ${stream.name} is not ready: ${stream.why ?? "its store is being opened"}.`);
       numbers.clear();
+      show(new Course(Infinity));
     } else if (looked !== stream.name) turn();
     if (!stream?.ready) looked = null;
   }
