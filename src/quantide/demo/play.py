@@ -142,7 +142,11 @@ class Demo:
         if not self._wishes.json:
             self._out.write(f"Writing {DAYS} days of history ... ")
             self._out.flush()
-        self._values = backfill(list(config.streams.values()), self._market)
+        try:
+            self._values = backfill(list(config.streams.values()), self._market)
+        except BaseException:
+            self._out.write("" if self._wishes.json else "\n")
+            raise
         seconds = time.monotonic() - began
         self.say(f"{self._values:,} values, {seconds:.1f} s", history=self._values, seconds=round(seconds, 3))
 
