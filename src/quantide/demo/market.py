@@ -9,8 +9,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from quantide.errors import InvalidArgumentError
-
 Floats = NDArray[np.float64]
 
 SYMBOLS = ("AURA", "BOLT", "CYAN", "DUNE", "ECHO", "FLUX", "GALE", "HALO")
@@ -52,10 +50,6 @@ class Market:
 
     seed: int
     start: int
-
-    def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise InvalidArgumentError(f"seed is {self.seed}; give 0 or a number above it")
 
     def ticks(self, since: float, until: float, rate: float = RATE) -> pa.Table:
         """What came from one moment until another, in order; about `rate` ticks a second, in bursts."""

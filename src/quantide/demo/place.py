@@ -1,12 +1,13 @@
 """Where the demo lies: a folder with its configuration, its stores, and the files that come in."""
 
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 from quantide.config import Config, read_config
 from quantide.config.server import PORT
 from quantide.demo.market import LATE, WIDE
-from quantide.errors import InvalidArgumentError
+from quantide.errors import StorageError
 
 CONFIG = """\
 # Written by `quantide demo`, each time it starts.
@@ -52,14 +53,13 @@ def prepare(folder: Path, port: int) -> Config:
 
 
 def choose_port(asked: int | None) -> int:
-    """The port that was asked for; otherwise the usual one, or one that is free."""
-    if asked is not None and not 0 <= asked < 2**16:
-        raise InvalidArgumentError(f"port is {asked}; give a number up to 65535, or 0 for any that is free")
-    for port in (PORT if asked is None else asked, 0):
-        try:
-            with socket.create_server(("127.0.0.1", port)) as found:
-                return int(found.getsockname()[1])
-        except OSError:
-            if asked is not None:
-                return asked  # the server will say what is wrong with it
-    raise AssertionError("a system without free ports")
+    """The port that was asked for, where the server says what is wrong with it; or the usual one, or one that is free.
+
+    The server is told a number, so that it has the same one when it is started again.
+    """
+    if asked:
+        return asked
+    for port in (PORT if asked is None else 0, 0):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)) as found:
+            return int(found.getsockname()[1])
+    raise StorageError("this machine has no free port; end some programs that listen")

@@ -47,8 +47,13 @@ class Wishes:
     json: bool = False
 
     def check(self) -> None:
+        """Refuse what cannot be, before anything is begun."""
         if self.seconds is not None and not self.seconds > 0:
             raise InvalidArgumentError(f"seconds is {self.seconds:g}; give more than 0, or none to run until Ctrl-C")
+        if self.seed < 0:
+            raise InvalidArgumentError(f"seed is {self.seed}; give 0 or a number above it")
+        if self.port is not None and not 0 <= self.port < 2**16:
+            raise InvalidArgumentError(f"port is {self.port}; give a number up to 65535, or 0 for any that is free")
         wrong = java.problem()
         if wrong is not None:
             raise SparkSetupError(f"the demo takes its ticks in with Spark, which needs Java: {wrong}; {java.INSTALL}")
@@ -97,17 +102,22 @@ class Demo:
         self.say(f"Open {url} in a browser. Ctrl-C ends the demo.", url=url)
         if wishes.seconds is not None:
             stack.enter_context(ended_after(wishes.seconds))
-        self._parts.append(stack.enter_context(Feeder(self._market, incoming(self._folder), self._client)))
-        out = self._out
-        if wishes.terminal:
-            screen = stack.enter_context(open_screen(self._out, wishes.json))
-            self._parts.append(stack.enter_context(View(self._client, screen)))
-            out = io.StringIO()
-        else:
-            self.say("Starting Spark, which takes in live ticks ...", note="starting Spark")
-        with errors_to(self._folder / "spark.log"):
+        feeder = Feeder(self._market, incoming(self._folder), self._client)
+        self._parts.append(feeder)
+        with feeder, self._shown(self._client) as out, errors_to(self._folder / "spark.log"):
             ingest(config, out, json=wishes.json)
         return None
+
+    @contextmanager
+    def _shown(self, client: Client) -> Iterator[TextIO]:
+        """Where ingestion may tell how it does; nowhere while the terminal shows something else."""
+        if not self._wishes.terminal:
+            self.say("Starting Spark, which takes in live ticks ...", note="starting Spark")
+            yield self._out
+            return
+        with open_screen(self._out, self._wishes.json) as screen, View(client, screen) as view:
+            self._parts.append(view)
+            yield io.StringIO()
 
     def leave(self) -> None:
         """Raise what ended a part of it."""
