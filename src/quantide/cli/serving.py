@@ -80,7 +80,7 @@ RUN = Command(
 )
 DEMO = Command(
     "demo",
-    "A whole installation with a market that does not exist: open the page, or watch it in the terminal",
+    "A whole installation on a made-up market: open the page and watch",
     "Thirty days of history, and live ticks through Spark. What it writes is gone when it ends, unless --folder says "
     "where to keep it.",
     ("quantide demo", "quantide demo --terminal", "quantide demo --folder market --port 8700"),
