@@ -36,7 +36,7 @@ def _run(args: argparse.Namespace) -> int | None:
 
     read_config(args.config)
     from quantide.cli.child import Server
-    from quantide.demo.screen import ended_by_sigterm
+    from quantide.demo.ending import ended_by_sigterm
 
     words = [args.config, *(["--behind-proxy"] if args.behind_proxy else []), *(["--json"] if args.json else [])]
     with ended_by_sigterm(), Server(words) as server:

@@ -101,7 +101,7 @@ def tail(random: np.random.Generator, size: int, share: float, power: float) -> 
 def drift(moments: Floats) -> Floats:
     """How much wider than ever before: nothing before the last hour, 1.6 times at the start, and more from then on.
 
-    >>> drift(np.array([-DAY, -HOUR, 0.0, 600.0, 10 * DAY])).tolist()
+    >>> drift(np.array([-DAY, -HOUR, 0.0, 600.0, 10 * DAY])).round(3).tolist()
     [1.0, 1.0, 1.6, 1.9, 4.0]
     """
     return np.asarray(np.interp(moments, [-HOUR, 0.0, 4_800.0], [1.0, 1.6, 4.0]))

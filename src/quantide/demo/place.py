@@ -1,13 +1,12 @@
 """Where the demo lies: a folder with its configuration, its stores, and the files that come in."""
 
 import socket
-from contextlib import suppress
 from pathlib import Path
 
 from quantide.config import Config, read_config
 from quantide.config.server import PORT
 from quantide.demo.market import LATE, WIDE
-from quantide.errors import StorageError
+from quantide.errors import InvalidArgumentError
 
 CONFIG = """\
 # Written by `quantide demo`, each time it starts.
@@ -53,13 +52,20 @@ def prepare(folder: Path, port: int) -> Config:
 
 
 def choose_port(asked: int | None) -> int:
-    """The port that was asked for, where the server says what is wrong with it; or the usual one, or one that is free.
+    """The port that was asked for; the usual one, or one that is free, when none was.
 
-    The server is told a number, so that it has the same one when it is started again.
+    A number in any case: a server that is started again is to have the same one.
     """
-    if asked:
-        return asked
-    for port in (PORT if asked is None else 0, 0):
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)) as found:
-            return int(found.getsockname()[1])
-    raise StorageError("this machine has no free port; end some programs that listen")
+    try:
+        return free_port(PORT if asked is None else asked)
+    except OSError as error:
+        if asked is not None:
+            fix = "give another one, or none for one that is free"
+            raise InvalidArgumentError(f"port {asked} cannot be had ({error.strerror}); {fix}") from error
+        return free_port(0)
+
+
+def free_port(port: int) -> int:
+    """This port, or any for 0; an OSError where it is not free."""
+    with socket.create_server(("127.0.0.1", port)) as found:
+        return int(found.getsockname()[1])

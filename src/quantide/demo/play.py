@@ -1,15 +1,11 @@
 """The demo from start to end: history, server, ticks, Spark, and a goodbye."""
 
 import io
-import os
 import re
 import shutil
-import signal
-import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +16,11 @@ from quantide.client import Client
 from quantide.config import Config
 from quantide.config.server import PORT
 from quantide.demo.backfill import DAYS, backfill
+from quantide.demo.ending import deaf_at_the_end, ended_after, errors_to
 from quantide.demo.feeder import Feeder
 from quantide.demo.market import Market
 from quantide.demo.place import choose_port, incoming, prepare
-from quantide.demo.screen import ended_by_sigterm, open_screen
+from quantide.demo.screen import open_screen
 from quantide.demo.standing import register
 from quantide.demo.view import View
 from quantide.doctor import java
@@ -72,7 +69,8 @@ def play(out: TextIO, wishes: Wishes) -> int | None:
         finally:
             deaf()
             demo.leave()
-        demo.goodbye()
+        if code is None:
+            demo.goodbye()
     return code
 
 
@@ -148,9 +146,10 @@ class Demo:
             self._out.flush()
 
     def _write_history(self, config: Config) -> None:
-        began = time.monotonic()
+        began, there = time.monotonic(), Path(config.store).exists()
         if not self._wishes.json:
-            self._out.write(f"Writing {DAYS} days of history ... ")
+            doing = f"Going on with what is in {self._folder}" if there else f"Writing {DAYS} days of history"
+            self._out.write(f"{doing} ... ")
             self._out.flush()
         try:
             self._values = backfill(list(config.streams.values()), self._market)
@@ -172,46 +171,3 @@ def folder_of(wishes: Wishes) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def deaf_at_the_end() -> Iterator[Callable[[], None]]:
-    """SIGTERM and Ctrl-C end the demo. Once its end has begun they change nothing any more: it is on its way."""
-    before = signal.getsignal(signal.SIGINT)
-
-    def deaf() -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
-
-    with ended_by_sigterm():
-        try:
-            yield deaf
-        finally:
-            signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def ended_after(seconds: float) -> Iterator[None]:
-    """As if somebody pressed Ctrl-C then."""
-    timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
-@contextmanager
-def errors_to(path: Path) -> Iterator[None]:
-    """Let Spark, which writes to the standard error of this process, write to a file. Our own errors stay visible."""
-    sys.stderr.flush()
-    own, python = os.dup(2), sys.stderr
-    with path.open("ab") as log, os.fdopen(own, "w", encoding="utf-8") as ours:
-        os.dup2(log.fileno(), 2)
-        sys.stderr = ours
-        try:
-            yield
-        finally:
-            sys.stderr = python
-            os.dup2(own, 2)
