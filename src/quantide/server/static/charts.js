@@ -11,7 +11,7 @@ let library = null;
 // The charts' library, loaded once; whoever draws before that is drawn when it is there.
 export function load() {
   library ??= new Promise((done, failed) => {
-    if (window.Plotly) return done();
+    if (loaded()) return done();
     const script = document.createElement("script");
     script.src = SCRIPT;
     script.onload = done;
@@ -20,6 +20,8 @@ export function load() {
   });
   return library;
 }
+
+export const loaded = () => Boolean(window.Plotly);
 
 // Colours of the theme by name: ink, muted, line, panel, accent, bad, good, and series, a list.
 export function colors() {
