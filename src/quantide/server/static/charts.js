@@ -117,8 +117,8 @@ function dressed(layout, palette) {
   const found = {
     autosize: true,
     margin: { l: 8, r: 8, t: 8, b: 8 },
-    paper_bgcolor: "rgba(0,0,0,0)",
-    plot_bgcolor: "rgba(0,0,0,0)",
+    paper_bgcolor: palette.panel,
+    plot_bgcolor: palette.panel,
     font: { family: font, size: 12, color: palette.ink },
     showlegend: false,
     dragmode: false,
