@@ -22,7 +22,8 @@ export function traces({ points }, phis, colors, words) {
   const courses = phis.map((phi, i) => ({
     x,
     y: points.map((point) => point.lines[i].value),
-    text: points.map((point) => point.lines[i].said),
+    customdata: points.map(({ lines }) => [lines[i].low, lines[i].high]),
+    text: points.map(({ lines }) => lines[i].said),
     mode: points.length > 1 ? "lines" : "markers",
     line: { color: colors.series[i], width: 2 },
     marker: { color: colors.series[i], size: 6 },
@@ -42,7 +43,7 @@ export function layout(course, phis, colors, words, { size, log: wanted, marks }
   const from = Number.isFinite(span) ? last.t - span : points[0].t;
   const found = marks(colors, most, log);
   return {
-    label: `Quantiles over time, now: ${phis.map((phi, i) => `${words.phi(phi)} ${last.lines[i].said}`).join(", ")}.`,
+    label: `Quantiles over time. ${phis.map((phi, i) => `${words.phi(phi)} ${last.lines[i].said}`).join(", ")}.`,
     hovermode: "x unified",
     margin: { l: 8, r: 38, t: 10, b: 8 },
     xaxis: {
@@ -71,7 +72,7 @@ export function layout(course, phis, colors, words, { size, log: wanted, marks }
 
 // A chart of nothing.
 export const nothing = (colors) => ({
-  label: "Quantiles over time: nothing yet.",
+  label: "Quantiles over time. Nothing yet.",
   xaxis: { visible: false },
   yaxis: { visible: false },
   annotations: [{ text: "nothing to draw yet", showarrow: false, font: { color: colors.muted, size: 13 } }],

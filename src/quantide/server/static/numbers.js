@@ -42,7 +42,7 @@ function proved({ low, high }, words) {
   if (low === undefined) return "";
   if (low === high) return "proved to be exact";
   const [from, to] = words.bounds(low, high);
-  return `proved between ${from} and ${to}`;
+  return `proved ${from} to ${to}`;
 }
 
 function put(element, text) {
