@@ -137,7 +137,7 @@ def test_what_was_told_last_is_what_is_right_now(service: tuple[Service, Truth])
         while live.n < len(truth.values):
             live.poll()
         standing.look_at(windows)
-    standing.leave(windows, [], bell)
+    standing.leave(ids, windows, [], bell)
     assert standing.heard == 0
 
 

@@ -53,7 +53,7 @@ export function qqChart({ api, charts, words, announce }, asked) {
     const { from, to } = followed;
     spacing = (to - from) / LIVE;
     const phis = Array.from({ length: LIVE }, (_, index) => from + (index + 0.5) * spacing);
-    follower.follow(axes, phis, spacing / 5);
+    follower.follow(axes, phis, spacing / 4);
   }
 
   function heard({ count, eps, refused, failed, values = [] }) {

@@ -8,7 +8,7 @@ import * as words from "./words.js";
 const LEAST = 1000; // milliseconds between two looks
 const MOST = 50; // windows that are listed
 const HEADS = ["Window", "Queries", "Clusters", "Surely right for", "Evaluations", "Saved"];
-const MEANT = "Queries that lie close together are one cluster, evaluated only when one of them could have changed.";
+const MEANT = "Queries that lie close together are one cluster, and one evaluation serves them all.";
 const NONE = "No window has standing queries. The form below registers one.";
 const TILES = { queries: "queries", windows: "windows", clusters: "clusters", saved: "evaluations saved" };
 
