@@ -1,10 +1,11 @@
 """Looking at the page: opening it, waiting until something holds, reading its charts, asking the API the same."""
 
+import time
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import httpx
-from playwright.sync_api import Page, Response
+from playwright.sync_api import Locator, Page, Response
 
 SOON = 60_000  # milliseconds; a machine that does much else still gets there
 
@@ -15,14 +16,22 @@ def open_page(page: Page, url: str, **selection: str) -> None:
     page.wait_for_selector("#lines.drawn", timeout=SOON)
 
 
-def until(page: Page, holds: str, given: Any = None) -> None:
-    """Until an expression of the page's, a function of `given`, is true."""
-    page.wait_for_function(holds, arg=given, timeout=SOON)
+def until(page: Page, holds: str, given: Any = None, patience: float = SOON / 1000) -> None:
+    """Until an expression of the page's, or a function of `given`, is true. Its policy lets no text wait inside it."""
+    last = time.monotonic() + patience
+    while not page.evaluate(holds, given):
+        assert time.monotonic() < last, f"it never holds: {holds}"
+        page.wait_for_timeout(50)
 
 
 def selection(page: Page) -> dict[str, str]:
     """What is looked at, by the address."""
     return dict(parse_qsl(urlsplit(page.url).fragment))
+
+
+def offered(page: Page) -> Locator:
+    """The keys that the chooser offers."""
+    return page.locator("#key-list").get_by_role("option")
 
 
 def course(page: Page, name: str) -> dict[str, list[Any]]:

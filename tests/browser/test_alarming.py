@@ -4,8 +4,9 @@ import re
 
 from playwright.sync_api import Locator, Page, expect
 
+from tests.browser.chrome import Complaints
 from tests.browser.demo import Demo
-from tests.browser.looking import SOON, open_page
+from tests.browser.looking import SOON, open_page, until
 
 
 def open_form(page: Page, demo: Demo) -> Locator:
@@ -45,7 +46,8 @@ def test_an_alarm_is_set_fires_and_is_dropped(demo: Demo, page: Page) -> None:
     assert "set by a test" not in names(demo)
 
 
-def test_a_threshold_that_is_none_is_refused_in_words(demo: Demo, page: Page, complaints: object) -> None:
+def test_a_threshold_that_is_none_is_refused_in_words(demo: Demo, page: Page, complaints: Complaints) -> None:
+    complaints.expect("400")  # the page puts it in words
     panel = open_form(page, demo)
     before = names(demo)
     panel.get_by_label("Threshold").fill("")
@@ -65,7 +67,7 @@ def test_a_threshold_that_is_none_is_refused_in_words(demo: Demo, page: Page, co
 
 def test_the_alarm_of_the_demo_is_drawn_as_a_line(demo: Demo, page: Page) -> None:
     open_page(page, demo.url, stream="spread", key="ECHO")
-    page.wait_for_function("document.getElementById('lines').layout.shapes?.length === 1", timeout=SOON)
+    until(page, "document.getElementById('lines').layout.shapes?.length === 1")
     shape = page.evaluate("document.getElementById('lines').layout.shapes[0]")
     assert shape["y0"] == 30
     assert "p99 above 30" in shape["label"]["text"]

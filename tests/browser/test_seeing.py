@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.chrome import picture
 from tests.browser.demo import Demo
-from tests.browser.looking import SOON, open_page, until
+from tests.browser.looking import SOON, offered, open_page, until
 from tests.browser.small import Small
 
 CONTRAST = Path(__file__).with_name("contrast.js").read_text()
@@ -43,7 +43,7 @@ def test_nothing_is_wider_than_the_screen(still: Small, page: Page, width: int) 
     assert page.evaluate(WIDER) == []
     assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
     page.get_by_role("combobox", name="name").click()
-    expect(page.get_by_role("option")).to_have_count(3)
+    expect(offered(page)).to_have_count(3)
     assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
 
 

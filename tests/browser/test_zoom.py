@@ -70,7 +70,7 @@ def test_dragging_a_box_shows_more_points_of_it(demo: Demo, page: Page) -> None:
     assert high > 0.95
     assert len(between(after, low, high)) > 1.5 * len(between(before, low, high))
     check_standing(demo, page, said(asked.value), low, high)
-    expect(page.get_by_role("navigation", name="What the Q-Q plot shows").get_by_role("listitem")).to_have_count(2)
+    expect(page.get_by_role("navigation", name="Zoom").get_by_role("listitem")).to_have_count(2)
     plot.dblclick()
     until(page, f"({POINTS})[0] === 0 && ({POINTS}).at(-1) === 1")
 
@@ -93,7 +93,7 @@ def test_looking_closer_by_keys_and_leaving(demo: Demo, page: Page) -> None:
     with page.expect_request(registers, timeout=SOON) as first:
         plot = open_plot(page, demo)
     plot.focus()
-    trail = page.get_by_role("navigation", name="What the Q-Q plot shows").get_by_role("listitem")
+    trail = page.get_by_role("navigation", name="Zoom").get_by_role("listitem")
     for depth in (2, 3):
         page.keyboard.press("+")
         expect(trail).to_have_count(depth)
