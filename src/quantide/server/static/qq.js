@@ -62,7 +62,10 @@ export function qqChart({ api, charts, words, announce }, asked) {
       say(live, `${count} standing queries, precision ${words.percent(eps, 2)}: ${use}.`);
     }
     if (refused) say(live, `This token may only read, so there are no standing queries: ${AGAIN}.`);
-    if (failed) say(live, `No standing queries: ${failed}`);
+    if (failed) {
+      say(live, `No standing queries yet: ${failed}`);
+      followed = null; // tried again with the next look
+    }
     for (const { phi, axis, value, error } of values) {
       const told = value !== null && error <= spacing / 2 ? value : undefined; // what is coarser would only mislead
       moving.set(phi, { ...moving.get(phi), [axis]: told });
