@@ -69,7 +69,7 @@ export function layout(course, phis, colors, words, { size, log: wanted, marks }
       minexponent: 9,
     },
     shapes: found.shapes,
-    annotations: [...found.annotations, ...names(last, phis, colors, words, { bottom, most, height: size.height, log })],
+    annotations: [...found.annotations, ...names(last, phis, colors, words, { ...size, bottom, most, log })],
   };
 }
 
