@@ -68,8 +68,7 @@ function marked(points, first, last) {
 function beside({ x, y }, { x: [low, high], place }) {
   const across = (place(x) - low) / (high - low);
   if (across < 0.12) return "bottom right";
-  if (across > 0.85) return y < x ? "bottom left" : "top left";
-  return y < x ? "bottom right" : "top left";
+  return y < x && across < 0.85 ? "bottom right" : "top left";
 }
 
 // Both axes as long as each other, so that the line of equals is a diagonal; kept while points move only a little.
