@@ -37,7 +37,7 @@ export function following(api, told) {
     told({ count: made.length, eps: Math.max(...made.map((query) => query.eps)) });
     const again = () => mine === turn && follow(axes, phis, eps);
     const close = api.listen({ label }, {
-      error: again, // this page slept for so long that they were dropped
+      error: (trouble) => trouble.status === 404 && again(), // this page slept so long that they were dropped
       queries(changes) {
         const ours = changes.filter(({ id }) => by.has(id));
         if (ours.some(({ state }) => state === "dropped")) again();

@@ -1,5 +1,6 @@
 // Standing queries: how many there are, how few evaluations they cost, and new ones for what is looked at.
 import { make, say, table } from "./dom.js";
+import { listeningChoice } from "./listening.js";
 import { paced } from "./pace.js";
 import { placeWords } from "./places.js";
 import { queryForm } from "./queryform.js";
@@ -26,6 +27,7 @@ export function mount(element, { api, state, announce }) {
     make("dl", { class: "tiles" }, tiles),
     trouble,
     empty,
+    listeningChoice({ api }),
     windows.element,
     rest,
     queryForm({ api, state, announce }, () => looking.now()),
