@@ -70,5 +70,6 @@ def test_the_alarm_of_the_demo_is_drawn_as_a_line(demo: Demo, page: Page) -> Non
     until(page, "document.getElementById('lines').layout.shapes?.length === 1")
     shape = page.evaluate("document.getElementById('lines').layout.shapes[0]")
     assert shape["y0"] == 30
-    assert "p99 above 30" in shape["label"]["text"]
+    drawn = page.evaluate("document.getElementById('lines').layout.annotations.map((one) => one.text)")
+    assert "alarm: p99 above 30" in drawn
     expect(page.get_by_role("heading", name="ECHO spreads are wide")).to_be_visible()

@@ -15,14 +15,15 @@ REACHABLE = """() => [...document.querySelectorAll("a[href], button, input, sele
 )"""
 FOCUS = """() => {
     const one = document.activeElement;
-    const near = [one, one.parentElement, one.nextElementSibling].filter(Boolean);
+    const near = [one, one.parentElement, one.nextElementSibling, one.firstElementChild].filter(Boolean);
     const rings = near.map((around) => getComputedStyle(around));
     const around = one.getBoundingClientRect();
     return {
         place: window.reachable.indexOf(one),
         name: `${one.tagName} ${one.id} ${one.getAttribute("aria-label") ?? one.textContent.trim().slice(0, 40)}`,
-        ring: rings.some(({ outlineStyle, outlineWidth, boxShadow }) =>
-            (outlineStyle !== "none" && parseFloat(outlineWidth) >= 1) || boxShadow !== "none"),
+        ring: rings.some(({ outlineStyle, outlineWidth, boxShadow, strokeWidth }) =>
+            (outlineStyle !== "none" && parseFloat(outlineWidth) >= 1) || boxShadow !== "none" ||
+            parseFloat(strokeWidth) >= 2),
         seen: around.bottom > 0 && around.top < innerHeight && around.width > 0,
     };
 }"""
@@ -36,6 +37,8 @@ def test_tab_reaches_every_control_in_order(still: Small, page: Page) -> None:
     page.locator("#runs").scroll_into_view_if_needed()
     page.locator("#runs .run").first.wait_for(timeout=SOON)
     page.evaluate("() => { scrollTo(0, 0); document.querySelector('.skip').focus(); }")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Shift+Tab")  # a focus that came by keyboard is shown, one by script is not
     count = page.evaluate(f"() => (window.reachable = ({REACHABLE})()).length")
     assert count > 25
     visited = walk(page, count)

@@ -96,9 +96,9 @@ def test_the_slider_moves_by_keys(demo: Demo, page: Page) -> None:
         page.keyboard.press(key)
         seen.append(selection(page)["window"])
     assert seen == ["within:420s", "within:600s", "within:420s", "within:1s", "within:7200s"]
-    page.get_by_role("button", name="1 min").click()
+    page.get_by_role("button", name="1 min", exact=True).click()
     assert selection(page)["window"] == "within:60s"
-    expect(page.get_by_role("button", name="1 min")).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_role("button", name="1 min", exact=True)).to_have_attribute("aria-pressed", "true")
 
 
 def test_a_key_is_found_and_chosen_by_typing(demo: Demo, page: Page) -> None:

@@ -21,7 +21,8 @@ Theme = Literal["light", "dark"]
 
 def see_all(page: Page) -> None:
     """Every part is there and drawn."""
-    page.get_by_role("region", name="Alarms").get_by_role("heading", level=3).first.wait_for(timeout=SOON)
+    page.locator("#alarms").scroll_into_view_if_needed()
+    page.locator("#alarms h3").first.wait_for(timeout=SOON)
     for panel in ("compare", "queries", "runs"):
         page.locator(f"#{panel}").scroll_into_view_if_needed()
         page.locator(f"#{panel} details").first.wait_for(timeout=SOON)

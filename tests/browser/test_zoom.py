@@ -21,11 +21,15 @@ CORNERS = """([from, to]) => {
 }"""
 
 
+LOG = "document.querySelector('#compare .square')._fullLayout.xaxis.type === 'log'"
+
+
 def open_plot(page: Page, demo: Demo) -> Locator:
     open_page(page, demo.url, stream="spread", key="DUNE")
     plot = page.locator("#compare .square")
     plot.scroll_into_view_if_needed(timeout=SOON)
-    until(page, f"({POINTS}).length > 0")
+    until(page, f"({POINTS}).length > 0 && document.querySelector('#compare .sentence').textContent !== ''")
+    until(page, LOG)  # spreads are skewed: the values' scale is chosen when they are known
     return plot
 
 
@@ -63,11 +67,11 @@ def test_dragging_a_box_shows_more_points_of_it(demo: Demo, page: Page) -> None:
         page.mouse.move((left + right) / 2, (bottom + top) / 2, steps=3)
         page.mouse.move(right, top, steps=3)
         page.mouse.up()
-    until(page, f"({POINTS})[0] > 0.4")
+    until(page, f"({POINTS})[0] > 0.3")
     after = phis(page)
     low, high = after[0], after[-1]
-    assert low < 0.5
-    assert high > 0.95
+    assert 0.3 < low < 0.6  # points move meanwhile
+    assert 0.85 < high < 1
     assert len(between(after, low, high)) > 1.5 * len(between(before, low, high))
     check_standing(demo, page, said(asked.value), low, high)
     expect(page.get_by_role("navigation", name="Zoom").get_by_role("listitem")).to_have_count(2)
@@ -90,17 +94,17 @@ def check_standing(demo: Demo, page: Page, asked: list[dict[str, Any]], low: flo
 
 
 def test_looking_closer_by_keys_and_leaving(demo: Demo, page: Page) -> None:
-    with page.expect_request(registers, timeout=SOON) as first:
-        plot = open_plot(page, demo)
+    labels: list[str] = []
+    page.on("request", lambda one: labels.append(said(one)[0]["label"]) if registers(one) else None)
+    plot = open_plot(page, demo)
     plot.focus()
     trail = page.get_by_role("navigation", name="Zoom").get_by_role("listitem")
     for depth in (2, 3):
         page.keyboard.press("+")
         expect(trail).to_have_count(depth)
     until(page, f"({POINTS})[0] === 0.75")
-    assert len(phis(page)) == 201
-    with page.expect_request(registers) as asked:
-        page.keyboard.press("ArrowLeft")
+    assert len(phis(page)) > 100
+    page.keyboard.press("ArrowLeft")
     until(page, f"({POINTS})[0] < 0.75")
     page.keyboard.press("-")
     expect(trail).to_have_count(2)
@@ -108,13 +112,12 @@ def test_looking_closer_by_keys_and_leaving(demo: Demo, page: Page) -> None:
     expect(trail).to_have_count(1)
     until(page, f"({POINTS})[0] === 0")
     expect(page.locator("#announcer")).to_contain_text("all ranks", timeout=SOON)
-    page.get_by_role("button", name="From p99 to the largest").click()
+    page.get_by_role("button", name="p99 to the largest", exact=True).click()
     until(page, f"({POINTS})[0] === 0.99")
     page.goto("about:blank")
-    for request in (first, asked):
-        wait_until_gone(demo, said(request.value)[0]["label"])
-    left = demo.api.get("/api/queries", params={"limit": 10_000}).json()["queries"]
-    assert [query for query in left if str(query["label"]).startswith("page-")] == []
+    assert len(set(labels)) >= 5  # each range has its own
+    for label in labels:
+        wait_until_gone(demo, label)
 
 
 def wait_until_gone(demo: Demo, label: str) -> None:
