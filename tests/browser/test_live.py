@@ -122,6 +122,10 @@ def test_a_key_is_found_and_chosen_by_typing(demo: Demo, page: Page) -> None:
     expect(page.locator(".keys-more")).to_have_text("No key contains this.")
     page.keyboard.press("Escape")
     expect(chooser).to_have_value("DUNE")
+    page.keyboard.press("Control+a")
+    page.keyboard.type("flux")
+    page.keyboard.press("Enter")  # before any key was offered
+    expect(page.locator("#now-what")).to_contain_text("FLUX")
     page.keyboard.press("ArrowDown")
     expect(offered(page)).to_have_count(9)
     page.keyboard.press("PageUp")

@@ -18,6 +18,7 @@ export function mount(element, app) {
   const list = make("ul", { class: "alarms" });
   const cards = new Map(); // id -> card
   const firing = new Map(); // id -> whether it was told to fire
+  let begun = false; // those that fire when the page is opened are seen, not told
   const form = alarmForm(app, refresh);
   element.append(summary, loud, trouble, list, form, make("p", { class: "hint" }, MEANT));
   const looking = paced(element, refresh, LEAST);
@@ -33,6 +34,7 @@ export function mount(element, app) {
 
   function show(alarms) {
     alarms.forEach((alarm) => tellFiring(alarm.id, alarm));
+    begun = true;
     const shown = [...alarms].sort((a, b) => urgency(a) - urgency(b) || b.id - a.id).slice(0, MOST);
     const there = new Set(shown.map(({ id }) => id));
     for (const id of cards.keys()) if (!there.has(id)) cards.delete(id);
@@ -56,7 +58,7 @@ export function mount(element, app) {
   }
 
   function tellFiring(id, { firing: fires, name, stream, key, phi, value }) {
-    const before = firing.get(id);
+    const before = firing.get(id) ?? (begun ? false : undefined);
     firing.set(id, fires);
     if (before === undefined || before === fires) return;
     const what = name || `${words.phi(phi)} of ${stream}, ${words.key(key)}`;
@@ -68,7 +70,7 @@ export function mount(element, app) {
     { alarms: "all" },
     {
       alarm(event) {
-        if (firing.has(event.alarm)) tellFiring(event.alarm, event);
+        tellFiring(event.alarm, event);
         looking.now();
       },
     },

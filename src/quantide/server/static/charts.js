@@ -86,6 +86,7 @@ async function render(figure) {
     if (!figure.drawn) figure.element.replaceChildren(); // what stood there meanwhile
     await Plotly.react(figure.element, told(figure.traces), dressed(layout, palette), figure.config);
     figure.drawn = true;
+    document.getElementById("js-plotly-tester")?.setAttribute("aria-hidden", "true"); // where texts are measured
     if (label) {
       figure.element.setAttribute("role", "img");
       figure.element.setAttribute("aria-label", label);

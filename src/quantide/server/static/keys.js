@@ -27,6 +27,7 @@ export function mount(element, { api, state, streams, words, announce }) {
   let active = -1;
   let timer = null;
   let asking = null;
+  let typed = false; // since keys were last offered
 
   const open = () => input.getAttribute("aria-expanded") === "true";
 
@@ -34,7 +35,7 @@ export function mount(element, { api, state, streams, words, announce }) {
     const columns = streams.chosen()?.key_columns ?? [];
     element.hidden = !columns.length;
     label.textContent = columns.join(" · ") || "key";
-    if (!open()) input.value = state.get().key === undefined ? "" : words.key(state.get().key);
+    if (!open() && !typed) input.value = state.get().key === undefined ? "" : words.key(state.get().key);
   }
 
   async function look(text) {
@@ -54,6 +55,7 @@ export function mount(element, { api, state, streams, words, announce }) {
   }
 
   function offer(keys, count, text) {
+    typed = false;
     offered = text ? keys : [null, ...keys];
     const chosen = JSON.stringify(state.get().key ?? null);
     list.replaceChildren(
@@ -91,6 +93,7 @@ export function mount(element, { api, state, streams, words, announce }) {
     pop.classList.remove("open");
     list.hidden = more.hidden = true;
     active = -1;
+    typed = false;
     show();
   }
 
@@ -100,6 +103,14 @@ export function mount(element, { api, state, streams, words, announce }) {
     state.set({ key });
     show();
     input.select();
+  }
+
+  // Whoever types faster than keys are found means what was typed, not what is offered.
+  async function enter() {
+    clearTimeout(timer);
+    if (typed) await look(input.value.trim());
+    if (active >= 0) choose(active);
+    else if (!input.value) choose(0);
   }
 
   const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10 };
@@ -112,10 +123,9 @@ export function mount(element, { api, state, streams, words, announce }) {
         const next = active + steps[event.key];
         move(far ? Math.min(offered.length - 1, Math.max(0, next)) : (next + offered.length) % offered.length);
       }
-    } else if (event.key === "Enter" && open()) {
+    } else if (event.key === "Enter" && (open() || typed)) {
       event.preventDefault();
-      if (active >= 0) choose(active);
-      else if (!input.value) choose(0);
+      enter();
     } else if (event.key === "Escape") {
       if (open()) event.stopPropagation();
       close();
@@ -123,6 +133,7 @@ export function mount(element, { api, state, streams, words, announce }) {
     }
   });
   input.addEventListener("input", () => {
+    typed = true;
     clearTimeout(timer);
     timer = setTimeout(() => look(input.value.trim()), SETTLE);
   });

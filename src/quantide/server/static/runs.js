@@ -47,7 +47,7 @@ export function mount(element, { api, state, onCommit }) {
     const asked = `a question about all of it looks at ${many(runs.length, "summary", "summaries")}, and at ${open}`;
     say(sentence, runs.length ? `${where}: ${asked}.` : `No step has ended yet: there are only ${open}.`);
     say(kept, `When a level has more than ${detail.kappa} runs, they are merged into one of the level above.`);
-    cells.show("Runs of history", ["Run", "Steps", "Values", "Bytes"], [
+    cells.show("Runs, one by one", ["Run", "Steps", "Values", "Bytes"], [
       ...runs.map((run) => [`Level ${run.level}`, steps(run), words.number(run.n), words.bytes(run.bytes)]),
       ["Open step", "not ended", words.number(stream_values), "–"],
     ]);
