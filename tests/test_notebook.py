@@ -87,13 +87,15 @@ def check_answer(answer: Answer) -> Reader:
     assert ranks(found.table["proved"][0]) == (answer.rank_lo, answer.rank_hi)
     error = float(found.table["off by at most"][0].removesuffix("% of ranks")) / 100
     assert error == pytest.approx(answer.error, rel=1e-3)
-    left, width = (found.numbers("rect", name)[1] for name in ("x", "width"))
-    (line,) = found.numbers("line", "x1")
-    assert left >= 0
-    assert left + width <= 240.01
-    assert line == pytest.approx(240 * (answer.target - 0.5) / answer.n, abs=0.01)
-    assert left <= 240 * (answer.rank_lo - 1) / answer.n + 0.01
-    assert left + width >= 240 * answer.rank_hi / answer.n - 0.01
+    low, high = min(answer.rank_lo, answer.target) - 1, max(answer.rank_hi, answer.target)
+    for bar, (start, end) in enumerate([(0, answer.n), (low, high)]):
+        left, width = (found.numbers("rect", name)[2 * bar + 1] for name in ("x", "width"))
+        drawn = np.array([left, found.numbers("line", "x1")[bar], left + width])
+        ranks_drawn = start + drawn / 240 * (end - start)
+        asked = [answer.rank_lo - 1, answer.target - 0.5, answer.rank_hi]
+        assert ranks_drawn == pytest.approx(asked, abs=(end - start) / 10_000)
+        assert drawn.min() >= 0
+        assert drawn.max() <= 240.01
     return found
 
 

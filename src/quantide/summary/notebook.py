@@ -78,17 +78,31 @@ def _table(rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def _bar(answer: Answer) -> str:
-    """All ranks as a bar, the proved ones in it, and a line where the one that was asked for lies."""
-    low, high, target = (WIDTH * rank / answer.n for rank in (answer.rank_lo - 1, answer.rank_hi, answer.target - 0.5))
-    width = max(2.0, high - low)
-    left = min(max((low + high - width) / 2, 0.0), WIDTH - width)
+    """All ranks as a bar, with a line where the one that was asked for lies; below, the proved ones, magnified."""
+    low, high = min(answer.rank_lo, answer.target) - 1, max(answer.rank_hi, answer.target)
+    left, right = _place(low, 0, answer.n), _place(high, 0, answer.n)
+    title = f"where rank {answer.target:,} of {answer.n:,} is, and ranks {_span(answer.rank_lo, answer.rank_hi)}"
     return (
-        f'<svg width="{WIDTH}" height="16" role="img" fill="currentColor">'
-        f"<title>where ranks {_span(answer.rank_lo, answer.rank_hi)} of {answer.n:,} are</title>"
-        f'<rect x="0" y="5" width="{WIDTH}" height="6" fill-opacity="0.15"/>'
-        f'<rect x="{left:.2f}" y="3" width="{width:.2f}" height="10" fill-opacity="0.6"/>'
-        f'<line x1="{target:.2f}" x2="{target:.2f}" y1="0" y2="16" stroke="currentColor"/></svg>'
+        f'<svg width="{WIDTH}" height="40" role="img" fill="currentColor"><title>{title}</title>'
+        f"{_ranks(answer, 0, answer.n, 0)}"
+        f'<polygon points="{left},14 {right},14 {WIDTH},24 0,24" fill-opacity="0.1"/>'
+        f"{_ranks(answer, low, high, 24)}</svg>"
     )
+
+
+def _ranks(answer: Answer, low: int, high: int, top: int) -> str:
+    """Ranks low + 1 to high as a bar, the proved ones dark in it, and a line at the one that was asked for."""
+    left, right = _place(answer.rank_lo - 1, low, high), _place(answer.rank_hi, low, high)
+    target = _place(answer.target - 0.5, low, high)
+    return (
+        f'<rect x="0" y="{top + 4}" width="{WIDTH}" height="8" fill-opacity="0.15"/>'
+        f'<rect x="{left}" y="{top + 4}" width="{right - left:.2f}" height="8" fill-opacity="0.5"/>'
+        f'<line x1="{target}" x2="{target}" y1="{top}" y2="{top + 16}" stroke="currentColor"/>'
+    )
+
+
+def _place(rank: float, low: int, high: int) -> float:
+    return round(WIDTH * (rank - low) / (high - low), 2)
 
 
 def _curve(summary: "Summary") -> str:
