@@ -23,9 +23,6 @@ class Screen(Protocol):
     every: float
     """Seconds between frames."""
 
-    endless: bool
-    """Whether someone is there to end it."""
-
     def show(self, state: State) -> None: ...
     def close(self) -> None: ...
 
@@ -33,8 +30,7 @@ class Screen(Protocol):
 class Terminal:
     """Draws every frame over the one before, and leaves the terminal as it was."""
 
-    every = 0.2
-    endless = True
+    every = 0.4
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -65,7 +61,6 @@ class Paper:
     """Prints a fresh frame every few seconds."""
 
     every = 2.0
-    endless = False
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -88,7 +83,6 @@ class Lines:
     """Writes each frame as a line of JSON."""
 
     every = 2.0
-    endless = False
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

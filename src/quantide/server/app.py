@@ -49,6 +49,7 @@ def make_app(config: Config) -> FastAPI:
     @asynccontextmanager
     async def running(_app: FastAPI) -> AsyncIterator[None]:
         service.start()
+        pages.prepare()
         yield
         service.close()
 

@@ -5,6 +5,7 @@ import hashlib
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from threading import Thread
 
 from fastapi import APIRouter, Request, Response
 
@@ -38,15 +39,20 @@ def routes(service: Service) -> APIRouter:
             return Response(found.packed, media_type=found.kind, headers=headers | {"Content-Encoding": "gzip"})
         return Response(found.data, media_type=found.kind, headers=headers)
 
-    @router.get("/")
+    @router.api_route("/", methods=["GET", "HEAD"])
     async def page(request: Request) -> Response:
         return await told(request, "index.html")
 
-    @router.get("/page/{name}")
+    @router.api_route("/page/{name}", methods=["GET", "HEAD"])
     async def named(request: Request, name: str) -> Response:
         return await told(request, name)
 
     return router
+
+
+def prepare() -> None:
+    """Pack the largest part meanwhile, so that nobody waits for it who opens the page."""
+    Thread(target=part, args=(CHARTS,), name="quantide-page", daemon=True).start()
 
 
 @cache
