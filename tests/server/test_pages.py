@@ -68,6 +68,8 @@ def test_what_a_browser_has_is_not_sent_again(client: httpx.Client) -> None:
     first = client.get("/")
     again = client.get("/", headers={"if-none-match": first.headers["etag"]})
     assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", first.headers["etag"])
+    policy = "content-security-policy"  # what a browser has takes the headers of this answer
+    assert again.headers[policy] == first.headers[policy]
     assert first.headers["cache-control"] == "no-cache"  # it asks, and is told at once of a newer one
     assert client.get("/", headers={"if-none-match": '"other"'}).status_code == 200
     assert client.get(CHARTS).headers["etag"] != first.headers["etag"]

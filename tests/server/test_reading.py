@@ -65,6 +65,11 @@ def test_answers_are_true(client: httpx.Client, served: Served, stream: str, win
             told = ask(client, stream, "quantiles", phi=PHIS, mode=mode, **about)
             assert (told["n"], told["mode"], told["window"]) == (len(data), mode, window)
             assert [fault for answer in told["answers"] for fault in rows.faults(data, answer, eps)] == []
+            banded = ask(client, stream, "quantiles", phi=PHIS, mode=mode, band="true", **about)
+            for answer, one in zip(told["answers"], banded["answers"], strict=True):
+                low, high = rows.read(one.pop("low")), rows.read(one.pop("high"))
+                assert low <= data[one["target"] - 1] <= high
+                assert one == answer, "a band changes nothing else"
             told = ask(client, stream, "rank", value=VALUES[stream], mode=mode, **about)
             assert [fault for rank in told["ranks"] for fault in rows.rank_faults(data, rank, eps)] == []
 

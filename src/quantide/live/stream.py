@@ -23,7 +23,7 @@ from quantide.history.keys import read_key
 from quantide.history.reader import HistoryReader
 from quantide.history.run import Run
 from quantide.history.snapshot import Snapshot, Span
-from quantide.live.answer import LiveAnswer, LiveComparison, LiveRank
+from quantide.live.answer import LiveAnswer, LiveBand, LiveComparison, LiveRank
 from quantide.live.asked import Asked
 from quantide.live.kept import Kept
 from quantide.live.keys import KnownKeys
@@ -265,6 +265,12 @@ class LiveStream:
         wanted, asked = check_phis(phis).ravel().tolist(), Asked(key, last, within, filter, last_steps, now)
         how = self._mode(asked, mode)
         return self._ask(asked, lambda view: [view.answer(phi, how) for phi in wanted])
+
+    def bands(self, phis: ArrayLike, mode: str | None = None, **asked: Any) -> list[LiveBand]:
+        """As answers(), each with the values between which the true quantile is proved to lie."""
+        wanted, words = check_phis(phis).ravel().tolist(), Asked.of(asked)
+        how = self._mode(words, mode)
+        return self._ask(words, lambda view: [view.band(phi, how) for phi in wanted])
 
     def rank(
         self,

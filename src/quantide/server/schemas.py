@@ -31,6 +31,8 @@ class Answer(BaseModel):
     target: int = Field(description="The rank that phi asks for: max(1, ceil(phi*n)).")
     n: int
     error: float = Field(description="How far the value may be from its target, as a fraction of n. Proved.")
+    low: Any = Field(None, description="With band=true: the true quantile is proved to be at least this...")
+    high: Any = Field(None, description="...and at most this.")
     blocks_read: int = Field(description="Blocks of history that were read for it.")
     span: Span
 

@@ -158,6 +158,25 @@ class Summary:
         check_not_empty(self._n)
         return self._type.restore(self._values[self._nearest(2 * target_ranks(array, self._n))])
 
+    def bounds(self, phi: float) -> tuple[Any, Any]:
+        """Two of the n values, (low, high), between which the true phi-quantile is proved to lie: low <= it <= high.
+
+        A value whose rank is at most the target is not above what stands there, and one whose rank is at least the
+        target is not below. So low is the last with rmax <= target and high the first with rmin >= target. Both are
+        less than G ranks away. None where lift() has left an end open.
+
+        >>> small = Summary.of(range(1000)).compress(10)
+        >>> [int(value) for value in small.bounds(0.55)], [int(value) for value in small.bounds(1.0)]
+        ([499, 599], [999, 999])
+        """
+        phi = check_phi(phi)
+        check_not_empty(self._n)
+        target = int(target_ranks(phi, self._n))
+        low = int(np.searchsorted(self._rmax, target, side="right")) - 1
+        high = int(np.searchsorted(self._rmin, target, side="left"))
+        ends = self._type.restore(self._values[[max(low, 0), min(high, len(self) - 1)]])
+        return (ends[0] if low >= 0 else None), (ends[1] if high < len(self) else None)
+
     def rank(self, value: Any) -> tuple[Any, Any]:
         """Proved bounds (lo, hi) on how many of the n values are <= value; arrays for an array of values."""
         asked, below, single = read_asked(value, self._type)
