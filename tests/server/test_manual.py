@@ -55,6 +55,7 @@ def test_examples_have_the_shape_of_answers(client: httpx.Client) -> None:
         "Quantiles": "/api/streams/latency/quantiles?phi=0.5&key=/pay&window=within:5s",
         "Ranks": "/api/streams/latency/rank?value=5&key=/pay&window=within:5s",
         "Curve": "/api/streams/latency/cdf?points=2&key=/pay&window=within:5s",
+        "Lines": "/api/streams/latency/lines?phi=0.5&key=/pay&window=within:5s&over=5s&points=2",
         "Plot": "/api/qq?x=latency:/pay@within:5s&y=latency:/pay&points=2",
     }
     for name, address in asked.items():

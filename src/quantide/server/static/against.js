@@ -27,28 +27,39 @@ export function againstChoice({ api, state, words }, changed) {
     return { ...here, window: against };
   }
 
-  const named = (here, there) =>
-    samePlace(here, { ...there, key: here.key }) ? words.key(there.key) : there.window === "all" ? "history" : words.window(there.window);
+  // What the two are called: beside each other in a chart, and in a sentence.
+  function names(here, there) {
+    if (JSON.stringify(here.key) !== JSON.stringify(there.key)) {
+      const [y, x] = [words.key(here.key), words.key(there.key)];
+      return { y, x, said: { y: `of ${y}`, x } };
+    }
+    const [y, x] = [here, there].map(({ window }) => (window === "all" ? "history" : words.window(window)));
+    const said = { y: here.window === "all" ? "of history" : "now", x: there.window === "all" ? x : `the ${x}` };
+    return { y: here.window === "all" ? y : `now (${y})`, x, said };
+  }
 
   function show(here, found) {
     detail = found ?? detail;
     if (!detail) return;
     const against = state.get().against ?? "all";
     const others = detail.keys.filter((key) => JSON.stringify(key) !== JSON.stringify(here.key));
-    const windows = [...spread(detail.spans.filter(({ last_steps }) => last_steps > 0)).map(({ last_steps }) => `steps:${last_steps}`),
-      ...LENGTHS.filter((length) => detail.window && words.readSpan(length) <= words.readSpan(detail.window)).map((length) => `within:${length}`)]
-      .filter((window) => window !== here.window);
-    offer(kinds, [
+    const ended = detail.spans.map((span) => span.last_steps).filter((steps) => steps > 0);
+    const steps = spread(ended).map((number) => `steps:${number}`);
+    const longest = words.readSpan(detail.window ?? "") ?? 0;
+    const spans = LENGTHS.filter((length) => words.readSpan(length) <= longest).map((length) => `within:${length}`);
+    const windows = [...steps, ...spans].filter((window) => window !== here.window);
+    const choices = [
       ["all", "all of history"],
       ...windows.map((window) => [window, `the ${words.window(window)}`]),
       ...(here.key === null ? [] : [["keys", "all keys, same window"]]),
       ...(others.length ? [["key", "another key, same window"]] : []),
-    ], typeof against === "object" ? "key" : against);
+    ];
+    offer(kinds, choices, typeof against === "object" ? "key" : against);
     offer(keys, others.map((key) => [JSON.stringify(key), words.key(key)]), JSON.stringify(against.key ?? null));
     keyField.hidden = kinds.value !== "key";
   }
 
-  return { element: make("div", { class: "row" }, field("Compare with", kinds), keyField), place, named, show };
+  return { element: make("div", { class: "row" }, field("Compare with", kinds), keyField), place, names, show };
 }
 
 // Some of many, evenly, the last among them.

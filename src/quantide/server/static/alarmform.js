@@ -60,8 +60,8 @@ export function alarmForm({ api, state, announce }, made) {
     const wrong = wrongWith();
     say(trouble, wrong ?? "");
     if (wrong) return;
-    const body = { ...placeBody(chosenPlace(state.get())), phi: chosenPhi(), [side.value]: read(threshold.value), hold: hold.value };
-    if (hold.value === "0") delete body.hold;
+    const body = { ...placeBody(chosenPlace(state.get())), phi: chosenPhi(), [side.value]: read(threshold.value) };
+    if (hold.value !== "0") body.hold = hold.value;
     if (clear.value.trim()) body.clear = read(clear.value);
     if (name.value.trim()) body.name = name.value.trim();
     submit.disabled = true;

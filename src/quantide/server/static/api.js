@@ -149,6 +149,7 @@ function open(params, wanted) {
       const response = await fetch(address("/api/events", params), { signal: stop.signal });
       if (response.status === 401) {
         clearTimeout(channel.timer);
+        turn("connecting");
         await signIn();
         if (channels.has(channel)) start();
       } else if (!response.ok) {

@@ -1,7 +1,8 @@
 // Two distributions in one chart: what fraction of the values is at most x, here and elsewhere, with what is proved.
-import { make } from "./dom.js";
+import { make, plain } from "./dom.js";
 
 export function cdfChart({ charts, words }) {
+  const TOLD = [words.number, (fraction) => words.percent(fraction, 4), (fraction) => words.percent(fraction, 4)];
   const plot = make("div", { class: "chart", tabindex: "0" });
 
   // sides: [{name, series, curve}], the first drawn on top; curve is what /cdf tells.
@@ -32,12 +33,12 @@ export function cdfChart({ charts, words }) {
       {
         x,
         y: curve.points.map((point) => point.fraction),
-        customdata: curve.points.map(({ value, lo, hi }) => [words.number(value), words.percent(lo, 4), words.percent(hi, 4)]),
-        name,
+        customdata: curve.points.map(({ value, lo, hi }) => [value, lo, hi].map((one, at) => TOLD[at](one))),
+        name: plain(name),
         legendgroup: name,
         mode: "lines",
         line: { color, width: 2, dash: series ? "dot" : "solid" },
-        hovertemplate: "%{customdata[1]} to %{customdata[2]} are at most %{customdata[0]}<extra>%{fullData.name}</extra>",
+        hovertemplate: `%{customdata[1]} to %{customdata[2]} are at most %{customdata[0]}<extra>${plain(name)}</extra>`,
       },
     ];
   }
@@ -54,9 +55,9 @@ export function cdfChart({ charts, words }) {
 
   function inWords(sides) {
     const parts = sides.map(({ name, curve }) => {
-      const half = curve.points.find((point) => point.fraction >= 0.5);
+      const half = words.number(curve.points.find((point) => point.fraction >= 0.5).value);
       const most = words.number(curve.points.at(-1).value);
-      return `${name}: half of ${words.count(curve.n)} values are at most ${words.number(half.value)}, the largest is ${most}`;
+      return `${name}: half of ${words.count(curve.n)} values are at most ${half}, the largest is ${most}`;
     });
     return `Distributions of two places. ${parts.join(". ")}.`;
   }

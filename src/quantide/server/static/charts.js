@@ -11,7 +11,7 @@ let library = null;
 // The charts' library, loaded once; whoever draws before that is drawn when it is there.
 export function load() {
   library ??= new Promise((done, failed) => {
-    if (window.Plotly) return done();
+    if (loaded()) return done();
     const script = document.createElement("script");
     script.src = SCRIPT;
     script.onload = done;
@@ -20,6 +20,8 @@ export function load() {
   });
   return library;
 }
+
+export const loaded = () => Boolean(window.Plotly);
 
 // Colours of the theme by name: ink, muted, line, panel, accent, bad, good, and series, a list.
 export function colors() {
@@ -115,8 +117,8 @@ function dressed(layout, palette) {
   const found = {
     autosize: true,
     margin: { l: 8, r: 8, t: 8, b: 8 },
-    paper_bgcolor: "rgba(0,0,0,0)",
-    plot_bgcolor: "rgba(0,0,0,0)",
+    paper_bgcolor: palette.panel,
+    plot_bgcolor: palette.panel,
     font: { family: font, size: 12, color: palette.ink },
     showlegend: false,
     dragmode: false,

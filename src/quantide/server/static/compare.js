@@ -4,45 +4,53 @@ import { againstChoice } from "./against.js";
 import { cdfChart } from "./cdf.js";
 import { make, say, table } from "./dom.js";
 import { paced } from "./pace.js";
-import { chosenPlace, phiRange, placeParams, placeText, placeWords, samePlace } from "./places.js";
+import { chosenPlace, phiRange, placeParams, placeWords, samePlace } from "./places.js";
 import { qqChart } from "./qq.js";
 import * as words from "./words.js";
 
-const PHIS = [0.5, 0.9, 0.99, 0.01, 0.1, 0.25, 0.75, 0.95, 0.999];
-const TOLD = 3; // the first of these are said, all are in the table
+const PHIS = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999];
+const TOLD = [0.5, 0.9, 0.99]; // these are said, all are in the table
 const POINTS = 200;
 const LEAST = 1500; // milliseconds between two looks
-
-const WORDS = { higher: "higher than", lower: "lower than", open: "not told apart from" };
+const SAME = "Both sides are the same: choose something else to compare with.";
+const WAYS = { higher: "higher than", lower: "lower than", open: "not told apart from" };
 const ARROWS = { higher: "▲", lower: "▼", open: "≈" };
+const BANDS = "The shaded bands are proved: the true curves lie in them.";
+const PAIRS = "Each point is one quantile of both: on the diagonal they are the same.";
+const CLOSER = matchMedia("(pointer: fine)").matches ? " Drag a box to look closer." : "";
 
 export function mount(element, app) {
   const { api, state, onCommit } = app;
   const sentence = make("p", { class: "sentence" });
   const verdicts = make("dl", { class: "verdicts" });
   const trouble = make("p", { class: "error", role: "status" });
+  const about = make("p", { class: "hint" });
   const cells = table();
   const log = make("input", { type: "checkbox", change: () => setLog(log.checked) });
-  const logs = make("label", { class: "check" }, log, "Logarithmic values");
   const cdf = cdfChart(app);
   const qq = qqChart(app, () => plotting.now());
   const choice = againstChoice(app, look);
-  const charts = make("div", { class: "pair" },
-    make("figure", {}, make("figcaption", {}, make("h3", {}, "Distributions"), make("p", { class: "hint" }, "Within the shaded bands, proved.")), cdf.plot),
-    make("figure", {}, make("figcaption", {}, make("h3", {}, "Q-Q plot"), make("p", { class: "hint" }, "Each point is one quantile of both; on the diagonal they are the same. Drag a box to look closer.")), qq.element));
+  const figure = (title, hint, ...parts) =>
+    make("figure", {}, make("figcaption", {}, make("h3", {}, title), make("p", { class: "hint" }, hint)), parts);
+  const distributions = figure("Distributions", BANDS, cdf.plot);
+  const plots = figure("Q-Q plot", PAIRS + CLOSER, about, qq.element);
   element.append(
-    make("div", { class: "row" }, choice.element, logs), sentence, verdicts, trouble, charts,
-    make("details", {}, make("summary", {}, "As a table"), cells.element));
+    make("div", { class: "row" }, choice.element, make("label", { class: "check" }, log, "Logarithmic values")),
+    sentence,
+    verdicts,
+    trouble,
+    make("div", { class: "pair" }, distributions, plots),
+    make("details", {}, make("summary", {}, "As a table"), cells.element),
+  );
 
   let here = null;
   let there = null;
   let names = null;
   let curves = null;
-  let logTouched = false;
+  let logChosen = false; // by hand, or once by what the values are like
 
   function setLog(wanted) {
-    logTouched = true;
-    log.checked = wanted;
+    logChosen = true;
     if (curves) drawCurves();
     qq.setLog(wanted);
   }
@@ -54,13 +62,13 @@ export function mount(element, app) {
     const now = chosenPlace(selected);
     const other = choice.place(now);
     choice.show(now);
-    const same = here && samePlace(now, here) && samePlace(other, there);
-    if (same) return;
+    if (here && samePlace(now, here) && samePlace(other, there)) return;
     if (here?.stream !== now.stream) learn(now.stream);
-    if (here?.stream !== now.stream || here?.key !== now.key) logTouched = false;
+    if (!here || !samePlace({ ...now, window: here.window }, here)) logChosen = false;
     [here, there, curves] = [now, other, null];
-    names = { y: "now", x: choice.named(here, there) };
-    qq.about({ x: there, y: here }, { y: `now (${words.window(here.window)})`, x: names.x });
+    names = choice.names(here, there);
+    qq.about({ x: { ...there, filter: null }, y: { ...here, filter: null } }, names);
+    say(about, here.filter ? "It is of all values: Q-Q plots know no filters." : "");
     telling.now();
   }
 
@@ -91,14 +99,15 @@ export function mount(element, app) {
 
   async function tell() {
     const [mine, other] = [here, there];
+    const quantiles = { phi: PHIS, band: true };
+    const curve = { points: POINTS, mode: "quick" };
     const [now, then, left, right] = await Promise.all([
-      ask(mine, "quantiles", { phi: PHIS, band: true }),
-      ask(other, "quantiles", { phi: PHIS, band: true }),
-      ask(mine, "cdf", { points: POINTS }),
-      ask(other, "cdf", { points: POINTS }),
+      ask(mine, "quantiles", quantiles),
+      ask(other, "quantiles", quantiles),
+      ask(mine, "cdf", curve),
+      ask(other, "cdf", curve),
     ]);
-    const ends = now.answers.flatMap(({ low, high }) => [low, high]);
-    const { ranks } = await ask(other, "rank", { value: ends });
+    const { ranks } = await ask(other, "rank", { value: now.answers.flatMap(({ low, high }) => [low, high]) });
     if (mine !== here || other !== there) return;
     const found = now.answers.map((answer, index) => ({
       ...answer,
@@ -108,36 +117,61 @@ export function mount(element, app) {
       most: ranks[2 * index + 1].rank_hi / ranks[2 * index + 1].n,
     }));
     curves = [left, right];
-    if (!logTouched) log.checked = isSkewed(left);
-    const possible = curves.every(({ points }) => words.drawable(points[0].value) > 0);
-    log.disabled = !possible;
-    log.checked &&= possible;
+    const positive = curves.every(({ points }) => words.drawable(points[0].value) > 0);
+    if (!logChosen) log.checked = curves.some(isSkewed);
+    logChosen = true;
+    log.disabled = !positive;
+    log.checked &&= positive;
     qq.setLog(log.checked);
     drawCurves();
     showFound(found);
   }
 
   function drawCurves() {
-    cdf.show([{ name: names.y, series: 0, curve: curves[0] }, { name: names.x, series: 2, curve: curves[1] }], log.checked);
+    const sides = [names.y, names.x].map((name, index) => ({ name, series: 2 * index, curve: curves[index] }));
+    cdf.show(sides, log.checked);
   }
 
   function showFound(found) {
-    const [, , tail] = found;
-    const same = samePlace(here, there);
-    say(sentence, same
-      ? "Both sides are the same place: choose another one to compare with."
-      : `${words.phi(tail.phi)} now is ${words.number(tail.value)}; that was the ${phiRange(tail.least, tail.most)} of ${names.x}. It is ${WORDS[way(tail)]} ${names.x}'s ${words.number(tail.other.value)}${way(tail) === "open" ? "" : ", and that is proved"}.`);
-    verdicts.replaceChildren(...found.slice(0, TOLD).map((one) => make("div", { class: "verdict", "data-way": way(one) },
-      make("dt", {}, words.phi(one.phi)),
-      make("dd", {}, make("strong", {}, words.number(one.value)), make("span", {}, `${ARROWS[way(one)]} ${words.number(one.other.value)} in ${names.x}`),
-        make("span", { class: "hint" }, `was ${phiRange(one.least, one.most)}`)))));
-    const rows = [...found].sort((a, b) => a.phi - b.phi).map((one) => [
-      words.phi(one.phi), words.number(one.value), between(one), words.number(one.other.value), between(one.other), phiRange(one.least, one.most)]);
-    cells.show(`${placeWords(here)} against ${placeWords(there)}`,
-      ["Quantile", "Now", "proved between", names.x, "proved between", `Now's was, in ${names.x}`], rows);
+    const told = found.filter(({ phi }) => TOLD.includes(phi));
+    say(sentence, samePlace(here, there) ? SAME : inWords(told.at(-1)));
+    verdicts.replaceChildren(...told.map(verdict));
+    cells.show(
+      `${placeWords(here)} against ${placeWords(there)}`,
+      ["Quantile", names.y, "proved between", names.x, "proved between", `${names.y} within ${names.x}`],
+      found.map((one) => [
+        words.phi(one.phi),
+        words.number(one.value),
+        between(one),
+        words.number(one.other.value),
+        between(one.other),
+        phiRange(one.least, one.most),
+      ]),
+    );
   }
 
-  const between = ({ low, high }) => `${words.number(low)} and ${words.number(high)}`;
+  function inWords(one) {
+    const { y, x } = names.said;
+    const [range, proved] = [phiRange(one.least, one.most), way(one) === "open" ? "" : ", and that is proved"];
+    return (
+      `${words.phi(one.phi)} ${y} is ${words.number(one.value)}; in ${x} that is the ${range}. ` +
+      `It is ${WAYS[way(one)]} that of ${x}, ${words.number(one.other.value)}${proved}.`
+    );
+  }
+
+  const verdict = (one) =>
+    make(
+      "div",
+      { class: "verdict", "data-way": way(one) },
+      make("dt", {}, words.phi(one.phi)),
+      make(
+        "dd",
+        {},
+        make("strong", {}, words.number(one.value)),
+        make("span", {}, `${ARROWS[way(one)]} ${words.number(one.other.value)} in ${names.said.x}`),
+        make("span", { class: "hint" }, `the ${phiRange(one.least, one.most)} there`),
+      ),
+    );
 
   state.subscribe(look);
   onCommit(() => {
@@ -147,6 +181,8 @@ export function mount(element, app) {
   });
   look();
 }
+
+const between = ({ low, high }) => `${words.number(low)} and ${words.number(high)}`;
 
 // Which one is higher, by what is proved of both.
 function way({ low, high, other }) {

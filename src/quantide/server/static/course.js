@@ -2,6 +2,7 @@
 
 const MOST = 1000; // points
 const FINE = 400; // of a span of time: closer together than a 400th of it they are one
+const GAP = 30; // a 30th of the span without a point is a hole
 
 // Points are {t, n, lines: [{value, low, high}, ...]}; t is a number, and only grows. span is in the unit of t, or
 // Infinity: then it grows from its first point on, and is thinned when it is full.
@@ -29,6 +30,11 @@ export class Course {
       const end = points.length - 1;
       this.points = points.filter((_, i) => i === end || i % 2 === 0);
     }
+  }
+
+  // Whether so much time lies between the last moment and this one that a straight line would hide something.
+  misses(point) {
+    return this.last !== null && point.t - this.last.t > this.span / GAP;
   }
 
   get last() {

@@ -48,6 +48,9 @@ export function offer(select, choices, chosen = select.value) {
   select.value = choices.some(([value]) => value === chosen) ? chosen : (choices[0]?.[0] ?? "");
 }
 
+// A chart reads some markup and %{...} in its texts: a key is neither.
+export const plain = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/%/g, "&#37;");
+
 // Text that is set only when it is another, so that nobody is told twice.
 export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;

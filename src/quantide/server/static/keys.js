@@ -57,12 +57,14 @@ export function mount(element, { api, state, streams, words, announce }) {
     offered = text ? keys : [null, ...keys];
     const chosen = JSON.stringify(state.get().key ?? null);
     list.replaceChildren(
-      ...offered.map((key, i) =>
-        make("li", { id: `key-${i}`, role: "option", "aria-selected": String(JSON.stringify(key) === chosen), pointerdown: (event) => (event.preventDefault(), choose(i)) }, words.key(key)),
-      ),
+      ...offered.map((key, i) => {
+        const choice = { id: `key-${i}`, role: "option", "aria-selected": String(JSON.stringify(key) === chosen) };
+        return make("li", { ...choice, pointerdown: (event) => (event.preventDefault(), choose(i)) }, words.key(key));
+      }),
     );
     const left = count - keys.length;
-    more.textContent = !offered.length ? "No key contains this." : left > 0 ? `and ${words.count(left)} more: type to find them` : "";
+    more.textContent = left > 0 ? `and ${words.count(left)} more: type to find them` : "";
+    if (!offered.length) more.textContent = "No key contains this.";
     more.hidden = !more.textContent;
     list.hidden = !offered.length;
     input.setAttribute("aria-expanded", "true");

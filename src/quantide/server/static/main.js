@@ -10,7 +10,7 @@ import * as state from "./state.js";
 import * as streams from "./streams.js";
 import * as words from "./words.js";
 
-const PATIENCE = 300; // milliseconds that the first answers get before the charts' library keeps the page busy
+const PATIENCE = 600; // milliseconds that the first answers get before the charts' library keeps the page busy
 const FIRST = 1500; // and that the first chart gets before everything below it is begun
 const SPEAK = 4000; // between two announcements
 

@@ -4,6 +4,7 @@ import { Course } from "./course.js";
 import { make } from "./dom.js";
 import * as lines from "./lines.js";
 import * as large from "./numbers.js";
+import { course as courseOf, over, point } from "./points.js";
 import * as chooser from "./window.js";
 
 export const PHIS = [0.5, 0.9, 0.99];
@@ -20,7 +21,8 @@ export function mount(element, app) {
   const numbers = large.mount(part("numbers"), PHIS, app);
   const chart = lines.mount(part("lines"), PHIS, app);
   app.window = chooser.mount(part("window"), app);
-  const only = make("select", { "aria-label": "Filter", class: "only", hidden: true, change: () => state.set({ filter: only.value || null }) });
+  const filter = () => state.set({ filter: only.value || null });
+  const only = make("select", { "aria-label": "Filter", class: "only", hidden: true, change: filter });
   what.after(only);
   let course = null; // null while the past is not there yet
   let asking = null;
@@ -66,12 +68,15 @@ export function mount(element, app) {
     say("");
     numbers.show(body);
     if (course) {
-      course.add(lines.point(body, streams.chosen().newest, words));
+      const newest = point(body, streams.chosen().newest, words);
+      if (course.misses(newest)) recall(); // while nobody looked, or the server was away
+      course.add(newest);
       show();
     }
     if (fresh) {
       fresh = false;
-      app.announce(`${subject()}: ${body.answers.map((one) => `${words.phi(one.phi)} ${words.number(one.value)}`).join(", ")}`);
+      const values = body.answers.map((one) => `${words.phi(one.phi)} ${words.number(one.value)}`);
+      app.announce(`${subject()}: ${values.join(", ")}`);
     }
   }
 
@@ -80,7 +85,8 @@ export function mount(element, app) {
     calm = performance.now() + CALM;
     if (error.code === "empty" || error.code === "unknown_key") {
       const { key } = state.get();
-      say(`Nothing ${key === undefined ? "" : `of ${words.key(key)} `}lies in this window. Choose a longer one, or wait for values.`);
+      const what = key === undefined ? "Nothing" : `Nothing of ${words.key(key)}`;
+      say(`${what} lies in this window. Choose a longer one, or wait for values.`);
     } else {
       say(error.message, true);
     }
@@ -93,15 +99,15 @@ export function mount(element, app) {
     past = new AbortController();
     const mine = past;
     const window = chooser.read(state.get().window, words);
-    const over = lines.over(state.get(), streams.chosen(), words);
+    const reach = over(state.get(), streams.chosen(), words);
     if (window?.kind !== "within") {
       begin(new Course(Infinity));
       return;
     }
     try {
-      const asked = { ...params(), over: `${over}s`, points: POINTS };
+      const asked = { ...params(), over: `${reach}s`, points: POINTS };
       const body = await api.get(path("lines"), asked, { signal: mine.signal });
-      if (mine === past) begin(lines.read(body, over, words));
+      if (mine === past) begin(courseOf(body, reach, words));
     } catch (error) {
       if (error.name === "AbortError" || mine !== past) return;
       begin(new Course(Infinity), error.code === "unknown_key" ? "" : `No past is shown: ${error.message}`);
@@ -116,14 +122,15 @@ export function mount(element, app) {
     ask();
   }
 
-  function show() {
-    drawn.resolve(chart.show(course));
+  function show(found = course) {
+    drawn.resolve(chart.show(found));
     begun.resolve();
   }
 
   function subject() {
     const { stream, key, window, filter } = state.get();
-    return [stream, words.key(key), filter && `only ${filter}`, words.window(window)].filter(Boolean).join(" · ");
+    const parts = [stream, words.key(key), filter && `only ${filter}`, window && words.window(window)];
+    return parts.filter(Boolean).join(" · ");
   }
 
   function say(text, bad = false) {
@@ -161,11 +168,13 @@ export function mount(element, app) {
   function look() {
     const trouble = streams.wrong();
     const stream = streams.chosen();
+    if (trouble || !stream) drawn.resolve(); // nothing that anyone would wait for
     if (trouble) say(trouble.code === "unreachable" ? `${trouble.message} Trying again.` : trouble.message, true);
     else if (!stream) say("There are no streams in the configuration of this server.", true);
     else if (!stream.ready) {
       say(`The stream ${stream.name} is not ready: ${stream.why ?? "its store is being opened"}.`);
       numbers.clear();
+      show(new Course(Infinity));
     } else if (looked !== stream.name) turn();
     if (!stream?.ready) looked = null;
   }

@@ -4,9 +4,10 @@ import { make } from "./dom.js";
 
 export function mount(element, phis, { words }) {
   const tiles = phis.map((phi, index) => {
-    const [value, band, rank] = ["number-value", "number-band", "number-rank"].map((name) => make("p", { class: name }));
-    const name = make("h3", {}, make("span", { class: `swatch series-${index + 1}`, "aria-hidden": "true" }), words.phi(phi));
-    return { box: make("div", { class: "number" }, name, value, band, rank), value, band, rank };
+    const [value, band, rank] = ["value", "band", "rank"].map((name) => make("p", { class: `number-${name}` }));
+    const swatch = make("span", { class: `swatch series-${index + 1}`, "aria-hidden": "true" });
+    const box = make("div", { class: "number" }, make("h3", {}, swatch, words.phi(phi)), value, band, rank);
+    return { box, value, band, rank };
   });
   const count = make("p", { class: "number-value" });
   const error = make("p", { class: "number-band" });

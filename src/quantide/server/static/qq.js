@@ -1,14 +1,15 @@
 // The Q-Q plot: the same phi of two places against each other. A smaller range of phi is asked for anew, and finer; the
 // phis that are seen become standing queries, so that their points move as the streams do.
-import { make } from "./dom.js";
+import { make, say } from "./dom.js";
 import { following } from "./following.js";
 import { placeText } from "./places.js";
 import { pairTraces, plotLayout, plotRanges } from "./qqdraw.js";
 import { zooming } from "./zoom.js";
 
-const POINTS = 201;
+const POINTS = 101;
 const LIVE = 20; // phis with standing queries, one for each axis
 const TAILS = [0.9, 0.99, 0.999];
+const AGAIN = "the points are asked for again as the stream moves";
 const TWICE = 400; // milliseconds after a double click in which the chart says that it has changed
 
 // asked() is called when another range is wanted; whoever is called calls refresh().
@@ -22,63 +23,79 @@ export function qqChart({ api, charts, words, announce }, asked) {
   let axes = null; // {x, y}: places
   let names = null; // {x, y}: what they are called
   let log = false;
-  let shown = null; // what /api/qq said last
+  let shown = null; // what /api/qq said last, and the range it was asked for
   let ranges = null;
   let moving = new Map(); // phi -> {x, y}
+  let followed = null; // the range that has standing queries
   let spacing = 1; // between the phis of the standing queries
   let listening = false;
+  let held = false;
   let doubled = 0;
 
-  const rangeWords = ({ from, to }) => (from === 0 && to === 1 ? "all ranks" : `${words.phi(from)} to ${words.phi(to)}`);
+  const rangeWords = ({ from, to }) =>
+    from === 0 && to === 1 ? "all ranks" : `${words.phi(from)} to ${words.phi(to)}`;
 
   function zoomed() {
-    follow();
+    say(fine, `Asking for ${rangeWords(zoom.here())}.`);
+    say(live, "");
+    follower.release();
+    followed = null;
+    moving = new Map();
     showTrail();
     asked();
-    announce(`Q-Q plot: ${rangeWords(zoom.here())}`);
+    if (shown) announce(`Q-Q plot: ${rangeWords(zoom.here())}`);
   }
 
+  // The middles of as many parts of the range: its ends may be the extremes, which no fraction of ranks bounds well.
   function follow() {
-    const { from, to } = zoom.here();
-    const apart = (to - from) / (LIVE - 1);
-    spacing = apart;
-    const phis = Array.from({ length: LIVE }, (_, index) => Math.min(1, Math.max(from + index * apart, 1e-9)));
-    moving = new Map();
-    follower.follow(axes, phis, apart / 5);
+    if (followed === zoom.here()) return;
+    followed = zoom.here();
+    const { from, to } = followed;
+    spacing = (to - from) / LIVE;
+    const phis = Array.from({ length: LIVE }, (_, index) => from + (index + 0.5) * spacing);
+    follower.follow(axes, phis, spacing / 5);
   }
 
   function heard({ count, eps, refused, failed, values = [] }) {
-    if (count) live.textContent = `${count} standing queries, precision ${words.percent(eps, 2)}: ${eps <= spacing ? "they move the rings." : "finer than that, the points are asked for again as the stream moves."}`;
-    if (refused) live.textContent = "This token may only read: no standing queries, the points are asked for again instead.";
-    if (failed) live.textContent = `No standing queries: ${failed}`;
+    if (count) {
+      const use = eps <= spacing / 2 ? "they move the rings" : `finer than that, ${AGAIN}`;
+      say(live, `${count} standing queries, precision ${words.percent(eps, 2)}: ${use}.`);
+    }
+    if (refused) say(live, `This token may only read, so there are no standing queries: ${AGAIN}.`);
+    if (failed) say(live, `No standing queries: ${failed}`);
     for (const { phi, axis, value, error } of values) {
-      const told = value !== null && error <= spacing ? value : undefined; // what is coarser would only mislead
+      const told = value !== null && error <= spacing / 2 ? value : undefined; // what is coarser would only mislead
       moving.set(phi, { ...moving.get(phi), [axis]: told });
     }
-    if (values.length && shown) draw();
+    if (values.length && isShown(zoom.here())) draw();
   }
 
   async function refresh() {
-    const { from, to } = zoom.here();
+    const asked = zoom.here();
     const about = axes;
-    const found = await api.get("/api/qq", { x: placeText(axes.x), y: placeText(axes.y), from, to, points: POINTS });
-    if (about !== axes || zoom.here().from !== from || zoom.here().to !== to) return; // looked elsewhere meanwhile
-    shown = found;
+    const found = await api.get("/api/qq", { x: placeText(axes.x), y: placeText(axes.y), ...asked, points: POINTS });
+    if (about !== axes || zoom.here() !== asked) return; // looked elsewhere meanwhile
+    shown = { ...found, range: asked };
     zoom.among(Math.max(found.x.n, found.y.n));
-    fine.textContent = ["y", "x"].map((axis) => `${names[axis]}: ${fineness(found[axis])}`).join("; ") + ".";
+    say(fine, ["y", "x"].map((axis) => `${names[axis]}: ${fineness(found[axis])}`).join("; ") + ".");
     draw();
+    follow();
   }
 
-  const fineness = ({ mode, error }) => (error === 0 ? `${mode}, no error` : `${mode}, within ${words.percent(error, 2)} of the ranks`);
+  const isShown = (range) => shown?.range === range;
+
+  const fineness = ({ mode, error }) =>
+    error === 0 ? `${mode}, no error` : `${mode}, within ${words.percent(error, 2)} of the ranks`;
 
   function draw() {
+    if (held) return; // a box that is being dragged would be lost
     const { from, to } = zoom.here();
     ranges = plotRanges(shown, log, ranges, `${from} ${to} ${log}`);
     const [found, points, range] = [shown, new Map(moving), ranges];
     charts
       .draw(
         plot,
-        (colors) => pairTraces(found, points, range, colors),
+        (colors) => pairTraces(found, points, range, names, colors),
         (colors) => ({ ...plotLayout(names, found, range, colors), label: inWords(found) }),
       )
       .then(listen);
@@ -90,8 +107,9 @@ export function qqChart({ api, charts, words, announce }, asked) {
       ({ phi, x, y }) => `${words.phi(phi)} is ${words.number(y)} up and ${words.number(x)} across`,
     );
     return (
-      `Q-Q plot, ${rangeWords(zoom.here())}: ${names.y} up, ${names.x} across. ${Math.round(above * 100)} % of the points ` +
-      `are above the diagonal, where ${names.y} is higher. ${ends.join("; ")}. Plus and minus zoom, zero resets, arrows move.`
+      `Q-Q plot, ${rangeWords(zoom.here())}: ${names.y} up, ${names.x} across. ${Math.round(above * 100)} % of the ` +
+      `points are above the diagonal, where ${names.y} is higher. ${ends.join("; ")}. ` +
+      "Plus and minus zoom, zero resets, arrows move."
     );
   }
 
@@ -113,8 +131,10 @@ export function qqChart({ api, charts, words, announce }, asked) {
     });
   }
 
-  const rangeOf = (change, axis) =>
-    change[`${axis}.range`] ?? (`${axis}.range[0]` in change ? [change[`${axis}.range[0]`], change[`${axis}.range[1]`]] : null);
+  function rangeOf(change, axis) {
+    const [low, high] = [change[`${axis}.range[0]`], change[`${axis}.range[1]`]];
+    return change[`${axis}.range`] ?? (low === undefined ? null : [low, high]);
+  }
 
   // The phis of the points within a box; of those above and below it, too, where it has none.
   function phisIn(across, up) {
@@ -142,14 +162,26 @@ export function qqChart({ api, charts, words, announce }, asked) {
     keys[event.key]();
   });
 
-  const button = (text, label, click) => make("button", { type: "button", class: "button small", title: label, "aria-label": label, click }, text);
+  plot.addEventListener("pointerdown", () => (held = true), true);
+  for (const end of ["pointerup", "pointercancel"]) {
+    window.addEventListener(end, () => setTimeout(letGo), true); // after the chart has told of the box
+  }
+
+  function letGo() {
+    if (!held) return;
+    held = false;
+    if (isShown(zoom.here())) draw();
+  }
+
+  const button = (text, title, click) =>
+    make("button", { type: "button", class: "button small", title, "aria-label": title, click }, text);
   const tools = make(
     "div",
     { class: "tools-row", role: "group", "aria-label": "Zoom of the Q-Q plot" },
     button("+", "Zoom in", closer),
     button("−", "Zoom out", further),
     button("All", "Reset: all ranks", () => zoom.jump(0)),
-    TAILS.map((from) => button(`${words.phi(from)} up`, `From ${words.phi(from)} to the largest`, () => zoom.jump(from))),
+    TAILS.map((from) => button(`${words.phi(from)} up`, `${words.phi(from)} to the largest`, () => zoom.jump(from))),
   );
 
   function showTrail() {
@@ -162,11 +194,12 @@ export function qqChart({ api, charts, words, announce }, asked) {
   }
 
   return {
-    element: make("div", {}, tools, make("nav", { class: "trail", "aria-label": "What the Q-Q plot shows" }, trail), plot, fine, live),
+    element: make("div", {}, tools, make("nav", { class: "trail", "aria-label": "Zoom" }, trail), plot, fine, live),
     refresh,
     setLog(wanted) {
+      if (log === wanted) return;
       log = wanted;
-      if (shown) draw();
+      if (isShown(zoom.here())) draw();
     },
     // Other places: everything of the plot is about them from now on.
     about(places, called) {

@@ -25,8 +25,8 @@ export function queryForm({ api, state, announce }, made) {
     event.preventDefault();
     const body = { ...placeBody(chosenPlace(state.get())), phi: Number(phi.value), label: LABEL };
     if (eps.value.trim()) body.eps = Number(eps.value);
-    const wrong = [body.phi, body.eps ?? 0.5].some(Number.isNaN) ? "phi and eps are numbers, such as 0.99 and 0.01." : "";
-    say(trouble, wrong);
+    const wrong = Number.isNaN(body.phi) || Number.isNaN(body.eps ?? 0);
+    say(trouble, wrong ? "phi and eps are numbers, such as 0.99 and 0.01." : "");
     if (wrong) return;
     try {
       const { queries } = await api.post("/api/queries", body);

@@ -26,7 +26,9 @@ export function mount(app) {
   };
 
   help.querySelector("dl").replaceChildren(
-    ...Object.entries(keys).map(([key, [text]]) => make("div", {}, make("dt", {}, make("kbd", {}, key)), make("dd", {}, text))),
+    ...Object.entries(keys).map(([key, [text]]) =>
+      make("div", {}, make("dt", {}, make("kbd", {}, key)), make("dd", {}, text)),
+    ),
   );
   help.querySelector("[data-close]").addEventListener("click", () => help.close());
   help.addEventListener("click", (event) => event.target === help && help.close());

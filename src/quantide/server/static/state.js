@@ -58,7 +58,7 @@ export function get() {
 export function set(partial) {
   const before = current;
   current = { ...current, ...partial };
-  for (const name of Object.keys(current)) if (current[name] === null || current[name] === undefined) delete current[name];
+  for (const [name, value] of Object.entries(current)) if (value === null || value === undefined) delete current[name];
   history.replaceState(null, "", write(current));
   tell(before);
 }

@@ -14,7 +14,7 @@ export function mount({ api, state, words }, changed) {
       alarms = (await api.get("/api/alarms")).alarms;
       changed();
     } catch (error) {
-      if (error.code !== "unreachable") console.warn("thresholds are not drawn:", error.message); // the alarms' own panel tells
+      if (error.code !== "unreachable") console.warn("thresholds are not drawn:", error.message); // their panel tells
     }
   }
 
@@ -25,27 +25,29 @@ export function mount({ api, state, words }, changed) {
     return alarm.stream === stream && JSON.stringify(alarm.key ?? null) === JSON.stringify(key ?? null);
   };
 
+  // Shapes and names for a chart's layout. A threshold far above the largest value would squeeze the lines together.
   return {
-    // Shapes of a chart's layout. A threshold far above the largest value would squeeze the lines together.
-    lines: (colors, most) =>
-      alarms.filter(here).flatMap((alarm) => {
+    marks(colors, most, log) {
+      const marks = { shapes: [], annotations: [] };
+      for (const alarm of alarms.filter(here)) {
         const y = words.drawable(alarm.above ?? alarm.below);
-        if (y === null || y > FAR * most) return [];
-        return {
-          type: "line",
+        if (y === null || y > FAR * most || (log && y <= 0)) continue;
+        const way = (alarm.above ?? null) === null ? "below" : "above";
+        const line = { color: colors.bad, width: 1.5, dash: "dash" };
+        marks.shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: y, y1: y, line });
+        marks.annotations.push({
+          x: 0,
           xref: "paper",
-          x0: 0,
-          x1: 1,
-          y0: y,
-          y1: y,
-          line: { color: colors.bad, width: 1.5, dash: "dash" },
-          label: {
-            text: `alarm: ${words.phi(alarm.phi)} ${alarm.above === undefined || alarm.above === null ? "below" : "above"} ${words.number(alarm.above ?? alarm.below)}`,
-            textposition: "start",
-            yanchor: "bottom",
-            font: { color: colors.bad, size: 11 },
-          },
-        };
-      }),
+          xanchor: "left",
+          y: log ? Math.log10(y) : y,
+          yanchor: "bottom",
+          text: `alarm: ${words.phi(alarm.phi)} ${way} ${words.number(alarm.above ?? alarm.below)}`,
+          showarrow: false,
+          bgcolor: colors.fade(colors.panel, 0.8),
+          font: { color: colors.bad, size: 11 },
+        });
+      }
+      return marks;
+    },
   };
 }

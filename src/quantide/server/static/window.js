@@ -8,14 +8,19 @@ const KINDS = {
     name: "last T",
     about: "values of the last while, by their times",
     least: 1,
-    nice: [1, 2, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300, 420, 600, 900, 1200, 1800, 2700, 3600, 5400, 7200, 10800, 14400, 21600, 28800, 43200, 64800, 86400, 129600, 172800, 259200, 432000, 604800, 1209600, 2592000],
+    nice: [
+      ...[1, 2, 3, 5, 7, 10, 15, 20, 30, 45],
+      ...[1, 1.5, 2, 3, 5, 7, 10, 15, 20, 30, 45].map((minutes) => 60 * minutes),
+      ...[1, 1.5, 2, 3, 4, 6, 8, 12, 18, 24, 36].map((hours) => 3600 * hours),
+      ...[2, 3, 5, 7, 10, 14, 21, 30, 60, 90, 180, 365].map((days) => 86400 * days),
+    ],
     presets: [10, 60, 300, 3600, 86400],
   },
   last: {
     name: "last n",
     about: "the values that came last, whatever their times",
     least: 10,
-    nice: [1, 1.5, 2, 3, 5, 7].flatMap((lead) => [1, 2, 3, 4, 5, 6, 7, 8].map((power) => Math.round(lead * 10 ** power))).sort((a, b) => a - b),
+    nice: [1, 2, 3, 4, 5, 6].flatMap((power) => [1, 1.5, 2, 3, 5, 7].map((lead) => lead * 10 ** power)),
     presets: [100, 1000, 10_000, 100_000, 1_000_000],
   },
 };
@@ -36,7 +41,8 @@ export function mount(element, { state, streams, words, announce }) {
     const input = make("input", { type: "radio", name: "window-kind", value: kind, change: () => turn(kind) });
     return make("label", { title: about }, input, make("span", {}, name));
   });
-  const slider = make("input", { type: "range", min: 0, max: TICKS, step: 1, "aria-label": "Length of the window", input: slide });
+  const scale = { type: "range", min: 0, max: TICKS, step: 1 };
+  const slider = make("input", { ...scale, "aria-label": "Length of the window", input: slide });
   const shown = make("output", { class: "window-size" });
   const presets = make("div", { class: "presets", role: "group", "aria-label": "Usual windows" });
   element.replaceChildren(
@@ -53,20 +59,21 @@ export function mount(element, { state, streams, words, announce }) {
     return Math.max(100, Math.min(stream?.n ?? 1_048_576, 1_048_576));
   }
 
-  const choices = (kind) => [...KINDS[kind].nice.filter((one) => one >= KINDS[kind].least && one < most(kind)), most(kind)];
-  const place = (kind, size) => (TICKS * Math.log(size / KINDS[kind].least)) / Math.log(most(kind) / KINDS[kind].least);
+  const choices = (kind) => [...KINDS[kind].nice.filter((one) => one < most(kind)), most(kind)];
+  const far = (kind, size) => Math.log(size / KINDS[kind].least);
+  const place = (kind, size) => (TICKS * far(kind, size)) / far(kind, most(kind));
 
-  // Where the slider stands, as a window worth naming: the nearest of those, or what is there between two of them.
+  // Where the slider stands, as the nearest window that is worth naming.
   function at(kind, tick) {
-    const exact = KINDS[kind].least * (most(kind) / KINDS[kind].least) ** (tick / TICKS);
-    return choices(kind).reduce((best, one) => (Math.abs(Math.log(one / exact)) < Math.abs(Math.log(best / exact)) ? one : best));
+    const off = (size) => Math.abs(place(kind, size) - tick);
+    return choices(kind).reduce((best, one) => (off(one) < off(best) ? one : best));
   }
 
   function slide() {
     const { kind, size } = read(state.get().window, words);
     let next = at(kind, slider.valueAsNumber);
     const asked = slider.valueAsNumber - place(kind, size);
-    if (next === size && Math.abs(Math.abs(asked) - 1) < 1) next = neighbour(kind, size, Math.sign(asked)); // an arrow key
+    if (next === size && Math.abs(asked) < 2) next = neighbour(kind, size, Math.sign(asked)); // an arrow key
     set({ kind, size: next });
   }
 

@@ -8,8 +8,11 @@ const LENGTHS = [
   ["min", 60],
   ["s", 1],
 ];
-const SHORT = { w: 604800, week: 604800, weeks: 604800, d: 86400, day: 86400, days: 86400, h: 3600, hour: 3600, hours: 3600 };
-const SPELLED = { ...SHORT, min: 60, m: 60, minute: 60, minutes: 60, s: 1, second: 1, seconds: 1, ...UNITS };
+const SPELLED = {
+  ...UNITS,
+  ...{ s: 1, second: 1, seconds: 1, m: 60, min: 60, minute: 60, minutes: 60, h: 3600, hour: 3600, hours: 3600 },
+  ...{ d: 86400, day: 86400, days: 86400, w: 604800, week: 604800, weeks: 604800 },
+};
 const MOMENT = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?)?(Z|[+-]\d\d:\d\d)?$/;
 const DURATION = /^(-?\d+) (ns|us|ms|s)$/;
 
@@ -49,14 +52,17 @@ export function steady(value) {
 
 // Two bounds, the lower rounded down and the upper up: what is proved of them stays true as it is written.
 export function bounds(low, high) {
-  if (low === high || typeof low !== "number" || typeof high !== "number") return [number(low), number(high)];
+  if (typeof low !== "number" || typeof high !== "number") return [String(low ?? "–"), String(high ?? "–")];
   const size = Math.max(Math.abs(low), Math.abs(high));
-  const digits = Math.ceil(Math.log10(size / (high - low))) + 2;
+  const whole = Number.isSafeInteger(low) && Number.isSafeInteger(high) && size < 1e15;
+  if (low === high || whole) return [number(low), number(high)];
+  const digits = Math.ceil(Math.log10(size / (high - low))) + 1;
   if (!Number.isFinite(digits) || digits > 12 || size >= 1e15 || size < 1e-4) return [String(low), String(high)];
   const places = Math.max(0, Math.min(12, Math.max(digits, 4) - 1 - Math.floor(Math.log10(size))));
   const shown = formatter({ minimumFractionDigits: places, maximumFractionDigits: places });
   const unit = 10 ** places;
-  return [shown.format(Math.floor(low * unit + 1e-9) / unit), shown.format(Math.ceil(high * unit - 1e-9) / unit)];
+  const outwards = (value, round) => (Number(value.toFixed(places)) === value ? value : round(value * unit) / unit);
+  return [shown.format(outwards(low, Math.floor)), shown.format(outwards(high, Math.ceil))];
 }
 
 // A value as a number to draw: durations in seconds, moments in milliseconds, null for what cannot be drawn.
@@ -148,7 +154,8 @@ export function seconds(s) {
   return formatter({ maximumSignificantDigits: 3 }).format(s / unit) + "\u00a0" + name;
 }
 
-const counted = (times, name) => `${times}\u00a0${name}${times !== 1 && (name === "day" || name === "week") ? "s" : ""}`;
+const many = (times, name) => (times !== 1 && (name === "day" || name === "week") ? "s" : "");
+const counted = (times, name) => `${times}\u00a0${name}${many(times, name)}`;
 
 // A length of time in full: 1 h 30 min, 5 min, 2 days.
 export function span(s) {
