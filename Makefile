@@ -30,7 +30,7 @@ help:  ## Show this list
 setup: $(PACKAGES) $(WARM) $(JAVA) $(BROWSER)  ## Prepare everything: environment, packages, compiled kernels, Java, a browser for tests
 	@echo "Ready. Try: make demo"
 
-demo: $(WARM) $(JAVA)  ## Watch a sketch answer a few million values a second (ARGS="--seconds 20 --eps 0.01")
+demo: $(WARM) $(JAVA)  ## Open the page on a live market that does not exist (ARGS="--terminal --port 8700")
 	@$(RUN) python -m quantide demo $(ARGS)
 
 test: lint $(WARM) $(JAVA) $(BROWSER)  ## Lint, then run the tests and the examples in the documentation (ARGS="-k merge")

@@ -36,7 +36,7 @@ def _run(args: argparse.Namespace) -> int | None:
 
     read_config(args.config)
     from quantide.cli.child import Server
-    from quantide.demo.screen import ended_by_sigterm
+    from quantide.demo.ending import ended_by_sigterm
 
     words = [args.config, *(["--behind-proxy"] if args.behind_proxy else []), *(["--json"] if args.json else [])]
     with ended_by_sigterm(), Server(words) as server:
@@ -80,7 +80,7 @@ RUN = Command(
 )
 DEMO = Command(
     "demo",
-    "A whole installation with a market that does not exist: open the page, or watch it in the terminal",
+    "A whole installation on a made-up market: open the page and watch",
     "Thirty days of history, and live ticks through Spark. What it writes is gone when it ends, unless --folder says "
     "where to keep it.",
     ("quantide demo", "quantide demo --terminal", "quantide demo --folder market --port 8700"),

@@ -13,8 +13,8 @@ from quantide.history.history import History
 from quantide.spark.stream.stream import open_history
 
 DAYS = 30
-DAY_RATE = 80_000 / DAY  # ticks a second of the days before
-PIECES = 6  # of the last hour
+DAY_RATE = 60_000 / DAY  # ticks a second of the days before
+PIECES = 12  # of the last hour
 LAST = "last hour"
 
 
@@ -28,7 +28,7 @@ def last_hour(market: Market) -> pa.Table:
     """The hour before the demo began; there is more and more to trade."""
     edges = [-HOUR + HOUR * piece / PIECES for piece in range(PIECES + 1)]
     pieces = [
-        market.ticks(since, until, RATE * ((number + 1) / PIECES) ** 2)
+        market.ticks(since, until, RATE * ((number + 1) / PIECES) ** 4)
         for number, (since, until) in enumerate(pairwise(edges))
     ]
     return pa.concat_tables(pieces)

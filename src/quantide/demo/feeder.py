@@ -16,7 +16,7 @@ from quantide.demo.market import Market
 from quantide.errors import ServerError
 
 EVERY = 0.5  # seconds of ticks in a file
-MOST = 60.0  # seconds that are made up for when the machine slept
+MOST = 120.0  # seconds that are made up for when the machine slept
 SWEEP = 10.0  # seconds between looks for files that are not needed any more
 KEPT = 20.0  # seconds of ticks whose files are kept, for whoever wants to look at them
 

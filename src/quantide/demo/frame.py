@@ -92,8 +92,9 @@ def render(state: State, look: Look) -> list[str]:
 
 
 def headline(state: State, look: Look) -> list[str]:
+    coming = f"{state.rate:,.0f} a second come in" if state.rate else "none came of late (Spark takes a while to start)"
     facts = (
-        f"{state.n:,} values, {state.rate:,.0f} a second come in; the newest came {state.lag:.1f} s ago",
+        f"{state.n:,} values, {coming}; the newest came {state.lag:.1f} s ago",
         f"spreads of the last {state.window} in basis points, each with the ranks that are proved for it",
     )
     title = f"Quantide demo, the same in a browser: {state.address}"

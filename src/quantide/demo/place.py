@@ -52,14 +52,20 @@ def prepare(folder: Path, port: int) -> Config:
 
 
 def choose_port(asked: int | None) -> int:
-    """The port that was asked for; otherwise the usual one, or one that is free."""
-    if asked is not None and not 0 <= asked < 2**16:
-        raise InvalidArgumentError(f"port is {asked}; give a number up to 65535, or 0 for any that is free")
-    for port in (PORT if asked is None else asked, 0):
-        try:
-            with socket.create_server(("127.0.0.1", port)) as found:
-                return int(found.getsockname()[1])
-        except OSError:
-            if asked is not None:
-                return asked  # the server will say what is wrong with it
-    raise AssertionError("a system without free ports")
+    """The port that was asked for; the usual one, or one that is free, when none was.
+
+    A number in any case: a server that is started again is to have the same one.
+    """
+    try:
+        return free_port(PORT if asked is None else asked)
+    except OSError as error:
+        if asked is not None:
+            fix = "give another one, or none for one that is free"
+            raise InvalidArgumentError(f"port {asked} cannot be had ({error.strerror}); {fix}") from error
+        return free_port(0)
+
+
+def free_port(port: int) -> int:
+    """This port, or any for 0; an OSError where it is not free."""
+    with socket.create_server(("127.0.0.1", port)) as found:
+        return int(found.getsockname()[1])

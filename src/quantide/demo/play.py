@@ -1,15 +1,11 @@
 """The demo from start to end: history, server, ticks, Spark, and a goodbye."""
 
 import io
-import os
 import re
 import shutil
-import signal
-import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +16,11 @@ from quantide.client import Client
 from quantide.config import Config
 from quantide.config.server import PORT
 from quantide.demo.backfill import DAYS, backfill
+from quantide.demo.ending import deaf_at_the_end, ended_after, errors_to
 from quantide.demo.feeder import Feeder
 from quantide.demo.market import Market
 from quantide.demo.place import choose_port, incoming, prepare
-from quantide.demo.screen import ended_by_sigterm, open_screen
+from quantide.demo.screen import open_screen
 from quantide.demo.standing import register
 from quantide.demo.view import View
 from quantide.doctor import java
@@ -47,8 +44,13 @@ class Wishes:
     json: bool = False
 
     def check(self) -> None:
+        """Refuse what cannot be, before anything is begun."""
         if self.seconds is not None and not self.seconds > 0:
             raise InvalidArgumentError(f"seconds is {self.seconds:g}; give more than 0, or none to run until Ctrl-C")
+        if self.seed < 0:
+            raise InvalidArgumentError(f"seed is {self.seed}; give 0 or a number above it")
+        if self.port is not None and not 0 <= self.port < 2**16:
+            raise InvalidArgumentError(f"port is {self.port}; give a number up to 65535, or 0 for any that is free")
         wrong = java.problem()
         if wrong is not None:
             raise SparkSetupError(f"the demo takes its ticks in with Spark, which needs Java: {wrong}; {java.INSTALL}")
@@ -67,7 +69,8 @@ def play(out: TextIO, wishes: Wishes) -> int | None:
         finally:
             deaf()
             demo.leave()
-        demo.goodbye()
+        if code is None:
+            demo.goodbye()
     return code
 
 
@@ -97,17 +100,22 @@ class Demo:
         self.say(f"Open {url} in a browser. Ctrl-C ends the demo.", url=url)
         if wishes.seconds is not None:
             stack.enter_context(ended_after(wishes.seconds))
-        self._parts.append(stack.enter_context(Feeder(self._market, incoming(self._folder), self._client)))
-        out = self._out
-        if wishes.terminal:
-            screen = stack.enter_context(open_screen(self._out, wishes.json))
-            self._parts.append(stack.enter_context(View(self._client, screen)))
-            out = io.StringIO()
-        else:
-            self.say("Starting Spark, which takes in live ticks ...", note="starting Spark")
-        with errors_to(self._folder / "spark.log"):
+        feeder = Feeder(self._market, incoming(self._folder), self._client)
+        self._parts.append(feeder)
+        with feeder, self._shown(self._client) as out, errors_to(self._folder / "spark.log"):
             ingest(config, out, json=wishes.json)
         return None
+
+    @contextmanager
+    def _shown(self, client: Client) -> Iterator[TextIO]:
+        """Where ingestion may tell how it does; nowhere while the terminal shows something else."""
+        if not self._wishes.terminal:
+            self.say("Starting Spark, which takes in live ticks ...", note="starting Spark")
+            yield self._out
+            return
+        with open_screen(self._out, self._wishes.json) as screen, View(client, screen) as view:
+            self._parts.append(view)
+            yield io.StringIO()
 
     def leave(self) -> None:
         """Raise what ended a part of it."""
@@ -138,11 +146,16 @@ class Demo:
             self._out.flush()
 
     def _write_history(self, config: Config) -> None:
-        began = time.monotonic()
+        began, there = time.monotonic(), Path(config.store).exists()
         if not self._wishes.json:
-            self._out.write(f"Writing {DAYS} days of history ... ")
+            doing = f"Going on with what is in {self._folder}" if there else f"Writing {DAYS} days of history"
+            self._out.write(f"{doing} ... ")
             self._out.flush()
-        self._values = backfill(list(config.streams.values()), self._market)
+        try:
+            self._values = backfill(list(config.streams.values()), self._market)
+        except BaseException:
+            self._out.write("" if self._wishes.json else "\n")
+            raise
         seconds = time.monotonic() - began
         self.say(f"{self._values:,} values, {seconds:.1f} s", history=self._values, seconds=round(seconds, 3))
 
@@ -158,46 +171,3 @@ def folder_of(wishes: Wishes) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def deaf_at_the_end() -> Iterator[Callable[[], None]]:
-    """SIGTERM and Ctrl-C end the demo. Once its end has begun they change nothing any more: it is on its way."""
-    before = signal.getsignal(signal.SIGINT)
-
-    def deaf() -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
-
-    with ended_by_sigterm():
-        try:
-            yield deaf
-        finally:
-            signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def ended_after(seconds: float) -> Iterator[None]:
-    """As if somebody pressed Ctrl-C then."""
-    timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
-@contextmanager
-def errors_to(path: Path) -> Iterator[None]:
-    """Let Spark, which writes to the standard error of this process, write to a file. Our own errors stay visible."""
-    sys.stderr.flush()
-    own, python = os.dup(2), sys.stderr
-    with path.open("ab") as log, os.fdopen(own, "w", encoding="utf-8") as ours:
-        os.dup2(log.fileno(), 2)
-        sys.stderr = ours
-        try:
-            yield
-        finally:
-            sys.stderr = python
-            os.dup2(own, 2)
