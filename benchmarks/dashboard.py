@@ -23,14 +23,15 @@ LINES = "#lines .scatterlayer .js-line"  # a line of the first chart
 SLIDER = "#window-slider"
 WATCH = """() => {
   window.gaps = []; let before = performance.now();
-  const next = (now) => { window.gaps.push(now - before); before = now; window.watching = requestAnimationFrame(next); };
+  const next = (now) => { window.gaps.push(now - before); before = now; requestAnimationFrame(next); };
   requestAnimationFrame(next);
 }"""
 RESPONSE = """() => new Promise((done) => {
   const slider = document.querySelector("#window-slider"), chart = document.querySelector("#lines");
   const begun = performance.now();
   chart.once("plotly_afterplot", () => done(performance.now() - begun));
-  slider.value = Number(slider.value) + (Number(slider.value) > Number(slider.max) / 2 ? -1 : 1) * Number(slider.max) / 10;
+  const tenth = (slider.max - slider.min) / 10;
+  slider.value = Number(slider.value) + (slider.value > slider.max / 2 ? -tenth : tenth);
   slider.dispatchEvent(new Event("input", { bubbles: true }));
 })"""
 
