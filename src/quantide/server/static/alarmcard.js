@@ -16,7 +16,7 @@ export const standing = ({ firing, state }) => (firing ? "firing" : state);
 export const urgency = (alarm) => Object.keys(STATES).indexOf(standing(alarm));
 
 // changed() is called when it was dropped.
-export function alarmCard({ api, announce }, id, changed) {
+export function alarmCard({ api, state, announce }, id, changed) {
   const badge = make("span", { class: "badge" });
   const title = make("h3");
   const rule = make("p", { class: "hint" });
@@ -28,13 +28,15 @@ export function alarmCard({ api, announce }, id, changed) {
   const details = make("details", { toggle: opened }, make("summary", {}, "What happened"), recent);
   const button = (text, click, kind = "") =>
     make("button", { type: "button", class: `button small ${kind}`, click }, text);
+  const shower = button("Show", () => state.set(looked));
   const dropper = button("Drop", () => ask(true));
   const sure = make("span", { class: "row", hidden: true });
   sure.append("Drop it?", button("Yes, drop", drop, "danger"), button("Keep", () => ask(false)));
   const head = make("div", { class: "alarm-head" }, title, badge);
-  const foot = make("div", { class: "alarm-foot" }, details, dropper, sure);
+  const foot = make("div", { class: "alarm-foot" }, details, shower, dropper, sure);
   const element = make("li", { class: "alarm" }, head, value, rule, since, foot, trouble);
   let before = null;
+  let looked = null; // what it is about, to be looked at
 
   function ask(open) {
     dropper.hidden = open;
@@ -80,6 +82,9 @@ export function alarmCard({ api, announce }, id, changed) {
     say(rule, `${words.phi(alarm.phi)} of ${placeWords(alarm)} ${beyond}${held}${cleared}`);
     say(value, (alarm.value ?? null) === null ? (alarm.why ?? "No value yet.") : valueWords(alarm));
     say(since, `${alarm.firing ? "Fires" : "Quiet"} since ${words.time(alarm.since)}`);
+    looked = { stream: alarm.stream, key: alarm.key, filter: alarm.filter };
+    if (/^(within:|last:\d+$)/.test(alarm.window)) looked.window = alarm.window; // those that the slider has
+    shower.setAttribute("aria-label", `Show ${placeWords(alarm)}`);
     if (before !== alarm.since + now && details.open) learn();
     before = alarm.since + now;
   }

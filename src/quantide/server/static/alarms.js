@@ -18,7 +18,8 @@ export function mount(element, app) {
   const list = make("ul", { class: "alarms" });
   const cards = new Map(); // id -> card
   const firing = new Map(); // id -> whether it was told to fire
-  element.append(summary, loud, trouble, list, alarmForm(app, refresh), make("p", { class: "hint" }, MEANT));
+  const form = alarmForm(app, refresh);
+  element.append(summary, loud, trouble, list, form, make("p", { class: "hint" }, MEANT));
   const looking = paced(element, refresh, LEAST);
 
   async function refresh() {
@@ -46,12 +47,12 @@ export function mount(element, app) {
     element.closest(".panel")?.classList.toggle("has-firing", count > 0);
   }
 
-  // Cards that are moved lose the focus: it goes back where it was.
+  // Cards that are moved lose the focus: it goes back where it was, or on from a card that is gone.
   function arrange(wanted) {
     if (wanted.length === list.children.length && wanted.every((card, index) => list.children[index] === card)) return;
     const focused = list.contains(document.activeElement) ? document.activeElement : null;
     list.replaceChildren(...wanted);
-    focused?.focus({ preventScroll: true });
+    (list.contains(focused) ? focused : focused && form.querySelector("summary"))?.focus({ preventScroll: true });
   }
 
   function tellFiring(id, { firing: fires, name, stream, key, phi, value }) {

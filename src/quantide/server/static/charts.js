@@ -42,7 +42,6 @@ export function draw(element, traces, layout = {}) {
   if (!figure) {
     figure = { element, seen: false, cost: 0, last: 0, timer: null, done: [], config: CONFIG };
     figures.set(element, figure);
-    element.setAttribute("role", "img");
     watched.observe(element);
     sized.observe(element);
   }
@@ -87,7 +86,10 @@ async function render(figure) {
     if (!figure.drawn) figure.element.replaceChildren(); // what stood there meanwhile
     await Plotly.react(figure.element, told(figure.traces), dressed(layout, palette), figure.config);
     figure.drawn = true;
-    if (label) figure.element.setAttribute("aria-label", label);
+    if (label) {
+      figure.element.setAttribute("role", "img");
+      figure.element.setAttribute("aria-label", label);
+    }
     figure.last = performance.now();
     figure.cost = figure.last - start;
     figure.element.classList.add("drawn");

@@ -34,12 +34,13 @@ export function mount(element, app) {
     make("figure", {}, make("figcaption", {}, make("h3", {}, title), make("p", { class: "hint" }, hint)), parts);
   const distributions = figure("Distributions", BANDS, cdf.plot);
   const plots = figure("Q-Q plot", PAIRS + CLOSER, about, qq.element);
+  const pair = make("div", { class: "pair" }, distributions, plots);
   element.append(
     make("div", { class: "row" }, choice.element, make("label", { class: "check" }, log, "Logarithmic values")),
     sentence,
     verdicts,
     trouble,
-    make("div", { class: "pair" }, distributions, plots),
+    pair,
     make("details", {}, make("summary", {}, "As a table"), cells.element),
   );
 
@@ -68,6 +69,8 @@ export function mount(element, app) {
     [here, there, curves] = [now, other, null];
     names = choice.names(here, there);
     qq.about({ x: { ...there, filter: null }, y: { ...here, filter: null } }, names);
+    say(sentence, "");
+    verdicts.replaceChildren();
     say(about, here.filter ? "It is of all values: Q-Q plots know no filters." : "");
     telling.now();
   }
@@ -89,8 +92,10 @@ export function mount(element, app) {
     try {
       await task();
       say(trouble, "");
+      pair.hidden = false;
     } catch (error) {
       say(trouble, error.code === "empty" ? "Nothing lies in one of the two windows yet." : error.message);
+      pair.hidden = curves === null; // charts of something else would mislead
     }
   }
 
@@ -117,7 +122,8 @@ export function mount(element, app) {
       most: ranks[2 * index + 1].rank_hi / ranks[2 * index + 1].n,
     }));
     curves = [left, right];
-    const positive = curves.every(({ points }) => words.drawable(points[0].value) > 0);
+    const timed = words.axis(left.value_type).type === "date";
+    const positive = !timed && curves.every(({ points }) => words.drawable(points[0].value) > 0);
     if (!logChosen) log.checked = curves.some(isSkewed);
     logChosen = true;
     log.disabled = !positive;
@@ -186,9 +192,11 @@ const between = ({ low, high }) => `${words.number(low)} and ${words.number(high
 
 // Which one is higher, by what is proved of both.
 function way({ low, high, other }) {
-  if (words.drawable(low) > words.drawable(other.high)) return "higher";
-  return words.drawable(high) < words.drawable(other.low) ? "lower" : "open";
+  if (size(low) > size(other.high)) return "higher";
+  return size(high) < size(other.low) ? "lower" : "open";
 }
+
+const size = (value) => ({ inf: Infinity, "-inf": -Infinity })[value] ?? words.drawable(value);
 
 // Whether most of it would lie in a corner.
 function isSkewed({ points }) {

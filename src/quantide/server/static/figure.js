@@ -22,7 +22,8 @@ export function traces({ points }, phis, colors, words) {
   const courses = phis.map((phi, i) => ({
     x,
     y: points.map((point) => point.lines[i].value),
-    text: points.map((point) => point.lines[i].said),
+    customdata: points.map(({ lines }) => [lines[i].low, lines[i].high]),
+    text: points.map(({ lines }) => lines[i].said),
     mode: points.length > 1 ? "lines" : "markers",
     line: { color: colors.series[i], width: 2 },
     marker: { color: colors.series[i], size: 6 },
@@ -39,10 +40,12 @@ export function layout(course, phis, colors, words, { size, log: wanted, marks }
   const [least, most] = [Math.min(...values), Math.max(...values)];
   const kind = words.axis(last.type);
   const log = wanted && !kind.type && least > 0;
+  const zero = least >= 0 && least < FAR * most && !log;
+  const bottom = zero ? 0 : least;
   const from = Number.isFinite(span) ? last.t - span : points[0].t;
   const found = marks(colors, most, log);
   return {
-    label: `Quantiles over time, now: ${phis.map((phi, i) => `${words.phi(phi)} ${last.lines[i].said}`).join(", ")}.`,
+    label: `Quantiles over time. ${phis.map((phi, i) => `${words.phi(phi)} ${last.lines[i].said}`).join(", ")}.`,
     hovermode: "x unified",
     margin: { l: 8, r: 38, t: 10, b: 8 },
     xaxis: {
@@ -59,19 +62,20 @@ export function layout(course, phis, colors, words, { size, log: wanted, marks }
     yaxis: {
       ...kind,
       ...(log ? logarithmic(least, most) : {}),
-      rangemode: least >= 0 && least < FAR * most ? "tozero" : "normal",
+      rangemode: zero ? "tozero" : "normal",
       nticks: 7,
       separatethousands: true,
       exponentformat: "power",
+      minexponent: 9,
     },
     shapes: found.shapes,
-    annotations: [...found.annotations, ...names(last, phis, colors, words, { least, most, height: size.height, log })],
+    annotations: [...found.annotations, ...names(last, phis, colors, words, { ...size, bottom, most, log })],
   };
 }
 
 // A chart of nothing.
 export const nothing = (colors) => ({
-  label: "Quantiles over time: nothing yet.",
+  label: "Quantiles over time. Nothing yet.",
   xaxis: { visible: false },
   yaxis: { visible: false },
   annotations: [{ text: "nothing to draw yet", showarrow: false, font: { color: colors.muted, size: 13 } }],
@@ -97,10 +101,10 @@ function times(dated, span) {
 }
 
 // The names of the lines at their ends, pushed apart where lines are close.
-function names(last, phis, colors, words, { least, most, height, log }) {
+function names(last, phis, colors, words, { bottom, most, height, log }) {
   const scale = (y) => (log ? Math.log10(y) : y);
-  const [bottom, top] = [scale(log ? least : Math.min(0, least)), scale(most)];
-  const pixel = (y) => ((scale(y) - bottom) / (top - bottom || 1)) * (height - BORDERS);
+  const whole = scale(most) - scale(bottom) || 1;
+  const pixel = (y) => ((scale(y) - scale(bottom)) / whole) * (height - BORDERS);
   let free = -Infinity;
   return phis.flatMap((phi, i) => {
     const y = last.lines[i].value;

@@ -9,9 +9,14 @@ const IDLE = "1 min";
 export function following(api, told) {
   let current = null;
   let turn = 0;
+  let refused = false; // once is enough to know
 
   async function follow(axes, phis, eps) {
     release();
+    if (refused) {
+      told({ refused });
+      return;
+    }
     const mine = (turn += 1);
     const label = `page-${crypto.getRandomValues(new Uint32Array(2)).join("-")}`;
     const places = phis.flatMap((phi) => Object.keys(axes).map((axis) => ({ phi, axis })));
@@ -20,7 +25,8 @@ export function following(api, told) {
     try {
       made = (await api.post("/api/queries", bodies)).queries;
     } catch (error) {
-      if (mine === turn) told(error.status === 403 ? { refused: true } : { failed: error.message });
+      refused = error.status === 403;
+      if (mine === turn) told(refused ? { refused } : { failed: error.message });
       return;
     }
     if (mine !== turn) {
@@ -31,7 +37,7 @@ export function following(api, told) {
     told({ count: made.length, eps: Math.max(...made.map((query) => query.eps)) });
     const again = () => mine === turn && follow(axes, phis, eps);
     const close = api.listen({ label }, {
-      error: again, // this page slept for so long that they were dropped
+      error: (trouble) => trouble.status === 404 && again(), // this page slept so long that they were dropped
       queries(changes) {
         const ours = changes.filter(({ id }) => by.has(id));
         if (ours.some(({ state }) => state === "dropped")) again();

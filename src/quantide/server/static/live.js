@@ -17,7 +17,7 @@ export function mount(element, { api, streams, words, announce }) {
     document.body.classList.toggle("away", standing === "reconnecting");
     put(state, shown === "waiting" ? "not ready" : quiet ? "nothing new" : TEXT[shown]);
     const parts = [];
-    if (lag !== null) parts.push(quiet ? `newest ${words.ago(lag / 1000)}` : `lag ${(lag / 1000).toFixed(1)}\u00a0s`);
+    if (lag !== null) parts.push(lag > LATE ? `newest ${words.ago(lag / 1000)}` : `lag ${(lag / 1000).toFixed(1)}\u00a0s`);
     if (stream?.n !== undefined) parts.push(`${words.count(stream.n)} values`);
     put(more, parts.join(" · "));
   }

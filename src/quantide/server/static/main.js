@@ -10,7 +10,9 @@ import * as state from "./state.js";
 import * as streams from "./streams.js";
 import * as words from "./words.js";
 
-const PATIENCE = 600; // milliseconds that the first answers get before the charts' library keeps the page busy
+// Milliseconds that the first answers get before the charts' library keeps the page busy: as long as it took to get here,
+// since where that is long the library takes many times longer, and lines can be seen meanwhile.
+const PATIENCE = Math.max(350, performance.now());
 const FIRST = 1500; // and that the first chart gets before everything below it is begun
 const SPEAK = 4000; // between two announcements
 
@@ -35,29 +37,30 @@ const after = (milliseconds) => new Promise((done) => setTimeout(done, milliseco
 
 const painted = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
 
-async function mountPanels() {
-  for (const element of document.querySelectorAll("[data-panel]")) {
-    try {
-      const panel = await import(`./${element.dataset.panel}.js`);
-      await panel.mount(element, app);
-    } catch (error) {
-      element.textContent = `This part of the page failed: ${error.message}`;
-      element.classList.add("error");
-      console.error(error);
-    }
+// One that fails says so in its place, and harms no other.
+async function mountPanel(element) {
+  try {
+    const panel = await import(`./${element.dataset.panel}.js`);
+    await panel.mount(element, app);
+  } catch (error) {
+    element.textContent = `This part of the page failed: ${error.message}`;
+    element.classList.add("error");
+    console.error(error);
   }
 }
 
 async function start() {
+  const [alarms, ...panels] = document.querySelectorAll("[data-panel]");
   shortcuts.mount(app);
   live.mount(document.getElementById("live"), app);
   keys.mount(document.getElementById("keys"), app);
   const { begun, drawn } = now.mount(document.getElementById("now"), app);
   await Promise.race([streams.mount(document.getElementById("streams"), app), after(PATIENCE)]);
   await Promise.race([begun.then(painted), after(PATIENCE)]);
+  mountPanel(alarms); // beside the first chart, and without one of its own
   charts.load();
   await Promise.race([drawn, after(FIRST)]);
-  await mountPanels();
+  for (const panel of panels) mountPanel(panel);
 }
 
 start();

@@ -129,7 +129,8 @@ export function mount(element, app) {
 
   function subject() {
     const { stream, key, window, filter } = state.get();
-    const parts = [stream, words.key(key), filter && `only ${filter}`, window && words.window(window)];
+    const of = streams.chosen()?.key_columns?.length ? words.key(key) : "";
+    const parts = [stream, of, filter && `only ${filter}`, window && words.window(window)];
     return parts.filter(Boolean).join(" · ");
   }
 
@@ -173,6 +174,7 @@ export function mount(element, app) {
     else if (!stream) say("There are no streams in the configuration of this server.", true);
     else if (!stream.ready) {
       say(`The stream ${stream.name} is not ready: ${stream.why ?? "its store is being opened"}.`);
+      what.textContent = stream.name;
       numbers.clear();
       show(new Course(Infinity));
     } else if (looked !== stream.name) turn();

@@ -2,6 +2,8 @@
 
 import { make } from "./dom.js";
 
+const LONG = 10; // letters that fit beside each other
+
 export function mount(element, phis, { words }) {
   const tiles = phis.map((phi, index) => {
     const [value, band, rank] = ["value", "band", "rank"].map((name) => make("p", { class: `number-${name}` }));
@@ -21,6 +23,7 @@ export function mount(element, phis, { words }) {
       body.answers.forEach((answer, index) => {
         const { value, band, rank } = tiles[index];
         put(value, words.steady(answer.value));
+        value.classList.toggle("long", value.textContent.length > LONG);
         put(band, proved(answer, words));
         put(rank, answer.error ? `rank off by at most ${words.percent(answer.error, 2)}` : "rank exact");
       });
@@ -42,7 +45,7 @@ function proved({ low, high }, words) {
   if (low === undefined) return "";
   if (low === high) return "proved to be exact";
   const [from, to] = words.bounds(low, high);
-  return `proved between ${from} and ${to}`;
+  return `proved ${from} to ${to}`;
 }
 
 function put(element, text) {

@@ -53,7 +53,7 @@ export function qqChart({ api, charts, words, announce }, asked) {
     const { from, to } = followed;
     spacing = (to - from) / LIVE;
     const phis = Array.from({ length: LIVE }, (_, index) => from + (index + 0.5) * spacing);
-    follower.follow(axes, phis, spacing / 5);
+    follower.follow(axes, phis, spacing / 4);
   }
 
   function heard({ count, eps, refused, failed, values = [] }) {
@@ -62,7 +62,10 @@ export function qqChart({ api, charts, words, announce }, asked) {
       say(live, `${count} standing queries, precision ${words.percent(eps, 2)}: ${use}.`);
     }
     if (refused) say(live, `This token may only read, so there are no standing queries: ${AGAIN}.`);
-    if (failed) say(live, `No standing queries: ${failed}`);
+    if (failed) {
+      say(live, `No standing queries yet: ${failed}`);
+      followed = null; // tried again with the next look
+    }
     for (const { phi, axis, value, error } of values) {
       const told = value !== null && error <= spacing / 2 ? value : undefined; // what is coarser would only mislead
       moving.set(phi, { ...moving.get(phi), [axis]: told });
@@ -139,7 +142,8 @@ export function qqChart({ api, charts, words, announce }, asked) {
   // The phis of the points within a box; of those above and below it, too, where it has none.
   function phisIn(across, up) {
     const place = (value) => (log ? Math.log10(words.drawable(value)) : words.drawable(value));
-    const within = (value, range) => !range || (place(value) >= range[0] && place(value) <= range[1]);
+    const edge = (end) => (typeof end === "string" ? words.moment(end.replace(" ", "T")) : end); // times are text
+    const within = (value, range) => !range || (place(value) >= edge(range[0]) && place(value) <= edge(range[1]));
     const phis = (test) => shown.points.filter(test).map(({ phi }) => phi);
     const inside = phis(({ x, y }) => within(x, across) && within(y, up));
     return inside.length ? inside : phis(({ x }) => across && within(x, across));

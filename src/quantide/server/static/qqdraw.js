@@ -68,15 +68,17 @@ function marked(points, first, last) {
 function beside({ x, y }, { x: [low, high], place }) {
   const across = (place(x) - low) / (high - low);
   if (across < 0.12) return "bottom right";
-  if (across > 0.85) return y < x ? "bottom left" : "top left";
-  return y < x ? "bottom right" : "top left";
+  return y < x && across < 0.85 ? "bottom right" : "top left";
 }
 
 // Both axes as long as each other, so that the line of equals is a diagonal; kept while points move only a little.
 // `about` tells what the plot is about: of something else, nothing is kept.
 export function plotRanges(found, log, before, about) {
   const place = log ? Math.log10 : Number;
-  const along = (axis) => found.points.map((point) => place(words.drawable(point[axis]))).filter(Number.isFinite);
+  const along = (axis) => {
+    const values = found.points.map((point) => words.drawable(point[axis])).filter((value) => value !== null);
+    return values.map(place).filter(Number.isFinite);
+  };
   const ends = { x: extent(along("x")), y: extent(along("y")) };
   if (before?.about === about && ["x", "y"].every((axis) => fits(ends[axis], before[axis]))) return before;
   const whole = found.points[0].phi === 0 && found.points.at(-1).phi === 1;
@@ -91,7 +93,8 @@ export function plotRanges(found, log, before, about) {
   return { about, log, place, x: range("x"), y: range("y") };
 }
 
-const extent = (values) => ({ low: Math.min(...values), high: Math.max(...values) });
+const extent = (values) =>
+  values.length ? { low: Math.min(...values), high: Math.max(...values) } : { low: 0, high: 1 };
 const length = ({ low, high }) => high - low;
 const fits = (ends, [low, high]) => ends.low >= low && ends.high <= high && length(ends) > 0.4 * (high - low);
 

@@ -1,5 +1,6 @@
 // Standing queries: how many there are, how few evaluations they cost, and new ones for what is looked at.
 import { make, say, table } from "./dom.js";
+import { listeningChoice } from "./listening.js";
 import { paced } from "./pace.js";
 import { placeWords } from "./places.js";
 import { queryForm } from "./queryform.js";
@@ -8,7 +9,7 @@ import * as words from "./words.js";
 const LEAST = 1000; // milliseconds between two looks
 const MOST = 50; // windows that are listed
 const HEADS = ["Window", "Queries", "Clusters", "Surely right for", "Evaluations", "Saved"];
-const MEANT = "Queries that lie close together are one cluster, evaluated only when one of them could have changed.";
+const MEANT = "Queries that lie close together are one cluster, and one evaluation serves them all.";
 const NONE = "No window has standing queries. The form below registers one.";
 const TILES = { queries: "queries", windows: "windows", clusters: "clusters", saved: "evaluations saved" };
 
@@ -26,6 +27,7 @@ export function mount(element, { api, state, announce }) {
     make("dl", { class: "tiles" }, tiles),
     trouble,
     empty,
+    listeningChoice({ api }),
     windows.element,
     rest,
     queryForm({ api, state, announce }, () => looking.now()),
