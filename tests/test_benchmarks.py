@@ -127,7 +127,7 @@ def test_the_readme_tells_of_windows_when_they_were_measured(quick: Path) -> Non
     reports |= {"windows": Report.read(quick / "windows.json")}
     text = page_readme.insert(f"a{page_readme.BEGIN}old{page_readme.END}b", reports)
     assert "any of the last 200,000" in text
-    assert "questions a second of one live reader" in text
+    assert "a question over HTTP" in text
     assert "old" not in text
     short = Report(reports["windows"].part, reports["windows"].settings, {}, reports["windows"].about)
     assert "any of the last" not in page_readme.figures({**reports, "windows": short})
