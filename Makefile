@@ -16,6 +16,7 @@ CODE := $(wildcard src tests benchmarks characterization examples)
 PACKAGES := $(VENV)/.done-packages
 WARM := $(VENV)/.done-kernels
 JAVA := $(VENV)/.done-java
+BROWSER := $(VENV)/.done-browser
 PEERS := $(VENV)/.done-bench
 
 .PHONY: help setup demo test test-all lint docs bench soak characterize clean
@@ -26,17 +27,17 @@ help:  ## Show this list
 	@sed -n -E 's/^([a-z-]+):.*  ## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
 		while IFS='|' read -r target text; do printf '%-19s %s\n' "$$target" "$$text"; done
 
-setup: $(PACKAGES) $(WARM) $(JAVA)  ## Prepare everything: virtual environment, packages, compiled kernels, Java
+setup: $(PACKAGES) $(WARM) $(JAVA) $(BROWSER)  ## Prepare everything: environment, packages, compiled kernels, Java, a browser for tests
 	@echo "Ready. Try: make demo"
 
-demo: $(WARM) $(JAVA)  ## Watch a sketch answer a few million values a second (ARGS="--seconds 20 --eps 0.01")
+demo: $(WARM) $(JAVA)  ## Open the page on a live market that does not exist (ARGS="--terminal --port 8700")
 	@$(RUN) python -m quantide demo $(ARGS)
 
-test: lint $(WARM) $(JAVA)  ## Lint, then run the tests and the examples in the documentation (ARGS="-k merge")
+test: lint $(WARM) $(JAVA) $(BROWSER)  ## Lint, then run the tests and the examples in the documentation (ARGS="-k merge")
 	@echo "Tests: all but the slow ones"
 	@$(RUN) python -m pytest -m "not slow" $(ARGS)
 
-test-all: lint $(WARM) $(JAVA)  ## As test, with the slow tests too
+test-all: lint $(WARM) $(JAVA) $(BROWSER)  ## As test, with the slow tests too
 	@echo "Tests: all of them"
 	@$(RUN) python -m pytest $(ARGS)
 
@@ -78,3 +79,7 @@ $(WARM): $(PACKAGES) $(KERNELS)
 # The mark is left by the script, and only when Java was found: only the Spark parts need it.
 $(JAVA): $(PACKAGES)
 	@scripts/setup.sh java $@
+
+# As with Java: only the tests of the page need it.
+$(BROWSER): $(PACKAGES)
+	@scripts/setup.sh browser $@

@@ -3,6 +3,7 @@
 #   setup.sh packages EXTRAS    virtual environment in .venv, this project and its EXTRAS installed in it
 #   setup.sh kernels MARK       compile the kernels, keep the machine code, then touch MARK
 #   setup.sh java MARK          find Java 17 or newer, or install it; touch MARK when there is one
+#   setup.sh browser MARK       find Chromium or Chrome for the tests of the page, or install it; touch MARK when there is one
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -140,9 +141,40 @@ ensure_java() {
         "(or set JAVA_HOME to a Java you have)"
 }
 
+# Print the browser that the tests will start: tests/browser/chrome.py looks in the same places.
+find_browser() {
+    local candidate
+    for candidate in ${QUANTIDE_BROWSER:+"$QUANTIDE_BROWSER"} chromium chromium-browser google-chrome; do
+        if command -v "$candidate" >/dev/null && "$candidate" --version >/dev/null 2>&1; then
+            command -v "$candidate"
+            return
+        fi
+        if [ -n "${QUANTIDE_BROWSER:-}" ]; then break; fi
+    done
+    return 1
+}
+
+ensure_browser() {
+    local program
+    if program="$(find_browser)"; then
+        :
+    elif [ -n "${QUANTIDE_BROWSER:-}" ]; then
+        fail "QUANTIDE_BROWSER is $QUANTIDE_BROWSER, which does not start. Name the program of Chromium or Chrome," \
+            "or unset it"
+    elif ! { debian_install chromium && program="$(find_browser)"; }; then
+        say "Warning: no Chromium or Chrome, and it could not be installed from here. Only the tests of the page need" \
+            "it, and they fail without. To have it, run: sudo apt-get install chromium" \
+            "(or set QUANTIDE_BROWSER to one you have)"
+        return
+    fi
+    say "Browser found: $("$program" --version 2>/dev/null)"
+    touch "$1"
+}
+
 case "${1:-}" in
 packages) install_packages "${2:?which extras? For example: setup.sh packages all,dev}" ;;
 kernels) warm_kernels "${2:?which file marks that the kernels are compiled?}" ;;
 java) ensure_java "${2:?which file marks that Java is there?}" ;;
+browser) ensure_browser "${2:?which file marks that the browser is there?}" ;;
 *) fail "unknown step '${1:-}'. Run make setup, which calls the steps in their order" ;;
 esac

@@ -1,6 +1,7 @@
 """The commands, as a user calls them."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -106,7 +107,7 @@ def test_help_of_half_a_name(capsys: Out) -> None:
         ("quantile a 0.5 --mod exact", "did you mean --mode?"),
         ("quantile a 0.5 --wholly-other", "see: quantide quantile --help"),
         ("quantile a 0.5 --mode best", "'best'"),
-        ("demo --eps small", "'small'"),
+        ("demo --seconds soon", "'soon'"),
         ("demo now", "'now' is not understood"),
         ("token create quantide.toml", "required: --role"),
     ],
@@ -119,7 +120,7 @@ def test_errors_for_programs(capsys: Out) -> None:
     for argv, code in (
         (["quantil", "--json"], "usage"),
         (["quantile", "--json"], "usage"),
-        (["demo", "--eps", "2", "--json"], "invalid_argument"),
+        (["demo", "--seconds", "0", "--json"], "invalid_argument"),
         (["serve", "no-such.toml", "--json"], "config"),
         (["ingest", "no-such.toml", "--json"], "config"),
         (["run", "no-such.toml", "--json"], "config"),
@@ -135,13 +136,11 @@ def test_errors_for_programs(capsys: Out) -> None:
 @pytest.mark.parametrize(
     ("option", "value"),
     [
-        ("--eps", "0"),
-        ("--eps", "2"),
-        ("--eps", "nan"),
-        ("--rate", "0"),
-        ("--rate", "nan"),
         ("--seconds", "-1"),
+        ("--seconds", "nan"),
         ("--seed", "-3"),
+        ("--port", "-1"),
+        ("--port", "65536"),
     ],
 )
 def test_our_own_errors_are_one_line(option: str, value: str, capsys: Out) -> None:
@@ -174,22 +173,6 @@ def test_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["history", "x"]) == 130
 
 
-def test_demo_shows_a_table_and_ends(capsys: Out) -> None:
-    assert main(["demo", "--seconds", "0.2", "--rate", "100000"]) == 0
-    shown = capsys.readouterr().out
-    assert "certified ranks" in shown
-    assert "all within their bounds" in shown
-
-
-def test_demo_for_programs(capsys: Out) -> None:
-    assert main(["demo", "--seconds", "0.2", "--rate", "100000", "--json"]) == 0
-    frames = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert len(frames) >= 2
-    assert frames[-1]["n"] > frames[0]["n"]
-    assert frames[-1]["broken"] == 0
-    assert [row["label"] for row in frames[-1]["rows"]][:3] == ["p1", "p10", "p50"]
-
-
 def test_the_module_is_the_command() -> None:
     command = [sys.executable, "-m", "quantide", "--version"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -197,12 +180,13 @@ def test_the_module_is_the_command() -> None:
 
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:
-    demo = f"{sys.executable} -m quantide demo --seconds 3 --rate 100000"
+    reads, writes = os.pipe()
+    os.close(reads)
     done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", f"{demo} | head -n 1"], check=False, capture_output=True, text=True
+        [sys.executable, "-m", "quantide", "--help"], check=False, stdout=writes, stderr=subprocess.PIPE, text=True
     )
-    assert done.returncode == 0
-    assert done.stderr == ""
+    os.close(writes)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_answers_for_programs(tmp_path: Path, capsys: Out) -> None:

@@ -1,39 +1,53 @@
-"""The demo: its data, its truth, its frames, its terminal."""
+"""The demo: its market, its history, its files, its frames, its terminal; and all of it once, through Spark."""
 
 import io
+import json
 import os
-import pty
 import re
 import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
+from numpy.typing import NDArray
 
-from quantide.demo import exact, frame, screen
-from quantide.demo.chart import chart, spark
-from quantide.demo.feed import ASKED, Feed
-from quantide.demo.frame import Look, Row, State
-from quantide.demo.show import UNWATCHED_SECONDS, length, run
-from quantide.demo.traffic import TIMEOUT, Traffic
+from quantide.cli import main
+from quantide.client import Client
+from quantide.config import Config
+from quantide.config.server import PORT
+from quantide.demo import backfill, frame, market, place, screen
+from quantide.demo.chart import spark
+from quantide.demo.feeder import EVERY, Feeder
+from quantide.demo.frame import Alarm, Look, Row, State
+from quantide.demo.market import DAY, HOUR, SYMBOLS, Market
+from quantide.demo.standing import ALARMS, QUERIES
+from quantide.errors import InvalidArgumentError
+from quantide.history.history import History
+from quantide.live import LiveStream
+from tests.spark.processes import ROOT, family, running, tail, wait_until
 
-ROW = Row("p99", 12_345, 12_344, 1_000_000, 1_000_100, bound=0.0005, error=0.0001)
+START = 1_750_000_000_000_000
+MARKET = Market(seed=7, start=START)
+
+ROW = Row("DUNE", 1.5, 2.25, 12.345, 59_990, 60_010, 60_601, 0.0002, (1.0, 3.0, 2.0))
 STATE = State(
-    eps=0.001,
+    address="http://127.0.0.1:8642",
     seconds=12.3,
     n=61_000_000,
-    arriving=5e6,
-    sketching=120e6,
-    nbytes=310_000,
-    rows=(ROW, replace(ROW, label="max")),
-    asked=160,
-    broken=0,
-    worst=0.0004,
-    density=(0.1, 0.6, 0.3),
-    medians=(900.0, 950.0),
-    tails=(9000.0, 12_345.0),
+    rate=2_012.4,
+    lag=0.64,
+    window="1 min",
+    rows=(ROW, replace(ROW, symbol="ECHO")),
+    alarms=(Alarm("ECHO is wide", 0.99, 30.0, 75.5, True, "certain"), Alarm("late", 0.9, 5e3, None, False, "possible")),
 )
 
 
@@ -54,79 +68,219 @@ def plain(line: str) -> str:
     return re.sub(r"\x1b\[\d*m", "", line)
 
 
-# --- the data and the truth
+def of(ticks: pa.Table, symbol: str, column: str = "spread_bps") -> NDArray[np.float64]:
+    return np.asarray(ticks.filter(pc.equal(ticks["symbol"], symbol))[column])
 
 
-def test_traffic_is_repeatable_and_within_its_range() -> None:
-    one, other = Traffic(seed=7), Traffic(seed=7)
-    for now in (0.0, 3.0, 6.5):
-        block = one.block(10_000, now)
-        np.testing.assert_array_equal(block, other.block(10_000, now))
-        assert block.min() >= 1
-        assert block.max() <= TIMEOUT
+# --- the market
 
 
-def test_traffic_moves() -> None:
-    traffic = Traffic(seed=7)
-    calm, drifted, burst = (np.quantile(traffic.block(50_000, now), [0.5, 0.9]) for now in (0.0, 5.5, 6.5))
-    assert drifted[0] > 1.1 * calm[0]
-    assert burst[1] > 2 * calm[1]
+def test_the_same_seed_and_times_give_the_same_ticks() -> None:
+    ticks = MARKET.ticks(3.0, 3.5)
+    assert ticks.equals(Market(7, START).ticks(3.0, 3.5))
+    assert not ticks.equals(Market(8, START).ticks(3.0, 3.5))
+    assert MARKET.ticks(3.5, 4.0)["spread_bps"] != ticks["spread_bps"]
 
 
-def test_counts_agree_with_sorting() -> None:
-    values = np.random.default_rng(3).integers(0, 50, 400)
-    counts = exact.Counts(largest=50)
-    counts.update(values[:150])
-    assert counts.value_at(150) == values[:150].max()
-    counts.update(values[150:])
-    ordered = np.sort(values)
-    for rank in range(1, 401):
-        assert counts.value_at(rank) == ordered[rank - 1]
-    first, last = counts.ranks(17)
-    assert (first, last) == ((values < 17).sum() + 1, (values <= 17).sum())
-    assert [counts.distance(17, rank) for rank in (first - 2, first, last, last + 3)] == [2, 0, 0, 3]
+def test_ticks_lie_between_their_moments_in_order() -> None:
+    for since, until in ((-2.0, 0.0), (3.0, 3.5)):
+        ticks = MARKET.ticks(since, until)
+        assert ticks.schema == market.SCHEMA
+        times = np.asarray(ticks["ts"].cast(pa.int64()))
+        assert (np.diff(times) >= 0).all()
+        assert START + 1e6 * since <= times[0] <= times[-1] < START + 1e6 * until
+        assert set(ticks["symbol"].to_pylist()) == set(SYMBOLS)
 
 
-def test_answers_keep_their_bounds_and_are_counted() -> None:
-    feed = Feed(eps=0.01, rate=1e6, seed=5)
-    for _ in range(10):
-        feed.tick()
-        state = feed.state(seconds=1.0)
-    assert state.n == 500_000
-    assert [row.label for row in state.rows] == list(ASKED)
-    assert all(row.kept and row.bound <= 0.01 for row in state.rows)
-    assert all(row.rank_lo <= row.rank_hi for row in state.rows)
-    assert (state.asked, state.broken) == (10 * len(ASKED), 0)
-    assert state.worst <= 0.01
-    assert state.nbytes > 0
-    assert len(state.medians) == len(state.tails) == 2
-    assert state.rows[-1].answer == state.rows[-1].exact
+def test_ticks_come_in_bursts_and_as_often_as_promised() -> None:
+    ticks = MARKET.ticks(0.0, 60.0)
+    assert abs(len(ticks) / 60 / market.RATE - 1) < 0.1
+    slots = (np.asarray(ticks["ts"].cast(pa.int64())) - START) // 10_000
+    counts = np.bincount(slots, minlength=6_000)
+    assert counts.var() > 10 * counts.mean()  # of ticks that come one by one they would be about the same
 
 
-def test_feeds_of_one_seed_answer_alike() -> None:
-    def rows() -> tuple[Row, ...]:
-        feed = Feed(eps=0.001, rate=1e6, seed=9)
-        feed.tick()
-        feed.tick()
-        return feed.state(seconds=1.0).rows
+def test_every_symbol_has_a_level_of_its_own_and_a_heavy_tail() -> None:
+    ticks = MARKET.ticks(-HOUR - DAY, -HOUR, rate=3.0)
+    for index, symbol in enumerate(SYMBOLS):
+        for column, level in (("spread_bps", market.SPREAD[index]), ("latency_us", market.LATENCY[index])):
+            p50, p90, p9999 = np.quantile(of(ticks, symbol, column), [0.5, 0.9, 0.9999])
+            assert abs(p50 / level - 1) < 0.2
+            assert p9999 / p50 > 3 * p90 / p50
 
-    assert rows() == rows()
+
+def test_dune_drifts_and_nobody_else() -> None:
+    before = MARKET.ticks(-HOUR - DAY, -HOUR, rate=3.0)
+    now, later = MARKET.ticks(0.0, 20.0), MARKET.ticks(1_800.0, 1_830.0)
+    for symbol in SYMBOLS:
+        medians = [np.median(of(ticks, symbol)) for ticks in (before, now, later)]
+        if symbol == "DUNE":
+            assert 1.5 * medians[0] < medians[1] < medians[2] / 1.3
+        else:
+            assert abs(medians[1] / medians[0] - 1) < 0.1
+            assert abs(medians[2] / medians[0] - 1) < 0.1
 
 
-def test_the_block_is_limited() -> None:
-    feed = Feed(eps=0.1, rate=float("inf"), seed=1)
-    feed.tick()
-    assert feed.sketch.n == 2_000_000
+def test_echo_has_incidents_and_nobody_else() -> None:
+    calm, during, after = (MARKET.ticks(since, since + 20) for since in (5.0, 35.0, 75.0))
+    for symbol in SYMBOLS:
+        low, high, low_again = (np.median(of(ticks, symbol)) for ticks in (calm, during, after))
+        assert abs(low_again / low - 1) < 0.15
+        assert abs(high / low / (8 if symbol == "ECHO" else 1) - 1) < 0.15
+    again = of(MARKET.ticks(215.0, 235.0), "ECHO")
+    assert np.median(again) > 6 * np.median(of(calm, "ECHO"))
+
+
+def test_the_alarm_is_certain_in_an_incident_and_out_of_it() -> None:
+    words = ALARMS["ECHO spreads are wide"]
+    for since, until in ((-80.0, -50.0), (0.0, 30.0), (110.0, 140.0)):
+        assert np.quantile(of(MARKET.ticks(since, until), "ECHO"), 0.985) < words["clear"]  # type: ignore[operator]
+        assert np.quantile(of(MARKET.ticks(since, until), "ECHO"), 0.995) < words["above"]  # type: ignore[operator]
+    assert np.quantile(of(MARKET.ticks(3.0, 33.0), "ECHO"), 0.985) > words["above"]  # type: ignore[operator]
+
+
+# --- its history
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Config:
+    """A demo with a short past."""
+    monkeypatch.setattr(backfill, "DAYS", 3)
+    monkeypatch.setattr(backfill, "DAY_RATE", 4_000 / DAY)
+    monkeypatch.setattr(backfill, "RATE", 20.0)
+    return place.prepare(tmp_path, 0)
+
+
+def past() -> pa.Table:
+    """All that is written, as a table."""
+    return pa.concat_tables([*(backfill.day(MARKET, step) for step in (1, 2, 3)), backfill.last_hour(MARKET)])
+
+
+def check_store(config: Config, name: str, ticks: pa.Table) -> None:
+    """Every answer of a store against the sorted truth."""
+    stream = config.streams[name]
+    with History(stream.folder) as history:
+        assert history.step == 4
+        assert history.n == len(ticks)
+        for symbol in SYMBOLS:
+            exact = np.sort(of(ticks, symbol, stream.value))
+            found = history.answer(0.9, key=symbol, mode="exact")
+            assert (found.n, found.value) == (len(exact), exact[found.target - 1])
+    with LiveStream(stream.folder, follow=False) as live:
+        times = np.asarray(ticks["ts"].cast(pa.int64()))
+        recent = ticks.filter(pa.array(times > times.max() - 1_800_000_000))
+        exact = np.sort(of(recent, "ECHO", stream.value))
+        median = live.answer(0.5, key="ECHO", within="30 min", mode="exact")
+        assert (median.n, median.value) == (len(exact), exact[median.target - 1])
+        [(kept, condition)] = stream.filters.items()
+        limit = float(condition.split(">= ")[1])
+        assert live.summary(filter=kept, within="30 min").n == (np.asarray(recent[stream.value]) >= limit).sum() > 0
+
+
+def test_the_stores_have_every_tick_of_the_past_once(small: Config) -> None:
+    values = backfill.backfill(list(small.streams.values()), MARKET)
+    ticks = past()
+    assert values == 2 * len(ticks)
+    for name in small.streams:
+        check_store(small, name, ticks)
+    assert backfill.backfill(list(small.streams.values()), MARKET) == values
+
+
+@pytest.mark.parametrize("fails_at", ["append", "end_step"])
+def test_a_past_that_was_cut_short_is_completed(fails_at: str, small: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = [0]
+    true: Callable[..., Any] = getattr(History, fails_at)
+
+    def fail(*args: Any, **named: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == 4:
+            raise KeyboardInterrupt
+        return true(*args, **named)
+
+    streams = list(small.streams.values())
+    with monkeypatch.context() as patch:
+        patch.setattr(History, fails_at, fail)
+        with pytest.raises(KeyboardInterrupt):
+            backfill.backfill(streams, MARKET)
+    backfill.backfill(streams, MARKET)
+    for name in small.streams:
+        check_store(small, name, past())
+
+
+# --- its files
+
+
+class ToldClient:
+    """A server that knows how far streams are."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def streams(self) -> list[dict[str, Any]]:
+        newest = np.datetime64(START, "us") + np.timedelta64(round(1e6 * self.seconds), "us")
+        return [{"ready": True, "newest": newest}, {"ready": True, "newest": newest + np.timedelta64(9, "s")}]
+
+
+def test_every_tick_is_in_one_file_and_files_go_when_all_streams_have_them(tmp_path: Path) -> None:
+    client = ToldClient()
+    feeder = Feeder(MARKET, tmp_path, client)  # type: ignore[arg-type]
+    for now in (0.2, 3.7, 3.9, 4.1, 40.0):
+        feeder.feed(now)
+    files = sorted(tmp_path.iterdir())
+    ends = [3.5, 4.0, 40.0]
+    assert [path.name for path in files] == [f"{START + round(1e6 * end)}.parquet" for end in ends]
+    spans = zip([0.0, *ends], ends, strict=False)
+    for path, (since, until) in zip(files, spans, strict=True):
+        assert pq.read_table(path).equals(MARKET.ticks(since, until))
+        assert until % EVERY == 0
+    client.seconds = 23.9
+    feeder.sweep()
+    assert sorted(tmp_path.iterdir()) == files[1:]
+    client.seconds = 1_000.0
+    feeder.sweep()
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_goes_wrong_with_the_feed_ends_the_demo(tmp_path: Path) -> None:
+    feeder = Feeder(Market(7, START - 10**12), tmp_path / "missing", ToldClient())  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        feeder.run()
+    assert isinstance(feeder.problem, FileNotFoundError)
+
+
+def test_a_port_that_is_taken_is_passed_by() -> None:
+    free = place.choose_port(0)
+    assert place.choose_port(free) == free
+    with socket.create_server(("127.0.0.1", free)), pytest.raises(InvalidArgumentError, match=f"port {free} cannot"):
+        place.choose_port(free)
+    try:
+        usual = socket.create_server(("127.0.0.1", PORT))
+    except OSError:  # another program has it already
+        assert place.choose_port(None) != PORT
+        return
+    with usual:
+        assert place.choose_port(None) not in (PORT, 0)
+    assert place.choose_port(None) == PORT
+
+
+def test_without_java_it_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    assert main(["demo", "--seconds", "1", "--json"]) == 2
+    out, error = capsys.readouterr()
+    found = json.loads(error)["error"]
+    assert (out, found["code"]) == ("", "spark_setup")
+    assert "JAVA_HOME is /nowhere" in found["message"]
+    assert "install Java 17" in found["message"]
 
 
 # --- frames
 
 
-def test_a_frame_shows_answer_truth_and_bound() -> None:
-    shown = "\n".join(frame.render(STATE, Look(width=100)))
-    counts = ["61,000,000 values", "5.0 million", "120.0 million", "310.0 KB", "488.0 MB"]
-    answers = ["12,345", "12,344", "1,000,000 to 1,000,100", "0.0500%", "0.0100%"]
-    for part in [*counts, *answers, "all within their bounds"]:
+def test_a_frame_shows_quantiles_what_is_proved_and_alarms() -> None:
+    shown = "\n".join(frame.render(STATE, Look(width=120)))
+    counts = ["61,000,000 values", "2,012 a second", "0.6 s ago", "last 1 min", STATE.address]
+    rows = ["1.500", "2.250", "12.345", "59,990 to 60,010", "60,601", "0.0200%", "▁█▅"]
+    for part in [*counts, *rows, "FIRES   ECHO is wide: p99 is 75.50", "quiet   late: p90 is not known"]:
         assert part in shown
     assert "\x1b" not in shown
 
@@ -139,31 +293,30 @@ def test_no_line_is_wider_than_the_terminal(width: int, color: bool) -> None:
 
 
 def test_a_frame_fits_the_smallest_usual_terminal() -> None:
-    rows = tuple(replace(ROW, label=label) for label in ASKED)
+    rows = tuple(replace(ROW, symbol=symbol) for symbol in SYMBOLS)
     assert len(frame.render(replace(STATE, rows=rows), Look())) <= 22
 
 
 def test_narrow_tables_leave_out_the_least_important_columns_first() -> None:
-    titles = [[column.title for column in frame.fitting(STATE.rows, width)] for width in (100, 60, 40, 20, 3)]
+    titles = [[column.title for column in frame.fitting(STATE.rows, Look(width))] for width in (110, 80, 50, 20, 3)]
     assert titles == [
-        ["", "answer", "exact", "certified ranks", "bound", "true error"],
-        ["", "answer", "exact", "bound", "true error"],
-        ["", "answer", "bound", "true error"],
-        ["", "answer"],
+        ["", "p50", "p90", "p99", "its rank, proved", "of", "off by at most", "p99 of late"],
+        ["", "p50", "p90", "p99", "off by at most", "p99 of late"],
+        ["", "p50", "p99", "p99 of late"],
+        ["", "p99"],
         [""],
     ]
 
 
-def test_a_broken_bound_is_said_loudly() -> None:
-    broken = replace(STATE, rows=(replace(ROW, error=0.002),), broken=1)
-    lines = frame.render(broken, Look(color=True))
-    assert "BROKE" in lines[-1]
-    assert sum(line.startswith("\x1b[31m") for line in lines) == 2
+def test_before_ticks_come_a_frame_says_so() -> None:
+    lines = frame.render(replace(STATE, rows=(), rate=0.0), Look(100))
+    assert "none came of late" in lines[1]
+    assert "no ticks yet" in "\n".join(lines)
 
 
 def test_color_changes_nothing_but_color() -> None:
     colored = frame.render(STATE, Look(color=True))
-    assert any("\x1b" in line for line in colored)
+    assert sum(line.startswith("\x1b[31m") for line in colored) == 1
     assert [plain(line) for line in colored] == frame.render(STATE, Look())
 
 
@@ -174,7 +327,6 @@ def test_without_block_characters_a_frame_is_ascii() -> None:
 @pytest.mark.parametrize("values", [[], [1.0], [2.0, 2.0], [0.0, 5.0, 1.0], list(range(99))])
 def test_charts_have_the_asked_size(values: list[float]) -> None:
     assert len(spark(values, 10)) == 10
-    assert [len(line) for line in chart(values, rows=3, width=20)] == [20, 20, 20]
 
 
 # --- the terminal
@@ -229,44 +381,98 @@ def test_a_dumb_terminal_and_a_file_are_printed_to(terminal: FakeTerminal, monke
         with screen.open_screen(stream) as opened:
             assert isinstance(opened, screen.Paper)
             assert opened.look().blocks == (stream is terminal)
+            opened.show(STATE)
+    assert "FIRES" in terminal.shown()
     assert "\x1b" not in terminal.shown()
 
 
-def test_without_a_terminal_it_ends_by_itself(terminal: FakeTerminal) -> None:
-    assert length(screen.Paper(terminal), None) == UNWATCHED_SECONDS
-    assert length(screen.Terminal(terminal), None) == float("inf")
-    assert length(screen.Terminal(terminal), 3.0) == 3.0
-
-
-def test_printed_frames() -> None:
+def test_frames_for_programs() -> None:
     stream = io.StringIO()
-    run(stream, eps=0.01, rate=1e5, seed=2, seconds=0.2)
-    assert stream.getvalue().count("certified ranks") == 2
-    assert "\x1b" not in stream.getvalue()
+    with screen.open_screen(stream, json=True) as opened:
+        opened.show(STATE)
+    assert json.loads(stream.getvalue())["rows"][0]["rank_lo"] == ROW.rank_lo
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_real_terminal_is_restored_when_the_demo_is_stopped(number: signal.Signals) -> None:
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "quantide", "demo", "--rate", "100000"]
-    with subprocess.Popen(command, stdout=theirs, env={**os.environ, "TERM": "xterm"}) as demo:
-        os.close(theirs)
-        before = read_terminal(ours, until=screen.BELOW)
-        demo.send_signal(number)
-        after = read_terminal(ours)
-    os.close(ours)
-    assert demo.returncode == 0
-    assert screen.OPEN in before
-    assert "p99.9" in before
-    assert "p99.9" in after.split(screen.CLOSE)[1]
+# --- all of it
 
 
-def read_terminal(terminal: int, until: str | None = None) -> str:
-    """What a program writes to a terminal, up to a mark or to its end."""
-    data = b""
-    while until is None or until.encode() not in data:
+def objects(log: Path) -> list[dict[str, Any]]:
+    """What a demo with --json has written; Spark writes elsewhere, so every line is one."""
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def said(log: Path, word: str) -> Any:
+    """What it said last under a word; None while it has not."""
+    return next((found[word] for found in reversed(objects(log)) if word in found), None)
+
+
+@pytest.mark.slow
+def test_the_demo_runs_is_killed_goes_on_and_ends_with_ctrl_c(tmp_path: Path) -> None:
+    folder, scratch = tmp_path / "market", tmp_path / "scratch"
+    scratch.mkdir()
+    command = [sys.executable, "-m", "quantide", "demo", "--port", "0", "--json", "--terminal"]
+    command += ["--folder", str(folder), "--seed", "5"]
+    env = os.environ | {"TMPDIR": str(scratch)}
+
+    first = tmp_path / "first"
+    with running(command, first, env) as process:
+        wait_until(lambda: said(first, "url") is not None, [process], first)
+        with Client(said(first, "url")) as client:
+            history = said(first, "history")
+            assert sum(stream["n"] for stream in client.streams()) == history
+            assert sum(1 for _ in client.queries(label="demo")) == QUERIES
+            wide, late = client.alarms()
+            assert not wide["firing"]
+            wait_until(lambda: all(s["n"] > history / 2 for s in client.streams()), [process], first)
+            wait_until(lambda: client.alarm_state(wide["id"])["firing"], [process], first)
+            assert not client.alarm_state(late["id"])["firing"]
+            n = client.streams()[0]["n"]
+        wait_until(lambda: any(alarm["firing"] for alarm in said(first, "alarms")), [process], first)
+        started = family(process.pid)
+        process.kill()
+        wait_until(lambda: not alive(started), [], first)
+
+    second = tmp_path / "second"
+    with running(command, second, env) as process:
+        wait_until(lambda: said(second, "url") is not None, [process], second)
+        with Client(said(second, "url")) as client:
+            assert client.streams()[0]["n"] >= n
+            assert sum(1 for _ in client.queries(label="demo")) == QUERIES
+            assert len(client.alarms()) == len(ALARMS)
+            n = client.streams()[0]["n"]
+            wait_until(lambda: client.streams()[0]["n"] > n, [process], second)
+        started = family(process.pid)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        wait_until(lambda: not alive(started - {process.pid}), [], second)
+        wait_until(lambda: process.poll() is not None, [], second)
+        assert process.returncode == 0, tail(second)
+    assert said(second, "values") > 0
+    assert said(second, "answered") > 0
+    assert (folder / "spark.log").exists()
+    names = {path.name for path in scratch.iterdir()} - {"hsperfdata_root"}
+    assert not {name for name in names if name.startswith("quantide")}
+
+
+def alive(pids: set[int]) -> set[int]:
+    """Those that have not ended."""
+    found = set()
+    for pid in pids:
         try:
-            data += os.read(terminal, 4096)
-        except OSError:  # the program has ended
-            break
-    return data.decode(errors="replace")
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if state != "Z":
+            found.add(pid)
+    return found
+
+
+@pytest.mark.slow
+def test_a_demo_that_ends_by_itself_leaves_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "quantide", "demo", "--port", "0", "--seconds", "1"]
+    env = os.environ | {"TMPDIR": str(tmp_path)}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=240, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"^Writing 30 days of history \.\.\. [\d,]+ values, [\d.]+ s$", done.stdout, re.M)
+    assert re.search(r"^Open http://127\.0\.0\.1:\d+ in a browser", done.stdout, re.M)
+    assert re.search(r"^Goodbye: [\d,]+ values taken in, \d+ questions answered\.$", done.stdout, re.M)
+    assert not list(tmp_path.glob("quantide-demo-*"))

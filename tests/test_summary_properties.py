@@ -182,6 +182,21 @@ def test_answers_are_eps_correct_and_monotone(tree: tuple[Summary, Column], phis
     assert answers == sorted(answers)
 
 
+@given(trees(), st.lists(st.floats(0, 1, exclude_min=True), min_size=1, max_size=20))
+def test_the_true_quantile_lies_between_its_bounds(tree: tuple[Summary, Column], phis: list[float]) -> None:
+    s, column = tree
+    for phi in (*phis, 1e-9, 1.0):
+        low, high = s.bounds(phi)
+        assert low <= oracle.exact_quantile(column.values, phi) <= high
+        assert low <= s.answer(phi).value <= high
+        target = oracle.target_rank(phi, s.n)
+        (first_low, last_low), (first_high, last_high) = (oracle.occupied(column.values, one) for one in (low, high))
+        assert first_low <= last_low
+        assert first_high <= last_high
+        assert target - last_low < s.gap
+        assert first_high - target < s.gap
+
+
 @given(trees(), st.data())
 def test_ranks_are_bounded(tree: tuple[Summary, Column], data: st.DataObject) -> None:
     s, column = tree
@@ -343,6 +358,9 @@ def test_lift_speaks_of_older_elements_too(tree: tuple[Summary, Column], data: s
     assert faults(lifted, everything, lifted=True) == []
     for phi in (1e-9, 0.2, 0.5, 0.9, 1.0):
         assert oracle.bound_faults(everything.values, lifted.answer(phi)) == []
+        (low, high), true = lifted.bounds(phi), oracle.exact_quantile(everything.values, phi)
+        assert low is None or low <= true
+        assert high is None or true <= high
 
 
 @given(trees(), st.integers(0, 200))

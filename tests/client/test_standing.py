@@ -1,6 +1,7 @@
 """Standing queries and their events through the client, with a real server that comes and goes."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,8 @@ def states(found: Iterator[Event], count: int) -> dict[int, QueryState]:
 
 
 def test_a_query_is_registered_answered_and_dropped(client: Client) -> None:
-    id = client.register("latency", 0.99, eps=0.05, key="/pay", within="5 min", label="page")
+    id = client.register("latency", 0.99, eps=0.05, key="/pay", within="5 min", label="page", idle=timedelta(minutes=2))
+    assert client.query(id)["idle"] == "2 min"
     found = client.query(id)
     assert [found[name] for name in ("id", "stream", "phi", "key", "window", "label")] == (
         [id, "latency", 0.99, "/pay", "within:5 min", "page"]

@@ -4,6 +4,7 @@ Nothing here knows how recent rows are kept. `small` makes files and blocks so s
 """
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -346,6 +347,8 @@ def check_question(live: LiveStream, model: Model, rng: Rng, asked: dict[str, An
     for mode in MODES:
         for phi, answer in zip(phis, live.answers(phis, mode=mode, **words), strict=True):
             check_answer(live, data, answer, mode, phi)
+        for band in live.bands([rng.choice(phis)], mode=mode, **words):
+            check_band(live, data, band)
         check_ranks(live, model, data, probes, mode, words)
     summary = live.summary(**words)
     assert summary.n == len(data)
@@ -359,6 +362,20 @@ def check_answer(live: LiveStream, data: Array, answer: Any, mode: str, phi: flo
     assert answer.error <= (0 if mode == "exact" else promised + TINY)
     if mode == "exact":
         assert answer.value == oracle.exact_quantile(data, phi)
+
+
+def check_band(live: LiveStream, data: Array, band: Any) -> None:
+    """The true quantile lies in its band, and so does the answer; an end is as near as twice the promised error."""
+    answer, low, high = band.answer, band.low, band.high
+    assert low <= data[answer.target - 1] <= high
+    assert low <= answer.value <= high
+    promised = live.eps if answer.last_steps is not None else live.eps / 2
+    far = 0 if answer.mode == "exact" else 2 * promised * len(data) + oracle.SLACK
+    last_low, first_high = bisect_right(data, low), bisect_left(data, high) + 1
+    assert data[last_low - 1] == low, "the low end is no value that came"
+    assert data[first_high - 1] == high, "the high end is no value that came"
+    assert answer.target - far <= last_low
+    assert first_high <= answer.target + far
 
 
 def check_ranks(live: LiveStream, model: Model, data: Array, probes: Array, mode: str, words: dict[str, Any]) -> None:

@@ -431,3 +431,37 @@ def test_a_window_that_is_fed_elsewhere(rng: Rng) -> None:
             value, target = monitor.answer(one).value, oracle.target_rank(phi, len(inside))
             first, last = np.searchsorted(ordered, value, "left") + 1, np.searchsorted(ordered, value, "right")
             assert max(first - target, target - last) <= eps * len(inside) + 1e-9
+
+
+def test_saved_is_what_each_query_by_itself_would_have_taken(rng: Rng) -> None:
+    """Counted plainly: the queries there are, at every look that finds a change, less clusters that were evaluated."""
+    source = Followed(rng)
+    monitor = Monitor(EPS, pull=source.pull)
+    queries = plain = 0
+    for number in range(12):
+        monitor.register_many(rng.uniform(0.01, 1, 5), 0.1)
+        queries += 5
+        if number % 3 < 2:  # else there are more queries, and nothing else is new
+            source.change("replace", 1000)
+            plain += queries
+        for _ in range(2):
+            monitor.changes()
+        stats = monitor.stats()
+        assert stats["saved"] == plain - stats["evaluations"]
+        assert stats["deadline"] is None, "elements may leave by any number"
+    assert stats["saved"] > plain / 2
+
+
+@pytest.mark.parametrize("end", [-np.inf, np.inf])
+def test_values_stay_right_until_the_deadline(end: float) -> None:
+    rng = np.random.default_rng(8)
+    data = rng.normal(size=5000)
+    monitor = Monitor(0.01, pull=lambda: (1, Summary.of(data).compress(200)), grows=True)
+    phis = rng.uniform(0.01, 1, 40)
+    ids = monitor.register_many(phis, 0.03)
+    values = monitor.answers(ids).values
+    last = monitor.stats()["deadline"]
+    assert last is not None
+    assert last > 0
+    later = np.concatenate((data, np.full(last, end)))
+    assert oracle.wrong_answers(later, values, phis, 0.03) == []

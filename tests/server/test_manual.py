@@ -31,7 +31,7 @@ def test_the_page_and_all_that_it_asks_for_come_from_here(client: httpx.Client) 
 
 
 def test_nothing_else_is_given_away(client: httpx.Client) -> None:
-    for name in ("x", "..", "..%2f__init__.py", "%2fetc%2fpasswd", "index.html", "swagger-ui.css%00"):
+    for name in ("x", "%2e%2e", "..%2f__init__.py", "%2fetc%2fpasswd", "index.html", "swagger-ui.css%00"):
         found = client.get(f"/docs/{name}")
         assert (found.status_code, found.json()["error"]["code"]) == (404, "not_found")
 
@@ -55,6 +55,7 @@ def test_examples_have_the_shape_of_answers(client: httpx.Client) -> None:
         "Quantiles": "/api/streams/latency/quantiles?phi=0.5&key=/pay&window=within:5s",
         "Ranks": "/api/streams/latency/rank?value=5&key=/pay&window=within:5s",
         "Curve": "/api/streams/latency/cdf?points=2&key=/pay&window=within:5s",
+        "Lines": "/api/streams/latency/lines?phi=0.5&key=/pay&window=within:5s&over=5s&points=2",
         "Plot": "/api/qq?x=latency:/pay@within:5s&y=latency:/pay&points=2",
     }
     for name, address in asked.items():

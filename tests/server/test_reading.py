@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from quantide import Summary
 from quantide.live import LiveStream
-from tests.oracle import count_at_most, summary_faults
+from tests.oracle import count_at_most, exact_quantile, summary_faults
 from tests.server.naive import EPS, STREAMS, TEN, Served
 from tests.server.serving import serving
 
+ONE_SECOND = np.timedelta64(1, "s")
 PHIS = [1e-320, 0.01, 0.25, 0.5, 0.9, 0.99, 1.0]
 WINDOWS: list[tuple[str, dict[str, Any]]] = [
     ("all", {}),
@@ -65,6 +66,11 @@ def test_answers_are_true(client: httpx.Client, served: Served, stream: str, win
             told = ask(client, stream, "quantiles", phi=PHIS, mode=mode, **about)
             assert (told["n"], told["mode"], told["window"]) == (len(data), mode, window)
             assert [fault for answer in told["answers"] for fault in rows.faults(data, answer, eps)] == []
+            banded = ask(client, stream, "quantiles", phi=PHIS, mode=mode, band="true", **about)
+            for answer, one in zip(told["answers"], banded["answers"], strict=True):
+                low, high = rows.read(one.pop("low")), rows.read(one.pop("high"))
+                assert low <= data[one["target"] - 1] <= high
+                assert one == answer, "a band changes nothing else"
             told = ask(client, stream, "rank", value=VALUES[stream], mode=mode, **about)
             assert [fault for rank in told["ranks"] for fault in rows.rank_faults(data, rank, eps)] == []
 
@@ -123,6 +129,53 @@ def test_a_window_that_ends_earlier(client: httpx.Client, served: Served, stream
     assert [fault for answer in told["answers"] for fault in rows.faults(data, answer)] == []
     span = told["answers"][0]["span"]
     assert {str(span["until"])[:22], str(span["until"])} & {now.removesuffix("Z") + "0", now.removesuffix("Z"), now}
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_lines_are_true(client: httpx.Client, served: Served, stream: str) -> None:
+    rows = served.rows[stream]
+    for key in KEYS.get(stream, [None]):
+        told = ask(client, stream, "lines", phi=PHIS, key=parts(key), window="within:7s", over="1 min", points=9)
+        assert len(told["times"]) == len(told["n"]) == 9
+        newest = ask(client, stream, "quantiles", phi=1.0, window="within:1s")["answers"][0]["span"]["until"]
+        assert told["times"][-1] == newest
+        assert 0 in told["n"], "before anything came"
+        for j, moment in enumerate(told["times"]):
+            now = moment if isinstance(moment, float) else (np.datetime64(moment) - np.datetime64(TEN)) / ONE_SECOND
+            data = rows.chosen(key, within=7.0, now=now)
+            assert told["n"][j] == len(data)
+            for phi, line in zip(PHIS, told["lines"], strict=True):
+                assert line["phi"] == phi
+                found = [line[name][j] for name in ("low", "value", "high")]
+                if not len(data):
+                    assert found == [None] * 3
+                    continue
+                low, value, high = map(rows.read, found)
+                assert low <= exact_quantile(data, phi) <= high
+                assert low <= value <= high
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"window": "last:5", "over": "1 min"},
+        {"window": "within:5s,last:5", "over": "1 min"},
+        {"window": "last:5,within:5s", "over": "1 min"},
+        {"window": "all", "over": "1 min"},
+        {"window": "within:5s"},
+        {"over": "1 min"},
+        {"window": "within:5s", "over": "soon"},
+        {"window": "within:5s", "over": "1 min", "points": "1"},
+        {"window": "within:5s", "over": "1 min", "points": "2001"},
+        {"window": "within:5s", "over": "1 min", "points": "2000", "phi": ["0.5"] * 11},
+        {"window": "within:5s", "over": "1 min", "now": "5"},
+        {"window": "within:2 h", "over": "1 min"},
+        {"window": "within:5s", "over": "1 min", "filter": "unheard"},
+    ],
+)
+def test_what_is_no_line_is_refused(client: httpx.Client, said: dict[str, Any]) -> None:
+    found = client.get("/api/streams/plain/lines", params={"phi": "0.5"} | said)
+    assert found.status_code == 400, found.text
 
 
 def test_answers_are_those_of_the_reader(client: httpx.Client, served: Served) -> None:

@@ -13,6 +13,7 @@ import orjson
 import pytest
 
 from quantide.errors import LimitError, StorageError, UnknownQueryError
+from quantide.server import monitors
 from quantide.server.about import Name
 from quantide.server.columns import Columns
 from quantide.server.service import Service
@@ -136,7 +137,7 @@ def test_what_was_told_last_is_what_is_right_now(service: tuple[Service, Truth])
         while live.n < len(truth.values):
             live.poll()
         standing.look_at(windows)
-    standing.leave(windows, [], bell)
+    standing.leave(ids, windows, [], bell)
     assert standing.heard == 0
 
 
@@ -212,3 +213,31 @@ def test_what_cannot_be_written_is_not_registered(service: tuple[Service, Truth]
     assert served.standing.columns.id.tolist() == kept.tolist()
     assert [row["id"] for row in served.registry.rows("SELECT id FROM queries")] == kept.tolist()
     assert add(served, 5, rng).tolist() == [11, 12, 13, 14, 15]
+
+
+def test_monitors_are_told_with_what_they_saved(service: tuple[Service, Truth]) -> None:
+    """Against a plain count: each of the queries, at each version that was looked at."""
+    served, truth = service
+    standing = served.standing
+    names = [Name.of("latency", "/pay", "last:500", None)] * 40 + [Name.of("latency", None, "all", None)] * 2
+    standing.add(names, np.linspace(0.02, 1, 42).tolist(), [0.05] * 42, [None] * 42, "me")
+    assert [(one["queries"], "n" in one) for one in standing.monitors(None)] == [(40, False), (2, False)]
+    assert standing.monitors("elsewhere") == []
+    windows = list(standing._windows.values())
+    live = served.streams.live("latency")
+    for _ in range(4):
+        truth.append(300)
+        live.poll()
+        for window in windows:
+            standing.look(window)
+    recent, everything = standing.monitors("latency")
+    looks = recent["looks"]
+    assert looks >= 4
+    assert recent["evaluations"] == recent["clusters"] * looks
+    assert recent["saved"] == 40 * looks - recent["evaluations"] > 0
+    assert (recent["key"], recent["window"], recent["n"], recent["deadline"]) == ("/pay", "last:500", 500, None)
+    assert everything["deadline"] > 0
+    assert everything["n"] == live.n
+    told = monitors.told(served, monitors.AskedMonitors(stream="latency", limit=1))
+    assert (told["count"], len(told["monitors"]), told["totals"]["queries"]) == (2, 1, 42)
+    assert told["totals"]["saved"] == recent["saved"] + everything["saved"]

@@ -50,6 +50,9 @@ def test_one_stream(client: httpx.Client, served: Served) -> None:
         for span in found["spans"]:
             assert span["n"] == len(rows.chosen(steps=span["last_steps"]))
         assert sum(level["n"] for level in found["levels"]) == ended
+        chunks = sum(path.stat().st_size for path in Path(served.stores[name].path).rglob("*.parquet"))
+        assert 0 < sum(level["bytes"] for level in found["levels"]) < found["bytes"]["history"] <= chunks
+        assert found["kappa"] == served.stores[name].settings.kappa
         distinct = {key for key in rows.keys if key is not None}
         assert found["key_count"] == len(distinct) == len(found["keys"])
         assert found["memory"]["used"] <= found["memory"]["limit"]

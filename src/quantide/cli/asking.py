@@ -1,22 +1,9 @@
-"""Commands that ask: demo, quantile, history."""
+"""Commands that ask: quantile, history."""
 
 import argparse
 import sys
 
 from quantide.cli.command import Command
-
-
-def _demo_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seconds", type=float, help="how long it runs (until Ctrl-C; 8 without a terminal)")
-    parser.add_argument("--eps", type=float, default=0.001, help="largest error allowed (%(default)s)")
-    parser.add_argument("--rate", type=float, default=5e6, help="values a second (%(default).0f)")
-    parser.add_argument("--seed", type=int, default=1, help="another seed, other values (%(default)s)")
-
-
-def _demo(args: argparse.Namespace) -> None:
-    from quantide.demo import run
-
-    run(sys.stdout, eps=args.eps, rate=args.rate, seed=args.seed, seconds=args.seconds, json=args.json)
 
 
 def _quantile_options(parser: argparse.ArgumentParser) -> None:
@@ -49,14 +36,6 @@ def _history(args: argparse.Namespace) -> None:
     show_history(sys.stdout, args.path, args.json)
 
 
-DEMO = Command(
-    "demo",
-    "Watch a sketch answer, beside the exact quantiles",
-    "Made-up traffic, a few million values a second; nothing is written anywhere. With --json each frame is a line.",
-    ("quantide demo --seconds 20 --eps 0.01",),
-    _demo_options,
-    _demo,
-)
 QUANTILE = Command(
     "quantile",
     "Quantiles of a history, with their proved bounds",

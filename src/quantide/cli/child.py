@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Self
 
@@ -16,16 +16,22 @@ BEHIND = 10  # how much whoever asks goes before what is taken in, where process
 PATIENCE = 20.0  # seconds for a server to end by itself
 
 
+def print_line(line: str) -> None:
+    with suppress(BrokenPipeError):  # whoever read it has gone: ingestion finds that out too
+        sys.stdout.write(line)
+        sys.stdout.flush()
+
+
 class Server:
     """`quantide serve` beside this process, with the same output.
 
     It is in a session of its own: Ctrl-C reaches this process alone, and this one ends the other. Should this process
-    be killed, the server sees that by itself: it is told whose child it is.
+    be killed, the server sees that by itself: it is told whose child it is. `tell` gets the lines that it writes.
     """
 
-    def __init__(self, words: Sequence[str]) -> None:
+    def __init__(self, words: Sequence[str], tell: Callable[[str], None] = print_line) -> None:
         self._command = [sys.executable, "-m", "quantide", "serve", *words, "--parent", str(os.getpid())]
-        self._json = "--json" in words
+        self._json, self._tell = "--json" in words, tell
         self._child: subprocess.Popen[str] | None = None
         self._ends = threading.Event()
         self._lock = threading.Lock()
@@ -37,7 +43,7 @@ class Server:
         line = child.stdout.readline() if child.stdout else ""
         if not line:
             return child.wait() or 2
-        _print(line)
+        self._tell(line)
         self._watcher.start()
         os.nice(BEHIND)
         return None
@@ -73,7 +79,7 @@ class Server:
         pause, began = FIRST_PAUSE, time.monotonic()
         while (child := self._child) is not None:
             for line in child.stdout or ():
-                _print(line)
+                self._tell(line)
             code = child.wait()
             if self._ends.is_set():
                 return
@@ -98,9 +104,3 @@ class Server:
             write_line(sys.stderr, {"warning": {"code": "server_ended", "message": said}})
         else:
             print(f"quantide: {said}", file=sys.stderr, flush=True)
-
-
-def _print(line: str) -> None:
-    with suppress(BrokenPipeError):  # whoever read it has gone: ingestion finds that out too
-        sys.stdout.write(line)
-        sys.stdout.flush()

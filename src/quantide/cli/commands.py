@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib.metadata import version
 
-from quantide.cli.asking import DEMO, HISTORY, QUANTILE
+from quantide.cli.asking import HISTORY, QUANTILE
 from quantide.cli.care import DOCTOR, QUARANTINE_LIST, QUARANTINE_RETRY, VERIFY
 from quantide.cli.command import Command, UsageError
 from quantide.cli.extras import extra_for
 from quantide.cli.feeding import BUILD, INGEST
-from quantide.cli.serving import RUN, SERVE
+from quantide.cli.serving import DEMO, RUN, SERVE
 from quantide.cli.token import TOKEN_CREATE, TOKEN_LIST, TOKEN_REVOKE
 from quantide.errors import QuantideError
 from quantide.summary.shown import write_line
 
 GROUPS: dict[str, tuple[Command, ...]] = {
-    "ask": (DEMO, QUANTILE, HISTORY),
-    "run": (RUN, INGEST, SERVE, BUILD),
+    "ask": (QUANTILE, HISTORY),
+    "run": (DEMO, RUN, INGEST, SERVE, BUILD),
     "look after": (DOCTOR, VERIFY, QUARANTINE_LIST, QUARANTINE_RETRY, TOKEN_CREATE, TOKEN_LIST, TOKEN_REVOKE),
 }
 COMMANDS = {command.name: command for group in GROUPS.values() for command in group}

@@ -1,4 +1,4 @@
-"""Commands that serve: serve, and run, which takes in and serves."""
+"""Commands that serve: serve; run, which takes in and serves; demo, which makes something up to take in and serve."""
 
 import argparse
 import sys
@@ -36,7 +36,7 @@ def _run(args: argparse.Namespace) -> int | None:
 
     read_config(args.config)
     from quantide.cli.child import Server
-    from quantide.demo.screen import ended_by_sigterm
+    from quantide.demo.ending import ended_by_sigterm
 
     words = [args.config, *(["--behind-proxy"] if args.behind_proxy else []), *(["--json"] if args.json else [])]
     with ended_by_sigterm(), Server(words) as server:
@@ -44,6 +44,20 @@ def _run(args: argparse.Namespace) -> int | None:
         if code is None:
             ingest(args)
     return code
+
+
+def _demo_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--port", type=int, help="where the page is (8642, or a free one where that is taken)")
+    parser.add_argument("--terminal", action="store_true", help="show it in this terminal, too")
+    parser.add_argument("--folder", metavar="DIR", help="keep everything there, and go on with it (a temporary one)")
+    parser.add_argument("--seconds", type=float, help="end by itself so long after the page is up (until Ctrl-C)")
+    parser.add_argument("--seed", type=int, default=1, help="another seed, other ticks (%(default)s)")
+
+
+def _demo(args: argparse.Namespace) -> int | None:
+    from quantide.demo.play import Wishes, play
+
+    return play(sys.stdout, Wishes(args.seed, args.seconds, args.folder, args.port, args.terminal, args.json))
 
 
 SERVE = Command(
@@ -63,4 +77,13 @@ RUN = Command(
     ("quantide run quantide.toml",),
     _run_options,
     _run,
+)
+DEMO = Command(
+    "demo",
+    "A whole installation on a made-up market: open the page and watch",
+    "Thirty days of history, and live ticks through Spark. What it writes is gone when it ends, unless --folder says "
+    "where to keep it.",
+    ("quantide demo", "quantide demo --terminal", "quantide demo --folder market --port 8700"),
+    _demo_options,
+    _demo,
 )

@@ -9,25 +9,33 @@ from quantide.client.connection import Connection, named, path_of
 from quantide.client.ids import check_id, ids_of
 from quantide.client.problems import understood
 from quantide.client.told import read_query
-from quantide.client.words import Words, body_of
+from quantide.client.words import Words, body_of, span_text
 from quantide.errors import InvalidArgumentError
 from quantide.summary.ranks import check_eps, check_phi
 
-OF_QUERIES = ("stream", "phi", "eps", "label")
+OF_QUERIES = ("stream", "phi", "eps", "label", "idle")
 
 
 class Standing(Connection):
     """Queries that the server keeps, also when it starts anew, until they are dropped."""
 
     def register(
-        self, stream: str, phi: float, eps: float | None = None, label: str | None = None, **about: Unpack[Words]
+        self,
+        stream: str,
+        phi: float,
+        eps: float | None = None,
+        label: str | None = None,
+        idle: Any = None,
+        **about: Unpack[Words],
     ) -> int:
         """Register a standing query; its id. `about` are words of answer(): key, last, within, last_steps, filter.
 
         `eps` is how far the rank of its value may be off: the larger, the rarer it changes. Without it, or finer than
         can be, it is the finest there is; query() tells. `label` is a name to find, hear and drop queries by.
+        `idle` is a length of time: the server drops the query when nobody has listened to it for so long.
         """
-        return self._register(_query({"stream": stream, "phi": phi, "eps": eps, "label": label, **about}))[0]
+        words = {"stream": stream, "phi": phi, "eps": eps, "label": label, "idle": idle}
+        return self._register(_query({**words, **about}))[0]
 
     def register_many(self, queries: Iterable[Mapping[str, Any]] | None = None, **columns: Any) -> list[int]:
         """Register many queries in one request, all of them or, when one is wrong, none; their ids, in order.
@@ -91,6 +99,8 @@ def _query(words: Mapping[str, Any]) -> dict[str, Any]:
     said["phi"] = check_phi(said["phi"])
     if "eps" in said:
         said["eps"] = check_eps(said["eps"])
+    if "idle" in said:
+        said["idle"] = span_text(said["idle"])
     return said | body_of({name: word for name, word in words.items() if name not in OF_QUERIES})
 
 

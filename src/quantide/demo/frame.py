@@ -4,50 +4,52 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 
-from quantide.demo.chart import chart, spark
+from quantide.demo.chart import spark
 
 MARGIN = "  "
 GAP = "   "
-CHART_ROWS = 3
-CHART_WIDTH = 72
+TRAIL_WIDTH = 24
 
-BOLD, DIM, GREEN, RED, CYAN = "1", "2", "32", "31", "36"
+BOLD, DIM, GREEN, RED = "1", "2", "32", "31"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One question: the sketch's answer with what it certifies, and the truth."""
+    """A symbol: quantiles of its spread, what is proved of the last one, and how that one moved of late."""
 
-    label: str
-    answer: int
-    exact: int
+    symbol: str
+    p50: float
+    p90: float
+    p99: float
     rank_lo: int
     rank_hi: int
-    bound: float
+    n: int
     error: float
+    trail: tuple[float, ...]
 
-    @property
-    def kept(self) -> bool:
-        return self.error <= self.bound
+
+@dataclass(frozen=True)
+class Alarm:
+    name: str
+    phi: float
+    above: float
+    value: float | None
+    firing: bool
+    state: str
 
 
 @dataclass(frozen=True)
 class State:
-    """Everything a frame shows. Errors, bounds and densities are fractions; values are microseconds."""
+    """Everything a frame shows. Spreads are in basis points, errors are fractions, `lag` is in seconds."""
 
-    eps: float
+    address: str
     seconds: float
     n: int
-    arriving: float
-    sketching: float
-    nbytes: int
+    rate: float
+    lag: float
+    window: str
     rows: tuple[Row, ...]
-    asked: int
-    broken: int
-    worst: float
-    density: tuple[float, ...]
-    medians: tuple[float, ...]
-    tails: tuple[float, ...]
+    alarms: tuple[Alarm, ...]
 
 
 @dataclass(frozen=True)
@@ -62,98 +64,80 @@ class Look:
 @dataclass(frozen=True)
 class Column:
     title: str
-    cell: Callable[[Row], str]
+    cell: Callable[[Row, Look], str]
     keep: int
     """When the terminal is narrow, columns with a small number go first."""
 
-    def width(self, rows: Sequence[Row]) -> int:
-        return max([len(self.title), *(len(self.cell(row)) for row in rows)])
+    def cells(self, rows: Sequence[Row], look: Look) -> list[str]:
+        found = [self.title, *(self.cell(row, look) for row in rows)]
+        width = max(map(len, found))
+        return [cell.rjust(width) for cell in found]
 
 
 COLUMNS = (
-    Column("", lambda row: row.label, keep=9),
-    Column("answer", lambda row: f"{row.answer:,}", keep=8),
-    Column("exact", lambda row: f"{row.exact:,}", keep=5),
-    Column("certified ranks", lambda row: f"{row.rank_lo:,} to {row.rank_hi:,}", keep=1),
-    Column("bound", lambda row: percent(row.bound), keep=7),
-    Column("true error", lambda row: percent(row.error), keep=6),
+    Column("", lambda row, _: row.symbol, keep=9),
+    Column("p50", lambda row, _: f"{row.p50:,.3f}", keep=6),
+    Column("p90", lambda row, _: f"{row.p90:,.3f}", keep=5),
+    Column("p99", lambda row, _: f"{row.p99:,.3f}", keep=8),
+    Column("its rank, proved", lambda row, _: ranks(row), keep=3),
+    Column("of", lambda row, _: f"{row.n:,}", keep=2),
+    Column("off by at most", lambda row, _: percent(row.error), keep=4),
+    Column("p99 of late", lambda row, look: spark(row.trail, TRAIL_WIDTH, look.blocks), keep=7),
 )
 
 
 def render(state: State, look: Look) -> list[str]:
     """The lines of one frame, none wider than the terminal."""
-    return [
-        *headline(state, look),
-        "",
-        *table(state.rows, look),
-        "",
-        *pictures(state, look),
-        *verdict(state, look),
-    ]
+    return [*headline(state, look), "", *table(state.rows, look), "", *alarms(state.alarms, look)]
 
 
 def headline(state: State, look: Look) -> list[str]:
-    values = 8 * state.n
+    coming = f"{state.rate:,.0f} a second come in" if state.rate else "none came of late (Spark takes a while to start)"
     facts = (
-        f"{state.n:,} values in {state.seconds:.1f} s, {millions(state.arriving)} a second",
-        f"the sketch alone takes {millions(state.sketching)} a second; "
-        f"it holds {size(state.nbytes)}, the values {size(values)}",
+        f"{state.n:,} values, {coming}; the newest came {state.lag:.1f} s ago",
+        f"spreads of the last {state.window} in basis points, each with the ranks that are proved for it",
     )
-    title = f"Quantide: latencies in microseconds, every answer within {100 * state.eps:g}% of all ranks"
+    title = f"Quantide demo, the same in a browser: {state.address}"
     return [*prose(title, look, BOLD), *(line for fact in facts for line in prose(fact, look))]
 
 
 def table(rows: Sequence[Row], look: Look) -> list[str]:
-    """The questions, with as many columns as fit."""
-    columns = fitting(rows, look.width)
-    widths = [column.width(rows) for column in columns]
-    titles = GAP.join(column.title.rjust(width) for column, width in zip(columns, widths, strict=True))
-    lines = [text(titles, look, DIM)]
-    for row in rows:
-        cells = GAP.join(column.cell(row).rjust(width) for column, width in zip(columns, widths, strict=True))
-        lines.append(text(cells, look, "" if row.kept else RED))
-    return lines
+    """The symbols, with as many columns as fit."""
+    if not rows:
+        return [text("no ticks yet", look, DIM)]
+    columns = fitting(rows, look)
+    lines = [GAP.join(cells) for cells in zip(*(column.cells(rows, look) for column in columns), strict=True)]
+    return [text(lines[0], look, DIM), *(text(line, look) for line in lines[1:])]
 
 
-def fitting(rows: Sequence[Row], width: int) -> list[Column]:
+def fitting(rows: Sequence[Row], look: Look) -> list[Column]:
     """The columns that fit, the least important left out first."""
     columns = list(COLUMNS)
-    while len(columns) > 1 and table_width(columns, rows) > width:
+    while len(columns) > 1 and table_width(columns, rows, look) > look.width:
         columns.remove(min(columns, key=lambda column: column.keep))
     return columns
 
 
-def table_width(columns: Sequence[Column], rows: Sequence[Row]) -> int:
-    return len(MARGIN) + sum(column.width(rows) for column in columns) + len(GAP) * (len(columns) - 1)
+def table_width(columns: Sequence[Column], rows: Sequence[Row], look: Look) -> int:
+    return len(MARGIN) + sum(len(column.cells(rows, look)[0]) for column in columns) + len(GAP) * (len(columns) - 1)
 
 
-def pictures(state: State, look: Look) -> list[str]:
-    """The distribution as the sketch sees it, and how the latest values move."""
-    width = min(CHART_WIDTH, look.width - len(MARGIN))
-    trail = max(1, width - len("p99 lately ") - len(" 1,000,000"))
-    return [
-        *(text(line, look, CYAN) for line in chart(state.density, CHART_ROWS, width, look.blocks)),
-        text(axis(width), look, DIM),
-        text(f"p50 lately {spark(state.medians, trail, look.blocks)} {latest(state.medians)}", look),
-        text(f"p99 lately {spark(state.tails, trail, look.blocks)} {latest(state.tails)}", look),
-    ]
+def alarms(found: Sequence[Alarm], look: Look) -> list[str]:
+    return [line for alarm in found for line in prose(alarm_line(alarm), look, RED if alarm.firing else GREEN)]
 
 
-def axis(width: int) -> str:
-    """Where 1 ms, 10 ms, 100 ms and 1 s lie below the chart."""
-    marks = ("1 ms", "10 ms", "100 ms", "1 s")
-    line = ""
-    for index, mark in enumerate(marks):
-        at = index * (width - len(marks[-1])) // (len(marks) - 1)
-        line = line.ljust(at) + mark + " "
-    return line.rstrip()
+def alarm_line(alarm: Alarm) -> str:
+    """
+    >>> alarm_line(Alarm("ECHO is wide", 0.99, 30.0, 75.25, True, "certain"))
+    'FIRES   ECHO is wide: p99 is 75.25, the limit 30'
+    """
+    value = "not known" if alarm.value is None else f"{alarm.value:,.2f}"
+    state = "FIRES" if alarm.firing else "quiet"
+    return f"{state}   {alarm.name}: p{100 * alarm.phi:g} is {value}, the limit {alarm.above:g}"
 
 
-def verdict(state: State, look: Look) -> list[str]:
-    if state.broken:
-        return prose(f"{state.broken:,} of {state.asked:,} answers BROKE their bound", look, RED)
-    said = f"{state.asked:,} answers compared: all within their bounds, worst {percent(state.worst)}"
-    return prose(said, look, GREEN)
+def ranks(row: Row) -> str:
+    return f"{row.rank_lo:,}" if row.rank_lo == row.rank_hi else f"{row.rank_lo:,} to {row.rank_hi:,}"
 
 
 def prose(sentence: str, look: Look, style: str = "") -> list[str]:
@@ -167,33 +151,9 @@ def text(line: str, look: Look, style: str = "") -> str:
     return f"\x1b[{style}m{cut}\x1b[0m" if style and look.color else cut
 
 
-def latest(values: Sequence[float]) -> str:
-    return f"{values[-1]:,.0f}" if values else ""
-
-
 def percent(fraction: float) -> str:
     """
     >>> percent(0.00048)
     '0.0480%'
     """
     return f"{100 * fraction:.4f}%"
-
-
-def millions(rate: float) -> str:
-    """
-    >>> millions(5_040_000)
-    '5.0 million'
-    """
-    return f"{rate / 1e6:,.1f} million"
-
-
-def size(nbytes: float) -> str:
-    """
-    >>> size(310_000), size(2_500_000_000)
-    ('310.0 KB', '2.5 GB')
-    """
-    for unit in ("bytes", "KB", "MB"):
-        if nbytes < 1000:
-            return f"{nbytes:.0f} bytes" if unit == "bytes" else f"{nbytes:.1f} {unit}"
-        nbytes /= 1000
-    return f"{nbytes:,.1f} GB"

@@ -2,14 +2,12 @@
 
 import os
 import shutil
-import signal
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from types import FrameType
 from typing import Protocol, TextIO
 
+from quantide.demo.ending import ended_by_sigterm
 from quantide.demo.frame import Look, State, render
 from quantide.summary.shown import write_line
 
@@ -23,9 +21,6 @@ class Screen(Protocol):
     every: float
     """Seconds between frames."""
 
-    endless: bool
-    """Whether someone is there to end it."""
-
     def show(self, state: State) -> None: ...
     def close(self) -> None: ...
 
@@ -33,8 +28,7 @@ class Screen(Protocol):
 class Terminal:
     """Draws every frame over the one before, and leaves the terminal as it was."""
 
-    every = 0.2
-    endless = True
+    every = 0.4
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -65,7 +59,6 @@ class Paper:
     """Prints a fresh frame every few seconds."""
 
     every = 2.0
-    endless = False
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -88,7 +81,6 @@ class Lines:
     """Writes each frame as a line of JSON."""
 
     every = 2.0
-    endless = False
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -118,20 +110,3 @@ def is_terminal(stream: TextIO) -> bool:
 def can_blocks(stream: TextIO) -> bool:
     """Whether block characters can be written at all."""
     return (stream.encoding or "").lower().replace("-", "") == "utf8"
-
-
-@contextmanager
-def ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM end what runs the way Ctrl-C does, so that it tidies up: restores the terminal, ends a child."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -44,8 +44,7 @@ class View:
     def answer(self, phi: float, mode: str) -> HistoryAnswer:
         """The phi-quantile. docs/guarantees/history.md proves the bounds of each mode."""
         phi = check_phi(phi)
-        if mode not in MODES:
-            raise InvalidArgumentError(f"mode={mode!r} is not one of {', '.join(MODES)}")
+        _check_mode(mode)
         given = self._given.get((phi, mode))
         if given is None:
             given = self._find(phi, mode)
@@ -78,10 +77,30 @@ class View:
         # Of equal values those of the stream go first, as search.estimate() has it.
         return self._told(Summary.merge(self.stream, self._around(found)), phi, mode, read)
 
+    def bounds(self, phi: float, mode: str) -> tuple[Any, Any]:
+        """Two elements, (low, high), between which the true phi-quantile is proved to lie, as Summary.bounds() has it.
+
+        With mode="accurate" the runs are known by the elements at three cuts and at both ends, with exact ranks. With
+        G of the open step's summary, what lies below the cut for target - G//2 has a highest rank of at most the
+        target, and what lies above the cut for target + G//2 a lowest of at least that. docs/guarantees/live.md.
+        """
+        phi = check_phi(phi)
+        _check_mode(mode)
+        self._check_something()
+        if mode == "exact":
+            return (exact := self.answer(phi, mode).value), exact
+        if mode == "quick" or self.fences is None:
+            return (self.quick if mode == "quick" else self.stream).bounds(phi)
+        target, reach = int(target_ranks(phi, self.n)), self.stream.gap // 2
+        ranks = {max(target - reach, 1), target, min(target + reach, self.n)}
+        cuts = [self._cut(self.fences, self.stream, rank)[0] for rank in ranks]
+        segments = self.fences.segments
+        ends = {1: min(one.fences[0] for one in segments), self.fences.n: max(one.last for one in segments)}
+        return Summary.merge(self.stream, self._around(*cuts, ends=ends)).bounds(phi)
+
     def rank(self, value: Any, mode: str) -> tuple[Any, Any]:
         """Bounds on how many elements are <= value; arrays for an array of values."""
-        if mode not in MODES:
-            raise InvalidArgumentError(f"mode={mode!r} is not one of {', '.join(MODES)}")
+        _check_mode(mode)
         self._check_something()
         if mode == "quick":
             return self.quick.rank(value)
@@ -158,13 +177,15 @@ class View:
 
         return cut(fences, stream, target, read), len(seen)
 
-    def _around(self, found: Cut) -> Summary:
-        """The history as the two neighbours of the cut, whose ranks are exact."""
-        rank = int(found.before.sum())
-        tuples = [(found.below, rank), (found.above, rank + 1)]
-        held = [(value, rank) for value, rank in tuples if value is not None]
-        ranks = np.array([rank for _, rank in held])
-        values = np.array([value for value, _ in held], dtype=self.kind.carrier)
+    def _around(self, *cuts: Cut, ends: dict[int, Any] | None = None) -> Summary:
+        """The history as the neighbours of cuts, whose ranks are exact, and perhaps its ends."""
+        known: dict[int, Any] = ends or {}
+        for found in cuts:
+            rank = int(found.before.sum())
+            known |= {rank: found.below, rank + 1: found.above}
+        held = sorted((rank, value) for rank, value in known.items() if value is not None)
+        ranks = np.array([rank for rank, _ in held])
+        values = np.array([value for _, value in held], dtype=self.kind.carrier)
         assert self.fences is not None
         return Summary(values, ranks, ranks, self.fences.n, self.kind)
 
@@ -192,3 +213,8 @@ class View:
             shown = self.key[0] if len(self.key) == 1 else self.key
             raise UnknownKeyError(f"there is no value with the key {shown!r} in this span")
         raise EmptyError("there are no values in this span yet; append() some first")
+
+
+def _check_mode(mode: str) -> None:
+    if mode not in MODES:
+        raise InvalidArgumentError(f"mode={mode!r} is not one of {', '.join(MODES)}")

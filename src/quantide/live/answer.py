@@ -12,6 +12,16 @@ class LiveAnswer(AnswerAsOf):
 
 
 @dataclass(frozen=True, slots=True)
+class LiveBand:
+    """An answer and a band around it: the true quantile, the value at rank `answer.target`, is proved to be at least
+    `low` and at most `high`. Both are values that came."""
+
+    answer: LiveAnswer
+    low: Any
+    high: Any
+
+
+@dataclass(frozen=True, slots=True)
 class LiveRank:
     """How many of `n` values are at most `value`: `rank_lo` to `rank_hi`, proved. The rest as of a LiveAnswer."""
 

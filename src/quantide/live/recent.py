@@ -9,10 +9,12 @@ docs/guarantees/live.md.
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from quantide.errors import CorruptBytesError, SpanError
 from quantide.history.run import Key, find_place
 from quantide.live.kept import Kept
-from quantide.live.lane import FEW, Between, Blocks, Found, Lane
+from quantide.live.lane import FEW, Array, Between, Blocks, Found, Lane
 from quantide.store.manifest import Manifest
 from quantide.store.recent import RecentFile
 from quantide.summary.summary import Summary
@@ -58,6 +60,29 @@ class Recent:
             return found
         return found.compress(math.ceil(TUPLES / 2 / self._eps))
 
+    def rows(self, wanted: Wanted, most: int) -> tuple[Array, Array] | None:
+        """The values and the times of the rows in a span of time; None when more than so many must be looked at."""
+        assert wanted.span is not None
+        lanes = []
+        for entry, file in zip(self.manifest.entries, self._files, strict=True):
+            if wanted.span.passes_by(entry.oldest, entry.newest):
+                continue
+            if isinstance(file, Unreadable):
+                raise _unreadable(file)
+            place = self._place(file, wanted.key)
+            if place != -1:
+                lanes.append((file, file.lane(place)))
+        if sum(rows.stop - rows.start for _, rows in lanes) > most:
+            return None
+        values, times = [], []
+        for file, rows in lanes:
+            chosen = wanted.span.chosen(file.times(rows))
+            if wanted.filter is not None:
+                chosen &= file.satisfies(rows, wanted.filter)
+            values.append(file.values(rows)[chosen])
+            times.append(file.times(rows)[chosen])
+        return np.concatenate(values or [np.empty(0)]), np.concatenate(times or [np.empty(0)])
+
     def _find(self, wanted: Wanted, exact: bool) -> Found:
         found, left, reached = Found([], []), wanted.last, self.manifest.arrived
         for entry, file in zip(reversed(self.manifest.entries), reversed(self._files), strict=True):
@@ -70,7 +95,7 @@ class Recent:
             if left is None and outside:
                 continue
             if isinstance(file, Unreadable):
-                raise CorruptBytesError(f"this window needs {file.name}, which cannot be read: {file.why}")
+                raise _unreadable(file)
             place = self._place(file, wanted.key)
             if place == -1:
                 continue
@@ -125,3 +150,7 @@ class Recent:
             f"last={wanted.last} reaches back beyond what is kept for windows, the last {known:,} values{whose}; ask "
             "for fewer, or make the store with a longer window"
         )
+
+
+def _unreadable(file: Unreadable) -> CorruptBytesError:
+    return CorruptBytesError(f"this window needs {file.name}, which cannot be read: {file.why}")

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from quantide.errors import (
     CorruptBytesError,
+    EmptyError,
     InvalidArgumentError,
     QuantideError,
     SpanError,
@@ -23,8 +24,9 @@ from quantide.history.keys import read_key
 from quantide.history.reader import HistoryReader
 from quantide.history.run import Run
 from quantide.history.snapshot import Snapshot, Span
-from quantide.live.answer import LiveAnswer, LiveComparison, LiveRank
+from quantide.live.answer import LiveAnswer, LiveBand, LiveComparison, LiveRank
 from quantide.live.asked import Asked
+from quantide.live.course import LiveCourse, Point, moments, point, summaries
 from quantide.live.kept import Kept
 from quantide.live.keys import KnownKeys
 from quantide.live.lane import Between
@@ -266,6 +268,46 @@ class LiveStream:
         how = self._mode(asked, mode)
         return self._ask(asked, lambda view: [view.answer(phi, how) for phi in wanted])
 
+    def bands(self, phis: ArrayLike, mode: str | None = None, **asked: Any) -> list[LiveBand]:
+        """As answers(), each with the values between which the true quantile is proved to lie."""
+        wanted, words = check_phis(phis).ravel().tolist(), Asked.of(asked)
+        how = self._mode(words, mode)
+        return self._ask(words, lambda view: [view.band(phi, how) for phi in wanted])
+
+    def course(
+        self, phis: ArrayLike, within: Any, over: Any, points: int = 120, key: Any = None, filter: str | None = None
+    ) -> LiveCourse:
+        """Quantiles of a window of time as it was at moments of the past, with their bands: lines to draw.
+
+        Moments reach back over a length of time, an even grid of which the newest time is the last. Where that is
+        further than rows are kept for windows, they begin with the first window that is known whole.
+        """
+        wanted, asked = check_phis(phis).ravel().tolist(), Asked(key, None, within, filter)
+        length, count = read_span(over), check_size("points", points, 2)
+
+        def ask() -> LiveCourse:
+            recent = self._recent
+            window, _, _ = self._wanted(asked, recent)
+            if recent.clock is None:
+                raise EmptyError("nothing came yet, so there is nothing to look back at")
+            assert self._span is not None
+            clock, newest, span = recent.clock, recent.manifest.newest, read_span(within)
+            first = clock.back(newest, self._span)
+            found = [(clock.back(one, span), one) for one in moments(clock, newest, length, count)]
+            known = [(above, one) for above, one in found if above >= first]
+            spans = [Between(above, one if one < newest else None) for above, one in known]
+            n: list[int] = []
+            lines: list[list[Point | None]] = [[] for _ in wanted]
+            for summary in summaries(recent, window, spans, self._kind):
+                n.append(summary.n)
+                for line, phi in zip(lines, wanted, strict=True):
+                    line.append(point(summary, phi))
+            times = [clock.show(one) for _, one in known]
+            return LiveCourse(recent.version, clock.show(known[0][0]), times, n, lines)
+
+        self._let_go_first()
+        return self._reader.asking(ask)
+
     def rank(
         self,
         value: Any,
@@ -462,13 +504,17 @@ class LiveStream:
 
     def _ask(self, asked: Asked, ask: Callable[[View], T], again: bool = True) -> T:
         """`again`: it may well be asked again after the next commit, by someone who waits for the answer."""
-        if self._trouble is not None:
-            raise self._trouble
-        if self._moving:  # let it: threads that only compute would keep it waiting at each of its reads
-            time.sleep(PAUSE)
+        self._let_go_first()
         if again and len(self._hot) < HOT and asked.words is not None:
             self._hot[asked.words] = asked
         return self._reader.asking(lambda: ask(self._view(asked)))
+
+    def _let_go_first(self) -> None:
+        """Commits that are looked at go before questions; when they cannot be, nothing is answered."""
+        if self._trouble is not None:
+            raise self._trouble
+        if self._moving:  # threads that only compute would keep it waiting at each of its reads
+            time.sleep(PAUSE)
 
     def _mode(self, asked: Asked, mode: str | None) -> str:
         if mode is not None:
@@ -498,16 +544,7 @@ class LiveStream:
             version, stored = self._reader.version, self._reader.view(asked.last_steps, asked.key)
             if self._reader.version == version:  # else a commit came in between
                 return HistoryView(version, stored)
-        settings = self._reader.settings
-        if self._span is None:
-            raise SpanError("this store keeps no recent values; make it with History(path, window='24 hours')")
-        if asked.filter is not None and asked.filter not in settings.filters:
-            known = f"declared are {', '.join(settings.filters)}" if settings.filters else "none is declared"
-            raise InvalidArgumentError(f"the filter {asked.filter!r} is not known; {known}")
-        key = None if asked.key is None else read_key(asked.key, settings.keys, self._reader.snapshot.key_types)
-        last = None if asked.last is None else check_size("last", asked.last, 1)
-        span, since, until = self._times(asked, recent)
-        wanted = Wanted(key, last, span, asked.filter)
+        wanted, since, until = self._wanted(asked, recent)
 
         def all_rows() -> Summary:
             if asked.words is None:
@@ -521,6 +558,19 @@ class LiveStream:
             )
 
         return WindowView(recent.version, recent.summary(wanted, self._kind, False), all_rows, asked.key, since, until)
+
+    def _wanted(self, asked: Asked, recent: Recent) -> tuple[Wanted, Any, Any]:
+        """A window of recent rows, if it can be asked about, and from which time to which that is."""
+        settings = self._reader.settings
+        if self._span is None:
+            raise SpanError("this store keeps no recent values; make it with History(path, window='24 hours')")
+        if asked.filter is not None and asked.filter not in settings.filters:
+            known = f"declared are {', '.join(settings.filters)}" if settings.filters else "none is declared"
+            raise InvalidArgumentError(f"the filter {asked.filter!r} is not known; {known}")
+        key = None if asked.key is None else read_key(asked.key, settings.keys, self._reader.snapshot.key_types)
+        last = None if asked.last is None else check_size("last", asked.last, 1)
+        span, since, until = self._times(asked, recent)
+        return Wanted(key, last, span, asked.filter), since, until
 
     def _times(self, asked: Asked, recent: Recent) -> tuple[Between | None, Any, Any]:
         """The times of a window as numbers, and from which time to which that is."""

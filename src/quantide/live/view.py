@@ -7,7 +7,7 @@ from typing import Any
 from quantide.errors import EmptyError, InvalidArgumentError, UnknownKeyError
 from quantide.history.view import MODES
 from quantide.history.view import View as StoredView
-from quantide.live.answer import LiveAnswer
+from quantide.live.answer import LiveAnswer, LiveBand
 from quantide.summary.answer import Answer
 from quantide.summary.summary import Summary
 
@@ -56,6 +56,9 @@ class HistoryView:
         a = self.stored.answer(phi, mode)
         return _told(a, self.version, mode, a.blocks_read, a.last_steps, None, None)
 
+    def band(self, phi: float, mode: str) -> LiveBand:
+        return LiveBand(self.answer(phi, mode), *self.stored.bounds(phi, mode))
+
     def rank(self, value: Any, mode: str) -> tuple[Any, Any]:
         return self.stored.rank(value, mode)
 
@@ -89,6 +92,9 @@ class WindowView:
     def answer(self, phi: float, mode: str) -> LiveAnswer:
         a = self._summary(mode).answer(phi)
         return _told(a, self.version, mode, 0, None, self.since, self.until)
+
+    def band(self, phi: float, mode: str) -> LiveBand:
+        return LiveBand(self.answer(phi, mode), *self._summary(mode).bounds(phi))
 
     def rank(self, value: Any, mode: str) -> tuple[Any, Any]:
         return self._summary(mode).rank(value)

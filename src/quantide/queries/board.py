@@ -57,6 +57,8 @@ class Board(ABC):
         self.stale = False
         self.changed = 0
         self.counts = dict.fromkeys(("evaluations", "triggers", "clusterings"), 0)
+        self.saved = 0  # evaluations of single queries that were not needed, less those of clusters that were
+        self._counted = -1
         self._members: Members | None = None  # made when changes are looked up
         self._open: weakref.WeakSet[Lookup] = weakref.WeakSet()  # not looked up yet, and still held by someone
 
@@ -71,6 +73,22 @@ class Board(ABC):
     @abstractmethod
     def _bounds(self, ranks: Ints) -> tuple[Ints, Ints]:
         """Between which ranks values are now that had these `ranks` (as in Clusters) when they were looked at."""
+
+    @property
+    @abstractmethod
+    def deadline(self) -> int | None:
+        """For how many further arrivals all values surely stay right, wherever they fall; None: that is not known."""
+
+    def _count_plainly(self, arrived: int) -> None:
+        """Count what evaluating each query by itself takes, whenever something has arrived."""
+        if arrived != self._counted:
+            self.saved += len(self.queries)
+            self._counted = arrived
+
+    def _count(self, evaluations: int, triggers: int) -> None:
+        self.counts["evaluations"] += evaluations
+        self.counts["triggers"] += triggers
+        self.saved -= evaluations
 
     def add(self, phis: Floats, epss: Floats) -> Ints:
         """Take queries; their places."""

@@ -26,8 +26,15 @@ class DeadlineBoard(Board):
         if len(self.queries):
             if self.stale if self.clusters is not None else self._is_fine():
                 self._cluster()
+            if self.clusters is not None:
+                self._count_plainly(self.stream.n)
             if self._next_due() < self.stream.n and not self._evaluate():
                 self._dissolve()
+
+    @property
+    def deadline(self) -> int | None:
+        due = self._next_due()
+        return due - self.stream.n if 0 <= due < NEVER else None
 
     def decide(self, conditions: Conditions) -> None:
         n = self.stream.n
@@ -76,6 +83,5 @@ class DeadlineBoard(Board):
             status, done, first = together(c.ordered, c.due, *state, everything)
             triggers = int(everything and self.first_due >= 0)
             self.first_due = first
-        self.counts["evaluations"] += done
-        self.counts["triggers"] += triggers
+        self._count(done, triggers)
         return bool(status == FINE)

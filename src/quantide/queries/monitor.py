@@ -277,7 +277,12 @@ class Monitor:
 
     @alone
     def stats(self) -> dict[str, Any]:
-        """Numbers of queries, clusters, evaluations of clusters, triggers fired, and so on; seconds spent on them."""
+        """Numbers of queries, clusters, evaluations of clusters, triggers fired, and so on; seconds spent on them.
+
+        `saved` is how many evaluations of single queries clusters made needless: what evaluating every query takes
+        whenever something has arrived and it is looked at, less the evaluations of clusters. `deadline` is for how
+        many further arrivals all values stay right, as of the last look; None where that is not known.
+        """
         clusters = self._board.clusters
         return {
             "n": self._stream.n,
@@ -285,6 +290,8 @@ class Monitor:
             "conditions": len(self._conditions),
             "clusters": 0 if clusters is None else len(clusters),
             **self._board.counts,
+            "saved": self._board.saved,
+            "deadline": self._board.deadline,
             "summaries": self._stream.marked,
             "failed_callbacks": self._listeners.failed,
             "seconds": self._seconds,

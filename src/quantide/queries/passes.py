@@ -45,14 +45,23 @@ class PassBoard(Board):
         super().__init__(stream, clustering, updates, recluster_after)
         self.looked_at = self.decided_at = -1
         self.reserve = 0
+        self._lasts: int | None = None  # arrivals for which all values stay right, if nothing leaves
 
     def refresh(self) -> None:
         if not len(self.queries) or not self.stream.n:
             return
         if self.stale if self.clusters is not None else self._is_fine(self.stream.reserve):
             self._cluster()
+        if self.clusters is not None:
+            self._count_plainly(self.stream.arrived)
         if self.clusters is not None and self._is_due() and not self._pass():
             self._dissolve()
+
+    @property
+    def deadline(self) -> int | None:
+        if isinstance(self.stream, WindowSource):
+            return max(0, self.looked_at + self.reserve - self.stream.arrived) if self.looked_at >= 0 else None
+        return self._lasts if self.stream.grows and self.clusters is not None else None
 
     def decide(self, conditions: Conditions) -> None:
         """All of them whenever something has arrived, for something else may have left; else those that are new."""
@@ -88,9 +97,9 @@ class PassBoard(Board):
         if not self.stream.grows:
             self._let_go(s.carried)
         state = (c.span, c.value, c.ranks, s.carried, s.rmin - reserve, s.rmax + reserve, n, self.eps, False)
-        status, done, _ = together(c.ordered, c.due, *state, True)
-        self.counts["evaluations"] += done
-        self.counts["triggers"] += self.looked_at >= 0
+        status, done, first = together(c.ordered, c.due, *state, True)
+        self._count(done, int(self.looked_at >= 0))
+        self._lasts = first - n if status == FINE and first < NEVER else None
         c.due[c.ordered] = self.stream.arrived + reserve
         self.looked_at, self.reserve = self.stream.arrived, reserve
         return bool(status == FINE)

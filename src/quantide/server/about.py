@@ -56,3 +56,14 @@ class Window:
     looked: int | None = None
     added: int = 0  # how often queries came
     lock: RLock = field(default_factory=RLock)
+
+    def told(self, queries: int, listened: bool) -> dict[str, Any]:
+        """It, and what its monitor has done since it was made."""
+        name, monitor = self.name, self.monitor
+        about = {"stream": name.stream, "key": name.read_key(), "window": name.window, "filter": name.filter}
+        about |= {"queries": queries, "listened": listened}
+        if monitor is None:
+            return about
+        stats = monitor.stats()
+        counted = {word: stats[word] for word in ("n", "clusters", "evaluations", "saved", "deadline")}
+        return about | counted | {"looks": stats["summaries"]}

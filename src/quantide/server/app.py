@@ -13,7 +13,21 @@ from starlette.types import ASGIApp
 
 from quantide.config import Config
 from quantide.errors import InvalidArgumentError, QuantideError
-from quantide.server import alerting, events, health, manual, pages, qq, queries, reading, sessions, shown, streamed
+from quantide.server import (
+    alerting,
+    course,
+    events,
+    health,
+    manual,
+    monitors,
+    pages,
+    qq,
+    queries,
+    reading,
+    sessions,
+    shown,
+    streamed,
+)
 from quantide.server.again import Again
 from quantide.server.gate import Gate
 from quantide.server.metrics import Measured
@@ -23,8 +37,8 @@ from quantide.server.schemas import FAILURES
 from quantide.server.service import Service
 
 LOG = logging.getLogger("quantide.server")
-QUICK = (reading, qq)  # routes that are asked most: found first, without the way through a router of their own
-ROOMS = (streamed, queries, alerting, events, sessions, health, manual, pages)
+QUICK = (reading, course, qq)  # routes that are asked most: found first, without the way through a router of their own
+ROOMS = (streamed, queries, monitors, alerting, events, sessions, health, manual, pages)
 
 
 class Application(FastAPI):
@@ -49,6 +63,7 @@ def make_app(config: Config) -> FastAPI:
     @asynccontextmanager
     async def running(_app: FastAPI) -> AsyncIterator[None]:
         service.start()
+        pages.prepare()
         yield
         service.close()
 

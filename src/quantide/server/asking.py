@@ -15,6 +15,7 @@ KEY = "The key; again for each column where keys have several."
 WINDOW = "`all`, `last:10000`, `within:5m`, `last:10000,within:5m`, or `steps:7`."
 FILTER = "A filter that the stream declares: only values that satisfy it."
 MODE = "`quick` reads no data, `accurate` is off by eps of the open step or of the window, `exact` is exact."
+BAND = "Each answer also has `low` and `high`, values that came, between which the true quantile is proved to lie."
 NOW = "With a window of time: where it ends, instead of the newest time."
 
 
@@ -42,6 +43,7 @@ class Asked(About):
 
 class AskedQuantiles(Asked):
     phi: list[Phi] = Field(description="Which quantiles: 0.5 is the median.", examples=[[0.5, 0.99]], min_length=1)
+    band: bool = Field(False, description=BAND)
 
 
 class AskedRanks(Asked):

@@ -47,7 +47,7 @@ class EventStream(Response):
                 await leaving
         finally:
             leaving.cancel()
-            standing.leave(windows, self._streams, bell)
+            standing.leave(self._ids, windows, self._streams, bell)
             hub.leave(bell)
 
     async def _notice(self, receive: Receive, bell: asyncio.Event) -> None:

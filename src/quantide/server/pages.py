@@ -5,6 +5,7 @@ import hashlib
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from threading import Thread
 
 from fastapi import APIRouter, Request, Response
 
@@ -33,20 +34,26 @@ def routes(service: Service) -> APIRouter:
         found = await service.ask(lambda: part(name))
         headers = {"Cache-Control": "no-cache", "ETag": found.tag, "Vary": "Accept-Encoding"}
         if request.headers.get("if-none-match") == found.tag:
+            headers["Content-Type"] = found.kind  # its policy goes with its kind, and a browser puts both on what it has
             return Response(status_code=304, headers=headers)
         if found.packed is not None and "gzip" in request.headers.get("accept-encoding", ""):
             return Response(found.packed, media_type=found.kind, headers=headers | {"Content-Encoding": "gzip"})
         return Response(found.data, media_type=found.kind, headers=headers)
 
-    @router.get("/")
+    @router.api_route("/", methods=["GET", "HEAD"])
     async def page(request: Request) -> Response:
         return await told(request, "index.html")
 
-    @router.get("/page/{name}")
+    @router.api_route("/page/{name}", methods=["GET", "HEAD"])
     async def named(request: Request, name: str) -> Response:
         return await told(request, name)
 
     return router
+
+
+def prepare() -> None:
+    """Pack the largest part meanwhile, so that nobody waits for it who opens the page."""
+    Thread(target=part, args=(CHARTS,), name="quantide-page", daemon=True).start()
 
 
 @cache

@@ -2,6 +2,7 @@
 
 import sqlite3
 from datetime import UTC, datetime
+from fractions import Fraction
 from typing import Annotated, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from quantide.server.service import Service
 from quantide.server.standing import unknown
 from quantide.server.tokens import Who
 from quantide.server.wanted import Wanted, WantedQuery, read_ids
+from quantide.windows.clock import show_span
 
 PAGE, LONGEST_PAGE = 1_000, 10_000
 Id = Annotated[int, Path(description="The id of a query.", gt=0, lt=2**63)]
@@ -90,7 +92,7 @@ def routes(service: Service) -> APIRouter:
 def add(service: Service, data: bytes, owner: str) -> dict[str, Any]:
     """Register queries; the id of each and the precision in force, in the order given."""
     wanted = Wanted(data, service.streams, service.limits)
-    ids = service.standing.add(wanted.names, wanted.phis, wanted.epss, wanted.labels, owner)
+    ids = service.standing.add(wanted.names, wanted.phis, wanted.epss, wanted.labels, owner, wanted.idles)
     return {"queries": [{"id": id, "eps": eps} for id, eps in zip(ids.tolist(), wanted.epss, strict=True)]}
 
 
@@ -114,7 +116,8 @@ def answered(service: Service, id: int) -> dict[str, Any]:
 
 def shown_query(row: sqlite3.Row) -> dict[str, Any]:
     created = datetime.fromtimestamp(row["created"], UTC).isoformat(timespec="milliseconds")
-    return {**row, "key": orjson.Fragment(row["key"]), "created": created}
+    idle = None if row["idle"] is None else show_span(Fraction(row["idle"]))
+    return {**row, "key": orjson.Fragment(row["key"]), "created": created, "idle": idle}
 
 
 def drop(service: Service, ids: Ints, asks: Who) -> dict[str, int]:

@@ -6,7 +6,7 @@ import numpy as np
 from fastapi import APIRouter, Query, Request, Response
 
 from quantide.errors import InvalidArgumentError
-from quantide.live.answer import LiveAnswer, LiveRank
+from quantide.live.answer import LiveAnswer, LiveBand, LiveRank
 from quantide.live.stream import LiveStream
 from quantide.server import shown
 from quantide.server.again import as_of
@@ -30,6 +30,11 @@ def routes(service: Service) -> APIRouter:
         live = service.streams.live(stream)
         check_many("values of phi", len(asked.phi), service.limits.phis)
         words = asked.words(live)
+        if asked.band:
+            bands = await service.ask(lambda: live.bands(asked.phi, mode=asked.mode, **words))
+            as_of(request, (stream, bands[0].answer.version))
+            body = about(stream, asked, live, bands[0].answer)
+            return shown.json(body | {"answers": [banded(found, asked.window) for found in bands]})
         if len(asked.phi) <= FEW and live.at_hand(
             asked.phi, asked.mode, **words
         ):  # a thread would take longer than the answer
@@ -115,6 +120,10 @@ def span(found: LiveAnswer | LiveRank, window: str) -> dict[str, Any]:
 
 def answer(found: LiveAnswer, window: str) -> dict[str, Any]:
     return shown.answer(found) | {"span": span(found, window)}
+
+
+def banded(found: LiveBand, window: str) -> dict[str, Any]:
+    return answer(found.answer, window) | {"low": shown.value(found.low), "high": shown.value(found.high)}
 
 
 def rank_shown(found: LiveRank, window: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 from quantide.errors import StorageError
 
 NAME = "registry.db"
-VERSION = 1
+VERSION = 2
 SCHEMA = """
 CREATE TABLE tokens (
     id TEXT PRIMARY KEY, name TEXT NOT NULL, role TEXT NOT NULL, hash BLOB NOT NULL UNIQUE,
@@ -21,7 +21,8 @@ CREATE TABLE sessions (
 );
 CREATE TABLE queries (
     id INTEGER PRIMARY KEY AUTOINCREMENT, stream TEXT NOT NULL, key TEXT NOT NULL, window TEXT NOT NULL,
-    filter TEXT, phi REAL NOT NULL, eps REAL, label TEXT, owner TEXT NOT NULL, created REAL NOT NULL
+    filter TEXT, phi REAL NOT NULL, eps REAL, label TEXT, owner TEXT NOT NULL, created REAL NOT NULL,
+    idle REAL
 );
 CREATE INDEX queries_of_labels ON queries (label) WHERE label IS NOT NULL;
 CREATE TABLE alarms (
@@ -42,6 +43,7 @@ CREATE INDEX deliveries_of_alarms ON deliveries (alarm);
 CREATE INDEX deliveries_that_wait ON deliveries (alarm) WHERE due IS NOT NULL;
 CREATE TABLE runs (number INTEGER PRIMARY KEY AUTOINCREMENT, began REAL NOT NULL);
 """
+OLDER = {1: "ALTER TABLE queries ADD COLUMN idle REAL"}  # what makes the next version of each
 
 
 class Registry:
@@ -74,6 +76,9 @@ class Registry:
             if found == 0:
                 for statement in SCHEMA.split(";"):
                     write.execute(statement)
+            for version in range(found or VERSION, VERSION):
+                write.execute(OLDER[version])
+            if found != VERSION:
                 write.execute(f"PRAGMA user_version = {VERSION}")
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:

@@ -31,6 +31,8 @@ class Answer(BaseModel):
     target: int = Field(description="The rank that phi asks for: max(1, ceil(phi*n)).")
     n: int
     error: float = Field(description="How far the value may be from its target, as a fraction of n. Proved.")
+    low: Any = Field(None, description="With band=true: the true quantile is proved to be at least this...")
+    high: Any = Field(None, description="...and at most this.")
     blocks_read: int = Field(description="Blocks of history that were read for it.")
     span: Span
 
@@ -103,6 +105,34 @@ class Curve(Told):
     model_config = example(ABOUT | {"points": [{"value": 250.0, "fraction": 0.9945, "lo": 0.994, "hi": 0.995}]})
 
     points: list[Point]
+
+
+class Line(BaseModel):
+    """One phi at every moment; null where the window was empty."""
+
+    phi: float
+    value: list[Any] = Field(description=VALUE)
+    low: list[Any] = Field(description="The true quantile is proved to be at least this...")
+    high: list[Any] = Field(description="...and at most this.")
+
+
+class Lines(BaseModel):
+    model_config = example(
+        {name: ABOUT[name] for name in ("stream", "key", "window", "filter", "value_type", "version")}
+        | {"since": SPAN["since"], "times": [SPAN["until"]], "n": [40042]}
+        | {"lines": [{"phi": 0.99, "value": [204.4], "low": [203.9], "high": [205.1]}]}
+    )
+
+    stream: str
+    key: Any
+    window: str
+    filter: str | None
+    value_type: str
+    version: int = Field(description="The commit as of which it holds.")
+    since: Any = Field(description="The window of the first moment begins after this time.")
+    times: list[Any] = Field(description="The moments, the newest time last.")
+    n: list[int] = Field(description="How many values lay in the window at each moment.")
+    lines: list[Line]
 
 
 class Axis(BaseModel):

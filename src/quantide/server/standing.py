@@ -8,6 +8,7 @@ from contextlib import suppress
 from itertools import count
 from queue import Empty, SimpleQueue
 from threading import RLock, Thread
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from quantide.queries.monitor import Monitor
 from quantide.server import told
 from quantide.server.about import Name, Window
 from quantide.server.columns import EMPTY, FAILED, NEW, VALUE, WAITING, Columns, Ints
+from quantide.server.leases import Leases
 from quantide.server.registry import Registry
 from quantide.server.streams import Streams
 from quantide.server.told import Found, Missing, Values
@@ -26,10 +28,11 @@ Wake = Callable[[Iterable[asyncio.Event] | None], None]
 LOG = logging.getLogger("quantide.server")
 PATIENCE = 0.75  # seconds that who listens to many windows waits until all are looked at, to be told of them at once
 INSERT = (
-    "INSERT INTO queries (id, stream, key, window, filter, phi, eps, label, owner, created)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO queries (id, stream, key, window, filter, phi, eps, label, owner, created, idle)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-LOAD = "SELECT id, stream, key, window, filter, phi, eps FROM queries ORDER BY id"
+LOAD = "SELECT id, stream, key, window, filter, phi, eps, idle FROM queries ORDER BY id"
+CARE = 1.0  # seconds between two looks for queries that nobody listens to any more
 
 
 class Standing:
@@ -44,7 +47,15 @@ class Standing:
     of the newest change, `change`, after both.
     """
 
-    def __init__(self, registry: Registry, streams: Streams, most: int, wake: Wake) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        streams: Streams,
+        most: int,
+        wake: Wake,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._leases = Leases(clock)
         self._registry, self._streams, self._most, self._wake = registry, streams, most, wake
         self._registering, self._writing = RLock(), RLock()
         self._windows: dict[int, Window] = {}
@@ -77,11 +88,21 @@ class Standing:
         """How many windows somebody listens to."""
         return len(self._heard)
 
+    def monitors(self, stream: str | None) -> list[dict[str, Any]]:
+        """What there is to tell of each window of a stream, or of all."""
+        numbers, counts = np.unique(self.columns.window, return_counts=True)
+        queries = dict(zip(numbers.tolist(), counts.tolist(), strict=True))
+        windows = [one for one in list(self._windows.values()) if stream in (None, one.name.stream)]
+        return [
+            window.told(queries[window.number], window in self._heard) for window in windows if window.number in queries
+        ]
+
     def load(self) -> None:
         """Take the queries that were registered when the server ran before."""
         rows = self._registry.rows(LOAD)
         numbers = [self._window(Name(*row[1:5])).number for row in rows]
         self.columns = Columns.of([row[0] for row in rows], numbers, [row[5] for row in rows], [row[6] for row in rows])
+        self._leases.begin([row[0] for row in rows], [row[7] for row in rows])
 
     # Coming and going
 
@@ -92,8 +113,11 @@ class Standing:
         epss: Sequence[float],
         labels: Iterable[str | None],
         owner: str,
+        idles: Sequence[float | None] | None = None,
     ) -> Ints:
-        """Register queries; their ids. Words and precisions were checked."""
+        """Register queries; their ids. Words and precisions were checked. `idles`: seconds that each is kept while
+        nobody listens to it."""
+        idles = [None] * len(names) if idles is None else idles
         with self._registering:
             if len(self) + len(names) > self._most:
                 raise LimitError(
@@ -104,10 +128,11 @@ class Standing:
                 found = write.execute("SELECT seq FROM sqlite_sequence WHERE name = 'queries'").fetchone()
                 first = 1 + (found[0] if found else 0)
                 ids = np.arange(first, first + len(names), dtype=np.int64)
-                rows = zip(ids.tolist(), names, phis, epss, labels, strict=True)
+                rows = zip(ids.tolist(), names, phis, epss, labels, idles, strict=True)
                 write.executemany(
-                    INSERT, ((id, *name, phi, eps, label, owner, now) for id, name, phi, eps, label in rows)
+                    INSERT, ((id, *name, phi, eps, label, owner, now, idle) for id, name, phi, eps, label, idle in rows)
                 )
+            self._leases.begin(ids.tolist(), idles)
             more = Columns.of(ids, [self._window(name).number for name in names], phis, epss)
             with self._writing:
                 self.columns = self.columns.with_more(more)
@@ -125,10 +150,18 @@ class Standing:
                 raise unknown(ids[~known])
             with self._registry.change() as write:
                 write.executemany("DELETE FROM queries WHERE id = ?", ((id,) for id in ids.tolist()))
+            self._leases.end(ids.tolist())
             with self._writing:
                 self.columns = before.without(places)
             self._leave_monitors(before, places)
         self._wake(None)
+
+    def drop_idle(self) -> None:
+        """Forget queries that nobody has listened to for as long as they were to be kept."""
+        with self._registering:
+            ids = self._leases.over()
+            if len(ids):
+                self.drop(ids)
 
     def _leave_monitors(self, before: Columns, places: Ints) -> None:
         """Columns went first: whoever looks at a window, holding its lock, does not ask for members that left."""
@@ -241,12 +274,14 @@ class Standing:
             self._heard.setdefault(window, set()).add(bell)
         for name in streams:
             self._followed.setdefault(name, set()).add(bell)
+        self._leases.listen(ids)
         stale = [window for window in windows if self.is_stale(window)]
         if stale:
             self._unseen.put(stale)
         return windows
 
-    def leave(self, windows: Iterable[Window], streams: Iterable[str], bell: asyncio.Event) -> None:
+    def leave(self, ids: Ints, windows: Iterable[Window], streams: Iterable[str], bell: asyncio.Event) -> None:
+        self._leases.leave(ids)
         for window in windows:
             self._heard[window].discard(bell)
             if not self._heard[window]:
@@ -259,14 +294,27 @@ class Standing:
         return window.looked is None or window.looked != self._streams.versions.get(window.name.stream)
 
     def _look_first(self) -> None:
-        """Look at what somebody has begun to listen to; what many have begun to listen to, once."""
-        while (windows := self._unseen.get()) is not None:
+        """Look at what somebody has begun to listen to; what many have begun to listen to, once. Meanwhile drop what
+        nobody listens to any more."""
+        while (windows := self._begun()) is not None:
             with suppress(Empty):
                 while (more := self._unseen.get_nowait()) is not None:
                     windows += more
                 return
+            if not windows:
+                continue
             self.look_at(window for window in dict.fromkeys(windows) if self.is_stale(window))
             self._wake(set().union(*(self._heard.get(window, ()) for window in windows)))  # they wait for it
+
+    def _begun(self) -> list[Window] | None:
+        """Windows that somebody has begun to listen to; none after a second without; None at the end."""
+        try:
+            self.drop_idle()
+        except QuantideError:  # it is tried again
+            LOG.exception("queries that nobody listens to cannot be dropped")
+        with suppress(Empty):
+            return self._unseen.get(timeout=CARE)
+        return []
 
     def look_at(self, windows: Iterable[Window]) -> None:
         """Look at windows, one after the other; tell who listens when that is done, and now and then before."""

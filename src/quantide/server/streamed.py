@@ -79,8 +79,15 @@ def details(live: LiveStream) -> dict[str, Any]:
         "spans": [  # with the open step, as answers about them
             {"last_steps": span.last_steps, "n": span.values + stats["stream_values"]} for span in live.spans()
         ],
+        "kappa": live.settings.kappa,
         "levels": [
-            {"level": run.id.level, "first_step": run.id.first, "last_step": run.id.last, "n": run.rows}
+            {
+                "level": run.id.level,
+                "first_step": run.id.first,
+                "last_step": run.id.last,
+                "n": run.rows,
+                "bytes": run.size,
+            }
             for run in live.runs()
         ],
         "bytes": {"history": stats["bytes"], "recent": stats["recent_bytes"]},

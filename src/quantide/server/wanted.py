@@ -15,6 +15,7 @@ from quantide.server.about import Name
 from quantide.server.asking import FILTER, WINDOW, Phi
 from quantide.server.streams import Streams
 from quantide.server.words import ALL, LONGEST_KEY
+from quantide.windows.clock import read_span
 
 MOST_PARTS = 16  # columns of a key
 SLICE = 1_000  # queries that are checked at a time: others get their turn between two slices
@@ -22,7 +23,7 @@ KEY = "A key, as a list where keys have several columns; left out, the query is 
 KEYS = f"a key is text of at most {LONGEST_KEY:,} characters, a number, true, false, or a list of some of these"
 EPS = "How far the value's rank may be off, as a fraction of n; left out, or finer than can be: the finest there is."
 LABEL = "A name, by which these queries are found, listened to and dropped together."
-
+IDLE = "A length of time: the query is dropped when nobody has listened to it for so long. Left out: it is kept."
 
 PART = {"type": ["string", "number", "boolean"]}
 Key = Annotated[Any, WithJsonSchema({"oneOf": [PART, {"type": "array", "items": PART}, {"type": "null"}]})]
@@ -40,13 +41,18 @@ class WantedQuery(TypedDict):
     window: NotRequired[Annotated[str, Field(description=WINDOW, max_length=80, examples=["within:5m"])]]
     filter: NotRequired[Annotated[Annotated[str, Field(max_length=100)] | None, Field(description=FILTER)]]
     label: NotRequired[Annotated[Annotated[str, Field(min_length=1, max_length=100)] | None, Field(description=LABEL)]]
+    idle: NotRequired[
+        Annotated[
+            Annotated[str, Field(min_length=1, max_length=40)] | None, Field(description=IDLE, examples=["2 min"])
+        ]
+    ]
 
 
 MANY: TypeAdapter[list[WantedQuery]] = TypeAdapter(list[WantedQuery])
 
 
 class Wanted:
-    """Queries to be registered: what each is about, phi, the precision it will have, its label."""
+    """Queries to be registered: what each is about, phi, the precision it will have, its label, how long it is kept."""
 
     def __init__(self, data: bytes, streams: Streams, limits: Limits) -> None:
         self._streams = streams
@@ -56,6 +62,7 @@ class Wanted:
         self.phis: list[float] = []
         self.epss: list[float] = []
         self.labels: list[str | None] = []
+        self.idles: list[float | None] = []
         given = read_json(data)
         if not isinstance(given, list):
             given = [given]
@@ -80,6 +87,7 @@ class Wanted:
         self.phis.append(query["phi"])
         self.epss.append(max(query.get("eps") or 0.0, finest))
         self.labels.append(query.get("label"))
+        self.idles.append(read_idle(query.get("idle"), place))
 
     def _check(self, name: Name, place: int) -> float:
         """The finest precision of queries about this, if there can be any. A window is tried once, for all its keys."""
@@ -94,6 +102,14 @@ class Wanted:
             return live.finest(asked)
         except QuantideError as error:
             raise type(error)(f"queries[{place}]: {error}") from error
+
+
+def read_idle(said: str | None, place: int) -> float | None:
+    """For how many seconds a query is kept while nobody listens to it."""
+    try:
+        return None if said is None else float(read_span(said))
+    except QuantideError as error:
+        raise InvalidArgumentError(f"queries[{place}].idle: {error}") from error
 
 
 def is_key(said: Any) -> bool:

@@ -61,15 +61,14 @@ def ingest(
     json: bool = False,
 ) -> None:
     """Run all streams; with `once` until everything that is there now is in the store."""
-    with session_for(config, master) as session:
+    stop = threading.Event()
+    with stopped_by_signals(stop), session_for(config, master) as session:
         executor = None if master.startswith("local") else SparkExecutor(session)
         streams: list[Stream] = []
-        stop = threading.Event()
         try:
             for stream in config.streams.values():  # those that are open are closed when the next one fails
                 streams += [Stream(session, stream, executor, once, reset, allow_duplicates)]
-            with stopped_by_signals(stop):
-                _run(streams, Board(out, json), once, stop)
+            _run(streams, Board(out, json), once, stop)
         except SPARK_ERRORS as error:
             raise StreamError(f"Spark is gone, or fails: {first_line(error)}. Nothing is lost; start again") from error
         finally:
@@ -103,7 +102,8 @@ def session_for(config: Config, master: str) -> Iterator[SparkSession]:
 
 def _run(streams: list[Stream], board: Board, once: bool, stop: threading.Event) -> None:
     for stream in streams:
-        stream.start()
+        if not stop.is_set():
+            stream.start()
     again: dict[Stream, tuple[float, float]] = {}  # when a stream that failed is started again, and the pause before
     while not stop.is_set():
         for stream in streams:

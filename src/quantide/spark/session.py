@@ -1,7 +1,11 @@
 """The Spark session in use, and whether its workers can run Quantide."""
 
 import re
+import signal
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -40,12 +44,36 @@ def active_session() -> SparkSession:
 def start_session(builder: SparkSession.Builder) -> SparkSession:
     """A session that says little; where there is no Java, or Spark does not start, an error that says so."""
     try:
-        session = builder.getOrCreate()
+        with signals_wait():
+            session = builder.getOrCreate()
     except (PySparkException, Py4JError) as error:
         told = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise SparkSetupError(f"Spark does not start: {told[:300]} `quantide doctor` says what to do") from error
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+@contextmanager
+def signals_wait() -> Iterator[None]:
+    """Hold Ctrl-C and SIGTERM back until Spark is up: one that is interrupted while it starts leaves a Java that never
+    ends. Spark handles Ctrl-C in a way of its own from then on, unless somebody did before."""
+    came: list[int] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        came.append(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if signal.getsignal(number) is note or handler is not signal.default_int_handler:
+                signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
 
 
 def check_workers(session: SparkSession) -> None:

@@ -158,6 +158,25 @@ class Summary:
         check_not_empty(self._n)
         return self._type.restore(self._values[self._nearest(2 * target_ranks(array, self._n))])
 
+    def bounds(self, phi: float) -> tuple[Any, Any]:
+        """Two of the n values, (low, high), between which the true phi-quantile is proved to lie: low <= it <= high.
+
+        A value whose rank is at most the target is not above what stands there, and one whose rank is at least the
+        target is not below. So low is the last with rmax <= target and high the first with rmin >= target. Both are
+        less than G ranks away. None where lift() has left an end open.
+
+        >>> small = Summary.of(range(1000)).compress(10)
+        >>> [int(value) for value in small.bounds(0.55)], [int(value) for value in small.bounds(1.0)]
+        ([499, 599], [999, 999])
+        """
+        phi = check_phi(phi)
+        check_not_empty(self._n)
+        target = int(target_ranks(phi, self._n))
+        low = int(np.searchsorted(self._rmax, target, side="right")) - 1
+        high = int(np.searchsorted(self._rmin, target, side="left"))
+        ends = self._type.restore(self._values[[max(low, 0), min(high, len(self) - 1)]])
+        return (ends[0] if low >= 0 else None), (ends[1] if high < len(self) else None)
+
     def rank(self, value: Any) -> tuple[Any, Any]:
         """Proved bounds (lo, hi) on how many of the n values are <= value; arrays for an array of values."""
         asked, below, single = read_asked(value, self._type)
@@ -172,6 +191,16 @@ class Summary:
         check_not_empty(self._n)
         low, high = self.rank(values)
         return (low + high) / 2 / self._n
+
+    def plot(self, ax: Any = None, *, label: str | None = None, log: bool = False) -> Any:
+        """Draw the fraction of values at or below each value, and the band it is proved to lie in; returns the axes.
+
+        `ax`: matplotlib's axes to draw on, those of a new figure when left out. `label`: a name for the legend.
+        `log`: a logarithmic axis, for values above 0. Needs the extra plot.
+        """
+        from quantide.summary.plot import plot_summary
+
+        return plot_summary(self, ax, label, log)
 
     @property
     def n(self) -> int:
@@ -277,6 +306,12 @@ class Summary:
 
     def __repr__(self) -> str:
         return f"Summary(n={self._n}, tuples={len(self)}, error={self.error:.3g}, type={self._type})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from quantide.summary.notebook import summary_html
+
+        return summary_html(self)
 
     def _tuples(self) -> Tuples:
         one = [np.array([x]) for x in (self._n, self._nulls, self._nans)]

@@ -1,2 +1,63 @@
-// Starts the page.
-Plotly.newPlot("try", [{ x: [1, 2, 3], y: [2, 6, 3], mode: "lines" }]);
+// Starts the page: the streams there are, then the live part, then everything below it.
+
+import * as api from "./api.js";
+import * as charts from "./charts.js";
+import * as keys from "./keys.js";
+import * as live from "./live.js";
+import * as now from "./now.js";
+import * as shortcuts from "./shortcuts.js";
+import * as state from "./state.js";
+import * as streams from "./streams.js";
+import * as words from "./words.js";
+
+const PATIENCE = 600; // milliseconds that the first answers get before the charts' library keeps the page busy
+const FIRST = 1500; // and that the first chart gets before everything below it is begun
+const SPEAK = 4000; // between two announcements
+
+const app = { api, state, charts, words, announce, streams, onCommit: streams.onCommit };
+
+let spoken = 0;
+let waiting = null;
+
+// Tell those who listen to the page; the newest, when there is more than anyone could hear.
+function announce(text) {
+  clearTimeout(waiting);
+  waiting = setTimeout(
+    () => {
+      spoken = performance.now();
+      document.getElementById("announcer").textContent = text;
+    },
+    Math.max(0, spoken + SPEAK - performance.now()),
+  );
+}
+
+const after = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+
+const painted = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+
+async function mountPanels() {
+  for (const element of document.querySelectorAll("[data-panel]")) {
+    try {
+      const panel = await import(`./${element.dataset.panel}.js`);
+      await panel.mount(element, app);
+    } catch (error) {
+      element.textContent = `This part of the page failed: ${error.message}`;
+      element.classList.add("error");
+      console.error(error);
+    }
+  }
+}
+
+async function start() {
+  shortcuts.mount(app);
+  live.mount(document.getElementById("live"), app);
+  keys.mount(document.getElementById("keys"), app);
+  const { begun, drawn } = now.mount(document.getElementById("now"), app);
+  await Promise.race([streams.mount(document.getElementById("streams"), app), after(PATIENCE)]);
+  await Promise.race([begun.then(painted), after(PATIENCE)]);
+  charts.load();
+  await Promise.race([drawn, after(FIRST)]);
+  await mountPanels();
+}
+
+start();

@@ -1,0 +1,80 @@
+"""The page about the dashboard; a run that ended early has the parts it came to."""
+
+from benchmarks import table
+from benchmarks.page import about, page, prose
+from benchmarks.report import Report, Row
+
+HOW = """`quantide serve` over a store of {history_rows:,} rows of {keys} keys, a headless Chromium, and a writer of
+    {commit_rows} rows a commit, all on the two cores of one machine."""
+OPENING = """Opened {openings} times, by a browser that has not seen it and kept nothing: from the navigation to the first
+    line, by the page's own clock. Bar: 2 s."""
+UPDATES = """Commits as fast as told; the page is told of each, and draws what is newest. A gap is the time between two
+    frames of the browser; a response the time from a move of the window's slider to the chart that shows it."""
+MEMORY = """The page is open for {calm_seconds:g} s at {calm_rate:g} commits a second; after a collection of garbage,
+    what its scripts hold and how many nodes the document has. Bar: flat."""
+
+
+def render(report: Report) -> str:
+    told = {name: prose(text.format(**report.settings)) for name, text in zip(PARTS, (OPENING, UPDATES, MEMORY))}
+    parts = ["# The page", prose(HOW.format(**report.settings))]
+    for name, (title, make) in PARTS.items():
+        if name in report.rows:
+            parts += [f"## {title}", told[name], make(report.rows[name])]
+    return page([*parts, *about(report)])
+
+
+def _opening(rows: list[Row]) -> str:
+    row = rows[0]
+    return _pairs({"first chart, median": table.seconds(row["median"]), "worst": table.seconds(row["worst"])})
+
+
+def _updates(rows: list[Row]) -> str:
+    row = rows[0]
+    return _pairs(
+        {
+            "commits a second": f"{row['commits_per_s']:.0f}",
+            "frames a second": f"{row['frames_per_s']:.0f}",
+            "gap between frames, p99": table.seconds(row["gap_p99"]),
+            "longest gap": table.seconds(row["gap_worst"]),
+            "response to the slider, median": table.seconds(row["response_median"]),
+            "longest response": table.seconds(row["response_worst"]),
+        }
+    )
+
+
+def _memory(rows: list[Row]) -> str:
+    shown = rows[:: max(1, (len(rows) - 1) // 10)]
+    return table.markdown(
+        ["after", "held by scripts", "nodes", "listeners"],
+        [
+            [f"{row['second']:.0f} s", table.size(row["heap"]), f"{row['nodes']:,}", f"{row['listeners']:,}"]
+            for row in shown
+        ],
+    )
+
+
+def _pairs(told: dict[str, str]) -> str:
+    return table.markdown(["", "measured"], [list(pair) for pair in told.items()])
+
+
+PARTS = {
+    "opening": ("The first chart", _opening),
+    "updates": ("Many commits", _updates),
+    "memory": ("Ten minutes", _memory),
+}
+
+
+def headlines(report: Report) -> list[str]:
+    lines = []
+    for row in report.rows.get("opening", []):
+        lines.append(f"the page shows its first chart {table.seconds(row['median'])} after it was asked for")
+    for row in report.rows.get("updates", []):
+        lines.append(
+            f"{row['commits_per_s']:.0f} commits a second leave it at {row['frames_per_s']:.0f} frames a second"
+        )
+    if rows := report.rows.get("memory"):
+        lines.append(
+            f"after {rows[-1]['second']:.0f} s its scripts hold {table.size(rows[-1]['heap'])}, "
+            f"{table.size(rows[min(1, len(rows) - 1)]['heap'])} near the start"
+        )
+    return lines

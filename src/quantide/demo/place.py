@@ -1,0 +1,71 @@
+"""Where the demo lies: a folder with its configuration, its stores, and the files that come in."""
+
+import socket
+from pathlib import Path
+
+from quantide.config import Config, read_config
+from quantide.config.server import PORT
+from quantide.demo.market import LATE, WIDE
+from quantide.errors import InvalidArgumentError
+
+CONFIG = """\
+# Written by `quantide demo`, each time it starts.
+store = "data"
+
+[server]
+port = {port}
+
+[spark]
+"spark.driver.extraJavaOptions" = "-Xss16m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"   # small, and soon up
+
+[streams.spread]
+source  = {{ format = "parquet", path = "incoming" }}
+value   = "spread_bps"
+time    = "ts"
+keys    = ["symbol"]
+filters = {{ wide = "spread_bps >= {wide:g}" }}
+step    = "1 min"
+window  = "2 hours"
+
+[streams.latency]
+source  = {{ format = "parquet", path = "incoming" }}
+value   = "latency_us"
+time    = "ts"
+keys    = ["symbol"]
+filters = {{ late = "latency_us >= {late:g}" }}
+step    = "1 min"
+window  = "2 hours"
+"""
+
+
+def incoming(folder: Path) -> Path:
+    """Where ticks come in."""
+    return folder / "incoming"
+
+
+def prepare(folder: Path, port: int) -> Config:
+    """Make the folder, or go on with what is in it; its configuration."""
+    incoming(folder).mkdir(parents=True, exist_ok=True)
+    path = folder / "demo.toml"
+    path.write_text(CONFIG.format(port=port, wide=WIDE, late=LATE), encoding="utf-8")
+    return read_config(path)
+
+
+def choose_port(asked: int | None) -> int:
+    """The port that was asked for; the usual one, or one that is free, when none was.
+
+    A number in any case: a server that is started again is to have the same one.
+    """
+    try:
+        return free_port(PORT if asked is None else asked)
+    except OSError as error:
+        if asked is not None:
+            fix = "give another one, or none for one that is free"
+            raise InvalidArgumentError(f"port {asked} cannot be had ({error.strerror}); {fix}") from error
+        return free_port(0)
+
+
+def free_port(port: int) -> int:
+    """This port, or any for 0; an OSError where it is not free."""
+    with socket.create_server(("127.0.0.1", port)) as found:
+        return int(found.getsockname()[1])

@@ -1,0 +1,98 @@
+// One alarm: how it stands, what it is about, what has become of it, and a way to drop it.
+import { make, say } from "./dom.js";
+import { placeWords } from "./places.js";
+import * as words from "./words.js";
+
+const RECENT = 8; // transitions that are shown
+const STATES = {
+  firing: ["●", "It fires: the quantile was proved to be beyond the threshold."],
+  certain: ["▲", "Beyond the threshold, proved; it fires when the hold time is over."],
+  possible: ["?", "The bounds leave it open: nothing is said."],
+  no: ["✓", "Not beyond the threshold, proved."],
+};
+
+// How it stands, in one word; those that matter most come first.
+export const standing = ({ firing, state }) => (firing ? "firing" : state);
+export const urgency = (alarm) => Object.keys(STATES).indexOf(standing(alarm));
+
+// changed() is called when it was dropped.
+export function alarmCard({ api, announce }, id, changed) {
+  const badge = make("span", { class: "badge" });
+  const title = make("h3");
+  const rule = make("p", { class: "hint" });
+  const value = make("p");
+  const since = make("p", { class: "hint" });
+  const recent = make("ol", { class: "transitions" });
+  const trouble = make("p", { class: "error", role: "alert" });
+  const opened = () => details.open && learn();
+  const details = make("details", { toggle: opened }, make("summary", {}, "What happened"), recent);
+  const button = (text, click, kind = "") =>
+    make("button", { type: "button", class: `button small ${kind}`, click }, text);
+  const dropper = button("Drop", () => ask(true));
+  const sure = make("span", { class: "row", hidden: true });
+  sure.append("Drop it?", button("Yes, drop", drop, "danger"), button("Keep", () => ask(false)));
+  const head = make("div", { class: "alarm-head" }, title, badge);
+  const foot = make("div", { class: "alarm-foot" }, details, dropper, sure);
+  const element = make("li", { class: "alarm" }, head, value, rule, since, foot, trouble);
+  let before = null;
+
+  function ask(open) {
+    dropper.hidden = open;
+    sure.hidden = !open;
+    (open ? sure.querySelector("button") : dropper).focus();
+  }
+
+  async function drop() {
+    try {
+      await api.remove(`/api/alarms/${id}`);
+      announce("The alarm was dropped.");
+      changed();
+    } catch (error) {
+      say(trouble, error.message);
+      ask(false);
+    }
+  }
+
+  async function learn() {
+    try {
+      const { transitions } = await api.get(`/api/alarms/${id}/history`, { limit: RECENT });
+      const when = ({ at }) => make("time", { datetime: at }, words.time(at));
+      const items = transitions.map((one) => make("li", {}, when(one), happened(one)));
+      recent.replaceChildren(...(items.length ? items : [make("li", {}, "Nothing has changed since it was set.")]));
+    } catch (error) {
+      say(trouble, error.message);
+    }
+  }
+
+  function show(alarm) {
+    const now = standing(alarm);
+    const [icon, meant] = STATES[now];
+    if (badge.dataset.state !== now) {
+      badge.dataset.state = element.dataset.state = now;
+      badge.title = meant;
+      badge.replaceChildren(make("span", { "aria-hidden": "true" }, icon), ` ${now}`);
+    }
+    const [side, limit] = (alarm.above ?? null) === null ? ["below", alarm.below] : ["above", alarm.above];
+    const beyond = `${side} ${words.number(limit)}`;
+    const held = alarm.hold ? `, for ${words.span(alarm.hold)}` : "";
+    const cleared = alarm.clear === limit ? "" : `, clears at ${words.number(alarm.clear)}`;
+    say(title, alarm.name || `${words.phi(alarm.phi)} ${beyond}`);
+    say(rule, `${words.phi(alarm.phi)} of ${placeWords(alarm)} ${beyond}${held}${cleared}`);
+    say(value, (alarm.value ?? null) === null ? (alarm.why ?? "No value yet.") : valueWords(alarm));
+    say(since, `${alarm.firing ? "Fires" : "Quiet"} since ${words.time(alarm.since)}`);
+    if (before !== alarm.since + now && details.open) learn();
+    before = alarm.since + now;
+  }
+
+  return { element, show };
+}
+
+function valueWords({ phi, value, rank_lo, rank_hi, n }) {
+  const [low, high, of] = [rank_lo, rank_hi, n].map(words.number);
+  return `${words.phi(phi)} is ${words.number(value)}, rank ${low === high ? low : `${low} to ${high}`} of ${of}`;
+}
+
+function happened({ firing, state, value, why }) {
+  const at = (value ?? null) === null ? (why ? `: ${why}` : "") : ` at ${words.number(value)}`;
+  return ` ${firing ? "firing" : "quiet"}, ${state}${at}`;
+}

@@ -1,0 +1,76 @@
+// Alarms: those that fire first, told at once when one does; and new ones.
+import { alarmCard, urgency } from "./alarmcard.js";
+import { alarmForm } from "./alarmform.js";
+import { make, say } from "./dom.js";
+import { paced } from "./pace.js";
+import * as words from "./words.js";
+
+const LEAST = 2000; // milliseconds between two looks at the values
+const MOST = 100; // alarms that are shown
+const NONE = "None is set. The form below sets one for what you look at.";
+const MEANT = "An alarm fires only when it is proved: never because of an approximation.";
+
+export function mount(element, app) {
+  const { api, announce, onCommit } = app;
+  const summary = make("p", { class: "hint" });
+  const loud = make("p", { class: "unseen", role: "alert" });
+  const trouble = make("p", { class: "error", role: "status" });
+  const list = make("ul", { class: "alarms" });
+  const cards = new Map(); // id -> card
+  const firing = new Map(); // id -> whether it was told to fire
+  element.append(summary, loud, trouble, list, alarmForm(app, refresh), make("p", { class: "hint" }, MEANT));
+  const looking = paced(element, refresh, LEAST);
+
+  async function refresh() {
+    try {
+      show((await api.get("/api/alarms")).alarms);
+      say(trouble, "");
+    } catch (error) {
+      say(trouble, error.message);
+    }
+  }
+
+  function show(alarms) {
+    alarms.forEach((alarm) => tellFiring(alarm.id, alarm));
+    const shown = [...alarms].sort((a, b) => urgency(a) - urgency(b) || b.id - a.id).slice(0, MOST);
+    const there = new Set(shown.map(({ id }) => id));
+    for (const id of cards.keys()) if (!there.has(id)) cards.delete(id);
+    for (const alarm of shown) {
+      if (!cards.has(alarm.id)) cards.set(alarm.id, alarmCard(app, alarm.id, refresh));
+      cards.get(alarm.id).show(alarm);
+    }
+    arrange(shown.map(({ id }) => cards.get(id).element));
+    const count = alarms.filter((alarm) => alarm.firing).length;
+    const more = alarms.length > MOST ? ` The first ${MOST} are shown.` : "";
+    say(summary, alarms.length ? `${words.number(alarms.length)} set, ${words.number(count)} firing.${more}` : NONE);
+    element.closest(".panel")?.classList.toggle("has-firing", count > 0);
+  }
+
+  // Cards that are moved lose the focus: it goes back where it was.
+  function arrange(wanted) {
+    if (wanted.length === list.children.length && wanted.every((card, index) => list.children[index] === card)) return;
+    const focused = list.contains(document.activeElement) ? document.activeElement : null;
+    list.replaceChildren(...wanted);
+    focused?.focus({ preventScroll: true });
+  }
+
+  function tellFiring(id, { firing: fires, name, stream, key, phi, value }) {
+    const before = firing.get(id);
+    firing.set(id, fires);
+    if (before === undefined || before === fires) return;
+    const what = name || `${words.phi(phi)} of ${stream}, ${words.key(key)}`;
+    if (fires) loud.textContent = `Alarm fires: ${what}. The value is ${words.number(value)}.`;
+    else announce(`Alarm stopped: ${what}.`);
+  }
+
+  api.listen(
+    { alarms: "all" },
+    {
+      alarm(event) {
+        if (firing.has(event.alarm)) tellFiring(event.alarm, event);
+        looking.now();
+      },
+    },
+  );
+  onCommit(looking.later);
+}

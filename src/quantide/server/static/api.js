@@ -1,0 +1,197 @@
+// The server's API: questions as promises of JSON, and events.
+
+import { signIn } from "./signin.js";
+
+const AGAIN = 2000; // milliseconds before a stream of events that was refused is tried again
+const HIDDEN = 30_000; // and how long a page that nobody sees keeps its connection: browsers have only six
+
+export class ApiError extends Error {
+  constructor(status, code, message) {
+    super(message);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+export const get = (path, params, options) => ask("GET", path, params, undefined, options);
+export const post = (path, body, options) => ask("POST", path, undefined, body, options);
+export const remove = (path, params, options) => ask("DELETE", path, params, undefined, options);
+
+// Lists are said again, null and undefined are left out.
+export function address(path, params = {}) {
+  const words = new URLSearchParams();
+  for (const [name, value] of Object.entries(params)) {
+    for (const one of Array.isArray(value) ? value : [value]) {
+      if (one !== null && one !== undefined) words.append(name, one);
+    }
+  }
+  const said = words.toString();
+  return said ? `${path}?${said}` : path;
+}
+
+async function ask(method, path, params, body, { signal } = {}) {
+  const request = { method, signal, headers: {} };
+  if (body !== undefined) {
+    request.headers["Content-Type"] = "application/json";
+    request.body = JSON.stringify(body);
+  }
+  let response;
+  try {
+    response = await fetch(address(path, params), request);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError(0, "unreachable", "The server does not answer.");
+  }
+  if (response.status === 401) {
+    await signIn();
+    reopen();
+    return ask(method, path, params, body, { signal });
+  }
+  if (!response.ok) throw await problem(response);
+  return response.status === 204 ? null : response.json();
+}
+
+async function problem(response) {
+  try {
+    const { code, message } = (await response.json()).error;
+    return new ApiError(response.status, code, message);
+  } catch {
+    return new ApiError(response.status, "internal", `The server answered with status ${response.status}.`);
+  }
+}
+
+// Events. Whoever listens to streams and alarms shares one connection; labels and queries have one each, since a
+// label that is gone ends its connection.
+
+const shared = { wanted: new Set(), channel: null };
+const channels = new Set();
+const watchers = new Set();
+
+// listen({stream, label, alarms: "all"}, {queries, stream, alarm, error}) returns a function that ends it. queries is
+// called with a list of changes, stream and alarm with what the event says, error with an ApiError.
+export function listen(params, handlers) {
+  if (params.label || params.query) {
+    const channel = open(params, [handlers]);
+    return () => channel.close();
+  }
+  const wish = { params, handlers };
+  shared.wanted.add(wish);
+  renew();
+  return () => {
+    shared.wanted.delete(wish);
+    renew();
+  };
+}
+
+// watcher("live" | "reconnecting" | "connecting"): how the connections stand.
+export function onConnection(watcher) {
+  watchers.add(watcher);
+  watcher(standing());
+  return () => watchers.delete(watcher);
+}
+
+function standing() {
+  const found = [...channels].map((channel) => channel.state);
+  if (found.includes("reconnecting")) return "reconnecting";
+  return found.length && found.every((one) => one === "live") ? "live" : "connecting";
+}
+
+function tellStanding() {
+  for (const watcher of watchers) watcher(standing());
+}
+
+// All that is wanted in one connection; made anew once, however much changes at a time.
+function renew() {
+  if (shared.renewing) return;
+  shared.renewing = true;
+  queueMicrotask(() => {
+    shared.renewing = false;
+    const params = { stream: [], alarms: undefined };
+    for (const { params: one } of shared.wanted) {
+      params.stream.push(...[one.stream ?? []].flat());
+      params.alarms ??= one.alarms;
+    }
+    params.stream = [...new Set(params.stream)];
+    const before = shared.channel;
+    const same = before && JSON.stringify(before.params) === JSON.stringify(params);
+    shared.channel = shared.wanted.size ? open(params, shared.wanted) : null;
+    before?.close();
+    if (same) tellStanding();
+  });
+}
+
+function open(params, wanted) {
+  const channel = { params, state: "connecting", source: null, timer: null, close, start };
+  const handlers = () => [...wanted].map((one) => one.handlers ?? one);
+
+  function start() {
+    clearTimeout(channel.timer);
+    channel.source?.close();
+    const source = (channel.source = new EventSource(address("/api/events", params)));
+    source.addEventListener("open", () => turn("live"));
+    source.addEventListener("error", () => {
+      turn("reconnecting");
+      if (source.readyState === EventSource.CLOSED) refused();
+    });
+    for (const name of ["queries", "stream", "alarm"]) {
+      source.addEventListener(name, (event) => {
+        const data = JSON.parse(event.data);
+        for (const one of handlers()) one[name]?.(name === "queries" ? data.changes : data);
+      });
+    }
+  }
+
+  // A browser does not say why: the server does, when it is asked once more.
+  async function refused() {
+    channel.timer = setTimeout(start, AGAIN);
+    const stop = new AbortController();
+    try {
+      const response = await fetch(address("/api/events", params), { signal: stop.signal });
+      if (response.status === 401) {
+        clearTimeout(channel.timer);
+        turn("connecting");
+        await signIn();
+        if (channels.has(channel)) start();
+      } else if (!response.ok) {
+        const trouble = await problem(response);
+        for (const one of handlers()) one.error?.(trouble);
+        if (trouble.status === 404 || trouble.status === 400) close();
+      }
+    } catch {
+      // it is not there; the timer tries again
+    } finally {
+      stop.abort();
+    }
+  }
+
+  function turn(state) {
+    channel.state = state;
+    tellStanding();
+  }
+
+  function close() {
+    clearTimeout(channel.timer);
+    channel.source?.close();
+    channels.delete(channel);
+    tellStanding();
+  }
+
+  channels.add(channel);
+  start();
+  return channel;
+}
+
+function reopen() {
+  for (const channel of channels) if (channel.source.readyState === EventSource.CLOSED) channel.start();
+}
+
+let asleep = null;
+document.addEventListener("visibilitychange", () => {
+  clearTimeout(asleep);
+  if (document.hidden) {
+    asleep = setTimeout(() => channels.forEach((channel) => channel.source.close()), HIDDEN);
+  } else {
+    reopen();
+  }
+});
+addEventListener("pagehide", () => channels.forEach((channel) => channel.source.close()));

@@ -1,0 +1,66 @@
+// Two distributions in one chart: what fraction of the values is at most x, here and elsewhere, with what is proved.
+import { make, plain } from "./dom.js";
+
+export function cdfChart({ charts, words }) {
+  const TOLD = [words.number, (fraction) => words.percent(fraction, 4), (fraction) => words.percent(fraction, 4)];
+  const plot = make("div", { class: "chart", tabindex: "0" });
+
+  // sides: [{name, series, curve}], the first drawn on top; curve is what /cdf tells.
+  function show(sides, log) {
+    charts.draw(
+      plot,
+      (colors) => [...sides].reverse().flatMap((side) => curveTraces(side, colors)),
+      { ...layout(sides[0].curve.value_type, log), label: inWords(sides) },
+    );
+  }
+
+  // The curve within its band. Between two values that are told, the true curve is at least what is proved of the left
+  // one and at most what is proved of the right one, since it only grows: so the band has steps, and holds everywhere.
+  function curveTraces({ name, series, curve }, colors) {
+    const color = colors.series[series];
+    const x = curve.points.map((point) => words.drawable(point.value));
+    const edge = { x, mode: "lines", hoverinfo: "skip", showlegend: false, legendgroup: name };
+    const line = { width: 0, color };
+    return [
+      { ...edge, y: curve.points.map((point) => point.lo), line: { ...line, shape: "hv" } },
+      {
+        ...edge,
+        y: curve.points.map((point) => point.hi),
+        line: { ...line, shape: "vh" },
+        fill: "tonexty",
+        fillcolor: colors.fade(color, 0.25),
+      },
+      {
+        x,
+        y: curve.points.map((point) => point.fraction),
+        customdata: curve.points.map(({ value, lo, hi }) => [value, lo, hi].map((one, at) => TOLD[at](one))),
+        name: plain(name),
+        legendgroup: name,
+        mode: "lines",
+        line: { color, width: 2, dash: series ? "dot" : "solid" },
+        hovertemplate: `%{customdata[1]} to %{customdata[2]} are at most %{customdata[0]}<extra>${plain(name)}</extra>`,
+      },
+    ];
+  }
+
+  function layout(type, log) {
+    return {
+      xaxis: { title: "value", ...words.axis(type), ...(log && { type: "log", dtick: "D2" }) },
+      yaxis: { title: "fraction at most this", tickformat: ".0%", range: [0, 1.02], zeroline: false },
+      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", traceorder: "reversed" },
+      margin: { l: 8, r: 12, t: 36, b: 8 },
+      showlegend: true,
+    };
+  }
+
+  function inWords(sides) {
+    const parts = sides.map(({ name, curve }) => {
+      const half = words.number(curve.points.find((point) => point.fraction >= 0.5).value);
+      const most = words.number(curve.points.at(-1).value);
+      return `${name}: half of ${words.count(curve.n)} values are at most ${half}, the largest is ${most}`;
+    });
+    return `Distributions of two places. ${parts.join(". ")}.`;
+  }
+
+  return { plot, show };
+}

@@ -1,0 +1,175 @@
+// Charts: one way to draw for all panels, in the colours of the theme, as often as the machine bears and no more.
+
+const SCRIPT = "/page/plotly.min.js";
+const PAUSE = 100; // milliseconds between two drawings of a chart, at least
+const SHARE = 4; // and this many times what the last one took: drawing never keeps the page from answering
+const CONFIG = { displayModeBar: false, responsive: false, doubleClick: "reset", showTips: false };
+
+const figures = new Map();
+let library = null;
+
+// The charts' library, loaded once; whoever draws before that is drawn when it is there.
+export function load() {
+  library ??= new Promise((done, failed) => {
+    if (loaded()) return done();
+    const script = document.createElement("script");
+    script.src = SCRIPT;
+    script.onload = done;
+    script.onerror = () => failed(new Error("the charts' library could not be loaded"));
+    document.head.append(script);
+  });
+  return library;
+}
+
+export const loaded = () => Boolean(window.Plotly);
+
+// Colours of the theme by name: ink, muted, line, panel, accent, bad, good, and series, a list.
+export function colors() {
+  const style = getComputedStyle(document.documentElement);
+  const of = (name) => style.getPropertyValue(`--${name}`).trim();
+  const names = ["ink", "muted", "line", "grid", "panel", "accent", "bad", "good", "warn"];
+  return {
+    ...Object.fromEntries(names.map((name) => [name, of(name)])),
+    series: [1, 2, 3, 4, 5, 6].map((i) => of(`series-${i}`)),
+    fade: (color, alpha) => `${color}${Math.round(alpha * 255).toString(16).padStart(2, "0")}`,
+  };
+}
+
+// Draw, or draw anew. traces and layout may be functions of colors(), so that they follow the theme. layout.label is
+// what the chart is called where it cannot be seen. Resolves when it is drawn.
+export function draw(element, traces, layout = {}) {
+  let figure = figures.get(element);
+  if (!figure) {
+    figure = { element, seen: false, cost: 0, last: 0, timer: null, done: [], config: CONFIG };
+    figures.set(element, figure);
+    element.setAttribute("role", "img");
+    watched.observe(element);
+    sized.observe(element);
+  }
+  Object.assign(figure, { traces, layout, dirty: true });
+  const drawn = new Promise((done) => figure.done.push(done));
+  schedule(figure);
+  return drawn;
+}
+
+// Let go of a chart.
+export function drop(element) {
+  const figure = figures.get(element);
+  if (!figure) return;
+  clearTimeout(figure.timer);
+  watched.unobserve(element);
+  sized.unobserve(element);
+  figures.delete(element);
+  if (figure.drawn) Plotly.purge(element);
+  element.removeAttribute("role");
+  element.removeAttribute("aria-label");
+}
+
+function schedule(figure) {
+  if (figure.timer || figure.busy || !figure.dirty || !figure.seen || document.hidden) return;
+  const wait = figure.last + Math.max(PAUSE, SHARE * figure.cost) - performance.now();
+  figure.timer = setTimeout(() => requestAnimationFrame(() => render(figure)), Math.max(0, wait));
+}
+
+async function render(figure) {
+  figure.timer = null;
+  if (!figures.has(figure.element) || !figure.seen || document.hidden) return;
+  figure.busy = true;
+  try {
+    await load();
+    if (!figures.has(figure.element)) return;
+    figure.dirty = false;
+    const done = figure.done.splice(0);
+    const start = performance.now();
+    const palette = colors();
+    const told = (what) => (typeof what === "function" ? what(palette) : what);
+    const { label, ...layout } = told(figure.layout);
+    if (!figure.drawn) figure.element.replaceChildren(); // what stood there meanwhile
+    await Plotly.react(figure.element, told(figure.traces), dressed(layout, palette), figure.config);
+    figure.drawn = true;
+    if (label) figure.element.setAttribute("aria-label", label);
+    figure.last = performance.now();
+    figure.cost = figure.last - start;
+    figure.element.classList.add("drawn");
+    for (const one of done) one();
+  } catch (error) {
+    figure.element.textContent = `This chart cannot be drawn: ${error.message}`;
+    console.error(error);
+  } finally {
+    figure.busy = false;
+    schedule(figure);
+  }
+}
+
+// What all charts have in common.
+function dressed(layout, palette) {
+  const axis = {
+    gridcolor: palette.grid,
+    linecolor: palette.line,
+    zerolinecolor: palette.grid,
+    tickcolor: palette.line,
+    automargin: true,
+    fixedrange: true,
+    ticklen: 4,
+    tickfont: { color: palette.muted },
+  };
+  const font = getComputedStyle(document.body).fontFamily;
+  const found = {
+    autosize: true,
+    margin: { l: 8, r: 8, t: 8, b: 8 },
+    paper_bgcolor: palette.panel,
+    plot_bgcolor: palette.panel,
+    font: { family: font, size: 12, color: palette.ink },
+    showlegend: false,
+    dragmode: false,
+    hovermode: "closest",
+    colorway: palette.series,
+    separators: ".,",
+    ...layout,
+    hoverlabel: {
+      bgcolor: palette.panel,
+      bordercolor: palette.line,
+      font: { family: font, size: 12, color: palette.ink },
+      ...layout.hoverlabel,
+    },
+    xaxis: { ...axis, ...layout.xaxis },
+    yaxis: { ...axis, ...layout.yaxis },
+  };
+  for (const name of ["xaxis", "yaxis"]) {
+    if (typeof found[name].title === "string") {
+      found[name].title = { text: found[name].title, font: { color: palette.muted, size: 12 }, standoff: 8 };
+    }
+  }
+  return found;
+}
+
+const watched = new IntersectionObserver(
+  (entries) => {
+    for (const { target, isIntersecting } of entries) {
+      const figure = figures.get(target);
+      if (!figure) continue;
+      figure.seen = isIntersecting;
+      schedule(figure);
+    }
+  },
+  { rootMargin: "150px" },
+);
+
+const sized = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    const figure = figures.get(target);
+    if (!figure?.drawn || !target.clientWidth) continue;
+    clearTimeout(figure.sizing);
+    figure.sizing = setTimeout(() => figures.has(target) && Plotly.Plots.resize(target), 60);
+  }
+});
+
+function all() {
+  for (const figure of figures.values()) {
+    if (figure.traces) figure.dirty = true;
+    schedule(figure);
+  }
+}
+
+document.addEventListener("themechange", all);
+document.addEventListener("visibilitychange", () => figures.forEach(schedule));

@@ -1,0 +1,197 @@
+// Now against history: what the quantiles of the chosen window would have been elsewhere, in a sentence, a table, two
+// distributions and a Q-Q plot.
+import { againstChoice } from "./against.js";
+import { cdfChart } from "./cdf.js";
+import { make, say, table } from "./dom.js";
+import { paced } from "./pace.js";
+import { chosenPlace, phiRange, placeParams, placeWords, samePlace } from "./places.js";
+import { qqChart } from "./qq.js";
+import * as words from "./words.js";
+
+const PHIS = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999];
+const TOLD = [0.5, 0.9, 0.99]; // these are said, all are in the table
+const POINTS = 200;
+const LEAST = 1500; // milliseconds between two looks
+const SAME = "Both sides are the same: choose something else to compare with.";
+const WAYS = { higher: "higher than", lower: "lower than", open: "not told apart from" };
+const ARROWS = { higher: "▲", lower: "▼", open: "≈" };
+const BANDS = "The shaded bands are proved: the true curves lie in them.";
+const PAIRS = "Each point is one quantile of both: on the diagonal they are the same.";
+const CLOSER = matchMedia("(pointer: fine)").matches ? " Drag a box to look closer." : "";
+
+export function mount(element, app) {
+  const { api, state, onCommit } = app;
+  const sentence = make("p", { class: "sentence" });
+  const verdicts = make("dl", { class: "verdicts" });
+  const trouble = make("p", { class: "error", role: "status" });
+  const about = make("p", { class: "hint" });
+  const cells = table();
+  const log = make("input", { type: "checkbox", change: () => setLog(log.checked) });
+  const cdf = cdfChart(app);
+  const qq = qqChart(app, () => plotting.now());
+  const choice = againstChoice(app, look);
+  const figure = (title, hint, ...parts) =>
+    make("figure", {}, make("figcaption", {}, make("h3", {}, title), make("p", { class: "hint" }, hint)), parts);
+  const distributions = figure("Distributions", BANDS, cdf.plot);
+  const plots = figure("Q-Q plot", PAIRS + CLOSER, about, qq.element);
+  element.append(
+    make("div", { class: "row" }, choice.element, make("label", { class: "check" }, log, "Logarithmic values")),
+    sentence,
+    verdicts,
+    trouble,
+    make("div", { class: "pair" }, distributions, plots),
+    make("details", {}, make("summary", {}, "As a table"), cells.element),
+  );
+
+  let here = null;
+  let there = null;
+  let names = null;
+  let curves = null;
+  let logChosen = false; // by hand, or once by what the values are like
+
+  function setLog(wanted) {
+    logChosen = true;
+    if (curves) drawCurves();
+    qq.setLog(wanted);
+  }
+
+  // What is looked at may have changed: if so, all begins anew.
+  function look() {
+    const selected = state.get();
+    if (!selected.stream) return;
+    const now = chosenPlace(selected);
+    const other = choice.place(now);
+    choice.show(now);
+    if (here && samePlace(now, here) && samePlace(other, there)) return;
+    if (here?.stream !== now.stream) learn(now.stream);
+    if (!here || !samePlace({ ...now, window: here.window }, here)) logChosen = false;
+    [here, there, curves] = [now, other, null];
+    names = choice.names(here, there);
+    qq.about({ x: { ...there, filter: null }, y: { ...here, filter: null } }, names);
+    say(about, here.filter ? "It is of all values: Q-Q plots know no filters." : "");
+    telling.now();
+  }
+
+  async function learn(stream) {
+    try {
+      const found = await api.get(`/api/streams/${encodeURIComponent(stream)}`);
+      if (state.get().stream === stream) choice.show(chosenPlace(state.get()), found);
+    } catch (error) {
+      say(trouble, error.message);
+    }
+  }
+
+  const telling = paced(element, () => attempt(tell), LEAST);
+  const plotting = paced(qq.element, () => attempt(qq.refresh), LEAST);
+
+  async function attempt(task) {
+    if (!here) return;
+    try {
+      await task();
+      say(trouble, "");
+    } catch (error) {
+      say(trouble, error.code === "empty" ? "Nothing lies in one of the two windows yet." : error.message);
+    }
+  }
+
+  const ask = (place, route, params) =>
+    api.get(`/api/streams/${encodeURIComponent(place.stream)}/${route}`, { ...placeParams(place), ...params });
+
+  async function tell() {
+    const [mine, other] = [here, there];
+    const quantiles = { phi: PHIS, band: true };
+    const curve = { points: POINTS, mode: "quick" };
+    const [now, then, left, right] = await Promise.all([
+      ask(mine, "quantiles", quantiles),
+      ask(other, "quantiles", quantiles),
+      ask(mine, "cdf", curve),
+      ask(other, "cdf", curve),
+    ]);
+    const { ranks } = await ask(other, "rank", { value: now.answers.flatMap(({ low, high }) => [low, high]) });
+    if (mine !== here || other !== there) return;
+    const found = now.answers.map((answer, index) => ({
+      ...answer,
+      other: then.answers[index],
+      // the true quantile lies from low to high, so its rank there lies from that of low to that of high
+      least: ranks[2 * index].rank_lo / ranks[2 * index].n,
+      most: ranks[2 * index + 1].rank_hi / ranks[2 * index + 1].n,
+    }));
+    curves = [left, right];
+    const positive = curves.every(({ points }) => words.drawable(points[0].value) > 0);
+    if (!logChosen) log.checked = curves.some(isSkewed);
+    logChosen = true;
+    log.disabled = !positive;
+    log.checked &&= positive;
+    qq.setLog(log.checked);
+    drawCurves();
+    showFound(found);
+  }
+
+  function drawCurves() {
+    const sides = [names.y, names.x].map((name, index) => ({ name, series: 2 * index, curve: curves[index] }));
+    cdf.show(sides, log.checked);
+  }
+
+  function showFound(found) {
+    const told = found.filter(({ phi }) => TOLD.includes(phi));
+    say(sentence, samePlace(here, there) ? SAME : inWords(told.at(-1)));
+    verdicts.replaceChildren(...told.map(verdict));
+    cells.show(
+      `${placeWords(here)} against ${placeWords(there)}`,
+      ["Quantile", names.y, "proved between", names.x, "proved between", `${names.y} within ${names.x}`],
+      found.map((one) => [
+        words.phi(one.phi),
+        words.number(one.value),
+        between(one),
+        words.number(one.other.value),
+        between(one.other),
+        phiRange(one.least, one.most),
+      ]),
+    );
+  }
+
+  function inWords(one) {
+    const { y, x } = names.said;
+    const [range, proved] = [phiRange(one.least, one.most), way(one) === "open" ? "" : ", and that is proved"];
+    return (
+      `${words.phi(one.phi)} ${y} is ${words.number(one.value)}; in ${x} that is the ${range}. ` +
+      `It is ${WAYS[way(one)]} that of ${x}, ${words.number(one.other.value)}${proved}.`
+    );
+  }
+
+  const verdict = (one) =>
+    make(
+      "div",
+      { class: "verdict", "data-way": way(one) },
+      make("dt", {}, words.phi(one.phi)),
+      make(
+        "dd",
+        {},
+        make("strong", {}, words.number(one.value)),
+        make("span", {}, `${ARROWS[way(one)]} ${words.number(one.other.value)} in ${names.said.x}`),
+        make("span", { class: "hint" }, `the ${phiRange(one.least, one.most)} there`),
+      ),
+    );
+
+  state.subscribe(look);
+  onCommit(() => {
+    look();
+    telling.later();
+    plotting.later();
+  });
+  look();
+}
+
+const between = ({ low, high }) => `${words.number(low)} and ${words.number(high)}`;
+
+// Which one is higher, by what is proved of both.
+function way({ low, high, other }) {
+  if (words.drawable(low) > words.drawable(other.high)) return "higher";
+  return words.drawable(high) < words.drawable(other.low) ? "lower" : "open";
+}
+
+// Whether most of it would lie in a corner.
+function isSkewed({ points }) {
+  const [half, most] = [points[Math.floor(points.length / 2)], points.at(-1)].map(({ value }) => words.drawable(value));
+  return half > 0 && most > 8 * half;
+}

@@ -1,0 +1,64 @@
+// The course of some quantiles: moments with a value and a band each, never more than can be told apart on a chart.
+
+const MOST = 1000; // points
+const FINE = 400; // of a span of time: closer together than a 400th of it they are one
+const GAP = 30; // a 30th of the span without a point is a hole
+
+// Points are {t, n, lines: [{value, low, high}, ...]}; t is a number, and only grows. span is in the unit of t, or
+// Infinity: then it grows from its first point on, and is thinned when it is full.
+export class Course {
+  constructor(span) {
+    this.span = span;
+    this.points = [];
+  }
+
+  // A new last moment. What is too close to the one before takes its place; what is too old goes.
+  add(point) {
+    const { points, span } = this;
+    const last = points.at(-1);
+    if (last && point.t < last.t) return;
+    const step = Number.isFinite(span) ? span / FINE : 0;
+    const before = points.at(-2);
+    if (last && (point.t === last.t || (before && last.t - before.t < step))) points.pop();
+    points.push(point);
+    if (Number.isFinite(span)) {
+      let old = 0;
+      while (points[old].t < point.t - span) old += 1;
+      points.splice(0, old);
+    }
+    if (points.length > MOST) {
+      const end = points.length - 1;
+      this.points = points.filter((_, i) => i === end || i % 2 === 0);
+    }
+  }
+
+  // Whether so much time lies between the last moment and this one that a straight line would hide something.
+  misses(point) {
+    return this.last !== null && point.t - this.last.t > this.span / GAP;
+  }
+
+  get last() {
+    return this.points.at(-1) ?? null;
+  }
+}
+
+// The corners of a band, for a chart that fills what they enclose: up along low, back along high; a gap ends a piece.
+export function outline(points, index) {
+  const [x, y] = [[], []];
+  let piece = [];
+  const end = () => {
+    if (piece.length > 1) {
+      for (const one of piece) (x.push(one.t), y.push(one.lines[index].low));
+      for (const one of piece.reverse()) (x.push(one.t), y.push(one.lines[index].high));
+      (x.push(null), y.push(null));
+    }
+    piece = [];
+  };
+  for (const point of points) {
+    const line = point.lines[index];
+    if (line.low === null || line.high === null) end();
+    else piece.push(point);
+  }
+  end();
+  return { x, y };
+}

@@ -1,0 +1,115 @@
+// What the chart of a course is made of: traces and a layout, as the charts' library takes them.
+
+import { outline } from "./course.js";
+
+const FAR = 0.5; // lines that stay above this share of the largest value are drawn without zero: they would look flat
+const BORDERS = 40; // pixels of the chart's height that are not for lines
+const TICK = 110; // pixels of width for each time that is written
+const APART = 15; // pixels between two names at the ends of lines
+const DECADES = 4; // powers of ten beyond which only these are written
+const [SECONDS, MINUTES, HOURS] = [8_000, 600_000, 129_600_000]; // milliseconds up to which times are written so finely
+
+export function traces({ points }, phis, colors, words) {
+  const x = points.map((point) => point.t);
+  const bands = phis.map((_, i) => ({
+    ...outline(points, i),
+    mode: "lines",
+    line: { width: 0 },
+    fill: "toself",
+    fillcolor: colors.fade(colors.series[i], 0.25),
+    hoverinfo: "skip",
+  }));
+  const courses = phis.map((phi, i) => ({
+    x,
+    y: points.map((point) => point.lines[i].value),
+    text: points.map((point) => point.lines[i].said),
+    mode: points.length > 1 ? "lines" : "markers",
+    line: { color: colors.series[i], width: 2 },
+    marker: { color: colors.series[i], size: 6 },
+    name: words.phi(phi),
+    hovertemplate: "%{text}",
+  }));
+  return [...bands, ...courses.toReversed()];
+}
+
+// size is {width, height} of the element; marks(colors, most, log) gives shapes and annotations of alarms.
+export function layout(course, phis, colors, words, { size, log: wanted, marks }) {
+  const { points, span, last } = course;
+  const values = points.flatMap((point) => point.lines.map((line) => line.value)).filter((y) => y !== null);
+  const [least, most] = [Math.min(...values), Math.max(...values)];
+  const kind = words.axis(last.type);
+  const log = wanted && !kind.type && least > 0;
+  const from = Number.isFinite(span) ? last.t - span : points[0].t;
+  const found = marks(colors, most, log);
+  return {
+    label: `Quantiles over time, now: ${phis.map((phi, i) => `${words.phi(phi)} ${last.lines[i].said}`).join(", ")}.`,
+    hovermode: "x unified",
+    margin: { l: 8, r: 38, t: 10, b: 8 },
+    xaxis: {
+      ...times(last.dated, last.t - from),
+      range: from < last.t ? [from, last.t] : undefined,
+      showgrid: false,
+      showline: true,
+      nticks: Math.max(3, Math.round(size.width / TICK)),
+      tickangle: 0,
+      spikethickness: 1,
+      spikecolor: colors.muted,
+      spikedash: "dot",
+    },
+    yaxis: {
+      ...kind,
+      ...(log ? logarithmic(least, most) : {}),
+      rangemode: least >= 0 && least < FAR * most ? "tozero" : "normal",
+      nticks: 7,
+      separatethousands: true,
+      exponentformat: "power",
+    },
+    shapes: found.shapes,
+    annotations: [...found.annotations, ...names(last, phis, colors, words, { least, most, height: size.height, log })],
+  };
+}
+
+// A chart of nothing.
+export const nothing = (colors) => ({
+  label: "Quantiles over time: nothing yet.",
+  xaxis: { visible: false },
+  yaxis: { visible: false },
+  annotations: [{ text: "nothing to draw yet", showarrow: false, font: { color: colors.muted, size: 13 } }],
+});
+
+// An axis with a few round numbers: 1, 2, 5 of each power of ten, or the powers alone where there are many.
+function logarithmic(least, most) {
+  const [first, last] = [Math.floor(Math.log10(least)), Math.ceil(Math.log10(most))];
+  const leads = last - first > DECADES ? [1] : [1, 2, 5];
+  const tickvals = [];
+  for (let power = first; power <= last; power += 1) tickvals.push(...leads.map((lead) => Number(`${lead}e${power}`)));
+  const ticktext = tickvals.map((y) => y.toLocaleString("en", { maximumSignificantDigits: 3 }));
+  return { type: "log", tickmode: "array", tickvals, ticktext };
+}
+
+// How times are written: as fine as need be, in no more words than fit.
+function times(dated, span) {
+  if (!dated) return { type: "linear", ticksuffix: " s" };
+  const fine = { type: "date", hoverformat: "%d %b %H:%M:%S" };
+  if (span < SECONDS) return { ...fine, tickformat: "%H:%M:%S.%1f" };
+  if (span < MINUTES) return { ...fine, tickformat: "%H:%M:%S" };
+  return { ...fine, tickformat: span < HOURS ? "%H:%M" : "%d %b %H:%M" };
+}
+
+// The names of the lines at their ends, pushed apart where lines are close.
+function names(last, phis, colors, words, { least, most, height, log }) {
+  const scale = (y) => (log ? Math.log10(y) : y);
+  const [bottom, top] = [scale(log ? least : Math.min(0, least)), scale(most)];
+  const pixel = (y) => ((scale(y) - bottom) / (top - bottom || 1)) * (height - BORDERS);
+  let free = -Infinity;
+  return phis.flatMap((phi, i) => {
+    const y = last.lines[i].value;
+    if (y === null) return [];
+    const placed = Math.max(pixel(y), free);
+    free = placed + APART;
+    const font = { color: colors.series[i], size: 12, weight: 650 };
+    const end = { x: 1, xref: "paper", xanchor: "left", xshift: 5 };
+    const height = { y: scale(y), yanchor: "middle", yshift: placed - pixel(y) };
+    return [{ ...end, ...height, text: words.phi(phi), showarrow: false, font }];
+  });
+}

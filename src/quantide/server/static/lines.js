@@ -1,0 +1,86 @@
+// The course of the quantiles as a chart and as a table, and what can be chosen of them.
+
+import { make, table } from "./dom.js";
+import { layout, nothing, traces } from "./figure.js";
+import { over } from "./points.js";
+import { sketch } from "./sketch.js";
+import * as thresholds from "./thresholds.js";
+
+const SPANS = [120, 600, 3600, 21600, 86400, 604800]; // seconds that the chart can reach back
+const ROWS = 20; // of the table
+const PAUSE = 1000; // milliseconds before the table is written again
+
+export function mount(element, phis, app) {
+  const { charts, state, words, streams } = app;
+  const part = (name) => document.getElementById(`lines-${name}`);
+  const [tools, note, details] = [part("tools"), part("note"), part("table")];
+  const log = make("input", { type: "checkbox", change: () => state.set({ log: log.checked || null }) });
+  const back = make("select", { "aria-label": "How far back the chart reaches", change: reach });
+  const rows = table();
+  tools.replaceChildren(back, make("label", { class: "check" }, log, "log scale"));
+  details.append(rows.element);
+  let limits = null; // listened to when there is a chart to draw them in
+  let shown = null;
+  let written = 0;
+
+  const isTime = () => /^within:/.test(state.get().window ?? "");
+
+  function reach() {
+    state.set({ over: Number(back.value) || null });
+  }
+
+  function offer() {
+    const kept = words.readSpan(streams.chosen()?.window ?? "") ?? 0;
+    const usual = over({ window: state.get().window }, streams.chosen(), words);
+    const others = SPANS.filter((one) => one <= kept && one !== usual);
+    back.hidden = !isTime();
+    back.replaceChildren(...[usual, ...others].map((one, i) => new Option(`over ${words.span(one)}`, i ? one : "")));
+    back.value = state.get().over ?? "";
+    log.checked = Boolean(state.get().log);
+  }
+
+  // Why there is no past to see, if there is none.
+  function say(trouble) {
+    note.textContent = trouble || (isTime() ? "" : "This window has no past to look up: the chart begins now.");
+    note.classList.toggle("error", Boolean(trouble));
+  }
+
+  function show(course) {
+    shown = course;
+    limits ??= thresholds.mount(app, () => show(shown));
+    element.classList.remove("skeleton");
+    if (course.points.every((point) => !point.n)) return charts.draw(element, [], nothing);
+    if (details.open) tell();
+    if (!charts.loaded()) sketch(element, course.points, charts.colors());
+    const size = { width: element.clientWidth, height: element.clientHeight };
+    const chosen = { size, log: Boolean(state.get().log), marks: limits.marks };
+    return charts.draw(
+      element,
+      (colors) => traces(course, phis, colors, words),
+      (colors) => layout(course, phis, colors, words, chosen),
+    );
+  }
+
+  // The table, when someone reads it.
+  function tell() {
+    if (performance.now() - written < PAUSE) return;
+    written = performance.now();
+    const step = Math.max(1, Math.ceil(shown.points.length / ROWS));
+    const cells = ({ t, dated, n, lines }) => [
+      words.time(dated ? new Date(t).toISOString() : t),
+      words.count(n),
+      ...lines.map((line) => line.said),
+    ];
+    const newest = shown.points.toReversed().filter((_, i) => i % step === 0);
+    rows.show("Quantiles over time", ["time", "values", ...phis.map(words.phi)], newest.map(cells));
+  }
+
+  details.addEventListener("toggle", () => {
+    written = 0;
+    if (details.open && shown) tell();
+  });
+  state.subscribe(offer);
+  streams.onKnown(offer);
+  offer();
+  return { show, say };
+}

@@ -1,0 +1,190 @@
+// The panel "Now": large numbers and their course, asked for again whenever the stream moves on or another is chosen.
+
+import { Course } from "./course.js";
+import { make } from "./dom.js";
+import * as lines from "./lines.js";
+import * as large from "./numbers.js";
+import { course as courseOf, over, point } from "./points.js";
+import * as chooser from "./window.js";
+
+export const PHIS = [0.5, 0.9, 0.99];
+const POINTS = 150; // of the past, to begin with
+const SETTLE = 120; // milliseconds after the last move of the slider before the past is asked for
+const CALM = 1000; // and after a question that failed before commits lead to the next
+const ABOUT = ["stream", "key", "window", "filter"]; // what the numbers depend on
+
+// Returns two promises: that the first lines are there, and that the first chart is drawn.
+export function mount(element, app) {
+  const { api, state, streams, words } = app;
+  const part = (name) => document.getElementById(name);
+  const [what, note] = [part("now-what"), part("now-note")];
+  const numbers = large.mount(part("numbers"), PHIS, app);
+  const chart = lines.mount(part("lines"), PHIS, app);
+  app.window = chooser.mount(part("window"), app);
+  const filter = () => state.set({ filter: only.value || null });
+  const only = make("select", { "aria-label": "Filter", class: "only", hidden: true, change: filter });
+  what.after(only);
+  let course = null; // null while the past is not there yet
+  let asking = null;
+  let again = false;
+  let calm = 0;
+  let fresh = true; // the next answer is the first of another window
+  let looked = null; // the stream that was turned to
+  let past = null;
+  let settle = null;
+  const begun = Promise.withResolvers();
+  const drawn = Promise.withResolvers();
+
+  const path = (name) => `/api/streams/${encodeURIComponent(state.get().stream)}/${name}`;
+  const params = () => {
+    const { key, window, filter } = state.get();
+    return { phi: PHIS, key, window, filter };
+  };
+
+  // The numbers. One question at a time; while it is on its way, only the newest wish is remembered.
+  async function ask() {
+    if (!streams.chosen()?.ready) return;
+    if (asking) {
+      again = true;
+      return;
+    }
+    asking = new AbortController();
+    const mine = asking;
+    try {
+      const body = await api.get(path("quantiles"), { ...params(), band: true }, { signal: mine.signal });
+      if (mine === asking) take(body);
+    } catch (error) {
+      if (mine === asking) fail(error);
+    }
+    if (mine !== asking) return;
+    asking = null;
+    if (again) {
+      again = false;
+      ask();
+    }
+  }
+
+  function take(body) {
+    say("");
+    numbers.show(body);
+    if (course) {
+      const newest = point(body, streams.chosen().newest, words);
+      if (course.misses(newest)) recall(); // while nobody looked, or the server was away
+      course.add(newest);
+      show();
+    }
+    if (fresh) {
+      fresh = false;
+      const values = body.answers.map((one) => `${words.phi(one.phi)} ${words.number(one.value)}`);
+      app.announce(`${subject()}: ${values.join(", ")}`);
+    }
+  }
+
+  function fail(error) {
+    if (error.name === "AbortError" || error.code === "unreachable") return; // the header says that it is gone
+    calm = performance.now() + CALM;
+    if (error.code === "empty" || error.code === "unknown_key") {
+      const { key } = state.get();
+      const what = key === undefined ? "Nothing" : `Nothing of ${words.key(key)}`;
+      say(`${what} lies in this window. Choose a longer one, or wait for values.`);
+    } else {
+      say(error.message, true);
+    }
+    numbers.clear();
+  }
+
+  // The past, where the window is one of time; elsewhere the chart begins now.
+  async function recall() {
+    past?.abort();
+    past = new AbortController();
+    const mine = past;
+    const window = chooser.read(state.get().window, words);
+    const reach = over(state.get(), streams.chosen(), words);
+    if (window?.kind !== "within") {
+      begin(new Course(Infinity));
+      return;
+    }
+    try {
+      const asked = { ...params(), over: `${reach}s`, points: POINTS };
+      const body = await api.get(path("lines"), asked, { signal: mine.signal });
+      if (mine === past) begin(courseOf(body, reach, words));
+    } catch (error) {
+      if (error.name === "AbortError" || mine !== past) return;
+      begin(new Course(Infinity), error.code === "unknown_key" ? "" : `No past is shown: ${error.message}`);
+    }
+  }
+
+  function begin(found, trouble = "") {
+    course = found;
+    element.classList.remove("waiting");
+    chart.say(trouble);
+    show();
+    ask();
+  }
+
+  function show(found = course) {
+    drawn.resolve(chart.show(found));
+    begun.resolve();
+  }
+
+  function subject() {
+    const { stream, key, window, filter } = state.get();
+    const parts = [stream, words.key(key), filter && `only ${filter}`, window && words.window(window)];
+    return parts.filter(Boolean).join(" · ");
+  }
+
+  function say(text, bad = false) {
+    if (note.textContent !== text) note.textContent = text;
+    note.hidden = !text;
+    note.classList.toggle("error", bad);
+  }
+
+  // Filters that the stream declares; where there are none there is nothing to choose.
+  function offer() {
+    const names = streams.chosen()?.filters ?? [];
+    only.hidden = !names.length;
+    only.replaceChildren(new Option("all values", ""), ...names.map((name) => new Option(`only ${name}`, name)));
+    only.value = state.get().filter ?? "";
+  }
+
+  // Another stream, key or window. What is on its way is of no use any more.
+  function turn() {
+    what.textContent = subject();
+    document.title = `${state.get().stream} · Quantide`;
+    asking?.abort();
+    asking = null;
+    again = false;
+    fresh = true;
+    const stream = streams.chosen();
+    looked = stream?.ready ? stream.name : null;
+    offer();
+    if (!stream?.ready) return;
+    ask();
+    element.classList.add("waiting");
+    clearTimeout(settle);
+    settle = setTimeout(recall, course ? SETTLE : 0);
+  }
+
+  function look() {
+    const trouble = streams.wrong();
+    const stream = streams.chosen();
+    if (trouble || !stream) drawn.resolve(); // nothing that anyone would wait for
+    if (trouble) say(trouble.code === "unreachable" ? `${trouble.message} Trying again.` : trouble.message, true);
+    else if (!stream) say("There are no streams in the configuration of this server.", true);
+    else if (!stream.ready) {
+      say(`The stream ${stream.name} is not ready: ${stream.why ?? "its store is being opened"}.`);
+      numbers.clear();
+      show(new Course(Infinity));
+    } else if (looked !== stream.name) turn();
+    if (!stream?.ready) looked = null;
+  }
+
+  state.subscribe((_, changed) => {
+    if (ABOUT.some((name) => changed.has(name))) turn();
+    else if (changed.has("over")) recall();
+    if (changed.has("log")) course && show();
+  });
+  streams.onKnown(look);
+  streams.onCommit(() => performance.now() > calm && ask());
+  return { begun: begun.promise, drawn: drawn.promise };
+}

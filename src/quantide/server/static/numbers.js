@@ -1,0 +1,50 @@
+// The large numbers: each quantile with what is proved of it, and how many values it is about.
+
+import { make } from "./dom.js";
+
+export function mount(element, phis, { words }) {
+  const tiles = phis.map((phi, index) => {
+    const [value, band, rank] = ["value", "band", "rank"].map((name) => make("p", { class: `number-${name}` }));
+    const swatch = make("span", { class: `swatch series-${index + 1}`, "aria-hidden": "true" });
+    const box = make("div", { class: "number" }, make("h3", {}, swatch, words.phi(phi)), value, band, rank);
+    return { box, value, band, rank };
+  });
+  const count = make("p", { class: "number-value" });
+  const error = make("p", { class: "number-band" });
+  const version = make("p", { class: "number-rank" });
+  const about = make("div", { class: "number about" }, make("h3", {}, "values in the window"), count, error, version);
+  element.replaceChildren(...tiles.map((one) => one.box), about);
+
+  return {
+    // body: what /quantiles answers.
+    show(body) {
+      body.answers.forEach((answer, index) => {
+        const { value, band, rank } = tiles[index];
+        put(value, words.steady(answer.value));
+        put(band, proved(answer, words));
+        put(rank, answer.error ? `rank off by at most ${words.percent(answer.error, 2)}` : "rank exact");
+      });
+      const most = Math.max(...body.answers.map((answer) => answer.error));
+      put(count, words.count(body.n));
+      put(error, most ? `all ranks within ${words.percent(most, 2)}` : "all ranks exact");
+      put(version, `as of commit ${body.version.toLocaleString("en")}`);
+    },
+
+    // Nothing to show: the window is empty, or the stream is not there.
+    clear() {
+      for (const { value, band, rank } of tiles) (put(value, "–"), put(band, ""), put(rank, ""));
+      (put(count, "–"), put(error, ""), put(version, ""));
+    },
+  };
+}
+
+function proved({ low, high }, words) {
+  if (low === undefined) return "";
+  if (low === high) return "proved to be exact";
+  const [from, to] = words.bounds(low, high);
+  return `proved between ${from} and ${to}`;
+}
+
+function put(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}

@@ -1,0 +1,47 @@
+// Work that is done again and again: never twice at once, not more often than need be, and only while it can be seen.
+export function paced(element, task, least) {
+  let seen = false;
+  let wanted = true;
+  let running = false;
+  let next = 0;
+  let timer = 0;
+
+  async function go() {
+    clearTimeout(timer);
+    if (!wanted || running || !seen || document.hidden) return;
+    const wait = next - performance.now();
+    if (wait > 0) {
+      timer = setTimeout(go, wait);
+      return;
+    }
+    const began = performance.now();
+    wanted = false;
+    running = true;
+    try {
+      await task();
+    } finally {
+      const ended = performance.now();
+      running = false;
+      next = ended + Math.max(least, 3 * (ended - began)); // what is slow is asked for less often
+      go();
+    }
+  }
+
+  new IntersectionObserver((entries) => {
+    seen = entries.at(-1).isIntersecting;
+    go();
+  }, { rootMargin: "150px" }).observe(element);
+  document.addEventListener("visibilitychange", go);
+
+  return {
+    later() {
+      wanted = true;
+      go();
+    },
+    now() {
+      wanted = true;
+      next = 0;
+      go();
+    },
+  };
+}

@@ -1,0 +1,44 @@
+// Places: a stream, or a key of it, or a window of either, as addresses and bodies have them and in words.
+import * as words from "./words.js";
+
+const some = (key) => key !== null && key !== undefined;
+
+// What is looked at now, by the selection.
+export const chosenPlace = ({ stream, key, window, filter }) => ({
+  stream,
+  key: key ?? null,
+  window: window ?? "all",
+  filter: filter ?? null,
+});
+
+// As /api/qq reads it: stream[:key]@window.
+export function placeText({ stream, key, window }) {
+  const several = Array.isArray(key) || String(key ?? "").startsWith("[");
+  const said = several ? JSON.stringify([key].flat()) : key;
+  return `${stream}${some(key) ? `:${said}` : ""}@${window}`;
+}
+
+// As the parameters of a question about one stream; null is left out there.
+export const placeParams = ({ key, window, filter }) => ({ key: some(key) ? [key].flat() : null, window, filter });
+
+// As the words of a body: of queries and alarms.
+export const placeBody = ({ stream, key, window, filter }) => ({
+  stream,
+  window,
+  ...(some(key) && { key }),
+  ...(filter && { filter }),
+});
+
+export const placeWords = ({ stream, key, window, filter }) =>
+  [stream, words.key(key), words.window(window), ...(filter ? [`only ${filter}`] : [])].join(", ");
+
+export const samePlace = (a, b) => placeText(a) === placeText(b) && (a.filter ?? null) === (b.filter ?? null);
+
+// "p97.1 to p97.3": rounded outwards, so that what is proved stays so.
+export function phiRange(low, high) {
+  if (high - low < 1e-7) return `p${Number((low * 100).toFixed(2))}`;
+  const digits = Math.min(5, Math.max(1, Math.ceil(-Math.log10((high - low) * 100)) + 1));
+  const scale = 10 ** digits;
+  const [from, to] = [Math.floor(low * 100 * scale + 1e-9) / scale, Math.ceil(high * 100 * scale - 1e-9) / scale];
+  return from === to ? `p${from}` : `p${from} to p${to}`;
+}

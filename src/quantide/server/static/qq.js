@@ -1,0 +1,212 @@
+// The Q-Q plot: the same phi of two places against each other. A smaller range of phi is asked for anew, and finer; the
+// phis that are seen become standing queries, so that their points move as the streams do.
+import { make, say } from "./dom.js";
+import { following } from "./following.js";
+import { placeText } from "./places.js";
+import { pairTraces, plotLayout, plotRanges } from "./qqdraw.js";
+import { zooming } from "./zoom.js";
+
+const POINTS = 101;
+const LIVE = 20; // phis with standing queries, one for each axis
+const TAILS = [0.9, 0.99, 0.999];
+const AGAIN = "the points are asked for again as the stream moves";
+const TWICE = 400; // milliseconds after a double click in which the chart says that it has changed
+
+// asked() is called when another range is wanted; whoever is called calls refresh().
+export function qqChart({ api, charts, words, announce }, asked) {
+  const plot = make("div", { class: "chart square", tabindex: "0", "aria-keyshortcuts": "+ - 0 ArrowLeft ArrowRight" });
+  const trail = make("ol");
+  const fine = make("p", { class: "hint" });
+  const live = make("p", { class: "hint" });
+  const follower = following(api, heard);
+  const zoom = zooming(zoomed);
+  let axes = null; // {x, y}: places
+  let names = null; // {x, y}: what they are called
+  let log = false;
+  let shown = null; // what /api/qq said last, and the range it was asked for
+  let ranges = null;
+  let moving = new Map(); // phi -> {x, y}
+  let followed = null; // the range that has standing queries
+  let spacing = 1; // between the phis of the standing queries
+  let listening = false;
+  let held = false;
+  let doubled = 0;
+
+  const rangeWords = ({ from, to }) =>
+    from === 0 && to === 1 ? "all ranks" : `${words.phi(from)} to ${words.phi(to)}`;
+
+  function zoomed() {
+    say(fine, `Asking for ${rangeWords(zoom.here())}.`);
+    say(live, "");
+    follower.release();
+    followed = null;
+    moving = new Map();
+    showTrail();
+    asked();
+    if (shown) announce(`Q-Q plot: ${rangeWords(zoom.here())}`);
+  }
+
+  // The middles of as many parts of the range: its ends may be the extremes, which no fraction of ranks bounds well.
+  function follow() {
+    if (followed === zoom.here()) return;
+    followed = zoom.here();
+    const { from, to } = followed;
+    spacing = (to - from) / LIVE;
+    const phis = Array.from({ length: LIVE }, (_, index) => from + (index + 0.5) * spacing);
+    follower.follow(axes, phis, spacing / 5);
+  }
+
+  function heard({ count, eps, refused, failed, values = [] }) {
+    if (count) {
+      const use = eps <= spacing / 2 ? "they move the rings" : `finer than that, ${AGAIN}`;
+      say(live, `${count} standing queries, precision ${words.percent(eps, 2)}: ${use}.`);
+    }
+    if (refused) say(live, `This token may only read, so there are no standing queries: ${AGAIN}.`);
+    if (failed) say(live, `No standing queries: ${failed}`);
+    for (const { phi, axis, value, error } of values) {
+      const told = value !== null && error <= spacing / 2 ? value : undefined; // what is coarser would only mislead
+      moving.set(phi, { ...moving.get(phi), [axis]: told });
+    }
+    if (values.length && isShown(zoom.here())) draw();
+  }
+
+  async function refresh() {
+    const asked = zoom.here();
+    const about = axes;
+    const found = await api.get("/api/qq", { x: placeText(axes.x), y: placeText(axes.y), ...asked, points: POINTS });
+    if (about !== axes || zoom.here() !== asked) return; // looked elsewhere meanwhile
+    shown = { ...found, range: asked };
+    zoom.among(Math.max(found.x.n, found.y.n));
+    say(fine, ["y", "x"].map((axis) => `${names[axis]}: ${fineness(found[axis])}`).join("; ") + ".");
+    draw();
+    follow();
+  }
+
+  const isShown = (range) => shown?.range === range;
+
+  const fineness = ({ mode, error }) =>
+    error === 0 ? `${mode}, no error` : `${mode}, within ${words.percent(error, 2)} of the ranks`;
+
+  function draw() {
+    if (held) return; // a box that is being dragged would be lost
+    const { from, to } = zoom.here();
+    ranges = plotRanges(shown, log, ranges, `${from} ${to} ${log}`);
+    const [found, points, range] = [shown, new Map(moving), ranges];
+    charts
+      .draw(
+        plot,
+        (colors) => pairTraces(found, points, range, names, colors),
+        (colors) => ({ ...plotLayout(names, found, range, colors), label: inWords(found) }),
+      )
+      .then(listen);
+  }
+
+  function inWords({ points }) {
+    const above = points.filter(({ x, y }) => words.drawable(y) > words.drawable(x)).length / points.length;
+    const ends = [points[0], points.at(-1)].map(
+      ({ phi, x, y }) => `${words.phi(phi)} is ${words.number(y)} up and ${words.number(x)} across`,
+    );
+    return (
+      `Q-Q plot, ${rangeWords(zoom.here())}: ${names.y} up, ${names.x} across. ${Math.round(above * 100)} % of the ` +
+      `points are above the diagonal, where ${names.y} is higher. ${ends.join("; ")}. ` +
+      "Plus and minus zoom, zero resets, arrows move."
+    );
+  }
+
+  function listen() {
+    if (listening) return;
+    listening = true;
+    plot.on("plotly_doubleclick", () => {
+      doubled = performance.now();
+      further();
+    });
+    plot.on("plotly_relayout", (change) => {
+      const [across, up] = [rangeOf(change, "xaxis"), rangeOf(change, "yaxis")];
+      if (!across && !up) return;
+      const inside = performance.now() - doubled < TWICE ? [] : phisIn(across, up);
+      const half = (zoom.here().to - zoom.here().from) / (POINTS - 1) / 2;
+      if (inside.length && zoom.into(inside[0] - half, inside.at(-1) + half)) return;
+      if (performance.now() - doubled >= TWICE) announce("There is nothing finer to see there.");
+      draw();
+    });
+  }
+
+  function rangeOf(change, axis) {
+    const [low, high] = [change[`${axis}.range[0]`], change[`${axis}.range[1]`]];
+    return change[`${axis}.range`] ?? (low === undefined ? null : [low, high]);
+  }
+
+  // The phis of the points within a box; of those above and below it, too, where it has none.
+  function phisIn(across, up) {
+    const place = (value) => (log ? Math.log10(words.drawable(value)) : words.drawable(value));
+    const within = (value, range) => !range || (place(value) >= range[0] && place(value) <= range[1]);
+    const phis = (test) => shown.points.filter(test).map(({ phi }) => phi);
+    const inside = phis(({ x, y }) => within(x, across) && within(y, up));
+    return inside.length ? inside : phis(({ x }) => across && within(x, across));
+  }
+
+  const closer = () => zoom.closer() || announce("There is nothing finer to see.");
+  const further = () => zoom.back(zoom.levels().length - 2);
+  const keys = {
+    "+": closer,
+    "=": closer,
+    "-": further,
+    0: () => zoom.jump(0),
+    ArrowLeft: () => zoom.move(-1),
+    ArrowRight: () => zoom.move(1),
+  };
+  plot.addEventListener("keydown", (event) => {
+    if (!keys[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    event.stopPropagation();
+    keys[event.key]();
+  });
+
+  plot.addEventListener("pointerdown", () => (held = true), true);
+  for (const end of ["pointerup", "pointercancel"]) {
+    window.addEventListener(end, () => setTimeout(letGo), true); // after the chart has told of the box
+  }
+
+  function letGo() {
+    if (!held) return;
+    held = false;
+    if (isShown(zoom.here())) draw();
+  }
+
+  const button = (text, title, click) =>
+    make("button", { type: "button", class: "button small", title, "aria-label": title, click }, text);
+  const tools = make(
+    "div",
+    { class: "tools-row", role: "group", "aria-label": "Zoom of the Q-Q plot" },
+    button("+", "Zoom in", closer),
+    button("−", "Zoom out", further),
+    button("All", "Reset: all ranks", () => zoom.jump(0)),
+    TAILS.map((from) => button(`${words.phi(from)} up`, `${words.phi(from)} to the largest`, () => zoom.jump(from))),
+  );
+
+  function showTrail() {
+    const levels = zoom.levels();
+    const item = (range, index) =>
+      index === levels.length - 1
+        ? make("span", { "aria-current": "true" }, rangeWords(range))
+        : make("button", { type: "button", class: "link", click: () => zoom.back(index) }, rangeWords(range));
+    trail.replaceChildren(...levels.map((range, index) => make("li", {}, item(range, index))));
+  }
+
+  return {
+    element: make("div", {}, tools, make("nav", { class: "trail", "aria-label": "Zoom" }, trail), plot, fine, live),
+    refresh,
+    setLog(wanted) {
+      if (log === wanted) return;
+      log = wanted;
+      if (isShown(zoom.here())) draw();
+    },
+    // Other places: everything of the plot is about them from now on.
+    about(places, called) {
+      axes = places;
+      names = called;
+      ranges = shown = null;
+      zoom.jump(0);
+    },
+  };
+}

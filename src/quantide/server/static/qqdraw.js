@@ -1,0 +1,120 @@
+// How a Q-Q plot is drawn: its points, its marks, its axes.
+import { plain } from "./dom.js";
+import * as words from "./words.js";
+
+const MARKS = [0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999];
+
+// The points, coloured and sized by phi; rings that standing queries move; and those that have names.
+export function pairTraces(found, moving, ranges, names, colors) {
+  const points = found.points.map(({ phi, x, y }) => drawn(phi, x, y));
+  const [first, last] = [points[0].phi, points.at(-1).phi];
+  const whole = [...moving].filter(([, { x, y }]) => x !== undefined && y !== undefined);
+  const rings = whole.map(([phi, { x, y }]) => drawn(phi, x, y));
+  const marks = marked(points, first, last);
+  return [
+    {
+      ...markers(points, names),
+      marker: {
+        color: points.map(({ phi }) => phi),
+        cmin: first,
+        cmax: last,
+        size: points.map(({ phi }) => 5 + (4 * (phi - first)) / (last - first)),
+        opacity: 0.9,
+        line: { width: 0 },
+        colorscale: [[0, colors.series[1]], [1, colors.series[0]]],
+      },
+    },
+    {
+      ...markers(rings, names, ", a standing query"),
+      marker: { symbol: "circle-open", size: 12, color: colors.ink, line: { width: 1.5 } },
+    },
+    {
+      ...markers(marks, names),
+      mode: "markers+text",
+      textposition: marks.map((mark) => beside(mark, ranges)),
+      textfont: { color: colors.ink, size: 13 },
+      marker: { symbol: "diamond", size: 11, color: colors.accent, line: { width: 1.5, color: colors.panel } },
+      cliponaxis: false,
+    },
+  ];
+}
+
+const drawn = (phi, x, y) => ({
+  phi,
+  x: words.drawable(x),
+  y: words.drawable(y),
+  told: [words.number(x), words.number(y)],
+});
+
+const markers = (points, names, more = "") => ({
+  x: points.map(({ x }) => x),
+  y: points.map(({ y }) => y),
+  text: points.map(({ phi }) => words.phi(phi)),
+  customdata: points.map(({ told }) => told),
+  mode: "markers",
+  hovertemplate:
+    `%{text}${more}<br>${plain(names.y)}: %{customdata[1]}<br>` + `${plain(names.x)}: %{customdata[0]}<extra></extra>`,
+});
+
+// The phis that have names of their own; where there are fewer than two, the ends and the middle.
+function marked(points, first, last) {
+  const nearest = (phi) => points.reduce((a, b) => (Math.abs(b.phi - phi) < Math.abs(a.phi - phi) ? b : a));
+  const near = (last - first) / (points.length - 1) / 20;
+  const named = MARKS.filter((phi) => Math.abs(nearest(phi).phi - phi) <= near);
+  return [...new Set((named.length > 1 ? named : [first, (first + last) / 2, last]).map(nearest))];
+}
+
+// Where there is room for the name of a point: away from the diagonal, and not over an edge.
+function beside({ x, y }, { x: [low, high], place }) {
+  const across = (place(x) - low) / (high - low);
+  if (across < 0.12) return "bottom right";
+  if (across > 0.85) return y < x ? "bottom left" : "top left";
+  return y < x ? "bottom right" : "top left";
+}
+
+// Both axes as long as each other, so that the line of equals is a diagonal; kept while points move only a little.
+// `about` tells what the plot is about: of something else, nothing is kept.
+export function plotRanges(found, log, before, about) {
+  const place = log ? Math.log10 : Number;
+  const along = (axis) => found.points.map((point) => place(words.drawable(point[axis]))).filter(Number.isFinite);
+  const ends = { x: extent(along("x")), y: extent(along("y")) };
+  if (before?.about === about && ["x", "y"].every((axis) => fits(ends[axis], before[axis]))) return before;
+  const whole = found.points[0].phi === 0 && found.points.at(-1).phi === 1;
+  const both = extent([...Object.values(ends.x), ...Object.values(ends.y)]);
+  const [shorter, longer] = [length(ends.x), length(ends.y)].sort((a, b) => a - b);
+  const range = (axis) => {
+    const middle = (whole ? both.low + both.high : ends[axis].low + ends[axis].high) / 2;
+    const long = whole ? length(both) : longer < 5 * shorter ? longer : length(ends[axis]);
+    const half = 0.56 * (long || Math.abs(middle) * 0.01 || 1);
+    return [middle - half, middle + half];
+  };
+  return { about, log, place, x: range("x"), y: range("y") };
+}
+
+const extent = (values) => ({ low: Math.min(...values), high: Math.max(...values) });
+const length = ({ low, high }) => high - low;
+const fits = (ends, [low, high]) => ends.low >= low && ends.high <= high && length(ends) > 0.4 * (high - low);
+
+export function plotLayout(names, found, ranges, colors) {
+  const { log } = ranges;
+  const ends = [Math.min(ranges.x[0], ranges.y[0]), Math.max(ranges.x[1], ranges.y[1])];
+  const [from, to] = log ? ends.map((end) => 10 ** end) : ends;
+  const line = { color: colors.muted, width: 1.5, dash: "dash" };
+  const axis = (name) => ({
+    title: plain(names[name]),
+    ...words.axis(found[name].value_type),
+    ...(log && logAxis(ranges[name])),
+    range: ranges[name],
+    fixedrange: false,
+    zeroline: false,
+  });
+  return {
+    xaxis: axis("x"),
+    yaxis: axis("y"),
+    shapes: [{ type: "line", layer: "below", x0: from, y0: from, x1: to, y1: to, line }],
+    margin: { l: 8, r: 14, t: 14, b: 8 },
+    dragmode: matchMedia("(pointer: fine)").matches ? "zoom" : false, // a finger scrolls the page
+  };
+}
+
+const logAxis = ([low, high]) => ({ type: "log", ...(high - low > 1 && { dtick: "D2" }) });

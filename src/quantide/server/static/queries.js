@@ -1,0 +1,87 @@
+// Standing queries: how many there are, how few evaluations they cost, and new ones for what is looked at.
+import { make, say, table } from "./dom.js";
+import { paced } from "./pace.js";
+import { placeWords } from "./places.js";
+import { queryForm } from "./queryform.js";
+import * as words from "./words.js";
+
+const LEAST = 1000; // milliseconds between two looks
+const MOST = 50; // windows that are listed
+const HEADS = ["Window", "Queries", "Clusters", "Surely right for", "Evaluations", "Saved"];
+const MEANT = "Queries that lie close together are one cluster, evaluated only when one of them could have changed.";
+const NONE = "No window has standing queries. The form below registers one.";
+const TILES = { queries: "queries", windows: "windows", clusters: "clusters", saved: "evaluations saved" };
+
+export function mount(element, { api, state, announce }) {
+  const windows = table();
+  const rest = make("p", { class: "hint" });
+  const trouble = make("p", { class: "error", role: "status" });
+  const empty = make("p", { class: "hint", hidden: true }, NONE);
+  const values = Object.fromEntries(Object.keys(TILES).map((name) => [name, make("dd")]));
+  const tiles = Object.entries(TILES).map(([name, label]) =>
+    make("div", { class: "tile" }, make("dt", {}, label), values[name]),
+  );
+  element.append(
+    make("p", { class: "hint" }, MEANT),
+    make("dl", { class: "tiles" }, tiles),
+    trouble,
+    empty,
+    windows.element,
+    rest,
+    queryForm({ api, state, announce }, () => looking.now()),
+  );
+  const looking = paced(element, refresh, LEAST);
+  setInterval(looking.later, LEAST);
+
+  async function refresh() {
+    try {
+      show(await api.get("/api/monitors", { limit: MOST }));
+      say(trouble, "");
+    } catch (error) {
+      say(trouble, error.message);
+    }
+  }
+
+  function show({ count, monitors, totals }) {
+    const share = savedShare(totals);
+    const number = make("small", { class: "hint" }, ` ${words.count(totals.saved)}`);
+    say(values.queries, words.count(totals.queries));
+    say(values.windows, words.count(count));
+    say(values.clusters, words.count(totals.clusters));
+    values.saved.replaceChildren(...(share === null ? ["none yet"] : [words.percent(share), number]));
+    empty.hidden = count > 0;
+    windows.element.hidden = count === 0;
+    windows.show("Windows with standing queries", HEADS, monitors.map(row));
+    say(rest, count > monitors.length ? `${words.count(count - monitors.length)} more windows are not listed.` : "");
+  }
+}
+
+function row(monitor) {
+  const { queries, clusters, evaluations, deadline, listened } = monitor;
+  const nobody = listened ? null : make("span", { class: "hint" }, " (nobody listens)");
+  const place = make("span", { class: "place" }, placeWords(monitor), nobody);
+  if (evaluations === undefined) return [place, words.count(queries), "–", "–", "–", "–"];
+  const share = savedShare(monitor);
+  return [
+    place,
+    words.count(queries),
+    words.count(clusters),
+    deadline === null ? "–" : `${words.number(deadline)} more values`,
+    words.count(evaluations),
+    share === null ? "–" : bar(share),
+  ];
+}
+
+// Of the evaluations that each query by itself would have taken, those that were not needed. A few at the beginning
+// may be more than were saved.
+function savedShare({ saved, evaluations }) {
+  return saved + evaluations > 0 ? Math.max(0, saved / (saved + evaluations)) : null;
+}
+
+// A share as a small bar beside its number.
+function bar(share) {
+  const inner = make("span", { class: "bar-fill" });
+  inner.style.width = `${share * 100}%`;
+  const whole = make("span", { class: "bar", "aria-hidden": "true" }, inner);
+  return make("span", { class: "with-bar" }, words.percent(share), whole);
+}

@@ -1,0 +1,51 @@
+// Keyboard shortcuts, and the dialog that tells them. They do nothing while someone types.
+
+import { make } from "./dom.js";
+
+export function mount(app) {
+  const help = document.getElementById("help");
+  const click = (selector) => document.querySelector(selector).click();
+  const go = (id) => {
+    const target = document.getElementById(id);
+    target.setAttribute("tabindex", "-1");
+    target.focus();
+    target.scrollIntoView({ block: "start" });
+  };
+  const keys = {
+    "/": ["choose a key", () => document.getElementById("key")?.focus()],
+    "[": ["a shorter window", () => app.window.step(-1)],
+    "]": ["a longer window", () => app.window.step(1)],
+    l: ["log scale on or off", () => click("#lines-tools input")],
+    n: ["to Now", () => go("now")],
+    c: ["to Now against history", () => go("compare")],
+    a: ["to Alarms", () => go("alarms")],
+    q: ["to Standing queries", () => go("queries")],
+    r: ["to Runs of history", () => go("runs")],
+    t: ["light or dark", () => click("[data-theme-toggle]")],
+    "?": ["this help", () => help.showModal()],
+  };
+
+  help.querySelector("dl").replaceChildren(
+    ...Object.entries(keys).map(([key, [text]]) =>
+      make("div", {}, make("dt", {}, make("kbd", {}, key)), make("dd", {}, text)),
+    ),
+  );
+  help.querySelector("[data-close]").addEventListener("click", () => help.close());
+  help.addEventListener("click", (event) => event.target === help && help.close());
+  document.querySelector("[data-help]").addEventListener("click", () => help.showModal());
+  document.querySelector("[data-skip]").addEventListener("click", (event) => {
+    event.preventDefault(); // the address behind # is what is looked at
+    go("now");
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    if (document.querySelector("dialog[open]") || types(event.target) || !(event.key in keys)) return;
+    event.preventDefault();
+    keys[event.key][1]();
+  });
+}
+
+function types(element) {
+  if (element.isContentEditable || ["TEXTAREA", "SELECT"].includes(element.tagName)) return true;
+  return element.tagName === "INPUT" && !["range", "checkbox", "radio", "button"].includes(element.type);
+}

@@ -1,0 +1,38 @@
+// The first sight of the chart: its lines without axes, drawn at once, while the charts' library is still being read.
+
+import { outline } from "./course.js";
+import { drawn } from "./dom.js";
+
+const EDGE = { left: 36, right: 38, top: 10, bottom: 30 }; // about where the chart will have them
+
+export function sketch(element, points, colors) {
+  const all = points.flatMap((point) => point.lines.map((line) => line.value)).filter((y) => y !== null);
+  if (!all.length) return;
+  const [width, height] = [element.clientWidth, element.clientHeight];
+  const times = points.map((point) => point.t);
+  const [from, to] = [times[0], times.at(-1)];
+  const [least, most] = [Math.min(0, ...all), Math.max(...all) * 1.06];
+  const x = (t) => (EDGE.left + ((t - from) / (to - from || 1)) * (width - EDGE.left - EDGE.right)).toFixed(1);
+  const high = height - EDGE.top - EDGE.bottom;
+  const y = (v) => (EDGE.top + high - ((v - least) / (most - least || 1)) * high).toFixed(1);
+  const parts = points[0].lines.flatMap((_, i) => {
+    const band = outline(points, i);
+    const values = points.map((point) => point.lines[i].value);
+    return [
+      drawn("path", { d: path(band.x, band.y, x, y), fill: colors.fade(colors.series[i], 0.25) }),
+      drawn("path", { d: path(times, values, x, y), fill: "none", stroke: colors.series[i], "stroke-width": 2 }),
+    ];
+  });
+  element.replaceChildren(drawn("svg", { class: "sketch", width, height, "aria-hidden": "true" }, parts));
+}
+
+// A line through points; where one is missing it is lifted.
+function path(xs, ys, x, y) {
+  let [said, pen] = ["", "M"];
+  xs.forEach((t, i) => {
+    const there = t !== null && ys[i] !== null;
+    if (there) said += `${pen}${x(t)} ${y(ys[i])}`;
+    pen = there ? "L" : "M";
+  });
+  return said;
+}

@@ -1,0 +1,70 @@
+// What is looked at: kept in the address behind #, so that a view can be linked and survives a reload.
+
+const listeners = new Set();
+let current = read(location.hash);
+
+function read(hash) {
+  const found = {};
+  for (const [name, text] of new URLSearchParams(hash.slice(1))) {
+    try {
+      found[name] = JSON.parse(text);
+    } catch {
+      found[name] = text;
+    }
+  }
+  return found;
+}
+
+function write(values) {
+  const words = new URLSearchParams();
+  for (const [name, value] of Object.entries(values)) {
+    if (value === undefined || value === null) continue;
+    words.set(name, isPlain(value) ? value : JSON.stringify(value));
+  }
+  return "#" + words;
+}
+
+// Text that would be read as something else, such as the key "7", goes in quotes.
+function isPlain(value) {
+  if (typeof value !== "string") return false;
+  try {
+    JSON.parse(value);
+    return false;
+  } catch {
+    return true;
+  }
+}
+
+function tell(before) {
+  const changed = new Set(
+    [...new Set([...Object.keys(before), ...Object.keys(current)])].filter(
+      (name) => JSON.stringify(before[name]) !== JSON.stringify(current[name]),
+    ),
+  );
+  if (changed.size) for (const listener of [...listeners]) listener(current, changed);
+}
+
+addEventListener("hashchange", () => {
+  const before = current;
+  current = read(location.hash);
+  tell(before);
+});
+
+export function get() {
+  return current;
+}
+
+// Change some of it; null forgets. Listeners hear of it only when something is another.
+export function set(partial) {
+  const before = current;
+  current = { ...current, ...partial };
+  for (const [name, value] of Object.entries(current)) if (value === null || value === undefined) delete current[name];
+  history.replaceState(null, "", write(current));
+  tell(before);
+}
+
+// listener(state, changed): changed is a Set of names. Returns a function that ends it.
+export function subscribe(listener) {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}

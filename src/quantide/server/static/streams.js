@@ -1,0 +1,154 @@
+// The streams: which there are, which is looked at, and when it moves on.
+
+const PAUSE = 100; // milliseconds between two calls of those who wait for commits
+const AGAIN = 2000; // and between two looks for streams that are not ready, or a server that is not there
+const TABS = 4; // more streams than these are chosen from a list
+const USUAL = 300; // seconds of the window that is looked at to begin with
+
+const followers = new Set();
+const watchers = new Set();
+let known = null; // null until the server has told
+let trouble = null;
+let name = null;
+let told = null; // the newest event of the chosen stream
+let last = 0;
+let timer = null;
+let stop = null;
+let ahead = 0; // milliseconds that the server's clock is ahead of this one
+
+// What is known of the stream that is looked at: name, ready, why, n, version, newest, value_type, key_columns, ...
+export const chosen = () => known?.find((one) => one.name === name) ?? null;
+export const all = () => known;
+export const wrong = () => trouble;
+
+// follower(event) is called when the chosen stream has moved on, about ten times a second at most. Returns a function
+// that ends it.
+export function onCommit(follower) {
+  followers.add(follower);
+  return () => followers.delete(follower);
+}
+
+// watcher() is called when the list of streams, or what is known of the chosen one, is another.
+export function onKnown(watcher) {
+  watchers.add(watcher);
+  return () => watchers.delete(watcher);
+}
+
+// Milliseconds since the newest value of the chosen stream, by the server's clock; null where times are no timestamps.
+export function lag(words) {
+  const newest = chosen()?.newest;
+  return words.isMoment(newest) ? Math.max(0, Date.now() + ahead - words.moment(newest)) : null;
+}
+
+function tell() {
+  if (timer || !told || document.hidden) return;
+  timer = setTimeout(
+    () => {
+      timer = null;
+      last = performance.now();
+      if (told) for (const follower of [...followers]) follower(told);
+    },
+    Math.max(0, last + PAUSE - performance.now()),
+  );
+}
+
+// Shows the streams to choose from. Resolves when the server has told them.
+export async function mount(element, app) {
+  document.addEventListener("visibilitychange", tell);
+  app.state.subscribe((_, changed) => changed.has("stream") && choose(app, element));
+  await look(app, element);
+}
+
+async function look(app, element) {
+  try {
+    known = (await app.api.get("/api/streams")).streams;
+    trouble = null;
+    const timed = known.find((one) => one.lag?.newest !== undefined && one.lag.newest !== null);
+    if (timed) ahead = app.words.moment(timed.newest) + timed.lag.newest * 1000 - Date.now();
+    choose(app, element);
+  } catch (error) {
+    trouble = error;
+  }
+  for (const watcher of watchers) watcher();
+  if (trouble || known.some((one) => !one.ready)) setTimeout(() => look(app, element), AGAIN);
+}
+
+// Follow the stream that the address names, or the first there is.
+function choose(app, element) {
+  const wanted = app.state.get();
+  const found = known.find((one) => one.name === wanted.stream) ?? known[0];
+  if (!found) return;
+  const another = found.name !== name;
+  name = found.name;
+  if (another) {
+    told = null;
+    stop?.();
+    stop = app.api.listen({ stream: name }, { stream: (event) => hear(event, app, element) });
+  }
+  app.state.set({ stream: name, window: fitting(wanted.window, found, app.words) });
+  show(element, app);
+  for (const watcher of watchers) watcher();
+}
+
+// A window that the stream can be asked about.
+function fitting(window, stream, words) {
+  const kept = words.readSpan(stream.window ?? "") ?? 0;
+  if (!stream.ready) return window;
+  if (!kept) return "all";
+  const within = /^within:(.+)$/.exec(window ?? "");
+  const seconds = within ? words.readSpan(within[1]) : null;
+  if (/^last:\d+$/.test(window ?? "") || (seconds && seconds <= kept)) return window;
+  return `within:${Math.min(seconds ?? USUAL, kept)}s`;
+}
+
+function hear(event, app, element) {
+  if (event.stream !== name) return;
+  const one = chosen();
+  if (one.ready !== event.ready) {
+    Object.assign(one, event);
+    if (event.ready) look(app, element);
+    for (const watcher of watchers) watcher();
+  }
+  Object.assign(one, event);
+  if (event.ready) {
+    one.why = null;
+    told = event;
+    tell();
+  }
+}
+
+function show(element, app) {
+  const names = known.map((one) => one.name);
+  if (element.dataset.shown !== JSON.stringify(names)) {
+    element.dataset.shown = JSON.stringify(names);
+    element.replaceChildren(...(names.length > TABS ? [list(names, app)] : names.map((one) => tab(one, app))));
+  }
+  for (const button of element.querySelectorAll("button")) {
+    if (button.value === name) button.setAttribute("aria-current", "true");
+    else button.removeAttribute("aria-current");
+  }
+  const select = element.querySelector("select");
+  if (select) select.value = name;
+}
+
+function tab(one, app) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.value = button.textContent = one;
+  button.addEventListener("click", () => turnTo(one, app));
+  return button;
+}
+
+function list(names, app) {
+  const select = document.createElement("select");
+  select.setAttribute("aria-label", "Stream");
+  select.append(...names.map((one) => new Option(one, one)));
+  select.addEventListener("change", () => turnTo(select.value, app));
+  return select;
+}
+
+function turnTo(one, app) {
+  if (one === name) return;
+  app.state.set({ stream: one, key: null, filter: null });
+  app.announce(`stream ${one}`);
+}

@@ -1,0 +1,53 @@
+// The thresholds of alarms about what the chart shows, as lines across it.
+
+const FAR = 2;
+const SETTLE = 300; // milliseconds: alarms that change together are asked for once
+
+// changed() is called when there are others.
+export function mount({ api, state, words }, changed) {
+  let alarms = [];
+  let timer = null;
+
+  async function look() {
+    timer = null;
+    try {
+      alarms = (await api.get("/api/alarms")).alarms;
+      changed();
+    } catch (error) {
+      if (error.code !== "unreachable") console.warn("thresholds are not drawn:", error.message); // their panel tells
+    }
+  }
+
+  api.listen({ alarms: "all" }, { alarm: () => (timer ??= setTimeout(look, SETTLE)) });
+
+  const here = (alarm) => {
+    const { stream, key } = state.get();
+    return alarm.stream === stream && JSON.stringify(alarm.key ?? null) === JSON.stringify(key ?? null);
+  };
+
+  // Shapes and names for a chart's layout. A threshold far above the largest value would squeeze the lines together.
+  return {
+    marks(colors, most, log) {
+      const marks = { shapes: [], annotations: [] };
+      for (const alarm of alarms.filter(here)) {
+        const y = words.drawable(alarm.above ?? alarm.below);
+        if (y === null || y > FAR * most || (log && y <= 0)) continue;
+        const way = (alarm.above ?? null) === null ? "below" : "above";
+        const line = { color: colors.bad, width: 1.5, dash: "dash" };
+        marks.shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: y, y1: y, line });
+        marks.annotations.push({
+          x: 0,
+          xref: "paper",
+          xanchor: "left",
+          y: log ? Math.log10(y) : y,
+          yanchor: "bottom",
+          text: `alarm: ${words.phi(alarm.phi)} ${way} ${words.number(alarm.above ?? alarm.below)}`,
+          showarrow: false,
+          bgcolor: colors.fade(colors.panel, 0.8),
+          font: { color: colors.bad, size: 11 },
+        });
+      }
+      return marks;
+    },
+  };
+}

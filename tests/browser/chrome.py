@@ -1,0 +1,98 @@
+"""A real browser for tests: which one, how it is started, what a page complains of, pictures of it."""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Frame, Page, Request, sync_playwright
+
+NAMES = ["chromium", "chromium-browser", "google-chrome"]
+PICTURES = Path(__file__).parent / "artifacts"
+MISSING = (
+    "the tests of the page need a browser and found none of {names}. Run make setup, which installs one, or: sudo "
+    "apt-get install chromium. One that lies elsewhere is named by QUANTIDE_BROWSER=/path/to/chromium"
+)
+
+
+def find_browser() -> str:
+    """The program to start: what QUANTIDE_BROWSER names, else the first of NAMES there is. Without one a test fails."""
+    names = [chosen] if (chosen := os.environ.get("QUANTIDE_BROWSER")) else NAMES
+    for name in names:
+        if found := shutil.which(name):
+            return found
+    pytest.fail(MISSING.format(names=", ".join(names)), pytrace=False)
+
+
+def flags() -> list[str]:
+    """Chromium's sandbox does not start for root; the other two only cost time here."""
+    root = ["--no-sandbox"] if os.geteuid() == 0 else []
+    return [*root, "--disable-gpu", "--disable-quic"]
+
+
+@contextmanager
+def launched() -> Iterator[Browser]:
+    """A browser without a window; it and Playwright's own process are gone afterwards."""
+    program = find_browser()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=flags())
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class Complaints:
+    """What went wrong on a page: errors in its console, exceptions, requests that leave this machine."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._found: list[str] = []
+        self._expected: list[str] = []
+        self._documents = self._styles = 0
+        page.on("framenavigated", self._navigated)
+        page.on("console", self._console)
+        page.on("pageerror", lambda error: self._found.append(f"exception: {error}"))
+        page.on("request", self._request)
+
+    def expect(self, pattern: str) -> None:
+        """This test provokes complaints that match a regular expression: they are none."""
+        self._expected.append(pattern)
+
+    def all(self) -> list[str]:
+        """Those that no test expects."""
+        self._page.evaluate("0")  # what the page said until now arrives before the answer to this
+        return [one for one in self._found if not any(re.search(pattern, one) for pattern in self._expected)]
+
+    def _navigated(self, frame: Frame) -> None:
+        self._documents += frame == self._page.main_frame
+
+    def _console(self, message: ConsoleMessage) -> None:
+        if message.type != "error" or self._style_of_maps(message):
+            return
+        self._found.append(f"console: {message.text} ({message.location['url']})")
+
+    def _style_of_maps(self, message: ConsoleMessage) -> bool:
+        """plotly.js brings a style for maps, once a document, which the policy of the page blocks: no map is drawn."""
+        if not message.location["url"].endswith("/page/plotly.min.js") or "inline style" not in message.text:
+            return False
+        self._styles += 1
+        return self._styles <= self._documents
+
+    def _request(self, request: Request) -> None:
+        url = urlsplit(request.url)
+        if url.scheme not in ("data", "blob") and url.hostname not in ("127.0.0.1", "localhost"):
+            self._found.append(f"a request that leaves this machine: {request.url}")
+
+
+def picture(page: Page, name: str) -> Path:
+    """A picture of the whole page in tests/browser/artifacts, or where QUANTIDE_ARTIFACTS says."""
+    folder = Path(os.environ.get("QUANTIDE_ARTIFACTS", PICTURES))
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)}.png"
+    page.screenshot(path=path, full_page=True)
+    return path

@@ -1,0 +1,100 @@
+"""The page opens in a browser, and what watches over it notices what goes wrong."""
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page
+
+from tests.browser import chrome
+from tests.browser.chrome import Complaints, find_browser, picture
+from tests.server.serving import configure, make_store, serving, traffic
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of a server over a small store."""
+    folder = tmp_path_factory.mktemp("page")
+    with make_store(folder) as history:
+        traffic(history, np.random.default_rng(1), 500, 0.0)
+        with serving(configure(folder)) as client:
+            yield str(client.base_url)
+
+
+def test_the_page_opens_and_does_not_complain(
+    address: str, page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QUANTIDE_ARTIFACTS", str(tmp_path / "kept"))
+    page.goto(address)
+    assert page.title() == "Quantide"
+    assert page.evaluate("typeof Plotly") == "object"
+    kept = picture(page, "the page [1/2]")
+    assert kept == tmp_path / "kept" / "the-page-1-2-.png"
+    assert kept.read_bytes().startswith(b"\x89PNG")
+
+
+PROVOKED = {
+    "console.error('broken')": "console: broken",
+    "setTimeout(() => { throw new Error('thrown') })": "exception: thrown",
+    "fetch('/page/nothing.js')": "console: Failed to load resource.*404",
+    "document.head.append(Object.assign(document.createElement('style'), {textContent: 'p {color: red}'}))": (
+        "console: .*Content Security Policy"
+    ),
+}
+
+
+def test_complaints_are_noticed(address: str, blank: Page, complaints: Complaints) -> None:
+    blank.goto(address)
+    assert complaints.all() == []
+    for script, said in PROVOKED.items():
+        check_noticed(blank, complaints, script, said)
+
+
+def test_a_request_that_leaves_the_machine_is_noticed(blank: Page, complaints: Complaints) -> None:
+    check_noticed(blank, complaints, "fetch('http://quantide.invalid/x').catch(() => 0)", "leaves this machine")
+
+
+def check_noticed(page: Page, complaints: Complaints, script: str, said: str) -> None:
+    page.evaluate(f"() => {{ {script} }}")
+    until = time.monotonic() + 20
+    while not (found := complaints.all()):
+        assert time.monotonic() < until
+        page.wait_for_timeout(20)
+    assert re.search(said, found[0])
+    complaints.expect(said)
+    assert found[0] not in complaints.all()
+
+
+def test_without_a_browser_it_is_said_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QUANTIDE_BROWSER", "/nowhere/chromium")
+    with pytest.raises(match=r"none of /nowhere/chromium\. Run make setup"):
+        find_browser()
+    monkeypatch.delenv("QUANTIDE_BROWSER")
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(match="chromium, chromium-browser, google-chrome"):
+        find_browser()
+
+
+def test_only_root_goes_without_the_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert "--no-sandbox" not in chrome.flags()
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert "--no-sandbox" in chrome.flags()
+
+
+def test_set_up_marks_only_a_browser_that_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Path(__file__).parents[2] / "scripts" / "setup.sh"
+    mark, program = tmp_path / "mark", tmp_path / "chrome"
+    monkeypatch.setenv("QUANTIDE_BROWSER", str(program))
+    found = subprocess.run([script, "browser", mark], capture_output=True, text=True)
+    assert (found.returncode, mark.exists()) == (1, False)
+    assert f"QUANTIDE_BROWSER is {program}, which does not start" in found.stderr
+    program.write_text("#!/bin/sh\necho Chrome 1.2\n")
+    program.chmod(0o755)
+    found = subprocess.run([script, "browser", mark], capture_output=True, text=True)
+    assert (found.stdout, mark.exists()) == ("==> Browser found: Chrome 1.2\n", True)
