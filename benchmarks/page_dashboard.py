@@ -6,8 +6,8 @@ from benchmarks.report import Report, Row
 
 HOW = """`quantide serve` over a store of {history_rows:,} rows of {keys} keys, a headless Chromium, and a writer of
     {commit_rows} rows a commit, all on the two cores of one machine."""
-OPENING = """Opened {openings} times, by a browser that has not seen it and kept nothing: from the navigation to the first
-    line, by the page's own clock. Bar: 2 s."""
+OPENING = """Opened {openings} times, by a browser that has not seen it and kept nothing: from the navigation to the
+    first line, by the page's own clock. Bar: 2 s."""
 UPDATES = """Commits as fast as told; the page is told of each, and draws what is newest. A gap is the time between two
     frames of the browser; a response the time from a move of the window's slider to the chart that shows it."""
 MEMORY = """The page is open for {calm_seconds:g} s at {calm_rate:g} commits a second; after a collection of garbage,
@@ -15,11 +15,10 @@ MEMORY = """The page is open for {calm_seconds:g} s at {calm_rate:g} commits a s
 
 
 def render(report: Report) -> str:
-    told = {name: prose(text.format(**report.settings)) for name, text in zip(PARTS, (OPENING, UPDATES, MEMORY))}
     parts = ["# The page", prose(HOW.format(**report.settings))]
-    for name, (title, make) in PARTS.items():
+    for name, (title, how, make) in PARTS.items():
         if name in report.rows:
-            parts += [f"## {title}", told[name], make(report.rows[name])]
+            parts += [f"## {title}", prose(how.format(**report.settings)), make(report.rows[name])]
     return page([*parts, *about(report)])
 
 
@@ -58,23 +57,20 @@ def _pairs(told: dict[str, str]) -> str:
 
 
 PARTS = {
-    "opening": ("The first chart", _opening),
-    "updates": ("Many commits", _updates),
-    "memory": ("Ten minutes", _memory),
+    "opening": ("The first chart", OPENING, _opening),
+    "updates": ("Many commits", UPDATES, _updates),
+    "memory": ("Ten minutes", MEMORY, _memory),
 }
 
 
 def headlines(report: Report) -> list[str]:
-    lines = []
-    for row in report.rows.get("opening", []):
-        lines.append(f"the page shows its first chart {table.seconds(row['median'])} after it was asked for")
-    for row in report.rows.get("updates", []):
-        lines.append(
-            f"{row['commits_per_s']:.0f} commits a second leave it at {row['frames_per_s']:.0f} frames a second"
-        )
+    opened, updates = report.rows.get("opening", []), report.rows.get("updates", [])
+    lines = [f"the page shows its first chart {table.seconds(row['median'])} after it was asked for" for row in opened]
+    lines += [
+        f"{row['commits_per_s']:.0f} commits a second leave it at {row['frames_per_s']:.0f} frames a second"
+        for row in updates
+    ]
     if rows := report.rows.get("memory"):
-        lines.append(
-            f"after {rows[-1]['second']:.0f} s its scripts hold {table.size(rows[-1]['heap'])}, "
-            f"{table.size(rows[min(1, len(rows) - 1)]['heap'])} near the start"
-        )
+        first, last = (table.size(row["heap"]) for row in (rows[min(1, len(rows) - 1)], rows[-1]))
+        lines.append(f"after {rows[-1]['second']:.0f} s its scripts hold {last}, near the start {first}")
     return lines

@@ -97,6 +97,16 @@ def test_the_server_is_measured_and_right(tmp_path: Path) -> None:
             assert all(row["holds"] and row["kept"] for row in report.rows["events"])
 
 
+@pytest.mark.slow
+def test_the_page_is_measured_in_a_browser(tmp_path: Path) -> None:
+    main(["dashboard", "--quick", "--output", str(tmp_path)])
+    assert {path.name for path in tmp_path.iterdir()} == {"index.md", "dashboard.json", "dashboard.md"}
+    report = Report.read(tmp_path / "dashboard.json")
+    [updates] = report.rows["updates"]
+    assert 0 < updates["seen"] and 0 < updates["response_median"] <= updates["response_worst"]
+    assert len(report.rows["memory"]) == 4
+
+
 def test_windows_keep_their_promise_in_the_results(quick: Path) -> None:
     for folder in (quick, FOLDER):
         for path in folder.glob("windows.json"):
