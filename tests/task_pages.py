@@ -14,7 +14,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 ADDRESS = "http://127.0.0.1:8642"
 BLOCK = re.compile(r"^```(bash|python|json|text)\n(.*?)^```", re.S | re.M)
 PAGER = "9000"  # the port of what alarms call
-PATIENCE = 60.0
+PATIENCE = 180.0  # for what takes seconds, on a machine that is busy
 
 
 def shape(body: Any) -> Any:
