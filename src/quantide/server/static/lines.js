@@ -50,9 +50,9 @@ export function mount(element, phis, app) {
     element.classList.remove("skeleton");
     if (course.points.every((point) => !point.n)) return charts.draw(element, [], nothing);
     if (details.open) tell();
-    if (!charts.loaded()) sketch(element, course.points, charts.colors());
     const size = { width: element.clientWidth, height: element.clientHeight };
     log.checked = state.get().log ?? isWide(course); // whoever has not chosen sees all lines move
+    if (!charts.loaded()) sketch(element, course.points, charts.colors(), log.checked);
     const chosen = { size, log: log.checked, marks: limits.marks };
     return charts.draw(
       element,
