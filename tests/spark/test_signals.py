@@ -17,6 +17,15 @@ def came() -> Iterator[list[int]]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.fixture
+def usual() -> Iterator[None]:
+    """The handler that Python begins with, whatever a Spark of other tests has left."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("usual")
 def test_ctrl_c_comes_when_spark_is_up() -> None:
     done = []
 
@@ -41,11 +50,8 @@ def test_who_had_a_handler_keeps_it(came: list[int]) -> None:
     assert signal.getsignal(signal.SIGINT) is ours
 
 
+@pytest.mark.usefixtures("usual")
 def test_without_a_handler_that_of_spark_stays() -> None:
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        with signals_wait():
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with signals_wait():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
