@@ -19,7 +19,7 @@ JAVA := $(VENV)/.done-java
 BROWSER := $(VENV)/.done-browser
 PEERS := $(VENV)/.done-bench
 
-.PHONY: help setup demo test test-all lint bench soak characterize clean
+.PHONY: help setup demo test test-all lint docs bench soak characterize clean
 
 help:  ## Show this list
 	@echo "Quantide: quantiles of data that keeps arriving, with a proved bound for every answer."
@@ -48,6 +48,9 @@ lint: $(PACKAGES)  ## Check style (ruff), types (mypy, strict) and that rooms im
 	@$(RUN) python -m mypy $(CODE)
 	@echo "Rooms: import-linter"
 	@$(RUN) lint-imports --no-logo
+
+docs: $(PACKAGES)  ## Make a site of the documentation in build/site (ARGS=serve shows it while it is written)
+	@$(RUN) NO_MKDOCS_2_WARNING=1 python -m mkdocs $(if $(ARGS),$(ARGS),build --strict)
 
 bench: $(PEERS) $(WARM)  ## Measure speed beside the peers and write docs/results (ARGS are handed on)
 	@$(RUN) python -m benchmarks $(ARGS)

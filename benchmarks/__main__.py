@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import (
+    dashboard,
     fast_paper,
     history,
     ingest,
     keys,
     live,
+    page_dashboard,
     page_fast,
     page_history,
     page_ingest,
@@ -70,6 +72,8 @@ def _run(part: str, quick: bool, command: str, folder: Path | None) -> Report:
         return ingest.run(ingest.QUICK if quick else ingest.Settings(), command, folder)
     if part == "serve":
         return serve.run(serve.QUICK if quick else serve.Settings(), command, folder)
+    if part == "dashboard":
+        return dashboard.run(dashboard.QUICK if quick else dashboard.Settings(), command, folder)
     if part == "partitions":
         return spark_partitions.run(spark_partitions.QUICK if quick else spark_partitions.Settings(), command)
     if part == "spark":
@@ -89,6 +93,8 @@ def _show(reports: dict[str, Report]) -> None:
         say("\n" + page_ingest.render(reports["ingest"]))
     if "serve" in reports:
         say("\n" + page_serve.render(reports["serve"]))
+    if "dashboard" in reports:
+        say("\n" + page_dashboard.render(reports["dashboard"]))
     if "partitions" in reports:
         say("\nMany partitions (ns a row)\n\n" + page_spark.partitions_table(reports["partitions"]))
     if "spark" in reports:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import (
+    page_dashboard,
     page_fast,
     page_history,
     page_ingest,
@@ -35,6 +36,11 @@ PARTS: dict[str, tuple[Callable[[Report], str], Callable[[Report], list[str]], s
     "live": (page_live.render, page_live.headlines, "a reader beside the writer: questions, lag, starts, memory"),
     "ingest": (page_ingest.render, page_ingest.headlines, "files into history, through Spark: speed, lag, memory"),
     "serve": (page_serve.render, page_serve.headlines, "the server: questions over HTTP, events to many clients"),
+    "dashboard": (
+        page_dashboard.render,
+        page_dashboard.headlines,
+        "the page in a browser: start, frames, memory",
+    ),
     "spark": (page_spark.render, page_spark.headlines, "percentiles of a lake, beside Spark's own functions"),
     "partitions": (page_spark.render_partitions, page_spark.headlines_partitions, "what many partitions cost on Spark"),
 }

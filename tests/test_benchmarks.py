@@ -97,6 +97,17 @@ def test_the_server_is_measured_and_right(tmp_path: Path) -> None:
             assert all(row["holds"] and row["kept"] for row in report.rows["events"])
 
 
+@pytest.mark.slow
+def test_the_page_is_measured_in_a_browser(tmp_path: Path) -> None:
+    main(["dashboard", "--quick", "--output", str(tmp_path)])
+    assert {path.name for path in tmp_path.iterdir()} == {"index.md", "dashboard.json", "dashboard.md"}
+    report = Report.read(tmp_path / "dashboard.json")
+    [updates] = report.rows["updates"]
+    assert updates["seen"] > 0
+    assert 0 < updates["response_median"] <= updates["response_worst"]
+    assert len(report.rows["memory"]) == 4
+
+
 def test_windows_keep_their_promise_in_the_results(quick: Path) -> None:
     for folder in (quick, FOLDER):
         for path in folder.glob("windows.json"):
@@ -127,7 +138,7 @@ def test_the_readme_tells_of_windows_when_they_were_measured(quick: Path) -> Non
     reports |= {"windows": Report.read(quick / "windows.json")}
     text = page_readme.insert(f"a{page_readme.BEGIN}old{page_readme.END}b", reports)
     assert "any of the last 200,000" in text
-    assert "questions a second of one live reader" in text
+    assert "a question over HTTP" in text
     assert "old" not in text
     short = Report(reports["windows"].part, reports["windows"].settings, {}, reports["windows"].about)
     assert "any of the last" not in page_readme.figures({**reports, "windows": short})

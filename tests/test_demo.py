@@ -448,6 +448,7 @@ def test_the_demo_runs_is_killed_goes_on_and_ends_with_ctrl_c(tmp_path: Path) ->
         assert process.returncode == 0, tail(second)
     assert said(second, "values") > 0
     assert said(second, "answered") > 0
+    assert said(second, "changes") > QUERIES
     assert (folder / "spark.log").exists()
     names = {path.name for path in scratch.iterdir()} - {"hsperfdata_root"}
     assert not {name for name in names if name.startswith("quantide")}
@@ -474,5 +475,7 @@ def test_a_demo_that_ends_by_itself_leaves_nothing(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert re.search(r"^Writing 30 days of history \.\.\. [\d,]+ values, [\d.]+ s$", done.stdout, re.M)
     assert re.search(r"^Open http://127\.0\.0\.1:\d+ in a browser", done.stdout, re.M)
-    assert re.search(r"^Goodbye: [\d,]+ values taken in, \d+ questions answered\.$", done.stdout, re.M)
+    assert re.search(
+        r"^Goodbye: [\d,]+ values taken in, \d+ questions answered, [\d,]+ changes told\.$", done.stdout, re.M
+    )
     assert not list(tmp_path.glob("quantide-demo-*"))

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 TARGETS = re.findall(r"^([a-z-]+):", MAKEFILE, flags=re.MULTILINE)
-HEAVY = ["pyspark", "deltalake", "fastapi", "uvicorn", "pandas", "polars"]
+HEAVY = ["pyspark", "deltalake", "fastapi", "uvicorn", "pandas", "polars", "matplotlib"]
 
 
 def output_of(*command: str) -> str:

@@ -27,6 +27,10 @@ class ConfigError(QuantideError, ValueError):
     """A configuration that cannot be used; the message names the key and says what to write."""
 
 
+class MissingPackageError(QuantideError, ImportError):
+    """A package of an extra that is not installed; the message says which to install."""
+
+
 class EmptyError(QuantideError, ValueError):
     """A question was asked of no data at all."""
 

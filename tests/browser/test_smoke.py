@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,3 +85,16 @@ def test_only_root_goes_without_the_sandbox(monkeypatch: pytest.MonkeyPatch) -> 
     assert "--no-sandbox" not in chrome.flags()
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert "--no-sandbox" in chrome.flags()
+
+
+def test_set_up_marks_only_a_browser_that_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Path(__file__).parents[2] / "scripts" / "setup.sh"
+    mark, program = tmp_path / "mark", tmp_path / "chrome"
+    monkeypatch.setenv("QUANTIDE_BROWSER", str(program))
+    found = subprocess.run([script, "browser", mark], capture_output=True, text=True)
+    assert (found.returncode, mark.exists()) == (1, False)
+    assert f"QUANTIDE_BROWSER is {program}, which does not start" in found.stderr
+    program.write_text("#!/bin/sh\necho Chrome 1.2\n")
+    program.chmod(0o755)
+    found = subprocess.run([script, "browser", mark], capture_output=True, text=True)
+    assert (found.stdout, mark.exists()) == ("==> Browser found: Chrome 1.2\n", True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from itertools import pairwise, repeat
 
 import pyarrow as pa
@@ -36,19 +37,15 @@ def last_hour(market: Market) -> pa.Table:
 
 def backfill(streams: Sequence[StreamConfig], market: Market) -> int:
     """Write what the stores lack of it, if they lack something; how many values there are."""
-    histories = [open_history(stream) for stream in streams]
-    try:
-        with ThreadPoolExecutor(len(streams)) as threads:
-            for step in range(min(history.step for history in histories), DAYS + 1):
-                ticks = day(market, step)
-                list(threads.map(_write_day, streams, histories, repeat(step), repeat(ticks)))
-            if not all(history.batch_seen(LAST) for history in histories):
-                ticks = last_hour(market)
-                list(threads.map(_append, streams, histories, repeat(LAST), repeat(ticks)))
+    with ExitStack() as stack, ThreadPoolExecutor(len(streams)) as threads:
+        histories = [stack.enter_context(open_history(stream)) for stream in streams]
+        for step in range(min(history.step for history in histories), DAYS + 1):
+            ticks = day(market, step)
+            list(threads.map(_write_day, streams, histories, repeat(step), repeat(ticks)))
+        if not all(history.batch_seen(LAST) for history in histories):
+            ticks = last_hour(market)
+            list(threads.map(_append, streams, histories, repeat(LAST), repeat(ticks)))
         return sum(int(history.n) for history in histories)
-    finally:
-        for history in histories:
-            history.close()
 
 
 def _write_day(stream: StreamConfig, history: History, step: int, ticks: pa.Table) -> None:

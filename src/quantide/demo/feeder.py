@@ -1,18 +1,15 @@
 """The feeder: writes what the market does, as it happens, as Parquet files into a folder."""
 
-import os
-import signal
-import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 import pyarrow.parquet as pq
 
 from quantide.client import Client
 from quantide.demo.market import Market
+from quantide.demo.part import Part
 from quantide.errors import ServerError
 
 EVERY = 0.5  # seconds of ticks in a file
@@ -21,34 +18,20 @@ SWEEP = 10.0  # seconds between looks for files that are not needed any more
 KEPT = 20.0  # seconds of ticks whose files are kept, for whoever wants to look at them
 
 
-class Feeder(threading.Thread):
+class Feeder(Part):
     """Files of `EVERY` seconds; those that all streams have taken are removed, so that the folder stays small."""
 
     def __init__(self, market: Market, folder: Path, client: Client) -> None:
-        super().__init__(name="quantide-demo-feed", daemon=True)
-        self.problem: Exception | None = None
+        super().__init__("feed")
         self._market, self._folder, self._client = market, folder, client
-        self._end = threading.Event()
         self._fed, self._swept = 0.0, time.monotonic()
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end.set()
-        self.join()
-
-    def run(self) -> None:
-        try:
-            while not self._end.wait(EVERY - self._now() % EVERY):
-                self.feed(self._now())
-                if time.monotonic() - self._swept > SWEEP:
-                    self._swept = time.monotonic()
-                    self.sweep()
-        except Exception as error:  # whoever waits for the demo raises it
-            self.problem = error
-            os.kill(os.getpid(), signal.SIGINT)
+    def work(self) -> None:
+        while not self.ends.wait(EVERY - self._now() % EVERY):
+            self.feed(self._now())
+            if time.monotonic() - self._swept > SWEEP:
+                self._swept = time.monotonic()
+                self.sweep()
 
     def feed(self, now: float) -> None:
         """Write all ticks that came since the last time, up to whole pieces of `EVERY` seconds."""

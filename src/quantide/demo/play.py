@@ -19,10 +19,11 @@ from quantide.demo.backfill import DAYS, backfill
 from quantide.demo.ending import deaf_at_the_end, ended_after, errors_to
 from quantide.demo.feeder import Feeder
 from quantide.demo.market import Market
+from quantide.demo.part import Listener, Part
 from quantide.demo.place import choose_port, incoming, prepare
 from quantide.demo.screen import open_screen
 from quantide.demo.standing import register
-from quantide.demo.view import View
+from quantide.demo.view import STREAM, View
 from quantide.doctor import java
 from quantide.errors import InvalidArgumentError, QuantideError
 from quantide.spark.ingest import ingest
@@ -80,7 +81,8 @@ class Demo:
     def __init__(self, out: TextIO, wishes: Wishes, market: Market, folder: Path) -> None:
         self._out, self._wishes, self._market, self._folder = out, wishes, market, folder
         self._client: Client | None = None
-        self._parts: list[Feeder | View] = []
+        self._parts: list[Part] = []
+        self._listener: Listener | None = None
         self._values = 0
 
     def run(self, stack: ExitStack) -> int | None:
@@ -101,19 +103,20 @@ class Demo:
         if wishes.seconds is not None:
             stack.enter_context(ended_after(wishes.seconds))
         feeder = Feeder(self._market, incoming(self._folder), self._client)
-        self._parts.append(feeder)
-        with feeder, self._shown(self._client) as out, errors_to(self._folder / "spark.log"):
+        self._listener = listener = Listener(self._client, STREAM)
+        self._parts += [feeder, listener]
+        with feeder, listener, self._shown(self._client, listener) as out, errors_to(self._folder / "spark.log"):
             ingest(config, out, json=wishes.json)
         return None
 
     @contextmanager
-    def _shown(self, client: Client) -> Iterator[TextIO]:
+    def _shown(self, client: Client, listener: Listener) -> Iterator[TextIO]:
         """Where ingestion may tell how it does; nowhere while the terminal shows something else."""
         if not self._wishes.terminal:
             self.say("Starting Spark, which takes in live ticks ...", note="starting Spark")
             yield self._out
             return
-        with open_screen(self._out, self._wishes.json) as screen, View(client, screen) as view:
+        with open_screen(self._out, self._wishes.json) as screen, View(client, screen, listener.moved) as view:
             self._parts.append(view)
             yield io.StringIO()
 
@@ -130,11 +133,13 @@ class Demo:
             with suppress(QuantideError):
                 values = sum(stream["n"] for stream in self._client.streams()) - self._values
                 answered = sum(int(float(count)) for count in ANSWERED.findall(self._client.get_bytes("/metrics")))
+        changes = self._listener.changes if self._listener is not None else 0
         kept = f" Everything is kept in {self._folder}." if self._wishes.folder else ""
         self.say(
-            f"Goodbye: {values:,} values taken in, {answered:,} questions answered.{kept}",
+            f"Goodbye: {values:,} values taken in, {answered:,} questions answered, {changes:,} changes told.{kept}",
             values=values,
             answered=answered,
+            changes=changes,
         )
 
     def say(self, sentence: str, **facts: object) -> None:

@@ -3,11 +3,13 @@
 import numpy as np
 
 from quantide.client import Client
-from quantide.demo.market import SYMBOLS
+from quantide.demo.market import SHARE, SYMBOLS
 
 LABEL = "demo"
-QUERIES = 1_000
-WINDOWS = ("1 min", "5 min")
+QUERIES = 2_000
+WINDOWS: tuple[dict[str, object], ...] = ({}, {"last": 20_000}, {"within": "5 min"})
+PHIS = (0.5, 0.9, 0.95, 0.99)  # that people ask about, or near it
+PRECISION = (0.005, 0.01, 0.02, 0.05)
 ALARMS = {
     "ECHO spreads are wide": {
         "stream": "spread",
@@ -33,15 +35,24 @@ ALARMS = {
 def register(client: Client) -> None:
     """Whatever is not there yet: a folder that is used again has them."""
     if next(iter(client.queries(label=LABEL)), None) is None:
-        places = [(symbol, window) for symbol in SYMBOLS for window in WINDOWS]
-        phis = np.linspace(0.01, 0.999, QUERIES // len(places) + 1).round(4).tolist()
-        queries = [
-            {"stream": "spread", "phi": phi, "eps": 0.005, "label": LABEL, "key": symbol, "within": window}
-            for phi in phis
-            for symbol, window in places
-        ]
-        client.register_many(queries[:QUERIES])
+        client.register_many(queries(np.random.default_rng(1)))
     there = {alarm["name"] for alarm in client.alarms()}
     for name, words in ALARMS.items():
         if name not in there:
             client.alarm(name=name, **words)  # type: ignore[arg-type]
+
+
+def queries(random: np.random.Generator) -> list[dict[str, object]]:
+    """What clients watch who each chose for themselves: a symbol, a window, a quantile, how precise it must be."""
+    phis = random.choice(PHIS, QUERIES) + random.uniform(-0.004, 0.004, QUERIES).round(4)
+    each = zip(
+        random.choice(SYMBOLS, QUERIES, p=SHARE).tolist(),
+        (WINDOWS[number] for number in random.integers(0, len(WINDOWS), QUERIES)),
+        phis.tolist(),
+        random.choice(PRECISION, QUERIES).tolist(),
+        strict=True,
+    )
+    return [
+        {"stream": "spread", "label": LABEL, "key": symbol, **window, "phi": phi, "eps": eps}
+        for symbol, window, phi, eps in each
+    ]

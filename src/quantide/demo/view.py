@@ -1,18 +1,17 @@
 """The view in a terminal: asks the running server, as any client would, and draws what it says."""
 
-import os
-import signal
 import threading
 import time
 from collections import deque
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from quantide.client import Client
 from quantide.demo.frame import Alarm, Row, State
 from quantide.demo.market import SYMBOLS
+from quantide.demo.part import Part
 from quantide.demo.screen import Screen
 from quantide.errors import EmptyError, ServerError
 
@@ -23,42 +22,26 @@ RATE_OVER = 10.0  # seconds that values a second are counted over
 CALM = 1.0  # seconds after which a frame is drawn although nothing came
 
 
-class View(threading.Thread):
-    """Draws a frame when the stream has moved on, or an alarm; the server tells when."""
+class View(Part):
+    """Draws a frame when the stream, or an alarm, has moved on, and now and then although nothing has."""
 
-    def __init__(self, client: Client, screen: Screen) -> None:
-        super().__init__(name="quantide-demo-view", daemon=True)
-        self.problem: Exception | None = None
-        self._client, self._screen = client, screen
-        self._events = client.events(streams=[STREAM], alarms=True)
-        self._listener = threading.Thread(target=self._listen, name="quantide-demo-events", daemon=True)
-        self._moved, self._end, self._began = threading.Event(), threading.Event(), time.monotonic()
+    def __init__(self, client: Client, screen: Screen, moved: threading.Event) -> None:
+        super().__init__("view")
+        self._client, self._screen, self._moved = client, screen, moved
+        self._began = time.monotonic()
         self._counts: deque[tuple[float, int]] = deque()
         self._trails: dict[str, deque[float]] = {symbol: deque(maxlen=TRAIL) for symbol in SYMBOLS}
 
-    def __enter__(self) -> Self:
-        self._listener.start()
-        self.start()
-        return self
+    def work(self) -> None:
+        while not self.ends.is_set():
+            self._moved.wait(CALM)
+            self._moved.clear()
+            with suppress(ServerError):  # it is started again; the frame stays as it was
+                self._screen.show(self.state())
+            self.ends.wait(self._screen.every)
 
-    def __exit__(self, *_: object) -> None:
-        self._end.set()
+    def wake(self) -> None:
         self._moved.set()
-        self._events.close()
-        self._listener.join()
-        self.join()
-
-    def run(self) -> None:
-        try:
-            while not self._end.is_set():
-                self._moved.wait(CALM)
-                self._moved.clear()
-                with suppress(ServerError):  # it is started again; the frame stays as it was
-                    self._screen.show(self.state())
-                self._end.wait(self._screen.every)
-        except Exception as error:  # whoever waits for the demo raises it
-            self.problem = error
-            os.kill(os.getpid(), signal.SIGINT)
 
     def state(self) -> State:
         """Ask everything that a frame shows."""
@@ -94,14 +77,6 @@ class View(threading.Thread):
             self._counts.popleft()
         since, before = self._counts[0]
         return (n - before) / max(now - since, 1.0)
-
-    def _listen(self) -> None:
-        try:
-            for _ in self._events:
-                self._moved.set()
-        except Exception as error:
-            self.problem = error
-            os.kill(os.getpid(), signal.SIGINT)
 
 
 def _alarm(found: dict[str, Any]) -> Alarm:

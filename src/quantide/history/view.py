@@ -80,7 +80,7 @@ class View:
     def bounds(self, phi: float, mode: str) -> tuple[Any, Any]:
         """Two elements, (low, high), between which the true phi-quantile is proved to lie, as Summary.bounds() has it.
 
-        With mode="accurate" the runs are known by the elements at three cuts and at both ends, with exact ranks. With
+        With mode="accurate" the runs are known by the elements at three cuts, with exact ranks. With
         G of the open step's summary, what lies below the cut for target - G//2 has a highest rank of at most the
         target, and what lies above the cut for target + G//2 a lowest of at least that. docs/guarantees/live.md.
         """
@@ -94,9 +94,7 @@ class View:
         target, reach = int(target_ranks(phi, self.n)), self.stream.gap // 2
         ranks = {max(target - reach, 1), target, min(target + reach, self.n)}
         cuts = [self._cut(self.fences, self.stream, rank)[0] for rank in ranks]
-        segments = self.fences.segments
-        ends = {1: min(one.fences[0] for one in segments), self.fences.n: max(one.last for one in segments)}
-        return Summary.merge(self.stream, self._around(*cuts, ends=ends)).bounds(phi)
+        return Summary.merge(self.stream, self._around(*cuts)).bounds(phi)
 
     def rank(self, value: Any, mode: str) -> tuple[Any, Any]:
         """Bounds on how many elements are <= value; arrays for an array of values."""
@@ -177,9 +175,9 @@ class View:
 
         return cut(fences, stream, target, read), len(seen)
 
-    def _around(self, *cuts: Cut, ends: dict[int, Any] | None = None) -> Summary:
-        """The history as the neighbours of cuts, whose ranks are exact, and perhaps its ends."""
-        known: dict[int, Any] = ends or {}
+    def _around(self, *cuts: Cut) -> Summary:
+        """The history as the neighbours of cuts, whose ranks are exact."""
+        known: dict[int, Any] = {}
         for found in cuts:
             rank = int(found.before.sum())
             known |= {rank: found.below, rank + 1: found.above}

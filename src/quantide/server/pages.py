@@ -34,7 +34,7 @@ def routes(service: Service) -> APIRouter:
         found = await service.ask(lambda: part(name))
         headers = {"Cache-Control": "no-cache", "ETag": found.tag, "Vary": "Accept-Encoding"}
         if request.headers.get("if-none-match") == found.tag:
-            headers["Content-Type"] = found.kind  # its policy goes with its kind; a browser puts both on what it has
+            headers["Content-Type"] = found.kind  # the policy goes with it, and a browser puts both on what it has
             return Response(status_code=304, headers=headers)
         if found.packed is not None and "gzip" in request.headers.get("accept-encoding", ""):
             return Response(found.packed, media_type=found.kind, headers=headers | {"Content-Encoding": "gzip"})

@@ -30,6 +30,12 @@ class Answer:
             f"of {self.n:,}: off by at most {self.error:.4%})"
         )
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from quantide.summary.notebook import answer_html
+
+        return answer_html(self)
+
 
 @dataclass(frozen=True, slots=True)
 class AnswerAsOf(Answer):

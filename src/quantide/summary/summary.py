@@ -192,6 +192,16 @@ class Summary:
         low, high = self.rank(values)
         return (low + high) / 2 / self._n
 
+    def plot(self, ax: Any = None, *, label: str | None = None, log: bool = False) -> Any:
+        """Draw the fraction of values at or below each value, and the band it is proved to lie in; returns the axes.
+
+        `ax`: matplotlib's axes to draw on, those of a new figure when left out. `label`: a name for the legend.
+        `log`: a logarithmic axis, for values above 0. Needs the extra plot.
+        """
+        from quantide.summary.plot import plot_summary
+
+        return plot_summary(self, ax, label, log)
+
     @property
     def n(self) -> int:
         """How many values this stands for."""
@@ -296,6 +306,12 @@ class Summary:
 
     def __repr__(self) -> str:
         return f"Summary(n={self._n}, tuples={len(self)}, error={self.error:.3g}, type={self._type})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from quantide.summary.notebook import summary_html
+
+        return summary_html(self)
 
     def _tuples(self) -> Tuples:
         one = [np.array([x]) for x in (self._n, self._nulls, self._nans)]

@@ -2,6 +2,7 @@
 
 import { outline } from "./course.js";
 
+const WIDE = 8; // times the least value: a log scale is better to read
 const FAR = 0.5; // lines that stay above this share of the largest value are drawn without zero: they would look flat
 const BORDERS = 40; // pixels of the chart's height that are not for lines
 const TICK = 110; // pixels of width for each time that is written
@@ -33,11 +34,21 @@ export function traces({ points }, phis, colors, words) {
   return [...bands, ...courses.toReversed()];
 }
 
+function reach(points) {
+  const values = points.flatMap((point) => point.lines.map((line) => line.value)).filter((y) => y !== null);
+  return [Math.min(...values), Math.max(...values)];
+}
+
+// Whether the lines lie so far apart that the lower ones would be flat.
+export function isWide({ points }) {
+  const [least, most] = reach(points);
+  return least > 0 && most / least > WIDE;
+}
+
 // size is {width, height} of the element; marks(colors, most, log) gives shapes and annotations of alarms.
 export function layout(course, phis, colors, words, { size, log: wanted, marks }) {
   const { points, span, last } = course;
-  const values = points.flatMap((point) => point.lines.map((line) => line.value)).filter((y) => y !== null);
-  const [least, most] = [Math.min(...values), Math.max(...values)];
+  const [least, most] = reach(points);
   const kind = words.axis(last.type);
   const log = wanted && !kind.type && least > 0;
   const zero = least >= 0 && least < FAR * most && !log;

@@ -1,7 +1,7 @@
 // The course of the quantiles as a chart and as a table, and what can be chosen of them.
 
 import { make, table } from "./dom.js";
-import { layout, nothing, traces } from "./figure.js";
+import { isWide, layout, nothing, traces } from "./figure.js";
 import { over } from "./points.js";
 import { sketch } from "./sketch.js";
 import * as thresholds from "./thresholds.js";
@@ -14,7 +14,7 @@ export function mount(element, phis, app) {
   const { charts, state, words, streams } = app;
   const part = (name) => document.getElementById(`lines-${name}`);
   const [tools, note, details] = [part("tools"), part("note"), part("table")];
-  const log = make("input", { type: "checkbox", change: () => state.set({ log: log.checked || null }) });
+  const log = make("input", { type: "checkbox", change: () => state.set({ log: log.checked }) });
   const back = make("select", { "aria-label": "How far back the chart reaches", change: reach });
   const rows = table();
   tools.replaceChildren(back, make("label", { class: "check" }, log, "log scale"));
@@ -36,7 +36,6 @@ export function mount(element, phis, app) {
     back.hidden = !isTime();
     back.replaceChildren(...[usual, ...others].map((one, i) => new Option(`over ${words.span(one)}`, i ? one : "")));
     back.value = state.get().over ?? "";
-    log.checked = Boolean(state.get().log);
   }
 
   // Why there is no past to see, if there is none.
@@ -51,9 +50,10 @@ export function mount(element, phis, app) {
     element.classList.remove("skeleton");
     if (course.points.every((point) => !point.n)) return charts.draw(element, [], nothing);
     if (details.open) tell();
-    if (!charts.loaded()) sketch(element, course.points, charts.colors());
     const size = { width: element.clientWidth, height: element.clientHeight };
-    const chosen = { size, log: Boolean(state.get().log), marks: limits.marks };
+    log.checked = state.get().log ?? isWide(course); // whoever has not chosen sees all lines move
+    if (!charts.loaded()) sketch(element, course.points, charts.colors(), log.checked);
+    const chosen = { size, log: log.checked, marks: limits.marks };
     return charts.draw(
       element,
       (colors) => traces(course, phis, colors, words),

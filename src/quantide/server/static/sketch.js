@@ -5,16 +5,18 @@ import { drawn } from "./dom.js";
 
 const EDGE = { left: 36, right: 38, top: 10, bottom: 30 }; // about where the chart will have them
 
-export function sketch(element, points, colors) {
+export function sketch(element, points, colors, log) {
   const all = points.flatMap((point) => point.lines.map((line) => line.value)).filter((y) => y !== null);
   if (!all.length) return;
   const [width, height] = [element.clientWidth, element.clientHeight];
   const times = points.map((point) => point.t);
   const [from, to] = [times[0], times.at(-1)];
-  const [least, most] = [Math.min(0, ...all), Math.max(...all) * 1.06];
+  const scale = log ? Math.log10 : (value) => value;
+  const [least, most] = log ? [Math.min(...all), Math.max(...all)] : [Math.min(0, ...all), Math.max(...all) * 1.06];
+  const [low, spread] = [scale(least), scale(most) - scale(least) || 1];
   const x = (t) => (EDGE.left + ((t - from) / (to - from || 1)) * (width - EDGE.left - EDGE.right)).toFixed(1);
   const high = height - EDGE.top - EDGE.bottom;
-  const y = (v) => (EDGE.top + high - ((v - least) / (most - least || 1)) * high).toFixed(1);
+  const y = (v) => (EDGE.top + high - ((scale(v) - low) / spread) * high).toFixed(1);
   const parts = points[0].lines.flatMap((_, i) => {
     const band = outline(points, i);
     const values = points.map((point) => point.lines[i].value);

@@ -1,4 +1,4 @@
-"""The README's example of the client, as it stands there, against a real server."""
+"""The example of the client in docs/tour.md, as it stands there, against a real server."""
 
 import re
 from pathlib import Path
@@ -7,20 +7,20 @@ import numpy as np
 
 from tests.server.serving import configure, make_store, serving, traffic
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+TOUR = (Path(__file__).parents[2] / "docs" / "tour.md").read_text(encoding="utf-8")
 HERE = "http://127.0.0.1:8642"
 
 
 def test_the_example_runs(tmp_path: Path) -> None:
-    [example] = [one for one in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "quantide.client" in one]
+    [example] = [one for one in re.findall(r"```python\n(.*?)```", TOUR, re.DOTALL) if "quantide.client" in one]
     assert "print(event.data)" in example
     with make_store(tmp_path) as history:
         traffic(history, np.random.default_rng(3), 1000, 0.0)
         with serving(configure(tmp_path)) as client:
             names: dict[str, object] = {}
             program = example.replace(HERE, str(client.base_url).rstrip("/")).replace("print(event.data)", "break")
-            exec(compile(program, "README.md", "exec"), names)
-            asked = f"/api/streams/{re.findall(r'streams/(.*?)/quantiles', README)[0]}/quantiles"
+            exec(compile(program, "tour.md", "exec"), names)
+            asked = f"/api/streams/{re.findall(r'streams/(.*?)/quantiles', TOUR)[0]}/quantiles"
             told = client.get(asked, params={"phi": 0.99, "key": "/pay", "window": "within:5m"}).json()["answers"][0]
     assert getattr(names["p99"], "value", None) == told["value"]
     assert getattr(names["event"], "kind", None) == "alarm"

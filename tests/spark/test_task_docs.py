@@ -1,0 +1,31 @@
+"""docs/tasks/percentile-approx.md does what it says, and shows what comes out."""
+
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.task_pages import DOCS, words
+
+TEXT = (DOCS / "tasks" / "percentile-approx.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```(?:\n+```text\n(.*?)^```)?", TEXT, re.S | re.M)
+
+
+@pytest.mark.slow
+def test_blocks_run_one_after_the_other(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names: dict[str, object] = {}
+    shown = 0
+    for block, told in BLOCKS:
+        if ">>>" in block:  # runs with the other doctests
+            continue
+        block = re.sub(r'"(lake|hourly)', rf'"{tmp_path}/\1', block)  # Java does not follow when Python changes folders
+        exec(compile(block, "percentile-approx.md", "exec"), names)
+        found = capsys.readouterr().out
+        if told:
+            assert words(found) == words(told), block
+            assert re.findall(r"\| *(?:/\w+|\d+) *\|", found) == re.findall(r"\| *(?:/\w+|\d+) *\|", told)
+            shown += 1
+    assert shown >= 5
