@@ -4,13 +4,14 @@ from collections.abc import Generator, Iterator
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.chrome import Complaints, launched, picture
 from tests.browser.demo import Demo, playing
 from tests.browser.small import NOON, Small, moments, small, store
 
 FAILED = pytest.StashKey[bool]()
+expect.set_options(timeout=20_000)  # milliseconds; a busy machine is slow, and not wrong
 
 
 @pytest.hookimpl(wrapper=True)

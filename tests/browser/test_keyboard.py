@@ -85,8 +85,10 @@ def test_shortcuts_and_the_dialog_that_tells_them(still: Small, page: Page) -> N
     assert selection(page)["window"] == "within:420s"
     page.keyboard.press("[")
     assert selection(page)["window"] == "within:300s"
+    log = page.get_by_role("checkbox", name="log scale")
+    before = log.is_checked()
     page.keyboard.press("l")
-    expect(page.get_by_role("checkbox", name="log scale")).to_be_checked()
+    expect(log).to_be_checked(checked=not before)
     for key, panel in {"c": "compare", "a": "alarms", "q": "queries", "r": "runs", "n": "now"}.items():
         page.keyboard.press(key)
         expect(page.locator(f"#{panel}")).to_be_focused()

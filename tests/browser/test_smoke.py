@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from tests.browser import chrome
 from tests.browser.chrome import Complaints, find_browser, picture
@@ -31,7 +31,7 @@ def test_the_page_opens_and_does_not_complain(
 ) -> None:
     monkeypatch.setenv("QUANTIDE_ARTIFACTS", str(tmp_path / "kept"))
     page.goto(address)
-    assert page.title() == "Quantide"
+    expect(page).to_have_title("latency · Quantide")
     assert page.evaluate("typeof Plotly") == "object"
     kept = picture(page, "the page [1/2]")
     assert kept == tmp_path / "kept" / "the-page-1-2-.png"
