@@ -263,6 +263,32 @@ def test_a_port_that_is_taken_is_passed_by() -> None:
     assert place.choose_port(None) == PORT
 
 
+def test_one_demo_a_folder(tmp_path: Path) -> None:
+    with place.alone_in(tmp_path), pytest.raises(InvalidArgumentError, match="another demo"), place.alone_in(tmp_path):
+        pass
+    with place.alone_in(tmp_path):
+        pass
+
+
+def test_seconds_that_never_end_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for seconds in ("inf", "nan", "0", "1e300"):
+        assert main(["demo", "--seconds", seconds]) == 2
+        assert "seconds is" in capsys.readouterr().err
+
+
+def test_a_run_without_java_ends_before_it_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "streams.toml").write_text(
+        'store = "d"\n[streams.a]\nvalue = "v"\nsource = { format = "parquet", path = "in" }\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    assert main(["run", "streams.toml"]) == 2
+    out, error = capsys.readouterr()
+    assert (out, "which needs Java: JAVA_HOME is /nowhere" in error) == ("", True)
+
+
 def test_without_java_it_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     assert main(["demo", "--seconds", "1", "--json"]) == 2

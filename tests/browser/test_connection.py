@@ -118,3 +118,19 @@ def check_only_reads(page: Page, complaints: Complaints) -> None:
     expect(panel.locator("form").get_by_role("alert")).to_contain_text("This token may not set alarms")
     page.locator("#compare").scroll_into_view_if_needed()
     expect(page.locator("#compare")).to_contain_text("This token may only read", timeout=SOON)
+
+
+def test_a_page_has_one_event_stream_whatever_it_shows(tmp_path: Path, page: Page) -> None:
+    """A browser has six connections for all pages of a server."""
+    with store(tmp_path) as history:
+        fill(history)
+        with small(tmp_path) as server:
+            server.api.post("/api/queries", json={"stream": "numbers", "phi": 0.5, "label": "mine"})
+            open_page(page, server.url, window="within:1h")
+            page.locator("#compare").scroll_into_view_if_needed()
+            expect(page.locator("#compare")).to_contain_text("standing queries", timeout=SOON)
+            page.get_by_label("Listen to all that have a label").check()
+            expect(page.locator("#queries")).to_contain_text("answers changed", timeout=SOON)
+            page.wait_for_timeout(300)  # the connections that were given up end
+            assert "quantide_event_streams 1.0" in server.api.get("/metrics").text
+            page.goto("about:blank")

@@ -136,8 +136,8 @@ def test_a_key_is_found_and_chosen_by_typing(demo: Demo, page: Page) -> None:
 
 def test_the_last_n_values(demo: Demo, page: Page) -> None:
     open_page(page, demo.url, key="AURA")
-    page.get_by_role("radio", name="last n").check()
-    expect(page.get_by_role("radio", name="last n")).to_be_checked()
+    page.get_by_role("radio", name="by count").check()
+    expect(page.get_by_role("radio", name="by count")).to_be_checked()
     assert selection(page)["window"] == "last:1000"
     expect(page.locator("#numbers .about .number-value")).to_have_text("1,000")
     expect(page.locator("#lines-note")).to_contain_text("begins now")

@@ -31,6 +31,7 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Small]:
         "spans": (even * np.timedelta64(250, "ms"), {"value_type": "duration[ms]"}),
         "prices": (pa.array([Decimal(int(n)) / 4 for n in even]), {"value_type": "decimal[2]"}),
         "counts": (even, {"value_type": "int64"}),
+        "large": (2**53 + even, {"value_type": "int64"}),
     }
     for name, (given, settings) in values.items():
         with store(folder, name, **settings) as history:
@@ -49,6 +50,18 @@ SHOWN = {  # the median, p90 and p99 of each, and how many there are
     "prices": ["12.5", "22.5", "24.75", "100"],
     "counts": ["50", "90", "99", "100"],
 }
+
+
+def test_integers_beyond_those_of_javascript_stay_what_they_are(kinds: Small, page: Page) -> None:
+    open_page(page, kinds.url, stream="large", window="within:1h")
+    expect(page.locator("#numbers .number-band").first).to_contain_text(str(2**53 + 51))
+
+
+def test_an_address_that_means_nothing_is_passed_by(kinds: Small, page: Page) -> None:
+    for said in ("window=7", 'window=["within:5m"]', "stream={}", "over=[1]", "log=7", "filter=1"):
+        page.goto("about:blank")
+        page.goto(f"{kinds.url}/#{said}")
+        expect(page.locator(NUMBERS).first).not_to_be_empty(timeout=SOON)
 
 
 @pytest.mark.parametrize("name", SHOWN)

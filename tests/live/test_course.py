@@ -10,6 +10,7 @@ import pytest
 from quantide import History
 from quantide.errors import EmptyError, InvalidArgumentError, SpanError
 from quantide.live import LiveStream, course
+from quantide.windows.clock import Clock
 from tests import oracle
 from tests.live.model import Grown, Key, Rng, small
 
@@ -100,3 +101,19 @@ def test_what_is_no_course_is_refused(over: Any, points: Any, tmp_path: Path) ->
         history.append([1.0], times=[1.0])
         with pytest.raises(InvalidArgumentError):
             LiveStream(tmp_path, follow=False).course([0.5], 5, over, points)
+
+
+def test_moments_far_from_zero_stay_in_order() -> None:
+    for newest in (8594067430524459.0, 2.0**53 - 1, -(2.0**53) + 1):
+        found = course.moments(Clock("seconds"), newest, Fraction(1), 3)
+        assert found == sorted(set(found))
+        assert found[-1] == newest
+
+
+def test_a_course_over_longer_than_there_are_times(tmp_path: Path) -> None:
+    with History(tmp_path / "s", window="1000000 weeks") as history:
+        history.append([1.0, 2.0], times=np.array(["2026-01-01", "2026-01-02"], "M8[us]"))
+        with LiveStream(history.path, follow=False) as live:
+            found = live.course([0.5], "1 day", "900000 weeks", 5)
+    assert found.n[-1] == 1
+    assert found.times == sorted(found.times)

@@ -36,6 +36,9 @@ def _run(args: argparse.Namespace) -> int | None:
 
     read_config(args.config)
     from quantide.cli.child import Server
+    from quantide.doctor import java
+
+    java.require("streams are taken in with Spark")
     from quantide.demo.ending import ended_by_sigterm
 
     words = [args.config, *(["--behind-proxy"] if args.behind_proxy else []), *(["--json"] if args.json else [])]

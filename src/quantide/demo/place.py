@@ -1,6 +1,9 @@
 """Where the demo lies: a folder with its configuration, its stores, and the files that come in."""
 
+import fcntl
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from quantide.config import Config, read_config
@@ -41,6 +44,18 @@ window  = "2 hours"
 def incoming(folder: Path) -> Path:
     """Where ticks come in."""
     return folder / "incoming"
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """One demo a folder: a second would write its port over that of the first."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "demo.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InvalidArgumentError(f"another demo runs in {folder}; end it first, or name another folder") from None
+        yield
 
 
 def prepare(folder: Path, port: int) -> Config:

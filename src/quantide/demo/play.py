@@ -4,6 +4,7 @@ import io
 import re
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -20,16 +21,16 @@ from quantide.demo.ending import deaf_at_the_end, ended_after, errors_to
 from quantide.demo.feeder import Feeder
 from quantide.demo.market import Market
 from quantide.demo.part import Listener, Part
-from quantide.demo.place import choose_port, incoming, prepare
+from quantide.demo.place import alone_in, choose_port, incoming, prepare
 from quantide.demo.screen import open_screen
 from quantide.demo.standing import register
 from quantide.demo.view import STREAM, View
 from quantide.doctor import java
 from quantide.errors import InvalidArgumentError, QuantideError
 from quantide.spark.ingest import ingest
-from quantide.spark.session import SparkSetupError
 from quantide.summary.shown import write_line
 
+SCENE = "#stream=spread&key=ECHO&window=within:30s"  # what the page shows of the symbol that has an incident
 ANSWERED = re.compile(rb'^quantide_requests_total\{route="/api/[^"]*",status="2..",?\} ([0-9.e+]+)$', re.M)
 
 
@@ -46,15 +47,13 @@ class Wishes:
 
     def check(self) -> None:
         """Refuse what cannot be, before anything is begun."""
-        if self.seconds is not None and not self.seconds > 0:
+        if self.seconds is not None and not 0 < self.seconds <= threading.TIMEOUT_MAX:
             raise InvalidArgumentError(f"seconds is {self.seconds:g}; give more than 0, or none to run until Ctrl-C")
         if self.seed < 0:
             raise InvalidArgumentError(f"seed is {self.seed}; give 0 or a number above it")
         if self.port is not None and not 0 <= self.port < 2**16:
             raise InvalidArgumentError(f"port is {self.port}; give a number up to 65535, or 0 for any that is free")
-        wrong = java.problem()
-        if wrong is not None:
-            raise SparkSetupError(f"the demo takes its ticks in with Spark, which needs Java: {wrong}; {java.INSTALL}")
+        java.require("the demo takes its ticks in with Spark")
 
 
 def play(out: TextIO, wishes: Wishes) -> int | None:
@@ -87,6 +86,7 @@ class Demo:
 
     def run(self, stack: ExitStack) -> int | None:
         wishes = self._wishes
+        stack.enter_context(alone_in(self._folder))
         config = prepare(self._folder, choose_port(wishes.port))
         if wishes.port is None and config.server.port != PORT:
             self.say(f"Port {PORT} is taken; {config.server.port} is free.", note=f"port {PORT} is taken")
@@ -99,7 +99,7 @@ class Demo:
         url = said[0].strip()
         self._client = stack.enter_context(Client(url))
         register(self._client)
-        self.say(f"Open {url} in a browser. Ctrl-C ends the demo.", url=url)
+        self.say(f"Open {url} in a browser; where it happens: {url}/{SCENE}. Ctrl-C ends the demo.", url=url)
         if wishes.seconds is not None:
             stack.enter_context(ended_after(wishes.seconds))
         feeder = Feeder(self._market, incoming(self._folder), self._client)

@@ -40,6 +40,15 @@ def problem() -> str | None:
     return None if int(found.split(".")[0]) >= OLDEST else f"{path} is Java {found}, which is too old"
 
 
+def require(why: str) -> None:
+    """Refuse what needs Java where there is none, before anything is begun."""
+    wrong = problem()
+    if wrong is not None:
+        from quantide.spark.session import SparkSetupError
+
+        raise SparkSetupError(f"{why}, which needs Java: {wrong}; {INSTALL}")
+
+
 def java_path() -> str | None:
     home = os.environ.get("JAVA_HOME")
     return os.path.join(home, "bin", "java") if home else shutil.which("java")

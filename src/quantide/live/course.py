@@ -19,6 +19,7 @@ from quantide.summary.summary import Summary
 from quantide.summary.types import ValueType
 from quantide.windows.clock import NANOSECONDS, Clock
 
+FIRST = -(2**63)  # no time of any clock is before this many nanoseconds, or seconds
 READ = 1 << 21  # rows that are read for one course
 SORTED = 1 << 24  # rows that are sorted for one course: as many as that are sorted in a quarter of a second
 
@@ -52,12 +53,13 @@ def moments(clock: Clock, newest: Any, over: Fraction, points: int) -> list[Any]
         )
     if clock.kind == "seconds":
         last = float(newest) // float(each)
-        found = {(last - i) * float(each) for i in range(points)}
+        found = {(last - i) * float(each) for i in range(points)}  # far from zero they may be rounded beyond the newest
     else:
         step = int(each * NANOSECONDS)
         last = int(newest) // step
         found = {(last - i) * step for i in range(points)}
-    return [*sorted(found - {newest})[-(points - 1) :], newest]
+    earlier = sorted(one for one in found if FIRST < one < newest)
+    return [*earlier[-(points - 1) :], newest]
 
 
 def summaries(recent: Recent, wanted: Wanted, spans: Sequence[Between], kind: ValueType) -> Iterator[Summary]:

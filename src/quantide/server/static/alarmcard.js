@@ -5,10 +5,10 @@ import * as words from "./words.js";
 
 const RECENT = 8; // transitions that are shown
 const STATES = {
-  firing: ["●", "It fires: the quantile was proved to be beyond the threshold."],
-  certain: ["▲", "Beyond the threshold, proved; it fires when the hold time is over."],
-  possible: ["?", "The bounds leave it open: nothing is said."],
-  no: ["✓", "Not beyond the threshold, proved."],
+  firing: ["●", "firing", "It fires: the quantile was proved to be beyond the threshold."],
+  certain: ["▲", "waiting", "Beyond the threshold, proved; it fires when the hold time is over."],
+  possible: ["?", "possible", "The bounds leave it open: nothing is said."],
+  no: ["✓", "quiet", "Not beyond the threshold, proved."],
 };
 
 // How it stands, in one word; those that matter most come first.
@@ -68,11 +68,11 @@ export function alarmCard({ api, state, announce }, id, changed) {
 
   function show(alarm) {
     const now = standing(alarm);
-    const [icon, meant] = STATES[now];
+    const [icon, said, meant] = STATES[now];
     if (badge.dataset.state !== now) {
       badge.dataset.state = element.dataset.state = now;
       badge.title = meant;
-      badge.replaceChildren(make("span", { "aria-hidden": "true" }, icon), ` ${now}`);
+      badge.replaceChildren(make("span", { "aria-hidden": "true" }, icon), ` ${said}`);
     }
     const [side, limit] = (alarm.above ?? null) === null ? ["below", alarm.below] : ["above", alarm.above];
     const beyond = `${side} ${words.number(limit)}`;

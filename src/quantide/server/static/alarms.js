@@ -3,6 +3,7 @@ import { alarmCard, urgency } from "./alarmcard.js";
 import { alarmForm } from "./alarmform.js";
 import { make, say } from "./dom.js";
 import { paced } from "./pace.js";
+import { title } from "./title.js";
 import * as words from "./words.js";
 
 const LEAST = 2000; // milliseconds between two looks at the values
@@ -19,7 +20,7 @@ export function mount(element, app) {
   const cards = new Map(); // id -> card
   const firing = new Map(); // id -> whether it was told to fire
   let begun = false; // those that fire when the page is opened are seen, not told
-  const form = alarmForm(app, refresh);
+  const form = alarmForm(app, changed);
   element.append(summary, loud, trouble, list, form, make("p", { class: "hint" }, MEANT));
   const looking = paced(element, refresh, LEAST);
 
@@ -32,6 +33,11 @@ export function mount(element, app) {
     }
   }
 
+  function changed() {
+    document.dispatchEvent(new Event("alarms")); // their thresholds are drawn elsewhere
+    return refresh();
+  }
+
   function show(alarms) {
     alarms.forEach((alarm) => tellFiring(alarm.id, alarm));
     begun = true;
@@ -39,13 +45,14 @@ export function mount(element, app) {
     const there = new Set(shown.map(({ id }) => id));
     for (const id of cards.keys()) if (!there.has(id)) cards.delete(id);
     for (const alarm of shown) {
-      if (!cards.has(alarm.id)) cards.set(alarm.id, alarmCard(app, alarm.id, refresh));
+      if (!cards.has(alarm.id)) cards.set(alarm.id, alarmCard(app, alarm.id, changed));
       cards.get(alarm.id).show(alarm);
     }
     arrange(shown.map(({ id }) => cards.get(id).element));
     const count = alarms.filter((alarm) => alarm.firing).length;
     const more = alarms.length > MOST ? ` The first ${MOST} are shown.` : "";
     say(summary, alarms.length ? `${words.number(alarms.length)} set, ${words.number(count)} firing.${more}` : NONE);
+    title({ firing: count });
     element.closest(".panel")?.classList.toggle("has-firing", count > 0);
   }
 

@@ -3,7 +3,7 @@
 import { signIn } from "./signin.js";
 
 const AGAIN = 2000; // milliseconds before a stream of events that was refused is tried again
-const HIDDEN = 30_000; // and how long a page that nobody sees keeps its connection: browsers have only six
+const HIDDEN = 2000; // and how long a page that nobody sees keeps its connection: browsers have only six
 
 export class ApiError extends Error {
   constructor(status, code, message) {
@@ -48,8 +48,14 @@ async function ask(method, path, params, body, { signal } = {}) {
     return ask(method, path, params, body, { signal });
   }
   if (!response.ok) throw await problem(response);
-  return response.status === 204 ? null : response.json();
+  return response.status === 204 ? null : read(await response.text());
 }
+
+// JSON, with integers that JavaScript has no numbers for as text.
+const read = (text) => (/\d{16}/.test(text) ? JSON.parse(text, exactly) : JSON.parse(text));
+
+const exactly = (_, value, context) =>
+  Number.isInteger(value) && !Number.isSafeInteger(value) && /^-?\d+$/.test(context?.source) ? context.source : value;
 
 async function problem(response) {
   try {
@@ -60,8 +66,7 @@ async function problem(response) {
   }
 }
 
-// Events. Whoever listens to streams and alarms shares one connection; labels and queries have one each, since a
-// label that is gone ends its connection.
+// Events. All who listen share one connection: a browser has six for all the pages of a server.
 
 const shared = { wanted: new Set(), channel: null };
 const channels = new Set();
@@ -70,10 +75,6 @@ const watchers = new Set();
 // listen({stream, label, alarms: "all"}, {queries, stream, alarm, error}) returns a function that ends it. queries is
 // called with a list of changes, stream and alarm with what the event says, error with an ApiError.
 export function listen(params, handlers) {
-  if (params.label || params.query) {
-    const channel = open(params, [handlers]);
-    return () => channel.close();
-  }
   const wish = { params, handlers };
   shared.wanted.add(wish);
   renew();
@@ -106,23 +107,19 @@ function renew() {
   shared.renewing = true;
   queueMicrotask(() => {
     shared.renewing = false;
-    const params = { stream: [], alarms: undefined };
-    for (const { params: one } of shared.wanted) {
-      params.stream.push(...[one.stream ?? []].flat());
-      params.alarms ??= one.alarms;
+    const params = { alarms: undefined };
+    for (const { params: one } of shared.wanted) params.alarms ??= one.alarms;
+    for (const name of ["stream", "label", "query"]) {
+      params[name] = [...new Set([...shared.wanted].flatMap(({ params: one }) => one[name] ?? []))];
     }
-    params.stream = [...new Set(params.stream)];
-    const before = shared.channel;
-    const same = before && JSON.stringify(before.params) === JSON.stringify(params);
-    shared.channel = shared.wanted.size ? open(params, shared.wanted) : null;
-    before?.close();
-    if (same) tellStanding();
+    shared.channel?.close();
+    shared.channel = shared.wanted.size ? open(params) : null;
   });
 }
 
-function open(params, wanted) {
+function open(params) {
   const channel = { params, state: "connecting", source: null, timer: null, close, start };
-  const handlers = () => [...wanted].map((one) => one.handlers ?? one);
+  const handlers = () => [...shared.wanted].map((one) => one.handlers);
 
   function start() {
     clearTimeout(channel.timer);
@@ -135,7 +132,7 @@ function open(params, wanted) {
     });
     for (const name of ["queries", "stream", "alarm"]) {
       source.addEventListener(name, (event) => {
-        const data = JSON.parse(event.data);
+        const data = read(event.data);
         for (const one of handlers()) one[name]?.(name === "queries" ? data.changes : data);
       });
     }
@@ -153,14 +150,24 @@ function open(params, wanted) {
         await signIn();
         if (channels.has(channel)) start();
       } else if (!response.ok) {
-        const trouble = await problem(response);
-        for (const one of handlers()) one.error?.(trouble);
-        if (trouble.status === 404 || trouble.status === 400) close();
+        refuse(await problem(response));
       }
     } catch {
       // it is not there; the timer tries again
     } finally {
       stop.abort();
+    }
+  }
+
+  // Queries that are gone would keep everyone else from listening: whoever wanted them is told, and asks anew.
+  function refuse(trouble) {
+    const asked = [...shared.wanted].filter(({ params: one }) => one.label || one.query);
+    if (trouble.status === 404 && asked.length) {
+      asked.forEach((wish) => shared.wanted.delete(wish));
+      asked.forEach(({ handlers: one }) => one.error?.(trouble));
+      renew();
+    } else {
+      for (const one of handlers()) one.error?.(trouble);
     }
   }
 

@@ -1,5 +1,6 @@
 // Two distributions in one chart: what fraction of the values is at most x, here and elsewhere, with what is proved.
 import { make, plain } from "./dom.js";
+import { logarithmic } from "./figure.js";
 
 export function cdfChart({ charts, words }) {
   const TOLD = [words.number, (fraction) => words.percent(fraction, 4), (fraction) => words.percent(fraction, 4)];
@@ -10,7 +11,7 @@ export function cdfChart({ charts, words }) {
     charts.draw(
       plot,
       (colors) => [...sides].reverse().flatMap((side) => curveTraces(side, colors)),
-      { ...layout(sides[0].curve.value_type, log), label: inWords(sides) },
+      { ...layout(sides, log), label: inWords(sides) },
     );
   }
 
@@ -43,9 +44,11 @@ export function cdfChart({ charts, words }) {
     ];
   }
 
-  function layout(type, log) {
+  function layout(sides, log) {
+    const values = sides.flatMap(({ curve }) => curve.points.map(({ value }) => words.drawable(value)));
+    const ends = log && [Math.min, Math.max].map((end) => end(...values.filter((value) => value > 0)));
     return {
-      xaxis: { title: "value", ...words.axis(type), ...(log && { type: "log", dtick: "D2" }) },
+      xaxis: { title: "value", ...words.axis(sides[0].curve.value_type), ...(log && logarithmic(...ends)) },
       yaxis: { title: "fraction at most this", tickformat: ".0%", range: [0, 1.02], zeroline: false },
       legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", traceorder: "reversed" },
       margin: { l: 8, r: 12, t: 36, b: 8 },

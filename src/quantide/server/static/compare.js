@@ -14,7 +14,7 @@ const POINTS = 200;
 const LEAST = 1500; // milliseconds between two looks
 const SAME = "Both sides are the same: choose something else to compare with.";
 const WAYS = { higher: "higher than", lower: "lower than", open: "not told apart from" };
-const ARROWS = { higher: "▲", lower: "▼", open: "≈" };
+const THAN = { higher: "▲ higher than", lower: "▼ lower than", open: "≈ not told apart from" };
 const BANDS = "The shaded bands are proved: the true curves lie in them.";
 const PAIRS = "Each point is one quantile of both: on the diagonal they are the same.";
 const CLOSER = matchMedia("(pointer: fine)").matches ? " Drag a box to look closer." : "";
@@ -174,7 +174,7 @@ export function mount(element, app) {
         "dd",
         {},
         make("strong", {}, words.number(one.value)),
-        make("span", {}, `${ARROWS[way(one)]} ${words.number(one.other.value)} in ${names.said.x}`),
+        make("span", {}, `${THAN[way(one)]} ${words.number(one.other.value)} in ${names.said.x}`),
         make("span", { class: "hint" }, `the ${phiRange(one.least, one.most)} there`),
       ),
     );
@@ -188,7 +188,7 @@ export function mount(element, app) {
   look();
 }
 
-const between = ({ low, high }) => `${words.number(low)} and ${words.number(high)}`;
+const between = ({ low, high }) => words.bounds(low, high).join(" and ");
 
 // Which one is higher, by what is proved of both.
 function way({ low, high, other }) {

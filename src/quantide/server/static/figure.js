@@ -93,7 +93,7 @@ export const nothing = (colors) => ({
 });
 
 // An axis with a few round numbers: 1, 2, 5 of each power of ten, or the powers alone where there are many.
-function logarithmic(least, most) {
+export function logarithmic(least, most) {
   const [first, last] = [Math.floor(Math.log10(least)), Math.ceil(Math.log10(most))];
   const leads = last - first > DECADES ? [1] : [1, 2, 5];
   const tickvals = [];

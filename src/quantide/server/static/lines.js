@@ -8,6 +8,7 @@ import * as thresholds from "./thresholds.js";
 
 const SPANS = [120, 600, 3600, 21600, 86400, 604800]; // seconds that the chart can reach back
 const ROWS = 20; // of the table
+const FEW = 5; // points are no line
 const PAUSE = 1000; // milliseconds before the table is written again
 
 export function mount(element, phis, app) {
@@ -38,9 +39,16 @@ export function mount(element, phis, app) {
     back.value = state.get().over ?? "";
   }
 
+  // A window as long as what is kept has no past that is known whole.
+  function short() {
+    const kept = streams.chosen()?.window;
+    return shown?.points.length < FEW ? `The stream keeps ${kept}: the past of so long a window is not known.` : "";
+  }
+
   // Why there is no past to see, if there is none.
   function say(trouble) {
-    note.textContent = trouble || (isTime() ? "" : "This window has no past to look up: the chart begins now.");
+    const begins = "This window has no past to look up: the chart begins now.";
+    note.textContent = trouble || (isTime() ? short() : begins);
     note.classList.toggle("error", Boolean(trouble));
   }
 

@@ -22,17 +22,18 @@ export function listeningChoice({ api }) {
       const { queries } = await api.get("/api/queries", { limit: MOST });
       const label = [...new Set(queries.map((query) => query.label))].filter((one) => one && !one.startsWith(OWN));
       if (!box.checked) return;
-      if (label.length) listen(label);
+      const ids = new Set(queries.filter((query) => label.includes(query.label)).map((query) => query.id));
+      if (label.length) listen(label, ids);
       else say(told, "No query has a label.");
     } catch (error) {
       say(told, error.message);
     }
   }
 
-  function listen(label) {
+  function listen(label, ids) {
     changes = 0;
     const close = api.listen({ label }, {
-      queries: (found) => (changes += found.length),
+      queries: (found) => (changes += found.filter(({ id }) => ids.has(id)).length),
       error: (trouble) => say(told, trouble.message),
     });
     const timer = setInterval(() => {

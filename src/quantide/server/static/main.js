@@ -41,6 +41,7 @@ const painted = () => new Promise((done) => requestAnimationFrame(() => setTimeo
 async function mountPanel(element) {
   try {
     const panel = await import(`./${element.dataset.panel}.js`);
+    element.replaceChildren();
     await panel.mount(element, app);
   } catch (error) {
     element.textContent = `This part of the page failed: ${error.message}`;

@@ -6,6 +6,7 @@ import * as lines from "./lines.js";
 import * as large from "./numbers.js";
 import { course as courseOf, over, point } from "./points.js";
 import * as chooser from "./window.js";
+import { title } from "./title.js";
 
 export const PHIS = [0.5, 0.9, 0.99];
 const POINTS = 150; // of the past, to begin with
@@ -117,8 +118,8 @@ export function mount(element, app) {
   function begin(found, trouble = "") {
     course = found;
     element.classList.remove("waiting");
-    chart.say(trouble);
     show();
+    chart.say(trouble);
     ask();
   }
 
@@ -151,7 +152,7 @@ export function mount(element, app) {
   // Another stream, key or window. What is on its way is of no use any more.
   function turn() {
     what.textContent = subject();
-    document.title = `${state.get().stream} · Quantide`;
+    title({ what: state.get().stream });
     asking?.abort();
     asking = null;
     again = false;

@@ -36,8 +36,7 @@ export const samePlace = (a, b) => placeText(a) === placeText(b) && (a.filter ??
 
 // "p97.1 to p97.3": rounded outwards, so that what is proved stays so.
 export function phiRange(low, high) {
-  if (high - low < 1e-7) return `p${Number((low * 100).toFixed(2))}`;
-  const digits = Math.min(5, Math.max(1, Math.ceil(-Math.log10((high - low) * 100)) + 1));
+  const digits = high > low ? Math.min(5, Math.max(1, Math.ceil(-Math.log10((high - low) * 100)) + 1)) : 5;
   const scale = 10 ** digits;
   const [from, to] = [Math.floor(low * 100 * scale + 1e-9) / scale, Math.ceil(high * 100 * scale - 1e-9) / scale];
   return from === to ? `p${from}` : `p${from} to p${to}`;

@@ -1,5 +1,6 @@
 // How a Q-Q plot is drawn: its points, its marks, its axes.
 import { plain } from "./dom.js";
+import { logarithmic } from "./figure.js";
 import * as words from "./words.js";
 
 const MARKS = [0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999];
@@ -120,4 +121,4 @@ export function plotLayout(names, found, ranges, colors) {
   };
 }
 
-const logAxis = ([low, high]) => ({ type: "log", ...(high - low > 1 && { dtick: "D2" }) });
+const logAxis = ([low, high]) => (high - low > 1 ? logarithmic(10 ** low, 10 ** high) : { type: "log" });

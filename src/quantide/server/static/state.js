@@ -1,6 +1,7 @@
 // What is looked at: kept in the address behind #, so that a view can be linked and survives a reload.
 
 const listeners = new Set();
+const KINDS = { stream: "string", window: "string", filter: "string", over: "number", log: "boolean" }; // or nothing
 let current = read(location.hash);
 
 function read(hash) {
@@ -11,6 +12,7 @@ function read(hash) {
     } catch {
       found[name] = text;
     }
+    if (name in KINDS && typeof found[name] !== KINDS[name]) delete found[name];
   }
   return found;
 }

@@ -18,11 +18,14 @@ export function mount({ api, state, words }, changed) {
     }
   }
 
-  api.listen({ alarms: "all" }, { alarm: () => (timer ??= setTimeout(look, SETTLE)) });
+  const soon = () => (timer ??= setTimeout(look, SETTLE));
+  api.listen({ alarms: "all" }, { alarm: soon });
+  document.addEventListener("alarms", soon); // one was set or dropped here
 
   const here = (alarm) => {
-    const { stream, key } = state.get();
-    return alarm.stream === stream && JSON.stringify(alarm.key ?? null) === JSON.stringify(key ?? null);
+    const { stream, key, filter } = state.get();
+    const same = (one, other) => JSON.stringify(one ?? null) === JSON.stringify(other ?? null);
+    return alarm.stream === stream && same(alarm.key, key) && same(alarm.filter, filter);
   };
 
   // Shapes and names for a chart's layout. A threshold far above the largest value would squeeze the lines together.
@@ -33,6 +36,8 @@ export function mount({ api, state, words }, changed) {
         const y = words.drawable(alarm.above ?? alarm.below);
         if (y === null || y > FAR * most || (log && y <= 0)) continue;
         const way = (alarm.above ?? null) === null ? "below" : "above";
+        const window = words.window(alarm.window);
+        const whose = window === words.window(state.get().window) ? "" : ` of the ${window}`;
         const line = { color: colors.bad, width: 1.5, dash: "dash" };
         marks.shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: y, y1: y, line });
         marks.annotations.push({
@@ -41,7 +46,7 @@ export function mount({ api, state, words }, changed) {
           xanchor: "left",
           y: log ? Math.log10(y) : y,
           yanchor: "bottom",
-          text: `alarm: ${words.phi(alarm.phi)} ${way} ${words.number(alarm.above ?? alarm.below)}`,
+          text: `alarm: ${words.phi(alarm.phi)}${whose} ${way} ${words.number(alarm.above ?? alarm.below)}`,
           showarrow: false,
           bgcolor: colors.fade(colors.panel, 0.8),
           font: { color: colors.bad, size: 11 },

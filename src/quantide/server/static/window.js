@@ -5,7 +5,7 @@ import { make } from "./dom.js";
 const TICKS = 1000; // of the slider
 const KINDS = {
   within: {
-    name: "last T",
+    name: "by time",
     about: "values of the last while, by their times",
     least: 1,
     nice: [
@@ -17,7 +17,7 @@ const KINDS = {
     presets: [10, 60, 300, 3600, 86400],
   },
   last: {
-    name: "last n",
+    name: "by count",
     about: "the values that came last, whatever their times",
     least: 10,
     nice: [1, 2, 3, 4, 5, 6].flatMap((power) => [1, 1.5, 2, 3, 5, 7].map((lead) => lead * 10 ** power)),
