@@ -26,7 +26,7 @@ def until(page: Page, holds: str, given: Any = None, patience: float = SOON / 10
 
 def selection(page: Page) -> dict[str, str]:
     """What is looked at, by the address."""
-    return dict(parse_qsl(urlsplit(page.url).fragment))
+    return dict(parse_qsl(page.evaluate("location.hash.slice(1)")))  # page.url is told of changes later
 
 
 def offered(page: Page) -> Locator:

@@ -77,6 +77,8 @@ def test_dragging_a_box_shows_more_points_of_it(demo: Demo, page: Page) -> None:
     expect(page.get_by_role("navigation", name="Zoom").get_by_role("listitem")).to_have_count(2)
     plot.dblclick()
     until(page, f"({POINTS})[0] === 0 && ({POINTS}).at(-1) === 1")
+    seen = page.evaluate("document.querySelector('#compare .square')._fullLayout.xaxis.range")
+    assert -3 < seen[0] < seen[1] < 5  # powers of ten, and not the numbers of another scale
 
 
 def check_standing(demo: Demo, page: Page, asked: list[dict[str, Any]], low: float, high: float) -> None:

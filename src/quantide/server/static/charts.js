@@ -3,7 +3,7 @@
 const SCRIPT = "/page/plotly.min.js";
 const PAUSE = 100; // milliseconds between two drawings of a chart, at least
 const SHARE = 4; // and this many times what the last one took: drawing never keeps the page from answering
-const CONFIG = { displayModeBar: false, responsive: false, doubleClick: "reset", showTips: false };
+const CONFIG = { displayModeBar: false, responsive: false, doubleClick: false, showTips: false };
 
 const figures = new Map();
 let library = null;

@@ -10,7 +10,6 @@ const POINTS = 101;
 const LIVE = 20; // phis with standing queries, one for each axis
 const TAILS = [0.9, 0.99, 0.999];
 const AGAIN = "the points are asked for again as the stream moves";
-const TWICE = 400; // milliseconds after a double click in which the chart says that it has changed
 
 // asked() is called when another range is wanted; whoever is called calls refresh().
 export function qqChart({ api, charts, words, announce }, asked) {
@@ -30,7 +29,6 @@ export function qqChart({ api, charts, words, announce }, asked) {
   let spacing = 1; // between the phis of the standing queries
   let listening = false;
   let held = false;
-  let doubled = 0;
 
   const rangeWords = ({ from, to }) =>
     from === 0 && to === 1 ? "all ranks" : `${words.phi(from)} to ${words.phi(to)}`;
@@ -119,17 +117,14 @@ export function qqChart({ api, charts, words, announce }, asked) {
   function listen() {
     if (listening) return;
     listening = true;
-    plot.on("plotly_doubleclick", () => {
-      doubled = performance.now();
-      further();
-    });
+    plot.on("plotly_doubleclick", further);
     plot.on("plotly_relayout", (change) => {
       const [across, up] = [rangeOf(change, "xaxis"), rangeOf(change, "yaxis")];
       if (!across && !up) return;
-      const inside = performance.now() - doubled < TWICE ? [] : phisIn(across, up);
+      const inside = phisIn(across, up);
       const half = (zoom.here().to - zoom.here().from) / (POINTS - 1) / 2;
       if (inside.length && zoom.into(inside[0] - half, inside.at(-1) + half)) return;
-      if (performance.now() - doubled >= TWICE) announce("There is nothing finer to see there.");
+      announce("There is nothing finer to see there.");
       draw();
     });
   }
