@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.chrome import Complaints
@@ -46,6 +47,7 @@ def test_an_alarm_is_set_fires_and_is_dropped(demo: Demo, page: Page) -> None:
     assert "set by a test" not in names(demo)
 
 
+@pytest.mark.slow
 def test_a_threshold_that_is_none_is_refused_in_words(demo: Demo, page: Page, complaints: Complaints) -> None:
     complaints.expect("400")  # the page puts it in words
     panel = open_form(page, demo)
@@ -65,11 +67,12 @@ def test_a_threshold_that_is_none_is_refused_in_words(demo: Demo, page: Page, co
     assert names(demo) == before
 
 
+@pytest.mark.slow
 def test_the_alarm_of_the_demo_is_drawn_as_a_line(demo: Demo, page: Page) -> None:
     open_page(page, demo.url, stream="spread", key="ECHO")
     until(page, "document.getElementById('lines').layout.shapes?.length === 1")
     shape = page.evaluate("document.getElementById('lines').layout.shapes[0]")
     assert shape["y0"] == 30
     drawn = page.evaluate("document.getElementById('lines').layout.annotations.map((one) => one.text)")
-    assert "alarm: p99 above 30" in drawn
+    assert "alarm: p99 of the last 30\N{NO-BREAK SPACE}s above 30" in drawn
     expect(page.get_by_role("heading", name="ECHO spreads are wide")).to_be_visible()

@@ -5,6 +5,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import numpy as np
+import pytest
 from playwright.sync_api import Page, expect
 
 from quantide import History
@@ -21,6 +22,7 @@ def fill(history: History) -> None:
     history.append(np.arange(1.0, 101.0), times=moments(100))
 
 
+@pytest.mark.slow
 def test_a_server_that_comes_back(tmp_path: Path, page: Page, complaints: Complaints) -> None:
     complaints.expect(LOST)
     live = page.locator("#live")
@@ -41,6 +43,7 @@ def test_a_server_that_comes_back(tmp_path: Path, page: Page, complaints: Compla
             page.goto("about:blank")
 
 
+@pytest.mark.slow
 def test_sixty_commits_a_second(tmp_path: Path, page: Page) -> None:
     with store(tmp_path) as history:
         fill(history)
@@ -83,6 +86,7 @@ def last_moment() -> int:
     return int((NOON + np.timedelta64(120, "s")).astype("M8[ms]").astype(np.int64))
 
 
+@pytest.mark.slow
 def test_a_token_is_asked_for(tmp_path: Path, page: Page, complaints: Complaints) -> None:
     complaints.expect("401")
     with store(tmp_path) as history:

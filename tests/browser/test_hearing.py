@@ -3,6 +3,7 @@
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.looking import SOON, open_page
@@ -14,6 +15,8 @@ NAMED = {
 }  # fmt: skip
 HEADINGS = """[...document.querySelectorAll("h1, h2, h3, h4, h5, h6")].filter((one) => one.checkVisibility())
     .map((one) => Number(one.tagName[1]))"""
+
+pytestmark = pytest.mark.slow  # each opens the page, which takes seconds
 
 
 def heard(page: Page) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.demo import Demo
@@ -59,6 +60,7 @@ def walk(page: Page, most: int) -> list[dict[str, Any]]:
     return visited
 
 
+@pytest.mark.slow
 def test_the_first_stop_skips_to_the_charts(still: Small, page: Page) -> None:
     open_page(page, still.url, window="within:5m")
     before = selection(page)
@@ -69,6 +71,7 @@ def test_the_first_stop_skips_to_the_charts(still: Small, page: Page) -> None:
     assert selection(page) == before
 
 
+@pytest.mark.slow
 def test_shortcuts_and_the_dialog_that_tells_them(still: Small, page: Page) -> None:
     open_page(page, still.url, window="within:5m")
     page.get_by_role("heading", name="fires").wait_for(timeout=SOON)
@@ -99,6 +102,7 @@ def test_shortcuts_and_the_dialog_that_tells_them(still: Small, page: Page) -> N
     expect(page.get_by_role("combobox", name="name")).to_have_value("t")
 
 
+@pytest.mark.slow
 def test_runs_are_walked_with_arrows(still: Small, page: Page) -> None:
     open_page(page, still.url, window="within:5m")
     page.locator("#runs details").wait_for(timeout=SOON, state="attached")

@@ -23,6 +23,7 @@ PHIS = ["p50", "p90", "p99"]
 NEWEST = "document.getElementById('lines').data.at(-1).x.at(-1)"
 
 
+@pytest.mark.slow
 def test_three_lines_with_what_is_proved_of_them(demo: Demo, page: Page) -> None:
     with page.expect_response(lambda one: is_asked(one, "/lines"), timeout=SOON) as asked:
         open_page(page, demo.url)
@@ -80,6 +81,7 @@ def test_the_slider_moves_the_window(demo: Demo, page: Page) -> None:
     until(page, f"seconds => {NEWEST} - document.getElementById('lines').data.at(-1).x[0] < 1000 * seconds", 1500)
 
 
+@pytest.mark.slow
 def test_the_slider_moves_by_keys(demo: Demo, page: Page) -> None:
     open_page(page, demo.url)
     slider = page.get_by_role("slider", name="Length of the window")
@@ -127,6 +129,7 @@ def test_a_key_is_found_and_chosen_by_typing(demo: Demo, page: Page) -> None:
     assert "key" not in selection(page)
 
 
+@pytest.mark.slow
 def test_the_last_n_values(demo: Demo, page: Page) -> None:
     open_page(page, demo.url, key="AURA")
     page.get_by_role("radio", name="by count").check()
@@ -139,6 +142,7 @@ def test_the_last_n_values(demo: Demo, page: Page) -> None:
     expect(page.locator("#numbers .about .number-value")).to_have_text("10,000")
 
 
+@pytest.mark.slow
 def test_another_stream(demo: Demo, page: Page) -> None:
     open_page(page, demo.url, key="ECHO")
     streams = page.get_by_role("navigation", name="Streams").get_by_role("button")
@@ -152,6 +156,7 @@ def test_another_stream(demo: Demo, page: Page) -> None:
     until(page, "document.getElementById('lines').data.at(-1).y.at(-1) > 20")  # microseconds, not basis points
 
 
+@pytest.mark.slow
 def test_a_reload_shows_the_same(demo: Demo, page: Page) -> None:
     open_page(page, demo.url, stream="latency", key="GALE", window="within:60s", log="true")
     page.reload()
@@ -163,6 +168,7 @@ def test_a_reload_shows_the_same(demo: Demo, page: Page) -> None:
     assert page.evaluate("document.getElementById('lines')._fullLayout.yaxis.type") == "log"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", ["light", "dark"])
 def test_light_or_dark_is_remembered(demo: Demo, page: Page, system: str) -> None:
     page.emulate_media(color_scheme="dark" if system == "dark" else "light")

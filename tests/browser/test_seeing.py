@@ -18,6 +18,8 @@ WIDER = """() => [...document.querySelectorAll("body *")].filter((one) => {
 }).map((one) => `${one.tagName}.${one.className} ${Math.round(one.getBoundingClientRect().right)}`)"""
 Theme = Literal["light", "dark"]
 
+pytestmark = pytest.mark.slow  # each opens the page, which takes seconds
+
 
 def see_all(page: Page) -> None:
     """Every part is there and drawn."""

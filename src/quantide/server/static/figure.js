@@ -76,7 +76,7 @@ export function layout(course, phis, colors, words, { size, log: wanted, marks }
       rangemode: zero ? "tozero" : "normal",
       nticks: 7,
       separatethousands: true,
-      exponentformat: "power",
+      exponentformat: "e",
       minexponent: 9,
     },
     shapes: found.shapes,

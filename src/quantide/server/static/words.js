@@ -39,6 +39,7 @@ function text(value) {
   const duration = DURATION.exec(value);
   if (duration) return seconds(Number(duration[1]) * UNITS[duration[2]]);
   if (MOMENT.test(value)) return time(value);
+  if (/^-?\d{16,}$/.test(value)) return formatter({}).format(BigInt(value)); // an integer that is no number here
   return value !== "" && Number.isFinite(Number(value)) ? number(Number(value)) : value;
 }
 
