@@ -27,6 +27,7 @@ value   = "spread_bps"
 time    = "ts"
 keys    = ["symbol"]
 filters = {{ wide = "spread_bps >= {wide:g}" }}
+eps     = 0.005   # coarse enough for bands to be seen
 step    = "1 min"
 window  = "2 hours"
 
@@ -36,6 +37,7 @@ value   = "latency_us"
 time    = "ts"
 keys    = ["symbol"]
 filters = {{ late = "latency_us >= {late:g}" }}
+eps     = 0.005   # coarse enough for bands to be seen
 step    = "1 min"
 window  = "2 hours"
 """

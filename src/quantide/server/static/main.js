@@ -10,9 +10,7 @@ import * as state from "./state.js";
 import * as streams from "./streams.js";
 import * as words from "./words.js";
 
-// Milliseconds that the first answers get before the charts' library keeps the page busy: as long as it took to get here,
-// since where that is long the library takes many times longer, and lines can be seen meanwhile.
-const PATIENCE = Math.max(350, performance.now());
+const PATIENCE = 350; // milliseconds that the first answers get before what is beside them is begun
 const FIRST = 1500; // and that the first chart gets before everything below it is begun
 const SPEAK = 4000; // between two announcements
 
@@ -56,10 +54,10 @@ async function start() {
   live.mount(document.getElementById("live"), app);
   keys.mount(document.getElementById("keys"), app);
   const { begun, drawn } = now.mount(document.getElementById("now"), app);
+  charts.load(); // it takes longest, and the first answers come meanwhile
   await Promise.race([streams.mount(document.getElementById("streams"), app), after(PATIENCE)]);
   await Promise.race([begun.then(painted), after(PATIENCE)]);
   mountPanel(alarms); // beside the first chart, and without one of its own
-  charts.load();
   await Promise.race([drawn, after(FIRST)]);
   for (const panel of panels) mountPanel(panel);
 }

@@ -9,7 +9,7 @@ import * as chooser from "./window.js";
 import { title } from "./title.js";
 
 export const PHIS = [0.5, 0.9, 0.99];
-const POINTS = 150; // of the past, to begin with
+const POINTS = 100; // of the past, to begin with
 const SETTLE = 120; // milliseconds after the last move of the slider before the past is asked for
 const CALM = 1000; // and after a question that failed before commits lead to the next
 const ABOUT = ["stream", "key", "window", "filter"]; // what the numbers depend on
