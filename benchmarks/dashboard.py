@@ -28,15 +28,21 @@ WATCH = """() => {
 }"""
 RESPONSE = """() => new Promise((done) => {
   const slider = document.querySelector("#window input[type=range]"), tenth = (slider.max - slider.min) / 10;
-  const count = () => Number(document.querySelector("#numbers .about .number-value").textContent.replaceAll(",", ""));
-  const before = count(), begun = performance.now();
-  const look = () => {
-    if (Math.abs(count() / before - 1) > 0.2) done(performance.now() - begun);
-    else requestAnimationFrame(look);
-  };
+  performance.setResourceTimingBufferSize(10000);
+  performance.clearResourceTimings();
+  const begun = performance.now();
   slider.value = Number(slider.value) + (slider.value > slider.max / 2 ? -tenth : tenth);
   slider.dispatchEvent(new Event("input", { bubbles: true }));
-  requestAnimationFrame(look);
+  const wanted = `window=${new URLSearchParams(location.hash.slice(1)).get("window")}`;
+  const answers = ({ name }) => name.includes("/quantiles?") && decodeURIComponent(name).includes(wanted);
+  const look = () => {
+    if (performance.getEntriesByType("resource").some(answers)) {
+      requestAnimationFrame(() => done(performance.now() - begun));
+    } else {
+      requestAnimationFrame(look);
+    }
+  };
+  look();
 })"""
 
 
