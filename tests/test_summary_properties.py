@@ -197,6 +197,20 @@ def test_the_true_quantile_lies_between_its_bounds(tree: tuple[Summary, Column],
         assert first_high - target < s.gap
 
 
+@pytest.mark.parametrize("shift", [-0.25, 0.25])
+def test_bounds_hold_at_every_rank_where_ranks_are_as_far_off_as_they_can_be(shift: float) -> None:
+    """Between two tuples of the one summary all that the other left out lies on one side of a tuple of the first: true
+    ranks are then at an end of what is proved, the lowest for one shift and the highest for the other."""
+    wide = np.arange(0, 1000, 10.0)
+    close = np.repeat(wide, 10) + shift
+    s = Summary.merge(Summary.of(wide).compress(7), Summary.of(close).compress(9))
+    data = np.sort(np.concatenate([wide, close]))
+    assert (s.rmin < s.rmax).any()
+    for target in range(1, len(data) + 1):
+        low, high = s.bounds(target / len(data))
+        assert low <= data[target - 1] <= high, target
+
+
 @given(trees(), st.data())
 def test_ranks_are_bounded(tree: tuple[Summary, Column], data: st.DataObject) -> None:
     s, column = tree
