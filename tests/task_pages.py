@@ -10,20 +10,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from tests.shapes import shape
+
 DOCS = Path(__file__).parents[1] / "docs"
 ADDRESS = "http://127.0.0.1:8642"
 BLOCK = re.compile(r"^```(bash|python|json|text)\n(.*?)^```", re.S | re.M)
 PAGER = "9000"  # the port of what alarms call
 PATIENCE = 180.0  # for what takes seconds, on a machine that is busy
-
-
-def shape(body: Any) -> Any:
-    """The names in a body, and whether there is something under each."""
-    if isinstance(body, list):
-        return [shape(body[0])] if body else []
-    if isinstance(body, dict):
-        return {name: shape(part) for name, part in body.items()}
-    return "nothing" if body is None else "something"
 
 
 class Reader:

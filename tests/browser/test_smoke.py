@@ -98,3 +98,24 @@ def test_set_up_marks_only_a_browser_that_starts(tmp_path: Path, monkeypatch: py
     program.chmod(0o755)
     found = subprocess.run([script, "browser", mark], capture_output=True, text=True)
     assert (found.stdout, mark.exists()) == ("==> Browser found: Chrome 1.2\n", True)
+
+
+ROUNDED = """async (pairs) => {
+    const words = await import("/page/words.js"), { phiRange } = await import("/page/places.js");
+    return pairs.map(([low, high]) => [words.bounds(low, high), phiRange(low / 1e6, high / 1e6)]);
+}"""
+
+
+def test_what_is_proved_is_rounded_outwards_where_it_is_written(address: str, page: Page) -> None:
+    rng = np.random.default_rng(1)
+    lows = np.concatenate(
+        [10 ** rng.uniform(-4, 6, 300), np.round(rng.uniform(0, 1e5, 100), 2), [1234.56, 0.0, 999996.0]]
+    )
+    highs = np.minimum(lows + np.concatenate([10 ** rng.uniform(-6, 3, 300), rng.choice([0, 0.01], 103)]), 1e6)
+    page.goto(address)
+    told = page.evaluate(ROUNDED, np.column_stack([lows, highs]).tolist())
+    for low, high, ((least, most), phis) in zip(lows, highs, told, strict=True):
+        assert float(least.replace(",", "")) <= low <= high <= float(most.replace(",", ""))
+        ends = [float(end) * 1e4 for end in re.findall(r"p([0-9.]+)", phis)]
+        assert ends[0] - 1e-6 <= low
+        assert high <= ends[-1] + 1e-6

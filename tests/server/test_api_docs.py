@@ -18,6 +18,7 @@ from quantide.config.server import Limits, ServerConfig, Webhooks
 from quantide.server.app import make_app
 from quantide.server.problems import PROBLEMS, STATUS
 from tests.server.serving import configure, make_store, serving
+from tests.shapes import shape
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "api.md").read_text(encoding="utf-8")
@@ -69,15 +70,6 @@ def said(command: str) -> tuple[str, str, dict[str, str], str | None]:
             address = word
     assert address.startswith(ADDRESS), command
     return method or ("GET" if body is None else "POST"), address.removeprefix(ADDRESS), headers, body
-
-
-def shape(body: Any) -> Any:
-    """The names in a body, and whether there is something under each."""
-    if isinstance(body, list):
-        return [shape(body[0])] if body else []
-    if isinstance(body, dict):
-        return {name: shape(part) for name, part in body.items()}
-    return "nothing" if body is None else "something"
 
 
 def test_examples_are_what_a_server_says(shop: httpx.Client) -> None:

@@ -3,13 +3,14 @@
 import os
 import signal
 import threading
+from abc import ABC, abstractmethod
 from typing import Self
 
 from quantide.client import Client
 from quantide.demo.standing import LABEL
 
 
-class Part(threading.Thread):
+class Part(threading.Thread, ABC):
     """What goes wrong with it ends the demo as Ctrl-C would, and is raised there."""
 
     def __init__(self, name: str) -> None:
@@ -17,9 +18,9 @@ class Part(threading.Thread):
         self.problem: Exception | None = None
         self.ends = threading.Event()
 
+    @abstractmethod
     def work(self) -> None:
         """Goes on until it ends."""
-        raise NotImplementedError
 
     def wake(self) -> None:
         """It ends: whatever it waits for."""

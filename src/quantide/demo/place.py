@@ -20,27 +20,22 @@ port = {port}
 
 [spark]
 "spark.driver.extraJavaOptions" = "-Xss16m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"   # small, and soon up
-
-[streams.spread]
+"""
+STREAM = """
+[streams.{name}]
 source  = {{ format = "parquet", path = "incoming" }}
-value   = "spread_bps"
+value   = "{value}"
 time    = "ts"
 keys    = ["symbol"]
-filters = {{ wide = "spread_bps >= {wide:g}" }}
-eps     = 0.005   # coarse enough for bands to be seen
-step    = "1 min"
-window  = "2 hours"
-
-[streams.latency]
-source  = {{ format = "parquet", path = "incoming" }}
-value   = "latency_us"
-time    = "ts"
-keys    = ["symbol"]
-filters = {{ late = "latency_us >= {late:g}" }}
+filters = {{ {filter} = "{value} >= {least:g}" }}
 eps     = 0.005   # coarse enough for bands to be seen
 step    = "1 min"
 window  = "2 hours"
 """
+STREAMS = (
+    {"name": "spread", "value": "spread_bps", "filter": "wide", "least": WIDE},
+    {"name": "latency", "value": "latency_us", "filter": "late", "least": LATE},
+)
 
 
 def incoming(folder: Path) -> Path:
@@ -51,7 +46,11 @@ def incoming(folder: Path) -> Path:
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
     """One demo a folder: a second would write its port over that of the first."""
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        fix = "name a folder that can be written to"
+        raise InvalidArgumentError(f"the folder {folder} cannot be had ({error.strerror}); {fix}") from error
     with (folder / "demo.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -64,7 +63,7 @@ def prepare(folder: Path, port: int) -> Config:
     """Make the folder, or go on with what is in it; its configuration."""
     incoming(folder).mkdir(parents=True, exist_ok=True)
     path = folder / "demo.toml"
-    path.write_text(CONFIG.format(port=port, wide=WIDE, late=LATE), encoding="utf-8")
+    path.write_text(CONFIG.format(port=port) + "".join(STREAM.format(**one) for one in STREAMS), encoding="utf-8")
     return read_config(path)
 
 

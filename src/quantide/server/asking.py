@@ -62,3 +62,8 @@ class AskedCurve(Asked):
 def check_many(name: str, count: int, most: int) -> None:
     if count > most:
         raise InvalidArgumentError(f"{count:,} {name} are asked for in one request; at most {most:,} can be")
+
+
+def key_told(said: list[str] | None) -> str | list[str] | None:
+    """The key of a question as its answer tells it: text, or a list where keys have several columns."""
+    return said[0] if said is not None and len(said) == 1 else said

@@ -10,7 +10,7 @@ from quantide.live.course import LiveCourse, Point
 from quantide.live.stream import LiveStream
 from quantide.server import shown, words
 from quantide.server.again import as_of
-from quantide.server.asking import FILTER, KEY, Phi, check_many
+from quantide.server.asking import FILTER, KEY, Phi, check_many, key_told
 from quantide.server.quick import QuickRoute
 from quantide.server.schemas import FAILURES, Lines
 from quantide.server.service import Service
@@ -60,7 +60,7 @@ def course_of(live: LiveStream, asked: AskedLines) -> LiveCourse:
 def told(stream: str, asked: AskedLines, live: LiveStream, found: LiveCourse) -> dict[str, Any]:
     return {
         "stream": stream,
-        "key": asked.key and (asked.key[0] if len(asked.key) == 1 else asked.key),
+        "key": key_told(asked.key),
         "window": asked.window,
         "filter": asked.filter,
         "value_type": live.settings.value_type,

@@ -10,7 +10,7 @@ from quantide.live.answer import LiveAnswer, LiveBand, LiveRank
 from quantide.live.stream import LiveStream
 from quantide.server import shown
 from quantide.server.again import as_of
-from quantide.server.asking import LEAST, About, Asked, AskedCurve, AskedQuantiles, AskedRanks, check_many
+from quantide.server.asking import LEAST, About, Asked, AskedCurve, AskedQuantiles, AskedRanks, check_many, key_told
 from quantide.server.quick import QuickRoute
 from quantide.server.schemas import FAILURES, Curve, Quantiles, Ranks
 from quantide.server.service import Service
@@ -101,7 +101,7 @@ def about(stream: str, asked: About, live: LiveStream, found: LiveAnswer | LiveR
     """What all answers to one question have in common."""
     return {
         "stream": stream,
-        "key": asked.key and (asked.key[0] if len(asked.key) == 1 else asked.key),
+        "key": key_told(asked.key),
         "window": asked.window,
         "filter": asked.filter,
         "mode": found.mode,

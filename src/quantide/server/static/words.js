@@ -56,7 +56,7 @@ export function bounds(low, high) {
   if (typeof low !== "number" || typeof high !== "number") return [String(low ?? "–"), String(high ?? "–")];
   const size = Math.max(Math.abs(low), Math.abs(high));
   const whole = Number.isSafeInteger(low) && Number.isSafeInteger(high) && size < 1e15;
-  if (low === high || whole) return [number(low), number(high)];
+  if (whole) return [number(low), number(high)];
   const digits = Math.ceil(Math.log10(size / (high - low))) + 1;
   if (!Number.isFinite(digits) || digits > 12 || size >= 1e15 || size < 1e-4) return [String(low), String(high)];
   const places = Math.max(0, Math.min(12, Math.max(digits, 4) - 1 - Math.floor(Math.log10(size))));
