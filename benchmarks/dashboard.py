@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from playwright.sync_api import Browser, Page
 
-from benchmarks.dashboard_settings import QUICK, Settings
+from benchmarks.dashboard_settings import HOUR, QUICK, Settings
 from benchmarks.dashboard_writer import Writer
 from benchmarks.report import Report, Row, say
 from benchmarks.serve_process import configuration, started
 from tests.browser.chrome import launched
 
-__all__ = ["QUICK", "Settings", "run"]
+__all__ = ["HOUR", "QUICK", "Settings", "run"]
 
 SEEN = "#lines svg path"  # the lines of the first chart, before the charts' library draws them
 LINES = "#lines .scatterlayer .js-line"  # and when it has
@@ -46,7 +46,7 @@ RESPONSE = """() => new Promise((done) => {
 })"""
 
 
-def run(settings: Settings, command: str, folder: Path | None = None) -> Report:
+def run(settings: Settings, command: str, folder: Path | None) -> Report:
     with _stage(settings) as (writer, address), launched() as browser:
         parts = {
             "opening": lambda s: _opening(s, browser, address),

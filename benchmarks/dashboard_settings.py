@@ -21,4 +21,5 @@ class Settings:
     commit_rows: int = 200
 
 
+HOUR = Settings(openings=5, calm_seconds=60.0, look_every=5.0)
 QUICK = Settings(history_rows=20_000, openings=1, seconds=2.0, calm_rate=10.0, calm_seconds=3.0, look_every=1.0)

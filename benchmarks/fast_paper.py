@@ -5,7 +5,8 @@ The paper uses 4-byte floats; so does this.
 
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,16 +39,20 @@ class Settings:
     fed: tuple[int, ...] = (10**6, 10**8, 10**9)
 
 
+HOUR = Settings(fed=(10**6, 10**8))
 QUICK = Settings(sizes=(5_000, 20_000), epsilons=(0.01, 0.001), rounds=1, patience=2.0, fed=(10_000, 100_000))
 
 
-def run(settings: Settings, command: str) -> Report:
+def run(settings: Settings, command: str, folder: Path | None) -> Report:
     """All rows of both figures and of the table."""
     for sketch in (StreamSketch(EPS), GKSketch(EPS)):  # compile before the clock runs
         sketch.update(np.arange(5_000, dtype=np.float32))
-    times = [row for order in settings.orders for row in _figure(order, settings)]
-    rows = {"times": times, "memory": memory(settings.fed)}
-    return Report.of("fast", asdict(settings), rows, command)
+    parts = {"times": _times, "memory": lambda s: memory(s.fed)}
+    return Report.in_parts("fast", settings, parts, command, folder)
+
+
+def _times(settings: Settings) -> list[Row]:
+    return [row for order in settings.orders for row in _figure(order, settings)]
 
 
 def _figure(order: str, settings: Settings) -> list[Row]:

@@ -36,21 +36,24 @@ class Settings:
     peer_memory: int = 100_000
 
 
+HOUR = Settings(step_values=2_000_000, open_values=2_000_000)
 QUICK = Settings(
     steps=4, step_values=20_000, open_values=5_000, kappa=2, questions=5, peer_steps=5, peer_step_values=2_000
 )
 
 
-def run(settings: Settings, command: str) -> Report:
+def run(settings: Settings, command: str, folder: Path | None) -> Report:
+    fitting = _fitting(settings, tempfile.gettempdir())
+    return Report.in_parts("history", fitting, {"store": _store, "peers": _peers}, command, folder)
+
+
+def _store(settings: Settings) -> dict[str, list[Row]]:
+    """Loaded, asked and checked."""
     with tempfile.TemporaryDirectory(prefix="quantide-bench-") as folder:
-        settings = _fitting(settings, folder)
         steps, history = _load(Path(folder), settings)
         with history:
             asked = _ask(Path(folder) / "store", history, settings)
-            checked = _check(history, settings)
-    peers = _peers(settings)
-    rows = {"steps": steps, "asked": [asked], "checked": checked, "peers": peers}
-    return Report.of("history", asdict(settings), rows, command)
+            return {"steps": steps, "asked": [asked], "checked": _check(history, settings)}
 
 
 def step_values(step: int, size: int) -> NDArray[np.float64]:

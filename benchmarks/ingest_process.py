@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from benchmarks.report import FOLDER, Row
+from benchmarks.report import Row
 
-ROOT = FOLDER.parent.parent
+ROOT = Path(__file__).resolve().parent.parent
 PATIENCE = 600.0  # seconds that anything may take
 KINDS = ("python", "jvm", "workers")
 

@@ -1,7 +1,8 @@
 """Summaries of many keys at once, beside group-by in the engines people use."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ class Settings:
     rounds: int = 2
 
 
+HOUR = Settings()
 QUICK = Settings(rows=20_000, keys=(10, 2_000), rounds=1)
 
 
@@ -50,17 +52,18 @@ class Case:
         return pa.table({"k": self.keys, "v": self.values})
 
 
-def run(settings: Settings, command: str) -> Report:
-    """Every kind and number of keys, on one thread."""
+def run(settings: Settings, command: str, folder: Path | None) -> Report:
+    """On one thread."""
     threads = pa.cpu_count()
     pa.set_cpu_count(1)
     try:
-        return _run(settings, command)
+        return Report.in_parts("keys", settings, {"rows": _cases}, command, folder)
     finally:
         pa.set_cpu_count(threads)
 
 
-def _run(settings: Settings, command: str) -> Report:
+def _cases(settings: Settings) -> list[Row]:
+    """Every kind and number of keys."""
     for package in ("polars", "duckdb", "pandas"):
         if peers.load(package) is None:
             say(f"keys: {package} is not installed, skipped")
@@ -69,7 +72,7 @@ def _run(settings: Settings, command: str) -> Report:
     for kind in settings.kinds:
         for keys in settings.keys:
             rows += _case(kind, keys, settings)
-    return Report.of("keys", asdict(settings), {"rows": rows}, command)
+    return rows
 
 
 def _warm(settings: Settings) -> None:

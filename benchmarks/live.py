@@ -7,11 +7,11 @@ from benchmarks.live_follow import follow
 from benchmarks.live_keys import day_of_keys
 from benchmarks.live_questions import questions
 from benchmarks.live_restart import restart, year
-from benchmarks.live_settings import QUICK, Settings
+from benchmarks.live_settings import HOUR, QUICK, Settings
 from benchmarks.live_small import small
 from benchmarks.report import Report
 
-__all__ = ["QUICK", "Settings", "run"]
+__all__ = ["HOUR", "QUICK", "Settings", "run"]
 
 PARTS = {
     "questions": questions,
@@ -24,5 +24,5 @@ PARTS = {
 }
 
 
-def run(settings: Settings, command: str, folder: Path | None = None) -> Report:
+def run(settings: Settings, command: str, folder: Path | None) -> Report:
     return Report.in_parts("live", settings, PARTS, command, folder, [])

@@ -46,6 +46,7 @@ class Settings:
     appends: int = 20
 
 
+HOUR = Settings(follow_seconds=20.0, asking_seconds=10.0, ages=(10, 100, 1_000), year_steps=60, patience=60.0)
 QUICK = Settings(
     steps=3,
     step_rows=4_000,

@@ -1,12 +1,20 @@
-"""What every result page has: a heading that says it is made, its parts, where it was measured."""
+"""What every result page has: a heading that says it is made, its sections, where it was measured."""
 
+from collections.abc import Sequence
+
+from benchmarks import table
 from benchmarks.report import Report
 
-MADE = "<!-- Made by {maker} from the JSON beside it. Do not edit. -->"
+MADE = "<!-- Made by `python -m {family} results` from the JSON beside it. Do not edit. -->"
 
 
-def page(parts: list[str], maker: str = "benchmarks/pages.py") -> str:
-    return "\n\n".join(part.strip("\n") for part in (MADE.format(maker=maker), *parts)) + "\n"
+def page(parts: Sequence[str], family: str) -> str:
+    return sections([MADE.format(family=family), *parts]) + "\n"
+
+
+def sections(parts: Sequence[str]) -> str:
+    """Headings, paragraphs and tables, one below the other."""
+    return "\n\n".join(part.strip("\n") for part in parts)
 
 
 def prose(text: str) -> str:
@@ -20,7 +28,7 @@ def about(report: Report) -> list[str]:
     units = f" ({', '.join(machine['vector_units'])})" if machine["vector_units"] else ""
     packages = [f"{name} {version}" for name, version in machine["packages"].items() if version]
     where = [
-        f"{report.about['date']}, `{report.about['command']}`",
+        f"{report.about['date']}, `{report.about['command']}`{_taken(report)}",
         f"{machine['cpu']}{units}, {machine['cores']} cores, {machine['memory_gib']} GiB",
         machine["system"],
         ", ".join([f"Python {machine['python']}", *packages]),
@@ -28,3 +36,8 @@ def about(report: Report) -> list[str]:
     if missing:
         where.append(f"not installed, so not measured: {', '.join(missing)}")
     return ["## Where and when", "; ".join(where) + "."]
+
+
+def _taken(report: Report) -> str:
+    """How long it took, where the run was not joined from several."""
+    return f" ({table.seconds(report.about['seconds'])})" if "seconds" in report.about else ""

@@ -3,7 +3,7 @@
 import statistics
 
 from benchmarks import table
-from benchmarks.page import about, page, prose
+from benchmarks.page import prose, sections
 from benchmarks.report import Report, Row
 
 HOW = """`quantide serve` over a store of {history_rows:,} rows of {keys} keys, a headless Chromium, and a writer of
@@ -23,7 +23,7 @@ def render(report: Report) -> str:
     for name, (title, how, make) in PARTS.items():
         if name in report.rows:
             parts += [f"## {title}", prose(how.format(**report.settings)), make(report.rows[name])]
-    return page([*parts, *about(report)])
+    return sections(parts)
 
 
 def _opening(rows: list[Row]) -> str:

@@ -1,7 +1,7 @@
 """The page about the FAST paper."""
 
 from benchmarks import plot, table
-from benchmarks.page import about, page, prose
+from benchmarks.page import prose, sections
 from benchmarks.report import Report, Row
 
 PAPER = """Zhang and Wang, *A Fast Algorithm for Approximate Quantiles in High Speed Data Streams*, SSDBM 2007,
@@ -46,7 +46,7 @@ def fast_memory(report: Report) -> str:
     return table.markdown(header, body)
 
 
-def figure(report: Report) -> str:
+def figures(report: Report) -> dict[str, str]:
     """The paper's Figures 2 and 3: time by stream size and by eps."""
     rows = report.rows["times"]
     sizes, epsilons = report.settings["sizes"], report.settings["epsilons"]
@@ -56,7 +56,7 @@ def figure(report: Report) -> str:
         plot.Panel("eps = 0.001", "values", "seconds", _lines(by_size, "n")),
         plot.Panel(f"{sizes[-1]:,} values", "eps", "seconds", _lines(by_eps, "eps")),
     ]
-    return plot.svg(panels, "Seconds to sketch a stream, StreamSketch and GKSketch, logarithmic axes")
+    return {"fast.svg": plot.svg(panels, "Seconds to sketch a stream, StreamSketch and GKSketch, logarithmic axes")}
 
 
 def _lines(rows: list[Row], x: str) -> list[plot.Line]:
@@ -70,7 +70,7 @@ def _lines(rows: list[Row], x: str) -> list[plot.Line]:
 
 
 def render(report: Report) -> str:
-    return page(
+    return sections(
         [
             "# The figures of the FAST paper",
             prose(PAPER.format(span=_span(report))),
@@ -81,7 +81,6 @@ def render(report: Report) -> str:
             "## Memory at eps = 0.001 (the paper's Table 1)",
             prose(MEMORY),
             fast_memory(report),
-            *about(report),
         ]
     )
 

@@ -1,7 +1,7 @@
 """The page about history and stream."""
 
 from benchmarks import table
-from benchmarks.page import about, page, prose
+from benchmarks.page import prose, sections
 from benchmarks.report import Report, Row
 
 HOW = """{steps} steps of {step_values:,} float64 values, then {open_values:,} in the open step; eps = {eps:g},
@@ -70,7 +70,7 @@ def render(report: Report) -> str:
     facts = f"""{row["values"]:,} values in {row["runs"]} runs, {table.size(row["bytes"])} on disk; summaries and index
         {table.size(row["index_bytes"])} in memory; opened in {table.seconds(row["open_seconds"])}."""
     loading = f"Loading takes **{table.ratio(loading_ratio(report))}** times the plain write, without recent rows."
-    return page(
+    return sections(
         [
             "# History and stream",
             prose(HOW.format(**report.settings)),
@@ -86,7 +86,6 @@ def render(report: Report) -> str:
             "## In equal memory",
             prose(PEERS.format(**report.settings)),
             peers_table(report),
-            *about(report),
         ]
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from benchmarks import plot, table
 from benchmarks.ingest_rate import OURS, PEER
-from benchmarks.page import about, page, prose
+from benchmarks.page import prose, sections
 from benchmarks.report import Report, Row
 
 RATE = """{files} Parquet files of {file_rows:,} rows (a random float64 and a time), one file a batch, local[{cores}],
@@ -85,9 +85,11 @@ def steady_table(report: Report) -> str:
     return table.markdown(["", "first third", "last third", "p99", "worst"], body)
 
 
-def figure(report: Report) -> str:
-    """Memory, and times of batches and lag, over time."""
-    rows = report.rows["over_time"]
+def figures(report: Report) -> dict[str, str]:
+    """Memory, and times of batches and lag, over time; of a run that ended early nothing."""
+    rows = report.rows.get("over_time")
+    if rows is None:
+        return {}
     long = rows[-1]["at"] > 300
     unit, each = ("minutes", 60.0) if long else ("seconds", 1.0)
     kinds = (("driver", "python"), ("JVM", "jvm"), ("workers", "workers"))
@@ -103,7 +105,8 @@ def figure(report: Report) -> str:
         plot.Panel("Memory", unit, "MB", memory, linear="xy"),
         plot.Panel("Batches and lag", unit, "milliseconds", times, linear="xy"),
     ]
-    return plot.svg(panels, "Memory of the processes, time of a batch and lag of a reader, over time")
+    what = "Memory of the processes, time of a batch and lag of a reader, over time"
+    return {"ingest.svg": plot.svg(panels, what)}
 
 
 def _points(rows: list[Row], key: str, each: float) -> list[tuple[float, float]]:
@@ -128,7 +131,7 @@ def render(report: Report) -> str:
         parts += ["## Steady", STEADY, steady_table(report)]
         parts.append("![Memory, batches and lag over time](ingest.svg)")
     told = [part if part.startswith(("|", "#", "!")) else prose(part.format(**words)) for part in parts]
-    return page([*told, *about(report)])
+    return sections(told)
 
 
 def _told(report: Report) -> str:

@@ -1,7 +1,7 @@
 """The page about many keys."""
 
 from benchmarks import table
-from benchmarks.page import about, page, prose
+from benchmarks.page import prose, sections
 from benchmarks.report import Report
 
 HOW = """{rows:,} rows of (key, float64), eps = {eps:g}, three quantiles for each key (0.5, 0.9, 0.99), one
@@ -27,7 +27,7 @@ def keys_table(report: Report) -> str:
 
 
 def render(report: Report) -> str:
-    return page(["# Many keys at once", prose(HOW.format(**report.settings)), keys_table(report), *about(report)])
+    return sections(["# Many keys at once", prose(HOW.format(**report.settings)), keys_table(report)])
 
 
 def headlines(report: Report) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from benchmarks import plot, table
-from benchmarks.page import about, page, prose
+from benchmarks.page import prose, sections
 from benchmarks.report import Report, Row
 
 QUESTIONS = """One process, one thread that asks, one that looks for commits. The stores have {steps} steps of
@@ -138,15 +138,18 @@ def part_table(report: Report, part: str) -> str:
     return table.markdown([name.strip() for name in columns], body)
 
 
-def figure(report: Report) -> str:
-    """Starts against the age of the stream."""
-    rows = report.rows["restart"]
+def figures(report: Report) -> dict[str, str]:
+    """Starts against the age of the stream; of a run that ended early nothing."""
+    rows = report.rows.get("restart")
+    if rows is None:
+        return {}
     lines = [
         plot.Line(name, [(row["commits"], row[column] * 1e3) for row in rows], colour)
         for colour, (name, column) in enumerate((("first answers", "answered"), ("start", "start")))
     ]
     panel = plot.Panel("A reader starts", "commits of the stream", "milliseconds", lines)
-    return plot.svg([panel], "Milliseconds until a reader has started and answered, by the age of the stream")
+    what = "Milliseconds until a reader has started and answered, by the age of the stream"
+    return {"live.svg": plot.svg([panel], what)}
 
 
 def render(report: Report) -> str:
@@ -169,7 +172,7 @@ def render(report: Report) -> str:
         if part == "restart" and "year" in report.rows:
             parts += ["### A year old, with many keys", _year(report)]
     told = [part if part.startswith(("|", "#", "!")) else prose(part.format(**words)) for part in parts]
-    return page([*told, *about(report)])
+    return sections(told)
 
 
 def headlines(report: Report) -> list[str]:

@@ -1,7 +1,7 @@
 """The page about standing queries."""
 
 from benchmarks import table
-from benchmarks.page import about, page, prose
+from benchmarks.page import prose, sections
 from benchmarks.report import Report
 
 HOW = """{queries:,} queries, phi uniform in (0, 1], precision uniform in a range, eps = {eps:g}. Then {values:,}
@@ -95,7 +95,7 @@ def render(report: Report) -> str:
         (KEYS, keys_table),
     )
     parts = [part for text, make in tables for part in (prose(text.format(**report.settings)), make(report))]
-    return page(["# Standing queries", *parts, *about(report)])
+    return sections(["# Standing queries", *parts])
 
 
 def headlines(report: Report) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from benchmarks import table
-from benchmarks.page import about, page, prose
+from benchmarks.page import prose, sections
 from benchmarks.report import Report, Row
 
 QUESTIONS = """`quantide run`: Spark takes in a file of {file_rows:,} rows of {keys} keys every {file_every:g} s, and
@@ -67,7 +67,7 @@ def render(report: Report) -> str:
         parts += ["## Questions", prose(QUESTIONS.format(**report.settings)), questions_table(report)]
     if "events" in report.rows:
         parts += ["## Standing queries and events", prose(EVENTS.format(**report.settings)), events_table(report)]
-    return page([*parts, *about(report)])
+    return sections(parts)
 
 
 def headlines(report: Report) -> list[str]:

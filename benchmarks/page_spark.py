@@ -1,7 +1,7 @@
 """The page about Spark."""
 
 from benchmarks import table
-from benchmarks.page import about, page, prose
+from benchmarks.page import prose, sections
 from benchmarks.report import Report
 
 HOW = """{rows:,} rows of Parquet in {files} files, random float64 beside the key columns; Spark local[{cores}],
@@ -35,12 +35,11 @@ def partitions_table(report: Report) -> str:
 
 
 def render(report: Report) -> str:
-    return page(
+    return sections(
         [
             "# Percentiles of a lake, on Spark",
             prose(HOW.format(**report.settings)),
             spark_table(report),
-            *about(report),
         ]
     )
 
@@ -55,7 +54,7 @@ def headlines(report: Report) -> list[str]:
 
 def render_partitions(report: Report) -> str:
     words = prose(PARTITIONS.format(**report.settings))
-    return page(["# Many partitions (SPARK-47836)", words, partitions_table(report), *about(report)])
+    return sections(["# Many partitions (SPARK-47836)", words, partitions_table(report)])
 
 
 def headlines_partitions(report: Report) -> list[str]:

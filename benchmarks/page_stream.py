@@ -1,7 +1,7 @@
 """The page about update speed."""
 
 from benchmarks import table
-from benchmarks.page import about, page, prose
+from benchmarks.page import prose, sections
 from benchmarks.report import Report, Row
 
 OURS = "StreamSketch"
@@ -158,7 +158,7 @@ def render(report: Report) -> str:
         for eps in settings["epsilons"]:
             parts += [f"### {dtype}, eps = {eps:g}", stream_details(report, dtype, eps)]
     notes = "\n".join(f"- {prose(note)}" for note in NOTES)
-    return page([*parts, "## About the peers", notes, *about(report)])
+    return sections([*parts, "## About the peers", notes])
 
 
 def headlines(report: Report) -> list[str]:

@@ -1,7 +1,7 @@
 """The page about windows; a run that ended early has the parts it came to."""
 
 from benchmarks import table
-from benchmarks.page import about, page, prose
+from benchmarks.page import prose, sections
 from benchmarks.report import Report, Row
 
 RATES = """Values a second, float64, from an empty window of {size:,} on: {values:,} values in blocks of {block:,}, or
@@ -91,7 +91,7 @@ def render(report: Report) -> str:
     if "space" in report.rows:
         parts += ["## Space", SPACE, space_table(report), BOUNDS]
     told = [part if part.startswith(("|", "#")) else prose(part.format(**settings)) for part in parts]
-    return page([*told, *about(report)])
+    return sections(told)
 
 
 def winners(report: Report) -> str:

@@ -1,8 +1,9 @@
 """A million standing queries beside a bare sketch of the same stream, in one run."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ class Settings:
     keyed_blocks: int = 100
 
 
+HOUR = Settings()
 QUICK = Settings(
     queries=2_000,
     values=60_000,
@@ -68,7 +70,11 @@ class Case:
         return monitor, monitor.register_many(self.phis, self.epss)
 
 
-def run(settings: Settings, command: str) -> Report:
+def run(settings: Settings, command: str, folder: Path | None) -> Report:
+    return Report.in_parts("queries", settings, {"all": _measure}, command, folder, missing=[])
+
+
+def _measure(settings: Settings) -> dict[str, list[Row]]:
     cases = {precisions: Case.make(precisions, settings) for precisions in settings.precisions}
     _warm(settings)
     found: dict[str, list[Row]] = {"stream": [], "methods": [], "registering": [], "checked": []}
@@ -80,7 +86,7 @@ def run(settings: Settings, command: str) -> Report:
         found["checked"].append({"precision": name, **_checked(case)})
     found["methods"] = _methods(cases[settings.precisions[0]])
     found["keys"] = [_keys(settings)]
-    return Report.of("queries", asdict(settings), found, command, missing=[])
+    return found
 
 
 def _warm(settings: Settings) -> None:

@@ -1,7 +1,8 @@
-"""A result as it is stored: settings, machine, rows; and where it is stored."""
+"""A result as it is stored: settings, machine, rows."""
 
 import datetime
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import Any
 from benchmarks import machine, peers
 
 Row = dict[str, Any]
-FOLDER = Path(__file__).resolve().parent.parent / "docs" / "results"
 
 
 @dataclass(frozen=True)
@@ -23,19 +23,6 @@ class Report:
     about: Row
 
     @classmethod
-    def of(
-        cls, part: str, settings: Row, rows: dict[str, list[Row]], command: str, missing: Sequence[str] | None = None
-    ) -> "Report":
-        """`missing`: packages that would have been measured; those of the peers when it is not given."""
-        about = {
-            "date": datetime.date.today().isoformat(),
-            "command": command,
-            "machine": machine.describe(),
-            "not_installed": peers.missing() if missing is None else list(missing),
-        }
-        return cls(part, settings, rows, about)
-
-    @classmethod
     def in_parts(
         cls,
         part: str,
@@ -46,12 +33,21 @@ class Report:
         missing: Sequence[str] | None = None,
     ) -> "Report":
         """Measured part by part; what was found so far is written after each, so that little is lost when a run ends
-        early. A part gives its own rows, or several lists of rows by their names."""
+        early. A part gives its own rows, or several lists of rows by their names. `missing`: packages that would have
+        been measured; those of the peers when it is not given."""
+        about: Row = {
+            "date": datetime.date.today().isoformat(),
+            "command": command,
+            "machine": machine.describe(),
+            "not_installed": peers.missing() if missing is None else list(missing),
+        }
+        begun = time.perf_counter()
         rows: dict[str, list[Row]] = {}
-        report = cls.of(part, asdict(settings), rows, command, missing)
+        report = cls(part, asdict(settings), rows, about)
         for name, measure in parts.items():
             found = measure(settings)
             rows |= found if isinstance(found, dict) else {name: found}
+            about["seconds"] = round(time.perf_counter() - begun)
             if folder is not None:
                 say(f"wrote {report.write(folder).name}, with {name}")
         return report

@@ -14,9 +14,7 @@ from typing import Any
 
 import httpx
 
-from benchmarks.report import FOLDER
-
-ROOT = FOLDER.parent.parent
+ROOT = Path(__file__).resolve().parent.parent
 PATIENCE = 300.0
 STREAM = """store = "data"
 

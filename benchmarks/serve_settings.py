@@ -28,6 +28,7 @@ class Settings:
     commit_every: float = 2.0
 
 
+HOUR = Settings(warm=30.0, commits=15)
 QUICK = Settings(
     eps=0.01,
     rate=50.0,

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ class Settings:
     tpch: float = 10
 
 
+HOUR = Settings(rows=50_000_000, exact_rows=5_000_000, rounds=2, tpch=1)
 QUICK = Settings(
     rows=40_000,
     files=2,
@@ -58,15 +59,18 @@ class Job:
     rows: int
 
 
-def run(settings: Settings, command: str) -> Report:
+def run(settings: Settings, command: str, folder: Path | None) -> Report:
+    return Report.in_parts("spark", settings, {"rows": _rows}, command, folder)
+
+
+def _rows(settings: Settings) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="quantide-bench-") as folder, local_session(settings.cores) as spark:
         say(f"spark: writing {settings.rows:,} rows of Parquet")
         lake, small = Path(folder) / "lake", Path(folder) / "small"
         _write(lake, settings.rows, settings)
         _write(small, settings.exact_rows, settings)
         questions = chain(_questions(spark, str(lake), str(small), settings), _tpch(spark, Path(folder), settings))
-        rows = [row for jobs in questions for row in _measure(jobs, settings)]
-    return Report.of("spark", asdict(settings), {"rows": rows}, command)
+        return [row for jobs in questions for row in _measure(jobs, settings)]
 
 
 @contextmanager

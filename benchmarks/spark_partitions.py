@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +27,22 @@ class Settings:
     rounds: int = 2
 
 
+HOUR = Settings(rows=500_000)
 QUICK = Settings(rows=10_000, partitions=(2, 4), rounds=1)
 
 
-def run(settings: Settings, command: str) -> Report:
+def run(settings: Settings, command: str, folder: Path | None) -> Report:
+    return Report.in_parts("partitions", settings, {"rows": _rows}, command, folder)
+
+
+def _rows(settings: Settings) -> list[Row]:
     """Nanoseconds a row (of wall time) for each number of partitions and each method."""
     with tempfile.TemporaryDirectory(prefix="quantide-bench-") as folder, local_session(settings.cores) as spark:
-        rows = [
+        return [
             row
             for number in settings.partitions
             for row in _measure(spark, Path(folder) / str(number), settings.rows, number, settings.rounds)
         ]
-    return Report.of("partitions", asdict(settings), {"rows": rows}, command)
 
 
 def _measure(spark: Any, folder: Path, rows: int, partitions: int, rounds: int) -> list[Row]:

@@ -1,7 +1,8 @@
 """Update speed, observed error and size of every sketch, beside sorting the same data."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ class Settings:
     orders: tuple[str, ...] = data.ORDERS
 
 
+HOUR = Settings()
 QUICK = Settings(
     n=5_000,
     rounds=1,
@@ -39,15 +41,19 @@ QUICK = Settings(
 )
 
 
-def run(settings: Settings, command: str) -> Report:
-    """The whole grid. A group is one type and order; all its methods, for all eps, share its rounds."""
+def run(settings: Settings, command: str, folder: Path | None) -> Report:
     for package in peers.missing():
         say(f"stream: {package} is not installed, skipped")
+    return Report.in_parts("stream", settings, {"rows": _grid, "one_by_one": one_by_one}, command, folder)
+
+
+def _grid(settings: Settings) -> list[Row]:
+    """A group is one type and order; all its methods, for all eps, share its rounds."""
     rows: list[Row] = []
     for dtype in settings.dtypes:
         for order in (*settings.orders, "constant"):
             rows += _group(dtype, order, settings)
-    return Report.of("stream", asdict(settings), {"rows": rows, "one_by_one": one_by_one(settings)}, command)
+    return rows
 
 
 def _group(dtype: str, order: str, settings: Settings) -> list[Row]:

@@ -33,6 +33,7 @@ class Settings:
     checked: int = 20
 
 
+HOUR = Settings(space_size=10_000_000, space_values=25_000_000, space_spans=(1_000_000, 10_000_000))
 QUICK = Settings(
     size=200_000,
     block=16_384,

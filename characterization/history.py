@@ -4,27 +4,24 @@ Singh, Srivastava, Tirthapura: Estimating quantiles from the union of historical
 2016, section 3.
 """
 
-from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 
 from benchmarks.report import Report
 from characterization import history_growth, history_kappa, history_memory
-from characterization.history_settings import QUICK, Settings
+from characterization.history_settings import HOUR, QUICK, Settings
 from characterization.history_trial import trial
 
-__all__ = ["QUICK", "Settings", "measure", "run"]
+__all__ = ["HOUR", "QUICK", "Settings", "run"]
 
 
-def run(quick: bool, command: str) -> Report:
-    return measure(QUICK if quick else Settings(), command)
+PARTS = {"memory": history_memory.measure, "kappa": history_kappa.measure, "growth": history_growth.measure}
 
 
-def measure(settings: Settings, command: str) -> Report:
+def run(settings: Settings, command: str, folder: Path | None) -> Report:
     _warm()
-    parts = (history_memory, history_kappa, history_growth)
-    found = {name: rows for part in parts for name, rows in part.measure(settings).items()}
-    return Report.of("history", asdict(settings), found, command, missing=[])
+    return Report.in_parts("history", settings, PARTS, command, folder, missing=[])
 
 
 def _warm() -> None:

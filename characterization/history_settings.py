@@ -39,6 +39,7 @@ class Settings:
         return (np.arange(self.questions) + 0.5) / self.questions
 
 
+HOUR = Settings()
 QUICK = Settings(
     steps=5,
     step_values=2_000,

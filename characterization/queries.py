@@ -1,26 +1,26 @@
 """Standing queries: the experiment of the paper, for quantide.queries, with elements that arrive one by one."""
 
-from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
 from benchmarks.report import Report, Row, say
 from benchmarks.timing import clock
 from characterization.queries_methods import METHODS, Floats, Method, first_hits
-from characterization.queries_settings import QUICK, Settings
+from characterization.queries_settings import HOUR, QUICK, Settings
 from quantide.queries.clusters import WORST_CASE
 from quantide.queries.deadlines import DeadlineBoard
 from quantide.queries.source import MarkedSketch
 
-__all__ = ["QUICK", "Settings", "measure", "run"]
+__all__ = ["HOUR", "QUICK", "Settings", "run"]
 
 
-def run(quick: bool, command: str) -> Report:
-    return measure(QUICK if quick else Settings(), command)
+def run(settings: Settings, command: str, folder: Path | None) -> Report:
+    return Report.in_parts("queries", settings, {"all": _measure}, command, folder, missing=[])
 
 
-def measure(settings: Settings, command: str) -> Report:
+def _measure(settings: Settings) -> dict[str, list[Row]]:
     for method in METHODS:  # what is compiled once is so before anything is timed
         _trial(method, QUICK.stream("uniform"), *QUICK.asked(20), QUICK)
     _eager(QUICK.stream("uniform"), *QUICK.asked(20), QUICK)
@@ -38,8 +38,7 @@ def measure(settings: Settings, command: str) -> Report:
                 rows.append(
                     {"stream": name, "queries": count, "method": method.name, "alone": round(alone, 4), **found}
                 )
-    found_rows = {"rows": rows, "eager": eager, "growth": _growth(settings)}
-    return Report.of("queries", asdict(settings), found_rows, command, missing=[])
+    return {"rows": rows, "eager": eager, "growth": _growth(settings)}
 
 
 def _begun(values: Floats, settings: Settings) -> MarkedSketch:

@@ -41,6 +41,7 @@ class Settings:
         return values + np.arange(self.elements) // 1000 if name == "semi-sorted" else values
 
 
+HOUR = Settings()
 QUICK = Settings(
     queries=(50, 200),
     elements=6_000,

@@ -4,7 +4,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -37,6 +37,12 @@ class Settings:
     fresh: bool = True
 
 
+HOUR = Settings(
+    rows=(1_000_000, 3_000_000, 10_000_000, 30_000_000),
+    files=(1, 10, 100, 1_000),
+    tasks=(1_000_000, 5_000_000, 20_000_000),
+    rounds=2,
+)
 QUICK = Settings(
     rows=(1_000, 2_000),
     rows_keys=10,
@@ -52,12 +58,9 @@ QUICK = Settings(
 )
 
 
-def run(quick: bool, command: str) -> Report:
-    settings = QUICK if quick else Settings()
-    with tempfile.TemporaryDirectory(prefix="quantide-characterization-") as folder, session(settings.cores):
-        lab = Lab(Path(folder), settings)
-        found = {name: list(part()) for name, part in lab.parts().items()}
-    return Report.of("spark", asdict(settings), found, command, missing=[])
+def run(settings: Settings, command: str, folder: Path | None) -> Report:
+    with tempfile.TemporaryDirectory(prefix="quantide-characterization-") as place, session(settings.cores):
+        return Report.in_parts("spark", settings, Lab(Path(place), settings).parts(), command, folder, missing=[])
 
 
 @dataclass(frozen=True)
@@ -77,8 +80,9 @@ class Lab:
     folder: Path
     settings: Settings
 
-    def parts(self) -> dict[str, Callable[[], Iterator[Row]]]:
-        return {"rows": self.rows, "files": self.files, "keys": self.keys, "tasks": self.tasks}
+    def parts(self) -> dict[str, Callable[[Settings], list[Row]]]:
+        parts = {"rows": self.rows, "files": self.files, "keys": self.keys, "tasks": self.tasks}
+        return {name: lambda settings, part=part: list(part()) for name, part in parts.items()}  # type: ignore[misc]
 
     def rows(self) -> Iterator[Row]:
         """More and more files of one lake, without keys and with."""

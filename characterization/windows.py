@@ -4,19 +4,17 @@ Lin, Lu, Xu, Yu: Continuously maintaining quantile summaries of the most recent 
 2004. Xu, Lin, Zhou: Space efficient quantile summary for constrained sliding windows on a data stream.
 """
 
-from dataclasses import asdict
+from pathlib import Path
 
 from benchmarks.report import Report
 from characterization import windows_constrained, windows_recent
-from characterization.windows_settings import QUICK, Settings
+from characterization.windows_settings import HOUR, QUICK, Settings
 
-__all__ = ["QUICK", "Settings", "measure", "run"]
-
-
-def run(quick: bool, command: str) -> Report:
-    return measure(QUICK if quick else Settings(), command)
+__all__ = ["HOUR", "QUICK", "Settings", "run"]
 
 
-def measure(settings: Settings, command: str) -> Report:
-    rows = windows_recent.measure(settings) | windows_constrained.measure(settings)
-    return Report.of("windows", asdict(settings), rows, command, missing=[])
+PARTS = {"recent": windows_recent.measure, "constrained": windows_constrained.measure}
+
+
+def run(settings: Settings, command: str, folder: Path | None) -> Report:
+    return Report.in_parts("windows", settings, PARTS, command, folder, missing=[])

@@ -46,6 +46,7 @@ class Settings:
         return np.arange(1, self.time_phis) / self.time_phis
 
 
+HOUR = Settings()
 QUICK = Settings(
     epsilons=(0.1, 0.01),
     large=150_000,

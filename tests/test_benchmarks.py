@@ -8,11 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import data, machine, page_readme, pages, peers, plot, table, windows, windows_bounds, windows_peers
+from benchmarks import data, machine, page_readme, peers, plot, table, windows, windows_bounds, windows_peers
 from benchmarks.__main__ import main
+from benchmarks.parts import BENCHMARKS
 from benchmarks.qdigest import FIRST_LEAF, QDigest, ordinals, values_of
-from benchmarks.report import FOLDER, Report
+from benchmarks.report import Report
 
+FOLDER = BENCHMARKS.folder
 PHIS = np.arange(1, 201) / 200
 MADE = ("stream", "fast", "keys", "queries", "windows")  # those that take a few seconds
 
@@ -183,13 +185,13 @@ def test_results_tell_no_paths_or_hosts() -> None:
 
 
 def test_committed_pages_come_from_committed_json() -> None:
-    made = pages.render(FOLDER)
+    made = BENCHMARKS.render(FOLDER)
     kept = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.*") if path.suffix != ".json"}
     assert kept == made, "run: python -m benchmarks results"
 
 
 def test_readme_figures_come_from_committed_json() -> None:
-    assert pages.README.read_text(encoding="utf-8") == pages.readme(), "run: python -m benchmarks results"
+    assert page_readme.README.read_text(encoding="utf-8") == page_readme.made(), "run: python -m benchmarks results"
 
 
 def test_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,6 @@ from characterization import (
     history,
     history_data,
     memory,
-    pages,
     spark,
     spark_lakes,
     tables_windows,
@@ -31,14 +30,15 @@ from characterization.history_truth import Truth
 from characterization.history_watch import PARTS
 from characterization.spark_bound import stated
 from characterization.spark_task import Task
-from characterization.subjects import SUBJECTS
+from characterization.subjects import CHARACTERIZATION
 from quantide import RecentWindow
 from quantide.history import tasks
 from quantide.spark.partials import ROWS
 from quantide.store.datafile import BLOCK, write_data
 
 ROOT = Path(__file__).parent.parent
-COMMITTED = sorted(pages.FOLDER.glob("*.json"))
+FOLDER = CHARACTERIZATION.folder
+COMMITTED = sorted(FOLDER.glob("*.json"))
 
 
 @pytest.fixture(scope="module")
@@ -62,15 +62,15 @@ def test_quick_run_writes_everything(tmp_path: Path) -> None:
     """In a process of its own: other tests share a Spark session in this one."""
     command = [sys.executable, "-m", "characterization", "--quick", "--output", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    assert {path.name for path in tmp_path.glob("*.json")} == {f"{name}.json" for name in SUBJECTS}
-    assert {path.name: path.read_text() for path in tmp_path.glob("*.*") if path.suffix != ".json"} == pages.render(
-        tmp_path
-    )
+    assert {path.name for path in tmp_path.glob("*.json")} == {f"{name}.json" for name in CHARACTERIZATION.parts}
+    assert {
+        path.name: path.read_text() for path in tmp_path.glob("*.*") if path.suffix != ".json"
+    } == CHARACTERIZATION.render(tmp_path)
 
 
 def test_committed_pages_come_from_committed_json() -> None:
-    made = pages.render(pages.FOLDER)
-    kept = {path.name: path.read_text(encoding="utf-8") for path in pages.FOLDER.glob("*.*") if path.suffix != ".json"}
+    made = CHARACTERIZATION.render(FOLDER)
+    kept = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.*") if path.suffix != ".json"}
     assert kept == made, "run: python -m characterization results"
 
 
@@ -85,7 +85,7 @@ def test_report_survives_json(path: Path, tmp_path: Path) -> None:
 
 
 def test_stated_memory_holds_in_the_results() -> None:
-    rows = Report.read(pages.FOLDER / "spark.json").rows
+    rows = Report.read(FOLDER / "spark.json").rows
     for row in (*rows["rows"], *rows["keys"], *rows["tasks"]):
         assert row["peak"] <= row["stated"], row
     for row in rows["keys"]:
@@ -95,7 +95,7 @@ def test_stated_memory_holds_in_the_results() -> None:
 def test_unknown_subject_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["speed"])
-    assert "unknown subject 'speed'" in capsys.readouterr().err
+    assert "unknown part 'speed'" in capsys.readouterr().err
 
 
 def test_results_alone_measures_nothing(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_exponents_of_powers() -> None:
 
 
 def test_quick_run_about_history_writes_everything(quick_history: Path) -> None:
-    made = pages.render(quick_history)
+    made = CHARACTERIZATION.render(quick_history)
     names = ("memory", "kappa", "updates", "questions", "spans", "growth", "stream")
     assert {"index.md", "history.md", *(f"history-{name}.svg" for name in names)} == set(made)
     kept = {path.name: path.read_text() for path in quick_history.glob("*.*") if path.suffix != ".json"}
@@ -212,7 +212,7 @@ def quick_windows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_quick_run_about_windows_writes_everything(quick_windows: Path) -> None:
-    made = pages.render(quick_windows)
+    made = CHARACTERIZATION.render(quick_windows)
     names = ("epsilons", "sizes", "parts", "ranks", "times", "space")
     assert {"index.md", "windows.md", *(f"windows-{name}.svg" for name in names)} == set(made)
     kept = {path.name: path.read_text() for path in quick_windows.glob("*.*") if path.suffix != ".json"}
@@ -221,7 +221,7 @@ def test_quick_run_about_windows_writes_everything(quick_windows: Path) -> None:
 
 
 def test_windows_keep_their_promise_in_the_results(quick_windows: Path) -> None:
-    for folder in (quick_windows, pages.FOLDER):
+    for folder in (quick_windows, FOLDER):
         for path in folder.glob("windows.json"):
             for row in tables_windows.checked(Report.read(path)):
                 assert row["mean"] <= row["worst"] <= 1, row
