@@ -147,6 +147,7 @@ BENCHMARKS = Family(
         [characterization](../characterization/index.md)). The pages are made from the JSON beside them
         (`python -m benchmarks results`).""",
     folder=DOCS / "results",
+    beside=("- [papers](papers.md): every headline of five papers beside what is measured here",),
     parts={
         "stream": STREAM,
         "fast": FAST,

@@ -22,8 +22,8 @@ class Dot:
 
 def svg(dots: Sequence[Dot], description: str) -> str:
     """A line for each dot, in the order given; 1 stands out."""
-    powers = [math.log10(dot.ratio) for dot in dots] or [0.0]
-    low, high = min(-1, math.floor(min(powers))), max(1, math.ceil(max(powers)))
+    powers = [math.log10(dot.ratio) for dot in dots]
+    low, high = math.floor(min([-1.0, *powers])), math.ceil(max([1.0, *powers]))
     bottom = TOP + LINE * len(dots)
 
     def place(power: float) -> float:
