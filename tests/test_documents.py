@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks import documents, plot_ratios
 from benchmarks.figures import FIGURES
+from benchmarks.page import about
 from benchmarks.papers import page
 from benchmarks.papers.headline import Headline
 from benchmarks.papers.reported import HEADLINES, PAPERS
@@ -127,6 +128,14 @@ def test_every_headline_of_the_papers_is_measured() -> None:
 def test_what_is_missed_is_explained() -> None:
     for line in page.lines(stored()):
         assert line.verdict != "missed" or line.headline.why, line.headline.name
+
+
+def test_runs_that_were_joined_are_told() -> None:
+    reports = stored()
+    fast = reports["results/fast"]
+    mixed = Report(fast.part, fast.settings, fast.rows, {**fast.about, "joined": "two of them"})
+    assert "**joined from several runs**: two of them" in page.render({**reports, "results/fast": mixed})["papers.md"]
+    assert "**joined from several runs**: two of them" in about(mixed)[1]
 
 
 def test_papers_can_be_told_of_without_any_results() -> None:

@@ -9,8 +9,16 @@ from benchmarks.page import page, prose, sections
 from benchmarks.papers import measured_windows
 from benchmarks.papers.headline import Headline
 from benchmarks.papers.reported import HEADLINES, PAPERS, Paper
+from benchmarks.report import Report
 from benchmarks.stored import Found, NotMeasuredError, Reports
 
+SOURCES = (
+    "results/fast",
+    "results/history",
+    "characterization/windows",
+    "characterization/queries",
+    "characterization/history",
+)
 WORDS = ("passed", "equal", "missed", "not measured")
 LEAST = 1.1  # a ratio nearer to 1 than that is called equal: rates differ by as much from run to run
 
@@ -61,8 +69,18 @@ def render(reports: Reports) -> dict[str, str]:
         prose(HOW.format(passed=_counted(told), least=LEAST)),
         "![How many times better than the paper, every headline](papers.svg)",
         *(part for paper in PAPERS for part in _paper(paper, told, reports)),
+        "## Where and when",
+        "\n".join(_run(name, reports[name]) for name in SOURCES if name in reports),
     ]
     return {"papers.md": page(parts, "benchmarks"), "papers.svg": _figure(told)}
+
+
+def _run(name: str, report: Report) -> str:
+    """When it was measured; a report that was joined from several runs says so here, too."""
+    folder, part = name.split("/")
+    link = f"{part}.md" if folder == "results" else f"../{name}.md"
+    joined = f"; **joined from several runs**: {report.about['joined']}" if "joined" in report.about else ""
+    return f"- [{name}]({link}): {report.about['date']}, `{report.about['command']}`{joined}"
 
 
 def _found(headline: Headline, reports: Reports) -> Found | None:
