@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -13,7 +14,8 @@ import quantide
 ROOT = Path(__file__).parent.parent
 CI = ROOT / ".ci"
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT, TOOLS = PYPROJECT["project"], PYPROJECT["tool"]
 TARGETS = re.findall(r"^([a-z-]+):", MAKEFILE, flags=re.MULTILINE)
 HEAVY = ["pyspark", "deltalake", "fastapi", "uvicorn", "pandas", "polars", "matplotlib"]
 
@@ -36,6 +38,16 @@ def test_a_command_begins_without_heavy_imports() -> None:
     """Ctrl-C in the first second must find someone to catch it."""
     loaded = loaded_by("import quantide.cli")
     assert [name for name in ("numpy", "numba", "pyarrow") if name in loaded] == []
+
+
+def test_the_picture_of_the_house_has_its_rooms_floor_by_floor() -> None:
+    [contract] = TOOLS["importlinter"]["contracts"]
+    rooms = [{*re.findall(r"\w+", layer)} for layer in contract["layers"]]
+    floors: dict[float, set[str]] = {}
+    for text in ElementTree.parse(ROOT / "docs" / "images" / "house.svg").iter("{http://www.w3.org/2000/svg}text"):
+        if text.get("class") == "room":
+            floors.setdefault(float(text.attrib["y"]), set()).add(text.text or "")
+    assert [floors[height] for height in sorted(floors)] == rooms
 
 
 def test_every_public_name_is_listed_and_there() -> None:
