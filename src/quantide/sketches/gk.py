@@ -5,7 +5,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from quantide.kernels.gk import compress, insert_all
+from quantide.kernels.gk import compress, insert_all, most_gap
 from quantide.sketches.base import Sketch
 from quantide.sketches.frame import FrameReader, FrameWriter
 from quantide.summary.column import Column, has_nan, nan_error
@@ -110,8 +110,8 @@ class GKSketch(Sketch):
         delta = merged.rmax - merged.rmin
         self._n, self._size = merged.n, len(merged)
         self._missing = merged.n - int(merged.rmin[-1])
-        self._set_tuples(merged._values.copy(), g, delta)
-        self._size = compress(self._values, self._g, self._delta, self._size, int(2 * self._eps * self._n))
+        self._set_tuples(merged.carried.copy(), g, delta)
+        self._size = compress(self._values, self._g, self._delta, self._size, most_gap(self._eps, self._n))
 
     def _take_sketch(self, other: Self) -> None:
         if other.n:

@@ -141,10 +141,7 @@ class StreamSketch(Sketch):
         frame = FrameReader(MAGIC, data)
         sketch = cls(frame.eps, "skip" if frame.skip_nan else "refuse", frame.kind.name if frame.kind else None)
         sketch._nulls, sketch._nans = frame.nulls, frame.nans
-        if filled := frame.number(sketch.leaf - 1):
-            sketch._extend([frame.values(filled)])
-        sketch._tower.read(frame)
-        sketch._ladder.read(frame, most_error=(FED + LADDER) * frame.eps)
+        sketch._take_frame(frame)
         frame.require(sketch.n <= MAX_N)
         frame.finish()
         sketch._changed()
@@ -168,6 +165,13 @@ class StreamSketch(Sketch):
         if grown:
             self._tower, self._settled, self._filled = tower, None, 0
         self._extend(fresh)
+
+    def _take_frame(self, frame: FrameReader) -> None:
+        """Take the open block, the tower and the ladder that to_bytes() wrote."""
+        if filled := frame.number(self.leaf - 1):
+            self._extend([frame.values(filled)])
+        self._tower.read(frame)
+        self._ladder.read(frame, most_error=(FED + LADDER) * self._eps)
 
     def _take_summary(self, summary: Summary) -> None:
         self._ladder.add(summary.with_skipped(0, 0))

@@ -72,16 +72,16 @@ def read_column(values: Any, expected: ValueType | None = None) -> Column:
     """The values as a column of the expected type, or of their own type when none is expected."""
     plain = plain_values(values)
     if isinstance(plain, list):
-        return _from_python(plain, expected)
+        plain = _arrow_of(plain, expected)
     return _from_numpy(plain, expected) if isinstance(plain, np.ndarray) else _from_arrow(plain, expected)
 
 
-def read_rows(values: Any) -> Rows:
-    """The values as a column, and which of the rows are not null."""
+def read_rows(values: Any, expected: ValueType | None = None) -> Rows:
+    """The values as a column, as read_column() reads them, and which of the rows are not null."""
     plain = plain_values(values)
     if isinstance(plain, list) or (isinstance(plain, np.ndarray) and plain.dtype == object):
-        plain = _arrow_of(list(plain))
-    column = _from_numpy(plain, None) if isinstance(plain, np.ndarray) else _from_arrow(plain, None)
+        plain = _arrow_of(list(plain), expected)
+    column = _from_numpy(plain, expected) if isinstance(plain, np.ndarray) else _from_arrow(plain, expected)
     if not column.nulls:
         return Rows(column, len(plain), None)
     valid = ~np.isnat(plain) if isinstance(plain, np.ndarray) else plain.is_valid().to_numpy(zero_copy_only=False)
@@ -158,7 +158,7 @@ def nan_error() -> NaNError:
 
 def _from_numpy(values: NDArray[Any], expected: ValueType | None) -> Column:
     if values.dtype == object:
-        return _from_python(values.tolist(), expected)
+        return _from_arrow(_arrow_of(values.tolist(), expected), expected)
     if not len(values):
         return Column(_type_of_nothing(values.dtype), [])
     kind = _fitting(type_of_dtype(values.dtype), expected)
@@ -224,13 +224,13 @@ def _chunk_to_numpy(chunk: Any, kind: ValueType) -> NDArray[Any]:
     return low
 
 
-def _from_python(values: list[Any], expected: ValueType | None) -> Column:
+def _arrow_of(values: list[Any], expected: ValueType | None) -> pa.Array:
     """Python's own numbers have no fixed type: they take the expected one when no value changes by it."""
-    array = _arrow_of(values)
+    array = _as_arrow(values)
     if expected is None or array.null_count == len(array):
-        return _from_arrow(array, expected)
+        return array
     kind = type_of_arrow(array.type)
-    return _from_arrow(array if kind == expected else _cast_exactly(array, kind, expected), expected)
+    return array if kind == expected else _cast_exactly(array, kind, expected)
 
 
 def _cast_exactly(array: pa.Array, kind: ValueType, expected: ValueType) -> pa.Array:
@@ -256,7 +256,7 @@ def _is_nan(array: pa.Array) -> pa.Array:
     return pc.is_nan(array) if pa.types.is_floating(array.type) else pa.repeat(False, len(array))
 
 
-def _arrow_of(values: list[Any]) -> pa.Array:
+def _as_arrow(values: list[Any]) -> pa.Array:
     """A list as Arrow reads it, less what Arrow would read without a word: booleans, nested lists, lost nanoseconds."""
     types = {type(x) for x in values if x is not None}
     if types & {bool, np.bool_}:

@@ -55,7 +55,7 @@ class View:
 
     def answer(self, phi: float) -> WindowAnswer:
         given = self.summary.answer(phi)
-        error = given.error * given.n / self.n_lo
+        error = max(given.target - given.rank_lo, given.rank_hi - given.target) / self.n_lo
         ranks = (given.target, given.rank_lo, given.rank_hi, given.n)
         return WindowAnswer(
             given.value, given.phi, *ranks, error, self.n_lo, self.n_hi, self.missing, self.since, self.until
