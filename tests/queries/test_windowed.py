@@ -177,6 +177,9 @@ def test_what_does_not_fit_is_refused() -> None:
         Monitor(0.1, last=10)
     with pytest.raises(errors.TypeMismatchError, match="SlidingWindow"):
         Monitor(0.1, window=StreamSketch(0.01))  # type: ignore[arg-type]
+    for beyond in ((11, None), (None, "1 h")):
+        with pytest.raises(errors.InvalidArgumentError, match="beyond"):
+            Monitor(0.1, window=RecentWindow(0.05, max_items=10, max_age=60), last=beyond[0], within=beyond[1])
     monitor = Monitor(0.1, window=window)
     with pytest.raises(errors.InvalidArgumentError, match="no times"):
         monitor.update([1.0], times=[1.0])

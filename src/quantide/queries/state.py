@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from quantide.errors import InvalidArgumentError
+from quantide.errors import CorruptBytesError, InvalidArgumentError
 from quantide.queries.board import TOGETHER, UPDATES, Board
 from quantide.queries.clusters import CLUSTERINGS, Clusters
 from quantide.queries.conditions import CERTAIN, UNTOLD, Conditions
@@ -122,11 +122,12 @@ def _read_source(
         return sketch, -1, 0
     kind = RecentWindow if frame.number(1) else SlidingWindow
     window, last, within = kind.from_bytes(frame.blob()), frame.number(MAX_N) or None, frame.fraction()
-    frame.require(window.eps <= frame.eps / 2 and window.type == frame.kind)
-    frame.require(isinstance(window, RecentWindow) or (last is None and within is None))
     looked_at, reserve = frame.number(MAX_N + 1) - 1, frame.number(MAX_N)
-    frame.require(looked_at <= window.arrived)
-    return WindowSource(window, frame.eps, last, within), looked_at, reserve
+    frame.require(looked_at <= window.arrived and window.type == frame.kind)
+    try:
+        return WindowSource(window, frame.eps, last, within), looked_at, reserve
+    except InvalidArgumentError as error:
+        raise CorruptBytesError(f"these bytes are not a monitor: {error}") from error
 
 
 def _write_registry(frame: FrameWriter, held: Registry, names: tuple[str, ...], carrier: np.dtype[Any]) -> None:
