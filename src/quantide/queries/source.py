@@ -12,7 +12,7 @@ from quantide.sketches.frame import FrameReader
 from quantide.sketches.schedule import leaf_for, schedule_for
 from quantide.sketches.stream import TOWER, StreamSketch
 from quantide.sketches.uneven import UnevenTower
-from quantide.summary.column import Column, has_nan, nan_error, store
+from quantide.summary.column import Column, store
 from quantide.summary.summary import Summary
 from quantide.summary.types import ValueType
 
@@ -85,8 +85,7 @@ class MarkedSketch(StreamSketch):
         if kind is None or not len(column):
             return
         if self._filled + len(column) < self.leaf:
-            if any(has_nan(piece) for piece in column.pieces):
-                raise nan_error()
+            column.check_nan()
             self._type = kind
             self._extend(column.pieces)
             return

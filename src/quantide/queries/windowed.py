@@ -34,8 +34,9 @@ class WindowSource:
     @property
     def by_time(self) -> bool:
         """Whether the window can shrink."""
-        everything = self.last is None and self.within is None
-        return self.within is not None or (everything and getattr(self.window, "max_age", None) is not None)
+        if isinstance(self.window, SlidingWindow) or self.last is not None:
+            return self.within is not None
+        return self.within is not None or self.window.reach.age is not None
 
     @property
     def type(self) -> ValueType | None:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from quantide.sketches.base import Sketch
 from quantide.sketches.blocks import BlockCutter, sorted_blocks
-from quantide.sketches.frame import FrameReader, FrameWriter
+from quantide.sketches.frame import FrameReader
 from quantide.sketches.ladder import Ladder
 from quantide.sketches.schedule import FAN, leaf_for, schedule_for
 from quantide.sketches.singles import SINGLES
@@ -128,7 +128,7 @@ class StreamSketch(Sketch):
     def to_bytes(self) -> bytes:
         """The whole state: from_bytes() continues exactly as if never stopped."""
         self._join_singles()
-        frame = FrameWriter(MAGIC, self._type, self._eps, self._nan == "skip", self._nulls, self._nans)
+        frame = self._frame(MAGIC)
         frame.number(self._filled)
         frame.array(self._block[: self._filled])
         self._tower.write(frame)
@@ -139,7 +139,7 @@ class StreamSketch(Sketch):
     def from_bytes(cls, data: bytes) -> Self:
         """A sketch in exactly the state that to_bytes() wrote."""
         frame = FrameReader(MAGIC, data)
-        sketch = cls(frame.eps, "skip" if frame.skip_nan else "refuse", frame.kind.name if frame.kind else None)
+        sketch = cls(frame.eps, frame.nan, frame.type_name)
         sketch._nulls, sketch._nans = frame.nulls, frame.nans
         sketch._take_frame(frame)
         frame.require(sketch.n <= MAX_N)

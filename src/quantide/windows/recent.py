@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quantide.errors import InvalidArgumentError, SpanError
-from quantide.sketches.frame import FrameReader, FrameWriter
+from quantide.sketches.frame import FrameReader
 from quantide.sketches.singles import Singles
-from quantide.summary.column import Column, has_nan, nan_error, plain_values
+from quantide.summary.column import Column, plain_values
 from quantide.summary.ranks import MAX_N, check_not_empty
 from quantide.summary.summaries import Summaries
 from quantide.summary.summary import Summary
@@ -20,7 +20,7 @@ from quantide.windows.layout import layout_for
 from quantide.windows.reach import Reach
 from quantide.windows.slices import Slices
 from quantide.windows.timeline import Timed, Timeline
-from quantide.windows.view import Cut, Start, View, Views, WindowAnswer, both, cut_at, either, known_empty
+from quantide.windows.view import Cut, Start, View, Views, WindowAnswer, both, cut_at, either
 
 MAGIC = b"QTR"
 NUMBER, TIME = 0, 1  # the marks of slices; values have their time alone
@@ -85,12 +85,7 @@ class RecentWindow(Timed, Singles):
 
     @property
     def arrived(self) -> int:
-        """How many values have ever come."""
         return (self._values.n if self._values else 0) + self._slices.n + len(self._singles)
-
-    @property
-    def _arrived(self) -> int:
-        return self.arrived
 
     @property
     def n(self) -> int:
@@ -118,8 +113,7 @@ class RecentWindow(Timed, Singles):
         self._join_singles()
         plain = values if isinstance(values, (Summary, Summaries)) else plain_values(values)
         column = self._read(plain, nan)
-        if any(has_nan(piece) for piece in column.pieces):
-            raise nan_error()
+        column.check_nan()
         arrived = self._times.read(times, plain, column, late, self.arrived)
         if len(column):
             self._times.accept(arrived)
@@ -168,7 +162,7 @@ class RecentWindow(Timed, Singles):
     def summary(self, last: int | None = None, within: Any = None, now: Any = None) -> Summary:
         """A summary of all that a window may hold; those only known by number are lifted in."""
         if not self.arrived:
-            return known_empty(self._kind()).with_skipped(self._nulls, self._nans)
+            return self._nothing()
         return self._view(last, within, now).summary.with_skipped(self._nulls, self._nans)
 
     @property
@@ -179,7 +173,7 @@ class RecentWindow(Timed, Singles):
     def to_bytes(self) -> bytes:
         """The whole state: from_bytes() continues exactly as if never stopped."""
         self._join_singles()
-        frame = FrameWriter(MAGIC, self._type, self._eps, self._nan == "skip", self._nulls, self._nans)
+        frame = self._frame(MAGIC)
         frame.number(self._reach.items or 0)
         frame.fraction(self._reach.age)
         self._times.write(frame)
@@ -194,8 +188,7 @@ class RecentWindow(Timed, Singles):
         """A window in exactly the state that to_bytes() wrote."""
         frame = FrameReader(MAGIC, data)
         items, age = frame.number(MAX_N), frame.fraction()
-        kind = frame.kind.name if frame.kind else None
-        window = cls(frame.eps, items or None, age, "skip" if frame.skip_nan else "refuse", value_type=kind)
+        window = cls(frame.eps, items or None, age, frame.nan, value_type=frame.type_name)
         window._nulls, window._nans = frame.nulls, frame.nans
         window._times = Timeline.from_frame(frame, age is not None)
         if frame.number(1):
@@ -250,7 +243,7 @@ class RecentWindow(Timed, Singles):
         return self._slices.open.marks[TIME][0], max(before, default=None)
 
     def _take_slice(self, summary: Summary, span: NDArray[Any] | None) -> None:
-        at, opened = self._arrived, self._slices.open
+        at, opened = self.arrived, self._slices.open
         marks = ((at, at + summary.n - 1), *(() if span is None else ((span[0], span[1]),)))
         if span is not None and opened is not None and span[0] < opened.marks[TIME][1]:
             self._slices.join(summary, marks)
