@@ -185,9 +185,7 @@ def _read_clusters(frame: FrameReader, board: Board) -> Clusters:
     spans = c.span[c.ordered]
     frame.require(bool((spans >= 0).all() and (spans <= 1).all() and (spans[:, 0] <= spans[:, 1]).all()))
     frame.require(bool((np.diff(spans, axis=0) > 0).all()) and _within(c.ranks[:, 2:], MAX_N + 1))
-    frame.require(
-        _within(c.ranks[:, :2] + MAX_N, 3 * MAX_N)
-    )  # a reserve may put ranks before the first, after the last
+    frame.require(_within(c.ranks[:, :2] + MAX_N, 3 * MAX_N))  # a reserve may put ranks below the first
     frame.require(np.array_equal(np.bincount(slots[slots >= 0], minlength=used), c.sizes))
     for _ in range(used.bit_length()):  # every slot leads to a cluster, not round in circles
         c.root = c.root[c.root]
