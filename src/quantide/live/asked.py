@@ -2,14 +2,24 @@
 
 from collections.abc import Hashable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypedDict
 
 from quantide.errors import InvalidArgumentError
 
 
+class Words(TypedDict, total=False):
+    """What a question is about, beside its key, as users write it; None is the same as nothing."""
+
+    last: int | None
+    within: Any
+    filter: str | None
+    last_steps: int | None
+    now: Any
+
+
 @dataclass(frozen=True)
 class Asked:
-    """The words of a question, as LiveStream.answer() takes them: about recent values with last, within or filter."""
+    """The words of a question: about recent values with last, within or filter."""
 
     key: Any = None
     last: int | None = None
