@@ -113,7 +113,7 @@ def test_what_is_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         for number in rows:
             history.append(np.arange(float(number)))
         history._writer.join()
-        history._writer.compact()
+        history._writer.merger._compact()
         return sorted(chunk.rows for chunk in history.snapshot.chunks)
 
     assert sizes(10, 300, 10, 300, 10, 300) == [10, 10, 10, 300, 300, 300]
@@ -221,10 +221,10 @@ def test_the_step_ends_while_chunks_are_merged(
         gate = Gate(patch, point)
         work.append(4)
         assert gate.reached.wait(20)
-    compacting = work.history._writer._compacting
+    compacting = work.history._writer.merger._compacting
     for number in range(5, 14):  # appends, questions and vacuum do not wait
         work.append(number)
-        assert work.history._writer._compacting is compacting  # nor does another begin
+        assert work.history._writer.merger._compacting is compacting  # nor does another begin
         check_answers(work.history, all_of(range(number + 1)), store == "keyed")
         work.vacuum(0)
     work.history.end_step(wait=False)
@@ -252,7 +252,7 @@ def test_an_error_is_told_once(end: str, tmp_path: Path, monkeypatch: pytest.Mon
         for number in range(12):
             work.append(number)
         assert gate.reached.wait(20)
-        compacting = work.history._writer._compacting
+        compacting = work.history._writer.merger._compacting
         assert compacting is not None
         assert isinstance(compacting.exception(), StorageError)
     work.append(12)
@@ -277,7 +277,7 @@ def test_a_handle_that_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         for number in range(8):
             work.append(number)
         assert gate.reached.wait(20)
-        compacting = work.history._writer._compacting
+        compacting = work.history._writer.merger._compacting
         assert compacting is not None
         del work
         other = Work(str(tmp_path), SETTINGS)

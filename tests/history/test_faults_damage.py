@@ -121,12 +121,12 @@ def test_damage_is_not_merged(folder: Path, rng: np.random.Generator) -> None:
             history._begin()
             runs = tuple(history.runs())
             with pytest.raises(CorruptBytesError, match=path.name):
-                history._writer._merge(_all(history), history.settings.run_eps)
+                history._writer.merger._merge(_all(history), history.settings.run_eps)
             assert tuple(history.runs()) == runs
     check_stored(folder, NUMBERS)
     with History(folder) as history:
         history._begin()
-        history._writer._merge(_all(history), history.settings.run_eps)
+        history._writer.merger._merge(_all(history), history.settings.run_eps)
         assert history.verify().values == len(DATA)
     check_stored(folder, NUMBERS)
 
@@ -192,7 +192,7 @@ def test_a_side_file_of_a_file_that_is_gone(folder: Path) -> None:
     assert asked(first) == 0
     with History(folder) as other:
         other._begin()
-        other._writer._merge(_all(other), other.settings.run_eps)
+        other._writer.merger._merge(_all(other), other.settings.run_eps)
         other.vacuum(0)
     first.end_step()
     assert (first.verify().values, asked(first)) == (len(DATA), 0)

@@ -11,7 +11,7 @@ import pytest
 
 from quantide.errors import EmptyError, StorageError
 from quantide.history import History, vacuum
-from quantide.history.rebuild import check_part
+from quantide.history.verify import check_part
 from quantide.store import faults
 from tests.history.driver import Driver, driving
 from tests.history.work import KEYED, ROWS, SETTINGS, Work, all_of, check_stored, leftovers, small
@@ -192,7 +192,7 @@ def test_verify_while_files_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             work.vacuum(0)
         check_part(*arguments)
 
-    monkeypatch.setattr("quantide.history.reader.check_part", slowly)
+    monkeypatch.setattr("quantide.history.verify.check_part", slowly)
     assert reader.verify().values == 3 * ROWS
     assert not left
     work.close(0)
@@ -336,7 +336,7 @@ def test_a_question_while_a_merge_is_committed(tmp_path: Path, monkeypatch: pyte
     def then_merged() -> Any:
         found = look()
         gate.open.set()
-        merging = work.history._writer._merging
+        merging = work.history._writer.merger._merging
         assert merging is not None
         for _ in range(20):
             if merging.done():

@@ -255,6 +255,24 @@ def test_what_an_append_that_failed_leaves(point: str, tmp_path: Path, monkeypat
         assert live.answer(1, last=5).n == 3
 
 
+def test_what_a_large_append_that_failed_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several recent files one cannot be written: the same handle vacuums the others, too."""
+    written = [0]
+
+    def fails(name: str) -> None:
+        written[0] += name == "recent.written"
+        if written[0] == 3:
+            raise OSError(28, "no space")
+
+    with small(most=4), History(tmp_path / "store") as history:
+        with monkeypatch.context() as patch:
+            patch.setattr(faults, "point", fails)
+            with pytest.raises(OSError, match="no space"):
+                history.append(np.arange(20.0))
+        history.vacuum(0)
+        assert leftovers(history.path) == set()
+
+
 def test_the_store_is_gone(tmp_path: Path) -> None:
     history = History(tmp_path / "store")
     history.append(np.arange(100.0))

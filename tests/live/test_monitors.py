@@ -252,7 +252,7 @@ def test_monitors_are_asked_while_the_stream_is_followed(batches: int, tmp_path:
             finally:
                 ended.set()
             assert all(one.result() for one in using)
-        assert live._trouble is None
+        assert live.trouble is None
         assert [len(monitor) for monitor in monitors] == [0, 0]
         live.close()
         grown.history.close()

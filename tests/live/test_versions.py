@@ -40,7 +40,7 @@ def keyed(path: Path) -> Grown:
 
 def forget_files(live: LiveStream) -> None:
     """As if other files had been read since: none is open."""
-    live._reader._blocks.forget()
+    live._reader._views.blocks.forget()
 
 
 @pytest.mark.parametrize("mode", ["quick", "accurate", "exact"])
@@ -214,10 +214,10 @@ def test_what_goes_wrong_while_following(tmp_path: Path, rng: Rng, monkeypatch: 
 
         with monkeypatch.context() as patch:
             patch.setattr(live._reader, "refresh", fails)
-            wait_for(lambda: live._trouble is not None)
+            wait_for(lambda: live.trouble is not None)
             with pytest.raises(StorageError, match="away"):
                 live.answer(0.5, last=3)
-        wait_for(lambda: live._trouble is None)
+        wait_for(lambda: live.trouble is None)
         check_question(live, grown.model, rng, {"last": 3})
     grown.history.close()
 
