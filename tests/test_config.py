@@ -155,7 +155,7 @@ def test_a_wrong_setting_of_a_stream(tmp_path: Path, line: str, told: str) -> No
         ('{ format = "parquet", path = "in", max_files = 1, max_bytes = 5 }', r"max_files and .*cannot both"),
         (
             '{ format = "parquet", path = "in", max_bytes = "big" }',
-            r"max_bytes is \"big\": 'big' is not a size",
+            r"max_bytes is \"big\": max_bytes='big' is not a size",
         ),
         ('{ format = "parquet", path = "in", max_rows = 5 }', r"max_rows is for sources that are not files"),
         ('{ format = "parquet", path = "in", settle = 0 }', r"source\.settle is 0"),

@@ -18,6 +18,9 @@ import pytest
 from quantide.errors import CorruptBytesError, StorageError
 from quantide.history import History, tasks
 from quantide.history import recent as recent_files
+from quantide.store import ledger as ledgers
+from quantide.store.disk import remove
+from quantide.store.ledger import Ledger, Record
 from quantide.store.names import without_spare
 from tests.conftest import seed_of
 from tests.history.driver import ROOT, Child, Driver, driving
@@ -337,3 +340,25 @@ def test_durable_means_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert max(order.index(name) for name in new) < last < order.index(entry)
     assert any("checkpoint.parquet" in name for name in order)
     history.close()
+
+
+def test_a_fold_is_flushed_before_its_records_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of the one file that has them all must outlast a loss of power, too."""
+    order: list[str] = []
+    fsync = os.fsync
+
+    def flushed(handle: int) -> None:
+        order.append(f"flushed {os.path.basename(os.readlink(f'/proc/self/fd/{handle}'))}")
+        fsync(handle)
+
+    def removed(path: str) -> bool:
+        order.append("removed")
+        return remove(path)
+
+    ledger = Ledger(str(tmp_path), lambda _: True, durable=True)
+    for number in range(3):
+        ledger.write(Record("c0", number))
+    monkeypatch.setattr(os, "fsync", flushed)
+    monkeypatch.setattr(ledgers, "remove", removed)
+    ledger.fold("c0")
+    assert order[-4:] == ["flushed sources", *["removed"] * 3]
