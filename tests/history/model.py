@@ -222,3 +222,8 @@ def check_ranks(
     assert np.all(np.abs(share - true / n) <= allowed / n + 1e-12)
     one = history.rank(asked[:1], mode, last_steps, key)
     assert (int(one[0][0]), int(one[1][0])) == (int(low[0]), int(high[0]))
+
+
+def everything(history: History) -> list[float]:
+    """All values, asked for one by one."""
+    return [history.quantile((i + 1) / history.n, "exact").item() for i in range(history.n)]
