@@ -154,7 +154,7 @@ def _arrow_types(keys: str) -> list[pa.DataType]:
 
 
 def test_any_operations() -> None:
-    run_state_machine_as_test(Operations, settings=settings(max_examples=40, stateful_step_count=14))
+    run_state_machine_as_test(Operations, settings=settings(max_examples=25, stateful_step_count=14))
 
 
 @pytest.mark.slow
@@ -192,15 +192,15 @@ def test_every_type(kind: Any, tmp_path: Path, rng: Rng) -> None:
     model = Model(kind)
     with History(tmp_path / "s", eps=0.05, kappa=2, value_type=kind.name) as history:
         filled(history, model, rng, 5)
-        check_all(history, model, rng)
-    check_all(History(tmp_path / "s"), model, rng)
+        check_all(history, model, rng, questions=1)
+    check_all(History(tmp_path / "s"), model, rng, spans=False)
 
 
-@pytest.mark.parametrize("kappa", [1, 2, 3, 10])
-def test_every_kappa(kappa: int, tmp_path: Path, rng: Rng) -> None:
+@pytest.mark.parametrize(("kappa", "steps"), [(1, 6), (2, 9), (3, 13), (10, 12)])
+def test_every_kappa(kappa: int, steps: int, tmp_path: Path, rng: Rng) -> None:
     model = Model(BY_NAME["float64"])
     history = History(tmp_path / "s", eps=0.1, kappa=kappa)
-    for _ in range(13):
+    for _ in range(steps):
         filled(history, model, rng, 1, rest=False)
         check_span(history, model, rng, None, None, 1)
     filled(history, model, rng, 0)
@@ -212,12 +212,12 @@ def test_one_shape_all_the_time(shape: str, tmp_path: Path, rng: Rng) -> None:
     """Constant data, ties everywhere, values that only rise: none makes the bounds worse, or the reads more."""
     model = Model(BY_NAME["float64"])
     history = History(tmp_path / "s", eps=0.05, kappa=3)
-    for step in range(8):
+    for step in range(6):
         for _ in range(2):
             values = drawn(rng, shape, "float64", 70)
             history.append(values)
             model.append(values)
-        if step < 7:
+        if step < 5:
             history.end_step()
             model.end_step()
     check_all(history, model, rng, questions=2)
@@ -228,11 +228,11 @@ def test_a_stream_far_larger_than_the_history(tmp_path: Path, rng: Rng) -> None:
     model = Model(BY_NAME["float64"])
     with History(tmp_path / "s", eps=0.02, kappa=2) as history:
         filled(history, model, rng, 3, rest=False)
-        for size in (1, 3000, 20_000, 17, 5000):
+        for size in (1, 1000, 5000, 17, 1000, 1000, 1000, 800):  # more summaries than are kept as they are
             values = rng.normal(size=size)
             history.append(values)
             model.append(values)
-            check_span(history, model, rng, None, None, 4)
+            check_span(history, model, rng, None, None, 1)
         answers = [history.answer(phi) for phi in np.linspace(0.01, 1, 50)]
         assert max(answer.error for answer in answers) > 0, "the stream is not kept exactly"
 
@@ -242,7 +242,7 @@ def test_a_million_values_in_blocks_as_they_are(tmp_path: Path, rng: Rng) -> Non
     model = Model(BY_NAME["float64"])
     history = History(tmp_path / "s", eps=0.01, kappa=2)
     for values in (
-        rng.normal(size=1_200_000),
+        rng.normal(size=300_000),
         np.where(rng.random(1_100_000) < 0.8, np.inf, rng.normal(size=1_100_000)),
         -np.abs(np.where(rng.random(1_100_000) < 0.8, -np.inf, -0.0)),
         np.sort(rng.normal(size=300_000)),

@@ -2,7 +2,6 @@
 
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from quantide.store.log import Log
 from quantide.store.names import LOCK
 from quantide.store.place import Folder
 from quantide.store.table import StreamTable
-from tests.history.driver import Driver, driving
+from tests.history.driver import Driver
 from tests.history.work import KEYED, ROWS, SETTINGS, Work, active, all_of, batch, check_stored, leftovers, small
 from tests.oracle import exact_quantile
 
@@ -28,12 +27,6 @@ HOUR = 3600
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     small(monkeypatch.setattr)
-
-
-@pytest.fixture(scope="module")
-def driver() -> Iterator[Driver]:
-    with driving() as found:
-        yield found
 
 
 def versions(folder: Path) -> list[int]:

@@ -219,7 +219,7 @@ def test_a_compaction_that_failed_is_tried_again(tmp_path: Path, rng: Rng, monke
     with small(fan=3, most=1000):
         grown = store(tmp_path, rng, 20)
         monkeypatch.setattr(faults, "point", point)
-        for number in range(3, 30):
+        for number in range(3, 20):
             more(grown, number)
             Event().wait(0.005)
         grown.history._writer.recent._compacting and grown.history._writer.recent._compacting.exception()

@@ -79,7 +79,7 @@ def run(
     late = LiveStream(path, follow=False, memory=1)
     for one in (live, late):
         one.poll()
-        check(one, grown.model, np.random.default_rng(batches))
+        check(one, grown.model, np.random.default_rng(batches), windows=4)
     grown.history.verify()
     grown.history.close()
 

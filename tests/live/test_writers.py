@@ -14,7 +14,7 @@ from quantide.errors import EmptyError, UnknownKeyError
 from quantide.history import History
 from quantide.live import LiveStream
 from tests import oracle
-from tests.history.driver import Driver, driving
+from tests.history.driver import Driver
 from tests.history.work import leftovers
 from tests.live.model import Rng, check, data_of, handed, small, some_window
 from tests.live.work import HOSTS, LAST, SETTINGS, after, append, batches_in, model_of, noted, versions
@@ -43,12 +43,6 @@ POINTS = (
 def _small() -> Iterator[None]:
     with small(most=2000):
         yield
-
-
-@pytest.fixture(scope="module")
-def driver() -> Iterator[Driver]:
-    with driving() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
