@@ -132,6 +132,7 @@ def test_places_elsewhere_stay_as_they_are(tmp_path: Path) -> None:
         ('schema_change = "x"', r"streams\.s\.schema_change"),
         ('late = "quarantine"', r"streams\.s\.late is \"quarantine\" and no times are known; add time"),
         ('time = "t"\nlate_after = "1 h"', r"streams\.s\.late_after is of no use"),
+        ("durable = 1.0", r"streams\.s\.durable is 1\.0; write durable = true"),
         ("durable = 1", r"streams\.s\.durable is 1; write durable = true"),
         ("durabel = true", r"streams\.s\.durabel is not a setting; did you mean durable\?"),
         ("entirely_other = 1", r"streams\.s\.entirely_other is not a setting; known here are bad_records, "),

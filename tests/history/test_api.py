@@ -15,6 +15,7 @@ import pytest
 import quantide
 from quantide import History, errors
 from quantide.history import answer
+from quantide.store.settings import Settings
 from tests.history.model import everything
 
 NAN, INF = float("nan"), float("inf")
@@ -168,6 +169,12 @@ def test_settings_that_make_no_store(wrong: dict[str, Any], path: Path) -> None:
     with pytest.raises((errors.InvalidArgumentError, errors.TypeMismatchError)):
         History(path, **wrong)
     assert not path.exists()
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"eps": 1}', '{"version": 2}', '{"version": 2, "keys": [], "no": 1}'])
+def test_settings_that_are_damaged(text: str) -> None:
+    with pytest.raises(errors.CorruptBytesError, match="settings of this store"):
+        Settings.from_json(text)
 
 
 def test_places_that_are_no_store(tmp_path: Path) -> None:

@@ -244,8 +244,8 @@ def test_monitors_are_asked_while_the_stream_is_followed(batches: int, tmp_path:
                 asked += 1
             return asked
 
-        with ThreadPoolExecutor(3) as pool:
-            using = [pool.submit(use, seed) for seed in range(3)]
+        with ThreadPoolExecutor(2) as pool:
+            using = [pool.submit(use, seed) for seed in range(2)]
             try:
                 for number in range(1, batches):
                     grow(grown, rng, number, 20)

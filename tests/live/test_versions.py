@@ -1,6 +1,7 @@
 """Which version an answer is about: files that go away under a reader's hands, readers of other ages, threads."""
 
 import gc
+import traceback
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -219,6 +220,21 @@ def test_what_goes_wrong_while_following(tmp_path: Path, rng: Rng, monkeypatch: 
                 live.answer(0.5, last=3)
         wait_for(lambda: live.trouble is None)
         check_question(live, grown.model, rng, {"last": 3})
+    grown.history.close()
+
+
+def test_trouble_that_lasts_costs_no_memory(tmp_path: Path, rng: Rng) -> None:
+    """Every question raises the same error; what led to the questions before does not hang on it."""
+    grown = keyed(tmp_path)
+    grow(grown, rng, 0)
+    live = LiveStream(grown.path, follow=False)
+    live._follower.failed(StorageError("the disk is away"))
+    raised = []
+    for _ in range(3):
+        with pytest.raises(StorageError, match="away") as told:
+            live.answer(0.5)
+        raised.append(len(traceback.extract_tb(told.value.__traceback__)))
+    assert raised[0] == raised[-1]
     grown.history.close()
 
 

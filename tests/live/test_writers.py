@@ -89,7 +89,13 @@ def kill_at(point: str, time: int, driver: Driver, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("point", "time"), [("recent.written", 13), ("recent.manifest", 9), ("recent.compacted", 3), ("commit.after", 17)]
+    ("point", "time"),
+    [
+        ("recent.manifest", 9),
+        ("recent.compacted", 3),
+        pytest.param("recent.written", 13, marks=pytest.mark.slow),
+        pytest.param("commit.after", 17, marks=pytest.mark.slow),
+    ],
 )
 def test_killed(point: str, time: int, driver: Driver, tmp_path: Path) -> None:
     kill_at(point, time, driver, tmp_path / "store")

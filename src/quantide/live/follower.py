@@ -52,7 +52,7 @@ class Follower:
     def let_it_go_first(self) -> None:
         """A commit that is looked at goes before questions; when commits cannot be followed, none is answered."""
         if self.trouble is not None:
-            raise self.trouble
+            raise self.trouble.with_traceback(None)  # else it would grow with every question
         if self._moving:  # threads that only compute would keep it waiting at each of its reads
             time.sleep(PAUSE)
 

@@ -91,11 +91,11 @@ class Settings:
         try:
             held = json.loads(text)
             version = held.pop("version")
-        except (ValueError, KeyError, AttributeError) as error:
+            if version not in READABLE:
+                raise SettingsError(f"a store of version {version}; this Quantide reads version {VERSION}: upgrade it")
+            return cls(**{**held, "keys": tuple(held["keys"]), "filters": tuple(held.get("filters", ()))})
+        except (json.JSONDecodeError, KeyError, AttributeError, TypeError) as error:
             raise CorruptBytesError(f"the settings of this store cannot be read: {text[:80]!r}") from error
-        if version not in READABLE:
-            raise SettingsError(f"a store of version {version}; this Quantide reads version {VERSION}: upgrade it")
-        return cls(**{**held, "keys": tuple(held["keys"]), "filters": tuple(held.get("filters", ()))})
 
     def check_same(self, asked: dict[str, Any]) -> None:
         """Refuse to open with settings other than these; `asked` has those that were said."""
