@@ -39,9 +39,8 @@ class Asked:
     @classmethod
     def of(cls, words: Any) -> "Asked":
         """Words by their names, as a dict."""
-        known = [field.name for field in fields(cls)]
-        if not isinstance(words, dict) or not set(words) <= set(known):
-            raise InvalidArgumentError(f"{words!r} does not say what is asked about; its words are {', '.join(known)}")
+        if not isinstance(words, dict) or not words.keys() <= NAMES.keys():
+            raise InvalidArgumentError(f"{words!r} does not say what is asked about; its words are {', '.join(NAMES)}")
         return cls(**words)
 
     @property
@@ -64,3 +63,6 @@ class Asked:
         except TypeError:  # of a list, say
             return None
         return self, types
+
+
+NAMES = {field.name: field for field in fields(Asked)}
