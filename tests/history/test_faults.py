@@ -209,6 +209,7 @@ def test_what_a_commit_leaves(tmp_path: Path) -> None:
     check_stored(tmp_path, [0, 1])
 
 
+@pytest.mark.slow
 def test_killed_through_the_environment(tmp_path: Path) -> None:
     """As anyone would do it, in a process of its own."""
     code = f"""if True:
