@@ -69,7 +69,7 @@ class Questions(ABC):
         return np.array(found, dtype=type_named(self.settings.value_type).dtype).reshape(np.shape(phis))
 
     def bands(
-        self, phis: ArrayLike, key: Any = None, *, mode: str | None = None, **words: Unpack[Words]
+        self, phis: ArrayLike, mode: str | None = None, key: Any = None, **words: Unpack[Words]
     ) -> list[LiveBand]:
         """As answers(), each with the values between which the true quantile is proved to lie."""
         wanted, asked = check_phis(phis).ravel().tolist(), Asked.of({"key": key, **words})
@@ -81,7 +81,7 @@ class Questions(ABC):
         asked = Asked.of({"key": key, **words})
         return self._ask(asked, lambda view: view.rank(value, self._mode(asked, mode)))
 
-    def ranks(self, values: Any, key: Any = None, *, mode: str | None = None, **words: Unpack[Words]) -> list[LiveRank]:
+    def ranks(self, values: Any, mode: str | None = None, key: Any = None, **words: Unpack[Words]) -> list[LiveRank]:
         """As rank(), of many values, with what it is about; all as of one version."""
         asked = Asked.of({"key": key, **words})
         how = self._mode(asked, mode)
@@ -112,9 +112,8 @@ class Questions(ABC):
         self,
         phis: ArrayLike,
         against: dict[str, Any] | None = None,
-        key: Any = None,
-        *,
         mode: str | None = None,
+        key: Any = None,
         **words: Unpack[Words],
     ) -> list[LiveComparison]:
         """Each phi of one window beside the same phi of another: `compare([0.99], within="5 min")` is now against all

@@ -131,9 +131,7 @@ class LiveStream(StandingQuestions):
         self._follower.let_it_go_first()
         return self._reader.asking(ask)
 
-    def at_hand(
-        self, phis: Sequence[float], key: Any = None, *, mode: str | None = None, **words: Unpack[Words]
-    ) -> bool:
+    def at_hand(self, phis: Sequence[float], mode: str | None = None, key: Any = None, **words: Unpack[Words]) -> bool:
         """Whether answers() would find its answers at once: nothing has to be read or merged for them."""
         asked = Asked.of({"key": key, **words})
         view, how = self._views.kept(asked, self._follower.recent), self._mode(asked, mode)
