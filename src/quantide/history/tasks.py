@@ -12,7 +12,7 @@ from quantide.history.sort import Chunk, in_threads, merge_pieces
 from quantide.store import faults
 from quantide.store.datafile import BLOCK, DataFiles, write_data
 from quantide.store.disk import write_bytes
-from quantide.store.names import FileName, RunId
+from quantide.store.names import File, FileName, RunId
 from quantide.store.place import Folder, check_whole
 from quantide.store.rows import ALL, SortedRows
 from quantide.store.settings import Settings
@@ -68,9 +68,6 @@ class Written:
     part: int
     size: int
     rows: int
-
-
-File = tuple[FileName, int, int]  # as a commit takes it: the name, its size, its rows
 
 
 class Executor(Protocol):

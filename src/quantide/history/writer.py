@@ -11,12 +11,12 @@ from quantide.history.recent import RecentLog
 from quantide.history.serials import Serials
 from quantide.history.snapshot import Snapshot
 from quantide.history.sort import Chunk, in_threads
-from quantide.history.tasks import Executor, File, named, write_lot
+from quantide.history.tasks import Executor, Written, named, write_lot
 from quantide.store import faults
 from quantide.store.commits import Change, WritableTable
 from quantide.store.lease import Lease
 from quantide.store.manifest import Entry
-from quantide.store.names import FileName, RunId
+from quantide.store.names import File, FileName, RunId
 
 
 class Writer:
@@ -124,14 +124,11 @@ class Writer:
 
     def _write_chunk(self, run: RunId, chunk: Chunk, batch: Any) -> list[File]:
         table, sources = self.table, [] if batch is None else [str(batch)]
-        parts = range(len(chunk.lots))
-        return named(
-            run,
-            in_threads(
-                lambda part: write_lot(table.path, FileName(run, part), chunk, table.settings, sources, table.durable),
-                parts,
-            ),
-        )
+
+        def write(part: int) -> Written:
+            return write_lot(table.path, FileName(run, part), chunk, table.settings, sources, table.durable)
+
+        return named(run, in_threads(write, range(len(chunk.lots))))
 
     def _loaded(self, loaded: Sequence[Loaded]) -> Change | None:
         """The change of the manifest by recent files that tasks wrote; None when they wrote none."""

@@ -17,7 +17,7 @@ from quantide.errors import CorruptBytesError, StorageError, WriterConflictError
 from quantide.store import faults
 from quantide.store.disk import remove, sync, touch, write_bytes
 from quantide.store.manifest import Manifest
-from quantide.store.names import DATA, RECENT, SIDE, FileName, manifest_name, recent_epoch, without_spare
+from quantide.store.names import DATA, RECENT, SIDE, File, FileName, manifest_name, recent_epoch, without_spare
 from quantide.store.place import Place
 from quantide.store.table import TRIES, StreamTable
 from quantide.store.transactions import RECENT_FILES, STEP, WRITER, batch_transaction
@@ -99,7 +99,7 @@ class WritableTable(StreamTable):
 
     def commit(
         self,
-        add: Sequence[tuple[FileName, int, int]] = (),
+        add: Sequence[File] = (),
         remove: Sequence[FileName] = (),
         step: int | None = None,
         batch: Any = None,
@@ -127,7 +127,7 @@ class WritableTable(StreamTable):
             gone = [entry.name for entry in known.entries if entry.name not in kept]
             return gone if before is None else [*gone, manifest_name(before)]
 
-    def _actions(self, add: Sequence[tuple[FileName, int, int]], remove: Sequence[FileName]) -> list[Any]:
+    def _actions(self, add: Sequence[File], remove: Sequence[FileName]) -> list[Any]:
         if remove and not set(remove) <= set(self.files()):
             raise WriterConflictError(f"{self.path}: files to be merged were merged by another writer; reopen it")
         for name in remove:  # from now on they wait for vacuum
