@@ -21,8 +21,13 @@ OPEN: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("shape", OPEN)
-@pytest.mark.parametrize("rows", [1, 100])
+@pytest.mark.parametrize(
+    ("rows", "shape"),
+    [
+        *((100, shape) for shape in OPEN),
+        *(pytest.param(1, shape, marks=() if shape == "alike" else pytest.mark.slow) for shape in OPEN),
+    ],
+)
 def test_every_rank_is_in_its_band(shape: str, rows: int, tmp_path: Path, rng: Rng) -> None:
     with small():
         grown = Grown(tmp_path, eps=0.4)
