@@ -12,9 +12,9 @@ from unittest.mock import patch
 from benchmarks.timing import clock
 from quantide.history import History
 from quantide.history.sort import Chunk, chunk_of
+from quantide.store.commits import WritableTable
 from quantide.store.datafile import BLOCK, DataFiles, write_data
 from quantide.store.sidefile import build_side
-from quantide.store.table import StreamTable
 
 PARTS = ("load", "sort", "summary", "merge", "commit")
 
@@ -108,7 +108,7 @@ def watching() -> Iterator[Watch]:
         patch("quantide.history.history.chunk_of", watch.timed("sort", sort)),
         patch("quantide.history.tasks.write_data", watch.timed("load", write)),
         patch("quantide.history.tasks.build_side", watch.timed("summary", build_side)),
-        patch.object(StreamTable, "commit", watch.timed("commit", StreamTable.commit)),
+        patch.object(WritableTable, "commit", watch.timed("commit", WritableTable.commit)),
         patch.object(DataFiles, "values", read),
     ):
         yield watch

@@ -132,6 +132,7 @@ def test_places_elsewhere_stay_as_they_are(tmp_path: Path) -> None:
         ('schema_change = "x"', r"streams\.s\.schema_change"),
         ('late = "quarantine"', r"streams\.s\.late is \"quarantine\" and no times are known; add time"),
         ('time = "t"\nlate_after = "1 h"', r"streams\.s\.late_after is of no use"),
+        ("durable = 1.0", r"streams\.s\.durable is 1\.0; write durable = true"),
         ("durable = 1", r"streams\.s\.durable is 1; write durable = true"),
         ("durabel = true", r"streams\.s\.durabel is not a setting; did you mean durable\?"),
         ("entirely_other = 1", r"streams\.s\.entirely_other is not a setting; known here are bad_records, "),
@@ -155,7 +156,7 @@ def test_a_wrong_setting_of_a_stream(tmp_path: Path, line: str, told: str) -> No
         ('{ format = "parquet", path = "in", max_files = 1, max_bytes = 5 }', r"max_files and .*cannot both"),
         (
             '{ format = "parquet", path = "in", max_bytes = "big" }',
-            r"max_bytes is \"big\": 'big' is not a size",
+            r"max_bytes is \"big\": max_bytes='big' is not a size",
         ),
         ('{ format = "parquet", path = "in", max_rows = 5 }', r"max_rows is for sources that are not files"),
         ('{ format = "parquet", path = "in", settle = 0 }', r"source\.settle is 0"),

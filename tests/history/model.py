@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from quantide.history import History, blocks, load, merge, rebuild, sort, source, tasks, writer
+from quantide.history import History, blocks, merge, rebuild, sort, source, tasks
 from quantide.store import datafile
 from tests import oracle
 
@@ -25,7 +25,7 @@ Array = Any  # of any dtype; of objects for decimals
 def small(block: int = 8, lot: int = 25, rows: int = 30, piece: int = 40) -> Iterator[None]:
     """Blocks, lots, ranges and pieces of so many rows, and room for a few blocks in memory."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (datafile, tasks, writer, load, rebuild):
+        for module in (datafile, tasks, rebuild):
             patch.setattr(module, "BLOCK", block)
         patch.setattr(datafile, "WRITE_ROWS", 4 * block)
         patch.setattr(datafile, "OPEN_FILES", 3)
@@ -222,3 +222,8 @@ def check_ranks(
     assert np.all(np.abs(share - true / n) <= allowed / n + 1e-12)
     one = history.rank(asked[:1], mode, last_steps, key)
     assert (int(one[0][0]), int(one[1][0])) == (int(low[0]), int(high[0]))
+
+
+def everything(history: History) -> list[float]:
+    """All values, asked for one by one."""
+    return [history.quantile((i + 1) / history.n, "exact").item() for i in range(history.n)]

@@ -1,8 +1,8 @@
 """Many small appends in one step: chunks are merged in the background, and nothing else notices."""
 
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 from quantide.errors import StorageError
 from quantide.history import History, HistoryReader, merge
 from tests.conftest import seed_of
-from tests.history.driver import Child, Driver, driving
+from tests.history.driver import Child, Driver
 from tests.history.test_faults_readers import Gate
 from tests.history.work import (
     HOSTS,
@@ -43,12 +43,6 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     small(monkeypatch.setattr)
 
 
-@pytest.fixture(scope="module")
-def driver() -> Iterator[Driver]:
-    with driving() as found:
-        yield found
-
-
 def check_answers(history: HistoryReader, values: Any, keyed: bool) -> None:
     for key in (None, *HOSTS.tolist()) if keyed else (None,):
         own = values if key is None else values[key_of(values) == key]
@@ -64,7 +58,7 @@ def check_answers(history: HistoryReader, values: Any, keyed: bool) -> None:
 def test_many_appends_few_chunks(store: str, tmp_path: Path, rng: np.random.Generator) -> None:
     history = History(tmp_path, **STORES[store])
     values = np.empty(0)
-    for _ in range(150):
+    for _ in range(80):  # more than the chunks that may be left
         new = rng.integers(-40, 40, int(rng.integers(1, 40))).astype(np.float64) * 1000
         history.append(new, key=key_of(new) if store == "keyed" else None)
         values = np.append(values, new)
@@ -113,7 +107,7 @@ def test_what_is_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         for number in rows:
             history.append(np.arange(float(number)))
         history._writer.join()
-        history._writer.compact()
+        history._writer.merger._compact()
         return sorted(chunk.rows for chunk in history.snapshot.chunks)
 
     assert sizes(10, 300, 10, 300, 10, 300) == [10, 10, 10, 300, 300, 300]
@@ -144,7 +138,13 @@ def test_the_next_writer_counts_what_there_is(tmp_path: Path) -> None:
 # Killed
 
 
-@pytest.mark.parametrize(("point", "store"), [(point, list(STORES)[i % 2]) for i, point in enumerate(POINTS)])
+@pytest.mark.parametrize(
+    ("point", "store"),
+    [
+        pytest.param(point, store, marks=() if point.startswith(("merge", "commit")) else pytest.mark.slow)
+        for point, store in zip(POINTS, cycle(STORES), strict=False)
+    ],
+)
 def test_killed(point: str, store: str, driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(seed_of(point + store))
     kill_at(point, int(rng.integers(POINTS[point])) + 1, store, driver, tmp_path, monkeypatch)
@@ -207,8 +207,17 @@ def test_killed_at_any_time(
 # What comes in between
 
 
-@pytest.mark.parametrize("store", STORES)
-@pytest.mark.parametrize("point", ["merge.planned", "merge.sorted", "merge.written"])
+@pytest.mark.parametrize(
+    ("point", "store"),
+    [
+        ("merge.planned", "plain"),
+        ("merge.sorted", "keyed"),
+        ("merge.written", "plain"),
+        pytest.param("merge.planned", "keyed", marks=pytest.mark.slow),
+        pytest.param("merge.sorted", "plain", marks=pytest.mark.slow),
+        pytest.param("merge.written", "keyed", marks=pytest.mark.slow),
+    ],
+)
 def test_the_step_ends_while_chunks_are_merged(
     point: str, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,25 +230,25 @@ def test_the_step_ends_while_chunks_are_merged(
         gate = Gate(patch, point)
         work.append(4)
         assert gate.reached.wait(20)
-    compacting = work.history._writer._compacting
-    for number in range(5, 14):  # appends, questions and vacuum do not wait
+    compacting = work.history._writer.merger._compacting
+    for number in range(5, 11):  # appends, questions and vacuum do not wait
         work.append(number)
-        assert work.history._writer._compacting is compacting  # nor does another begin
+        assert work.history._writer.merger._compacting is compacting  # nor does another begin
         check_answers(work.history, all_of(range(number + 1)), store == "keyed")
         work.vacuum(0)
     work.history.end_step(wait=False)
-    work.append(14)
+    work.append(11)
     assert work.history.stats()["stream_values"] == ROWS
     gate.open.set()
     work.history._writer.join()
     assert (work.history.stats()["runs"], work.history.stats()["chunks"]) == (1, 1)
-    check_answers(work.history, all_of(range(15)), store == "keyed")
+    check_answers(work.history, all_of(range(12)), store == "keyed")
     work.history.end_step()
     assert work.history.stats()["runs"] == 2
     work.vacuum(0)
     assert leftovers(tmp_path) == set()
     work.close(0)
-    check_stored(tmp_path, range(15))
+    check_stored(tmp_path, range(12))
 
 
 @pytest.mark.parametrize("end", ["end_step", "close"])
@@ -252,7 +261,7 @@ def test_an_error_is_told_once(end: str, tmp_path: Path, monkeypatch: pytest.Mon
         for number in range(12):
             work.append(number)
         assert gate.reached.wait(20)
-        compacting = work.history._writer._compacting
+        compacting = work.history._writer.merger._compacting
         assert compacting is not None
         assert isinstance(compacting.exception(), StorageError)
     work.append(12)
@@ -277,7 +286,7 @@ def test_a_handle_that_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         for number in range(8):
             work.append(number)
         assert gate.reached.wait(20)
-        compacting = work.history._writer._compacting
+        compacting = work.history._writer.merger._compacting
         assert compacting is not None
         del work
         other = Work(str(tmp_path), SETTINGS)
@@ -297,7 +306,7 @@ def test_a_reader_beside_it(store: str, driver: Driver, tmp_path: Path) -> None:
     """Chunks vanish under its hands; what it answers is of one version, whole."""
     folder = tmp_path / "store"
     History(folder, **STORES[store])
-    child = driver.start("trickle", folder, settings=STORES[store], wait=False, batches=40)
+    child = driver.start("trickle", folder, settings=STORES[store], wait=False, batches=24)
     ended = Event()
 
     def ask(reader: HistoryReader) -> int:
@@ -319,6 +328,6 @@ def test_a_reader_beside_it(store: str, driver: Driver, tmp_path: Path) -> None:
         finally:
             ended.set()
         assert all(one.result() for one in asking)
-    check_stored(folder, range(40))
+    check_stored(folder, range(24))
     stats = HistoryReader(folder).stats()
     assert stats["chunks"] + stats["runs"] < 10

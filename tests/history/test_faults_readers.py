@@ -1,6 +1,6 @@
 """Readers while files are merged and vacuumed away under their hands; merges in the background."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -11,9 +11,9 @@ import pytest
 
 from quantide.errors import EmptyError, StorageError
 from quantide.history import History, vacuum
-from quantide.history.rebuild import check_part
+from quantide.history.verify import check_part
 from quantide.store import faults
-from tests.history.driver import Driver, driving
+from tests.history.driver import Driver
 from tests.history.work import KEYED, ROWS, SETTINGS, Work, all_of, check_stored, leftovers, small
 from tests.oracle import bound_faults, count_at_most
 
@@ -23,12 +23,6 @@ STORES = {"plain": SETTINGS, "keyed": KEYED}
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     small(monkeypatch.setattr)
-
-
-@pytest.fixture(scope="module")
-def driver() -> Iterator[Driver]:
-    with driving() as found:
-        yield found
 
 
 class Reader:
@@ -110,7 +104,7 @@ def stress(folder: Path, settings: dict[str, Any], driver: Driver, batches: int)
 
 @pytest.mark.parametrize("store", STORES)
 def test_a_reader_of_another_process(store: str, driver: Driver, tmp_path: Path) -> None:
-    stress(tmp_path / "store", STORES[store], driver, 20)
+    stress(tmp_path / "store", STORES[store], driver, 14)
 
 
 @pytest.mark.slow
@@ -136,7 +130,7 @@ def test_threads_of_the_writer(tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as pool:
         reading = [pool.submit(read, reader) for reader in readers]
         try:
-            for number in range(24):
+            for number in range(16):
                 work.append(number)
                 done[0] = number + 1
                 if number % 2:
@@ -148,7 +142,7 @@ def test_threads_of_the_writer(tmp_path: Path) -> None:
         for one in reading:
             one.result()
     work.history.close()
-    check_stored(tmp_path, range(24))
+    check_stored(tmp_path, range(16))
 
 
 def test_a_reader_of_an_old_version(tmp_path: Path) -> None:
@@ -192,7 +186,7 @@ def test_verify_while_files_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             work.vacuum(0)
         check_part(*arguments)
 
-    monkeypatch.setattr("quantide.history.reader.check_part", slowly)
+    monkeypatch.setattr("quantide.history.verify.check_part", slowly)
     assert reader.verify().values == 3 * ROWS
     assert not left
     work.close(0)
@@ -336,7 +330,7 @@ def test_a_question_while_a_merge_is_committed(tmp_path: Path, monkeypatch: pyte
     def then_merged() -> Any:
         found = look()
         gate.open.set()
-        merging = work.history._writer._merging
+        merging = work.history._writer.merger._merging
         assert merging is not None
         for _ in range(20):
             if merging.done():

@@ -154,7 +154,7 @@ def _arrow_types(keys: str) -> list[pa.DataType]:
 
 
 def test_any_operations() -> None:
-    run_state_machine_as_test(Operations, settings=settings(max_examples=40, stateful_step_count=14))
+    run_state_machine_as_test(Operations, settings=settings(max_examples=25, stateful_step_count=14))
 
 
 @pytest.mark.slow
@@ -187,20 +187,26 @@ def filled(history: History, model: Model, rng: Rng, steps: int, rest: bool = Tr
             model.end_step()
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: str(kind.name))
-def test_every_type(kind: Any, tmp_path: Path, rng: Rng) -> None:
-    model = Model(kind)
-    with History(tmp_path / "s", eps=0.05, kappa=2, value_type=kind.name) as history:
+# float64 is the type of all tests below; the others are carried like one that is not left out.
+ALIKE = ("float64", "int32", "int8", "timestamp[us]")
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind.name, marks=pytest.mark.slow if kind.name in ALIKE else ()) for kind in KINDS]
+)
+def test_every_type(kind: str, tmp_path: Path, rng: Rng) -> None:
+    model = Model(BY_NAME[kind])
+    with History(tmp_path / "s", eps=0.05, kappa=2, value_type=kind) as history:
         filled(history, model, rng, 5)
-        check_all(history, model, rng)
-    check_all(History(tmp_path / "s"), model, rng)
+        check_all(history, model, rng, questions=1)
+    check_all(History(tmp_path / "s"), model, rng, spans=False)
 
 
-@pytest.mark.parametrize("kappa", [1, 2, 3, 10])
-def test_every_kappa(kappa: int, tmp_path: Path, rng: Rng) -> None:
+@pytest.mark.parametrize(("kappa", "steps"), [(1, 5), (2, 7), (3, 9), (10, 12)])
+def test_every_kappa(kappa: int, steps: int, tmp_path: Path, rng: Rng) -> None:
     model = Model(BY_NAME["float64"])
     history = History(tmp_path / "s", eps=0.1, kappa=kappa)
-    for _ in range(13):
+    for _ in range(steps):
         filled(history, model, rng, 1, rest=False)
         check_span(history, model, rng, None, None, 1)
     filled(history, model, rng, 0)
@@ -212,14 +218,16 @@ def test_one_shape_all_the_time(shape: str, tmp_path: Path, rng: Rng) -> None:
     """Constant data, ties everywhere, values that only rise: none makes the bounds worse, or the reads more."""
     model = Model(BY_NAME["float64"])
     history = History(tmp_path / "s", eps=0.05, kappa=3)
-    for step in range(8):
-        for _ in range(2):
-            values = drawn(rng, shape, "float64", 70)
-            history.append(values)
-            model.append(values)
-        if step < 7:
-            history.end_step()
-            model.end_step()
+    for _ in range(5):
+        values = drawn(rng, shape, "float64", 120)
+        history.append(values)
+        model.append(values)
+        history.end_step()
+        model.end_step()
+    for size in (70, 50):
+        values = drawn(rng, shape, "float64", size)
+        history.append(values)
+        model.append(values)
     check_all(history, model, rng, questions=2)
 
 
@@ -228,11 +236,11 @@ def test_a_stream_far_larger_than_the_history(tmp_path: Path, rng: Rng) -> None:
     model = Model(BY_NAME["float64"])
     with History(tmp_path / "s", eps=0.02, kappa=2) as history:
         filled(history, model, rng, 3, rest=False)
-        for size in (1, 3000, 20_000, 17, 5000):
+        for size in (1, 1000, 5000, 17, 1000, 1000, 1000, 800):  # more summaries than are kept as they are
             values = rng.normal(size=size)
             history.append(values)
             model.append(values)
-            check_span(history, model, rng, None, None, 4)
+            check_span(history, model, rng, None, None, 1)
         answers = [history.answer(phi) for phi in np.linspace(0.01, 1, 50)]
         assert max(answer.error for answer in answers) > 0, "the stream is not kept exactly"
 
@@ -242,7 +250,7 @@ def test_a_million_values_in_blocks_as_they_are(tmp_path: Path, rng: Rng) -> Non
     model = Model(BY_NAME["float64"])
     history = History(tmp_path / "s", eps=0.01, kappa=2)
     for values in (
-        rng.normal(size=1_200_000),
+        rng.normal(size=300_000),
         np.where(rng.random(1_100_000) < 0.8, np.inf, rng.normal(size=1_100_000)),
         -np.abs(np.where(rng.random(1_100_000) < 0.8, -np.inf, -0.0)),
         np.sort(rng.normal(size=300_000)),
@@ -342,13 +350,13 @@ def test_every_key(keys: str, tmp_path: Path, rng: Rng) -> None:
     """Null keys too; many parts, so that keys are cut where parts end."""
     model, known = Model(BY_NAME["float64"]), KEYS[keys]
     with History(tmp_path / "s", eps=0.05, kappa=2, keys=names_of(keys)) as history:
-        for step in range(6):
+        for step in range(4):
             own = [known[i] for i in rng.integers(0, len(known), 150)]
             values = drawn(rng, "wide", "float64", 150)
             columns = [[key[i] for key in own] for i in range(len(known[0]))]
             history.append(values, key=columns[0] if len(columns) == 1 else own)
             model.append(values, own)
-            if step < 5:
+            if step < 3:
                 history.end_step()
                 model.end_step()
         assert max(len(run.parts) for run in history.runs()) > 3
@@ -389,13 +397,13 @@ def test_a_single_huge_key(tmp_path: Path, rng: Rng) -> None:
     """It is cut over many parts and blocks; a question about it still reads one block of each run."""
     model = Model(BY_NAME["float64"])
     history = History(tmp_path / "s", eps=0.05, kappa=3, keys="k")
-    for step in range(7):
-        size = 900 if step % 2 else 300
+    for step in range(5):
+        size = 600 if step % 2 else 200
         own = [("m",)] * size + [("a",)] * 5 + [("z",)] * 5
         values = drawn(rng, ["wide", "ties", "constant"][step % 3], "float64", len(own))
         history.append(values, key=[key[0] for key in own])
         model.append(values, own)
-        if step < 6:
+        if step < 4:
             history.end_step()
             model.end_step()
     longest = max(history.runs(), key=lambda run: run.rows)
@@ -409,8 +417,8 @@ def test_many_small_keys(tmp_path: Path, rng: Rng) -> None:
     model = Model(BY_NAME["int64"])
     history = History(tmp_path / "s", eps=0.05, kappa=2, keys="k", value_type="int64")
     for step in range(4):
-        own = rng.integers(0, 500, 900)
-        values = drawn(rng, "narrow", "int64", 900)
+        own = rng.integers(0, 250, 450)
+        values = drawn(rng, "narrow", "int64", 450)
         history.append(values, key=own)
         model.append(values, [(int(key),) for key in own])
         if step < 3:
@@ -437,7 +445,7 @@ def test_keys_around_the_size_of_a_range(sizes: tuple[int, ...], tmp_path: Path,
                 model.end_step()
             assert history.stats()["runs"] == 1
             assert history.verify().values == 2 * sum(sizes)
-            check_all(history, model, rng, [("k0",), ("k1",), None], questions=1)
+            check_all(history, model, rng, [("k0",), ("k1",), None], questions=1, spans=False)
 
 
 def test_all_keys_at_once_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,12 @@ from deltalake import DeltaTable
 
 from quantide.errors import WriterConflictError
 from quantide.history import History, HistoryReader
-from quantide.store import table
+from quantide.store import commits, creation
 from quantide.store.log import Log
 from quantide.store.names import LOCK
 from quantide.store.place import Folder
-from quantide.store.table import PROPERTIES, StreamTable
-from tests.history.driver import Driver, driving
+from quantide.store.table import StreamTable
+from tests.history.driver import Driver
 from tests.history.work import KEYED, ROWS, SETTINGS, Work, active, all_of, batch, check_stored, leftovers, small
 from tests.oracle import exact_quantile
 
@@ -28,12 +27,6 @@ HOUR = 3600
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     small(monkeypatch.setattr)
-
-
-@pytest.fixture(scope="module")
-def driver() -> Iterator[Driver]:
-    with driving() as found:
-        yield found
 
 
 def versions(folder: Path) -> list[int]:
@@ -86,9 +79,9 @@ def test_what_a_checkpoint_keeps(settings: dict[str, Any], tmp_path: Path) -> No
 
 
 def test_the_log_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table, "VERSIONS", 20)
-    monkeypatch.setattr(table, "TRIM", 10)
-    monkeypatch.setattr(table, "YOUNG", 0)
+    monkeypatch.setattr(commits, "VERSIONS", 20)
+    monkeypatch.setattr(commits, "TRIM", 10)
+    monkeypatch.setattr(commits, "YOUNG", 0)
     work = Work(str(tmp_path), SETTINGS)
     most = 0
     for number in range(70):
@@ -103,8 +96,8 @@ def test_the_log_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_young_entries_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table, "VERSIONS", 5)
-    monkeypatch.setattr(table, "TRIM", 1)
+    monkeypatch.setattr(commits, "VERSIONS", 5)
+    monkeypatch.setattr(commits, "TRIM", 1)
     work = Work(str(tmp_path), SETTINGS)
     for number in range(25):
         work.append(number)
@@ -260,8 +253,8 @@ def test_properties_of_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with History(tmp_path / "new", **SETTINGS) as history:
         history.append(batch(0))
     held = DeltaTable(tmp_path / "new").metadata().configuration
-    assert PROPERTIES.items() <= held.items()
-    monkeypatch.setattr(table, "PROPERTIES", {"delta.checkpointInterval": "10"})
+    assert creation.PROPERTIES.items() <= held.items()
+    monkeypatch.setattr(creation, "PROPERTIES", {"delta.checkpointInterval": "10"})
     work = Work(str(tmp_path / "old"), SETTINGS)
     monkeypatch.undo()
     for number in range(12):

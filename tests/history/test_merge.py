@@ -25,7 +25,7 @@ def test_expired_steps_are_dropped(retention: int, kappa: int, tmp_path: Path, r
     longest = max(1, retention // merge.DROPPED)
     history = History(tmp_path / "s", eps=0.05, kappa=kappa, retention=retention)
     steps: list[Any] = []
-    for step in range(1, 3 * retention + 12):
+    for step in range(1, 2 * retention + 8):
         steps.append(rng.normal(size=20))
         history.append(steps[-1])
         history.end_step()
@@ -54,13 +54,13 @@ def test_retention_is_a_number_of_steps(tmp_path: Path) -> None:
 
 
 def fill(history: History, keyed: bool) -> None:
-    """Seven steps of several chunks, some of them large enough for several files."""
+    """Five steps of several chunks, some of them large enough for several files."""
     rng = np.random.default_rng(5)
-    for step in range(7):
+    for step in range(5):
         for shape in ("wide", "ties", "sorted"):
             values = BY_NAME["float64"].of(SHAPES[shape](rng, int(rng.integers(1, 120))))
             history.append(values, key=rng.integers(0, 4, len(values)) if keyed else None, batch_id=f"{step}{shape}")
-        if step < 6:
+        if step < 4:
             history.end_step()
 
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from numpy.typing import NDArray
 
-from quantide.history import History, load, merge, rebuild, sort, source, tasks, writer
+from quantide.history import History, merge, merger, rebuild, sort, source, tasks
 from quantide.history import recent as recent_files
 from quantide.history.load import Loaded, Slot, write_chunks
 from quantide.history.source import Piece
@@ -63,7 +63,7 @@ Op = tuple[str, int]
 
 def small(change: Callable[[Any, str, int], None] = setattr) -> None:
     """Make files, blocks and ranges so small that little data has many of them."""
-    for module in (datafile, tasks, writer, load, rebuild):
+    for module in (datafile, tasks, rebuild):
         change(module, "BLOCK", BLOCK)
     change(datafile, "WRITE_ROWS", 2 * BLOCK)
     change(sort, "LOT", 128)
@@ -78,7 +78,7 @@ def often(change: Callable[[Any, str, int], None] = setattr) -> None:
 
 def few(change: Callable[[Any, str, int], None]) -> None:
     """Let four chunks of a size be too many for an open step."""
-    for module in (merge, writer):
+    for module in (merge, merger):
         change(module, "FAN", 4)
 
 

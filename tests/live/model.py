@@ -19,7 +19,7 @@ import pytest
 from numpy.typing import NDArray
 
 from quantide.errors import EmptyError, SpanError, UnknownKeyError
-from quantide.history import History, arrivals, merge, writer
+from quantide.history import History, arrivals, merge, merger
 from quantide.history import recent as written
 from quantide.live import LiveStream, lane
 from quantide.live import recent as asked_of
@@ -58,7 +58,7 @@ def shrink(
     page: int = 64,
 ) -> None:
     """Change all that tells how large recent files and their blocks are, and how many chunks are too many."""
-    for module in (merge, writer):
+    for module in (merge, merger):
         change(module, "FAN", 4)
     change(written, "FAN", fan)
     change(written, "SMALL", 4)

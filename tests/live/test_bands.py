@@ -21,8 +21,13 @@ OPEN: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("shape", OPEN)
-@pytest.mark.parametrize("rows", [1, 100])
+@pytest.mark.parametrize(
+    ("rows", "shape"),
+    [
+        *((100, shape) for shape in OPEN),
+        *(pytest.param(1, shape, marks=() if shape == "alike" else pytest.mark.slow) for shape in OPEN),
+    ],
+)
 def test_every_rank_is_in_its_band(shape: str, rows: int, tmp_path: Path, rng: Rng) -> None:
     with small():
         grown = Grown(tmp_path, eps=0.4)
@@ -36,7 +41,7 @@ def test_every_rank_is_in_its_band(shape: str, rows: int, tmp_path: Path, rng: R
         assert isinstance(view, HistoryView)
         n, gap = len(data), view.stored.stream.gap
         assert gap == (5 if rows > 1 else 1)
-        ranks = np.unique([*range(1, 9), *range(n - 8, n + 1), *rng.integers(1, n + 1, 90)])
+        ranks = np.unique([*range(1, 9), *range(n - 8, n + 1), *rng.integers(1, n + 1, 40)])
         for rank, band in zip(ranks.tolist(), live.bands(ranks / n, mode="accurate"), strict=True):
             assert band.answer.target == rank
             assert band.low <= data[rank - 1] <= band.high

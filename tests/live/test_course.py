@@ -44,8 +44,20 @@ def check_course(live: LiveStream, grown: Grown, within: Fraction, over: Fractio
             assert oracle.wrong_answers(data, [answer.value], [phi], live.eps / 2) == [], "the same window"
 
 
-@pytest.mark.parametrize("times", ["seconds", "naive", "zoned"])
-@pytest.mark.parametrize("limits", [{}, {"SORTED": 0}, {"READ": 0}])
+@pytest.mark.parametrize(
+    ("times", "limits"),
+    [
+        ("seconds", {}),
+        ("naive", {}),
+        ("zoned", {"SORTED": 0}),
+        ("seconds", {"READ": 0}),
+        ("naive", {"READ": 0}),
+        pytest.param("zoned", {}, marks=pytest.mark.slow),
+        pytest.param("seconds", {"SORTED": 0}, marks=pytest.mark.slow),
+        pytest.param("naive", {"SORTED": 0}, marks=pytest.mark.slow),
+        pytest.param("zoned", {"READ": 0}, marks=pytest.mark.slow),
+    ],
+)
 def test_every_moment_is_true(
     times: str, limits: dict[str, int], tmp_path: Path, rng: Rng, monkeypatch: pytest.MonkeyPatch
 ) -> None:

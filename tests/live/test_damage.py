@@ -219,7 +219,7 @@ def test_a_compaction_that_failed_is_tried_again(tmp_path: Path, rng: Rng, monke
     with small(fan=3, most=1000):
         grown = store(tmp_path, rng, 20)
         monkeypatch.setattr(faults, "point", point)
-        for number in range(3, 30):
+        for number in range(3, 20):
             more(grown, number)
             Event().wait(0.005)
         grown.history._writer.recent._compacting and grown.history._writer.recent._compacting.exception()
@@ -253,6 +253,24 @@ def test_what_an_append_that_failed_leaves(point: str, tmp_path: Path, monkeypat
         history.append([3.0], times=2.0)
         live.poll()
         assert live.answer(1, last=5).n == 3
+
+
+def test_what_a_large_append_that_failed_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several recent files one cannot be written: the same handle vacuums the others, too."""
+    written = [0]
+
+    def fails(name: str) -> None:
+        written[0] += name == "recent.written"
+        if written[0] == 3:
+            raise OSError(28, "no space")
+
+    with small(most=4), History(tmp_path / "store") as history:
+        with monkeypatch.context() as patch:
+            patch.setattr(faults, "point", fails)
+            with pytest.raises(OSError, match="no space"):
+                history.append(np.arange(20.0))
+        history.vacuum(0)
+        assert leftovers(history.path) == set()
 
 
 def test_the_store_is_gone(tmp_path: Path) -> None:

@@ -56,8 +56,8 @@ def test_every_window(tmp_path: Path, rng: Rng) -> None:
             limit = monitor.watch(0.5, 0.3, above=0.0)
             monitors.append((asked, monitor, ids, limit))
         known: dict[int, dict[int, Any]] = {}
-        for number in range(1, 12):
-            grow(grown, rng, number, int(rng.choice([1, 20, 80])), later=number > 5)
+        for number in range(1, 8):
+            grow(grown, rng, number, int(rng.choice([1, 20, 80])), later=number > 3)
             if number % 3 == 0:
                 grown.end_step()
                 grown.history.vacuum(0)
@@ -214,7 +214,7 @@ def test_a_monitor_that_cannot_be_answered_any_more(follow: bool, tmp_path: Path
     grown.history.close()
 
 
-@pytest.mark.parametrize("batches", [10, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("batches", [6, pytest.param(300, marks=pytest.mark.slow)])
 def test_monitors_are_asked_while_the_stream_is_followed(batches: int, tmp_path: Path, rng: Rng) -> None:
     """Queries are registered, read and dropped by threads while another polls and tells."""
     with small():
@@ -244,15 +244,15 @@ def test_monitors_are_asked_while_the_stream_is_followed(batches: int, tmp_path:
                 asked += 1
             return asked
 
-        with ThreadPoolExecutor(3) as pool:
-            using = [pool.submit(use, seed) for seed in range(3)]
+        with ThreadPoolExecutor(2) as pool:
+            using = [pool.submit(use, seed) for seed in range(2)]
             try:
                 for number in range(1, batches):
                     grow(grown, rng, number, 20)
             finally:
                 ended.set()
             assert all(one.result() for one in using)
-        assert live._trouble is None
+        assert live.trouble is None
         assert [len(monitor) for monitor in monitors] == [0, 0]
         live.close()
         grown.history.close()

@@ -291,7 +291,7 @@ def test_a_network_that_comes_back(copy: Copy, grown: Grown, rng: Rng, monkeypat
                 raise OSError("no route to host")
 
         table._table = Broken()  # type: ignore[assignment]
-        wait_until(lambda: live._trouble is not None)
+        wait_until(lambda: live.trouble is not None)
         with pytest.raises(StorageError, match="no route to host"):
             live.answer(0.5)
         grow(grown, rng, 1)

@@ -1,6 +1,7 @@
 """Which version an answer is about: files that go away under a reader's hands, readers of other ages, threads."""
 
 import gc
+import traceback
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -40,7 +41,7 @@ def keyed(path: Path) -> Grown:
 
 def forget_files(live: LiveStream) -> None:
     """As if other files had been read since: none is open."""
-    live._reader._blocks.forget()
+    live._reader._views.blocks.forget()
 
 
 @pytest.mark.parametrize("mode", ["quick", "accurate", "exact"])
@@ -214,11 +215,26 @@ def test_what_goes_wrong_while_following(tmp_path: Path, rng: Rng, monkeypatch: 
 
         with monkeypatch.context() as patch:
             patch.setattr(live._reader, "refresh", fails)
-            wait_for(lambda: live._trouble is not None)
+            wait_for(lambda: live.trouble is not None)
             with pytest.raises(StorageError, match="away"):
                 live.answer(0.5, last=3)
-        wait_for(lambda: live._trouble is None)
+        wait_for(lambda: live.trouble is None)
         check_question(live, grown.model, rng, {"last": 3})
+    grown.history.close()
+
+
+def test_trouble_that_lasts_costs_no_memory(tmp_path: Path, rng: Rng) -> None:
+    """Every question raises the same error; what led to the questions before does not hang on it."""
+    grown = keyed(tmp_path)
+    grow(grown, rng, 0)
+    live = LiveStream(grown.path, follow=False)
+    live._follower.failed(StorageError("the disk is away"))
+    raised = []
+    for _ in range(3):
+        with pytest.raises(StorageError, match="away") as told:
+            live.answer(0.5)
+        raised.append(len(traceback.extract_tb(told.value.__traceback__)))
+    assert raised[0] == raised[-1]
     grown.history.close()
 
 

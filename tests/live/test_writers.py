@@ -14,7 +14,7 @@ from quantide.errors import EmptyError, UnknownKeyError
 from quantide.history import History
 from quantide.live import LiveStream
 from tests import oracle
-from tests.history.driver import Driver, driving
+from tests.history.driver import Driver
 from tests.history.work import leftovers
 from tests.live.model import Rng, check, data_of, handed, small, some_window
 from tests.live.work import HOSTS, LAST, SETTINGS, after, append, batches_in, model_of, noted, versions
@@ -43,12 +43,6 @@ POINTS = (
 def _small() -> Iterator[None]:
     with small(most=2000):
         yield
-
-
-@pytest.fixture(scope="module")
-def driver() -> Iterator[Driver]:
-    with driving() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +89,13 @@ def kill_at(point: str, time: int, driver: Driver, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("point", "time"), [("recent.written", 13), ("recent.manifest", 9), ("recent.compacted", 3), ("commit.after", 17)]
+    ("point", "time"),
+    [
+        ("recent.manifest", 9),
+        ("recent.compacted", 3),
+        pytest.param("recent.written", 13, marks=pytest.mark.slow),
+        pytest.param("commit.after", 17, marks=pytest.mark.slow),
+    ],
 )
 def test_killed(point: str, time: int, driver: Driver, tmp_path: Path) -> None:
     kill_at(point, time, driver, tmp_path / "store")

@@ -16,7 +16,7 @@ import numpy as np
 from quantide.errors import QuantideError
 from quantide.history import History
 from quantide.store import faults
-from quantide.store.table import StreamTable
+from quantide.store.commits import WritableTable
 from tests.history.model import BY_NAME
 from tests.live.model import TIMES, Batch, Model, shrink
 
@@ -80,9 +80,9 @@ def versions(folder: str | Path) -> dict[int, int]:
 
 def _note_versions(folder: str) -> None:
     """From now on each commit is noted, with the rows that it adds."""
-    commit = StreamTable.commit
+    commit = WritableTable.commit
 
-    def noted(table: StreamTable, *given: Any, **named: Any) -> list[str]:
+    def noted(table: WritableTable, *given: Any, **named: Any) -> list[str]:
         with table._lock:
             gone = commit(table, *given, **named)
             merge = len(given) > 1 or "remove" in named
@@ -91,7 +91,7 @@ def _note_versions(folder: str) -> None:
                 file.write(f"{table.version},{rows}\n")
             return gone
 
-    setattr(StreamTable, "commit", noted)  # noqa: B010 (a method is replaced)
+    setattr(WritableTable, "commit", noted)  # noqa: B010 (a method is replaced)
 
 
 def live_work(folder: str, first: int = 0, batches: int = LAST, wait: bool = True) -> None:

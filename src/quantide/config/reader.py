@@ -5,6 +5,7 @@ import os
 import re
 import tomllib
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from quantide.config.server import read_server
@@ -16,7 +17,7 @@ from quantide.summary.ranks import check_eps
 from quantide.summary.types import type_named
 from quantide.windows.clock import read_span, show_span
 
-SELF_DESCRIBING = ("parquet", "orc", "avro", "text")
+SCHEMA_NEEDED = set(FILES) - {"parquet", "orc", "avro", "text"}  # formats whose files do not tell their columns
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 LATE = ("keep", "quarantine")
@@ -114,7 +115,7 @@ def _check_together(stream: StreamConfig) -> None:
 def _source(table: Table, base: str) -> Source:
     kind = (table.text("format", '"parquet"', needed=True) or "").lower()
     path = table.text("path", '"incoming/latency"', needed=kind in FILES)
-    schema = table.text("schema", '"ts TIMESTAMP, latency_ms DOUBLE"', needed=kind in FILES and not _has_schema(kind))
+    schema = table.text("schema", '"ts TIMESTAMP, latency_ms DOUBLE"', needed=kind in SCHEMA_NEEDED)
     options = table.table("options", "write Spark's options of that source, such as { subscribe = 'latency' }")
     source = Source(
         format=kind,
@@ -122,7 +123,7 @@ def _source(table: Table, base: str) -> Source:
         schema=schema,
         options=_options(options),
         max_files=table.count("max_files", "max_files = 100"),
-        max_bytes=table.read("max_bytes", _bytes, '"1 GB"'),
+        max_bytes=table.read("max_bytes", partial(read_bytes, name="max_bytes"), '"1 GB"'),
         max_rows=table.count("max_rows", "max_rows = 1_000_000"),
         settle=table.read("settle", read_span, '"5 s"') or Source.settle,
     )
@@ -144,10 +145,6 @@ def _check_limits(source: Source, table: Table) -> None:
         raise ConfigError(f"{table.key('max_files')} and {table.key('max_bytes')} cannot both be set; leave one out")
     if source.is_files and source.max_rows:
         raise ConfigError(f"{table.key('max_rows')} is for sources that are not files; use max_files or max_bytes")
-
-
-def _has_schema(kind: str) -> bool:
-    return kind in SELF_DESCRIBING
 
 
 def _options(table: Table | None) -> dict[str, str]:
@@ -198,25 +195,25 @@ def _step(table: Table) -> Step:
     if found is None:
         return StreamConfig.step
     if isinstance(found, dict):
-        inner = Table(found, table.key("step"), "")
-        rows = inner.count("rows", "step = { rows = 10_000_000 }")
-        inner.check_all_known()
-        if rows is None:
-            raise ConfigError(f"{table.key('step')} is empty; write {{ rows = 10_000_000 }}")
-        return Step(None, rows)
+        return Step(None, _only_count(found, table.key("step"), "rows", "{ rows = 10_000_000 }"))
     return Step(table.read("step", read_span, '"1 hour", or step = { rows = 10_000_000 }'))
+
+
+def _only_count(found: dict[str, Any], key: str, name: str, example: str) -> int:
+    """The one number of a table that has nothing else."""
+    inner = Table(found, key, "")
+    count = inner.count(name, f"{key.rpartition('.')[2]} = {example}")
+    inner.check_all_known()
+    if count is None:
+        raise ConfigError(f"{key} is empty; write {example}")
+    return count
 
 
 def _retention(table: Table, step: Step) -> int | None:
     """In steps; a length of time is as many of them as it takes."""
     found = table.raw("retention")
     if isinstance(found, dict):
-        inner = Table(found, table.key("retention"), "")
-        steps = inner.count("steps", "retention = { steps = 400 }")
-        inner.check_all_known()
-        if steps is None:
-            raise ConfigError(f"{table.key('retention')} is empty; write {{ steps = 400 }}")
-        return steps
+        return _only_count(found, table.key("retention"), "steps", "{ steps = 400 }")
     span = table.read("retention", read_span, '"400 days", or retention = { steps = 400 }')
     if span is None:
         return None
@@ -230,11 +227,3 @@ def _retention(table: Table, step: Step) -> int | None:
             f"{table.key('retention')} is shorter than a step of {show_span(step.seconds)}; make it longer"
         )
     return math.ceil(Fraction(span) / step.seconds)
-
-
-def _bytes(found: Any) -> int:
-    """A size; its complaint must not speak of memory."""
-    try:
-        return read_bytes(found)
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(str(error).replace("memory=", "")) from error

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import partial
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -139,8 +140,10 @@ def _limits(table: Table | None) -> Limits:
     found: dict[str, int | None] = {}
     for field in fields(Limits):
         name = field.name
-        bytes_of = name == "body"
-        found[name] = table.read(name, read_bytes, '"32 MB"') if bytes_of else table.count(name, f"{name} = 1000")
+        if name == "body":
+            found[name] = table.read(name, partial(read_bytes, name=name), '"32 MB"')
+        else:
+            found[name] = table.count(name, f"{name} = 1000")
     table.check_all_known()
     return Limits(**{name: value for name, value in found.items() if value is not None})
 

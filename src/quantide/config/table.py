@@ -44,7 +44,7 @@ class Table:
 
     def flag(self, name: str) -> bool:
         found = self.raw(name)
-        if found not in (None, True, False) or (isinstance(found, int) and not isinstance(found, bool)):
+        if found is not None and not isinstance(found, bool):
             raise ConfigError(f"{self.key(name)} is {shown(found)}; write {name} = true or {name} = false")
         return bool(found)
 

@@ -132,7 +132,8 @@ def _mask(given: Any, name: str, rows: int) -> NDArray[np.bool_]:
 
 def _now(known: Manifest) -> int:
     """When rows without times come: now, and never before those that came earlier, whatever the clock does."""
-    return max(time.time_ns(), time.time_ns() if known.newest is None else int(known.newest))
+    now = time.time_ns()
+    return now if known.newest is None else max(now, int(known.newest))
 
 
 def _has_length(times: Any) -> bool:

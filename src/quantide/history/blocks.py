@@ -4,7 +4,6 @@ from collections import OrderedDict
 from threading import Lock
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from quantide.errors import CorruptBytesError
@@ -42,10 +41,6 @@ class Blocks:
         ):
             raise CorruptBytesError(f"{path} is damaged: block {group} is not what the side file tells")
         return held
-
-    def known(self, segment: Segment, block: int) -> NDArray[Any]:
-        """The values of a block that holds one value only."""
-        return np.full(int(segment.starts[block + 1] - segment.starts[block]), segment.fences[block])
 
     def forget(self) -> None:
         with self._lock:

@@ -20,9 +20,10 @@ from quantide.history.source import Piece, check_paths, read_files
 from quantide.history.tasks import Executor
 from quantide.history.vacuum import Vacuumed, check_hours, vacuum
 from quantide.history.writer import Writer
+from quantide.store.commits import WritableTable
+from quantide.store.creation import create_table
 from quantide.store.place import Folder, folder_of
 from quantide.store.settings import Settings
-from quantide.store.table import StreamTable
 from quantide.summary.column import Column, check_nan_policy, plain_values, read_column, read_rows
 
 
@@ -47,6 +48,8 @@ class History(HistoryReader):
     every mode: docs/guarantees/history.md. What lies on disk: docs/store-format.md.
     """
 
+    table: WritableTable
+
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -67,16 +70,16 @@ class History(HistoryReader):
         if eps is not None and memory is not None:
             raise InvalidArgumentError("eps and memory both say how accurate answers are; give one of them")
         folder = folder_of(path)
-        table = StreamTable.open(Folder(folder))
+        table = WritableTable.open(Folder(folder))
         if table is None:
-            table = StreamTable.create(folder, Settings.of(**asked))
+            table = create_table(folder, Settings.of(**asked))
         if asked:
             table.settings.check_same(asked)
         super().__init__(table)
-        self._durable = durable
+        table.durable = durable
         self._writing = RLock()  # questions do not wait for chunks to be written
         self._loading = RLock()  # vacuum does not know the names that tasks give their files
-        self._writer = Writer(table, self._pin.newest, durable, executor)
+        self._writer = Writer(table, self._pin.newest, executor)
         weakref.finalize(self, self._writer.let_go).atexit = False  # the next writer need not wait for its merges
 
     @property
@@ -181,12 +184,12 @@ class History(HistoryReader):
         with self._writing:
             self._begin()
             self._writer.end_step()
-        self._writer.merge_levels(wait)
+        self._writer.merger.merge_levels(wait)
 
     @property
     def merging(self) -> bool:
         """Whether merges go on in the background; the end of another step would wait for them."""
-        return self._writer.merging
+        return self._writer.merger.merging
 
     @property
     def key_types(self) -> list[pa.DataType] | None:
@@ -204,12 +207,14 @@ class History(HistoryReader):
         with self._loading:
             with self._writing:
                 self._begin()
-            return vacuum(self.table, self._writer.pending, self._writer.recent.pending, hours)
+            return vacuum(self.table, self._writer.serials.pending, self._writer.recent.pending, hours)
 
     def close(self) -> None:
         """Wait for merges and give the lease back. A handle that is dropped instead loses nothing."""
-        self._writer.close()
-        super().close()
+        try:
+            self._writer.close()
+        finally:
+            super().close()
 
     # Inside
 
@@ -226,7 +231,7 @@ class History(HistoryReader):
         while lost:
             name = lost[0]
             if name in self.table.files():
-                replace_side(self.table.place, name, self._settings, self._durable)
+                replace_side(self.table.place, name, self._settings, self.table.durable)
             lost.remove(name)
 
     def _arrivals(self, keys: Any, column: Column, valid: Any, times: Any, filters: Any) -> Arrivals | None:

@@ -8,12 +8,10 @@ from quantide.errors import InvalidArgumentError
 from quantide.history.recent import write_entry
 from quantide.history.sort import chunk_of
 from quantide.history.source import Piece
-from quantide.history.tasks import write_part
-from quantide.store.datafile import BLOCK
+from quantide.history.tasks import write_lot
 from quantide.store.manifest import Entry, Manifest
 from quantide.store.names import FileName, RunId, recent_name
 from quantide.store.settings import Settings
-from quantide.store.sidefile import About
 from quantide.summary.types import type_named
 
 EACH = 1 << 12  # runs that one task may write
@@ -71,14 +69,9 @@ def write_chunks(slot: Slot, task: int, pieces: Iterable[Piece], nan: str) -> li
             for i, rows in enumerate(recent):
                 name = recent_name(slot.epoch, first + i)
                 entries.append(write_entry(slot.folder, name, rows, settings, slot.durable))
-        for part, lot in enumerate(chunk.lots):
-            sorted_rows = lot()
-            skipped = (chunk.nulls, chunk.nans) if part == 0 else (0, 0)
-            about = About(len(sorted_rows), settings.value_type, BLOCK, 0, 0, *skipped)
+        for part in range(len(chunk.lots)):
             data = FileName(run, part)
-            written = write_part(
-                slot.folder, data, sorted_rows, settings.keys, about, settings.chunk_eps, chunk.rows, slot.durable
-            )
+            written = write_lot(slot.folder, data, chunk, settings, (), slot.durable)
             came = (tuple(entries), clock, given) if part == 0 else ()
             out.append(Loaded(data.data, written.size, written.rows, *came))
     return out

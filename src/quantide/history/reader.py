@@ -1,11 +1,7 @@
 """A reader of a history: the runs and the open step of one version of a store, asked as one."""
 
 import os
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
-from threading import RLock
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -13,33 +9,20 @@ from numpy.typing import ArrayLike, NDArray
 
 from quantide.errors import CorruptBytesError, InvalidArgumentError, StorageError
 from quantide.history.answer import Comparison, HistoryAnswer
-from quantide.history.blocks import Blocks
-from quantide.history.keys import read_key
-from quantide.history.known import KnownRuns
 from quantide.history.pin import Pin
-from quantide.history.rebuild import check_part, check_recent, missing, rebuild_side
-from quantide.history.run import Key, Run
+from quantide.history.rebuild import rebuild_side
+from quantide.history.run import Run
 from quantide.history.snapshot import Catalog, Snapshot, Span
-from quantide.history.stream import OpenStep
+from quantide.history.verify import Name, Verified, verify
 from quantide.history.view import View
-from quantide.store.names import FileName
+from quantide.history.views import Views
 from quantide.store.place import Place, place_of
 from quantide.store.settings import Settings
 from quantide.store.table import StreamTable
-from quantide.summary.ranks import check_phis, check_size
+from quantide.summary.ranks import check_phis
 from quantide.summary.types import type_named
 
 T = TypeVar("T")
-
-VIEWS = 64  # spans and keys that are kept as they were last asked about
-
-
-@dataclass(frozen=True)
-class Verified:
-    """What verify() looked at and found in order."""
-
-    files: int
-    values: int
 
 
 class HistoryReader:
@@ -72,14 +55,7 @@ class HistoryReader:
         self._kind = type_named(settings.value_type)
         self._catalog = Catalog(place, lambda name: rebuild_side(place, name, settings))
         self._pin = Pin(table, self._catalog)
-        third = (
-            None if memory is None else memory // 3
-        )  # for blocks that were read, and for runs and the open step of keys
-        self._blocks = Blocks(self._kind, place, third)
-        self._open_step = OpenStep(settings.eps, settings.value_type, third)
-        self._runs = KnownRuns(third)
-        self._views: OrderedDict[Any, View] = OrderedDict()
-        self._lock = RLock()  # of the views
+        self._views = Views(settings, place, memory)
 
     # The version
 
@@ -108,16 +84,14 @@ class HistoryReader:
             try:
                 return ask()
             except FileNotFoundError as error:
-                with self._lock:
-                    self._blocks.forget()
-                    self._views.clear()
+                self._views.forget()
                 self._pin.reload()
                 if self._pin.version == version:
                     raise CorruptBytesError(f"a file is missing: {error}; verify() names all that are") from error
 
     def close(self) -> None:
         """Let go of files."""
-        self._blocks.forget()
+        self._views.forget()
 
     def __enter__(self) -> Self:
         return self
@@ -187,7 +161,10 @@ class HistoryReader:
 
         def ask() -> list[Comparison]:
             now = self.view(last_steps, key)
-            then = self._between(*against, key) if isinstance(against, tuple) else self.view(against, key)
+            if isinstance(against, tuple):
+                then = self._views.between(self.snapshot, *against, key)
+            else:
+                then = self.view(against, key)
             out = []
             for phi in np.atleast_1d(check_phis(phis)).tolist():
                 mine, theirs = now.answer(phi, mode), then.answer(phi, mode)
@@ -203,34 +180,8 @@ class HistoryReader:
 
     def verify(self) -> Verified:
         """Read everything again; CorruptBytesError names the files that are damaged."""
-        good: set[FileName | str] = set()
-
-        def check() -> Verified:
-            snapshot = self.snapshot
-            damaged: list[Exception] = []
-            files: dict[FileName | str, Callable[[], None]] = {
-                part.name: partial(check_part, self.table.place, part, self._settings) for part in snapshot.files
-            }
-            recent = [entry.name for entry in self.table.manifest(snapshot.recent).entries]
-            files |= {name: partial(check_recent, self.table.place, name) for name in recent}
-            for name, look in files.items():
-                try:
-                    if name not in good:
-                        look()
-                        good.add(name)
-                except FileNotFoundError:
-                    self.table.refresh()
-                    active = [entry.name for entry in self.table.manifest(self.table.recent).entries]
-                    if name not in (*self.table.files(), *active):
-                        raise  # it was merged away meanwhile: go on with the files there are now
-                    damaged.append(missing(self.table.place, name))
-                except (InvalidArgumentError, ValueError) as error:
-                    damaged.append(error)
-            if damaged:
-                raise type(damaged[0])("; ".join(str(error) for error in damaged)) from damaged[0]
-            return Verified(len(snapshot.files), snapshot.history_rows + snapshot.stream_rows)
-
-        return self.asking(check)
+        good: set[Name] = set()
+        return self.asking(lambda: verify(self.table, self.snapshot, good))
 
     def stats(self) -> dict[str, Any]:
         """What there is: values, runs by level, steps, bytes on disk, blocks, memory."""
@@ -239,7 +190,6 @@ class HistoryReader:
         for run in snapshot.runs:
             levels[run.id.level] = levels.get(run.id.level, 0) + 1
         parts = snapshot.files
-        held = self._catalog.nbytes + self._blocks.nbytes + self._open_step.nbytes + self._runs.nbytes
         return {
             "values": snapshot.history_rows + snapshot.stream_rows,
             "history_values": snapshot.history_rows,
@@ -253,7 +203,7 @@ class HistoryReader:
             "files": len(parts),
             "blocks": sum(len(part.side.fences) for part in parts),
             "bytes": sum(part.side.about.data_size for part in parts),
-            "memory": held,
+            "memory": self._catalog.nbytes + self._views.nbytes,
             "version": snapshot.version,
         }
 
@@ -266,7 +216,7 @@ class HistoryReader:
         """Bytes that questions look at: directories, first values of blocks, summaries of runs and the open step."""
         runs = self.asking(lambda: self.snapshot).runs
         summaries = sum(run.thinned(self._settings.run_eps).nbytes for run in runs)
-        return self._catalog.nbytes + summaries + self._open_step.nbytes
+        return self._catalog.nbytes + summaries + self._views.open_step.nbytes
 
     @property
     def eps(self) -> float:
@@ -288,43 +238,11 @@ class HistoryReader:
         values = snapshot.history_rows + snapshot.stream_rows
         return f"{type(self).__name__}({self.path!r}, values={values}, steps={snapshot.step - 1})"
 
-    # Views
-
     def view(
         self, last_steps: int | None = None, key: Any = None, widen: bool = False, snapshot: Snapshot | None = None
     ) -> View:
         """What a question looks at; it stays as it is. Ask it within asking(), for its files may go."""
-        steps = None if last_steps is None else check_size("last_steps", last_steps, 0)
-        snapshot = snapshot or self.snapshot
-        wanted = None if key is None else read_key(key, self._settings.keys, snapshot.key_types)
-        runs, covered = snapshot.last(steps, widen)
-        if self._settings.retention is not None and runs:  # of what was dropped nothing is said
-            covered = min(covered, snapshot.step - runs[0].id.first)
-        widened = steps is not None and covered > steps
-        return self._kept((snapshot.version, covered, widened, wanted), runs, snapshot.chunks, wanted, covered, widened)
-
-    def _between(self, first: int, last: int, key: Any) -> View:
-        first, last = check_size("the first step", first, 1), check_size("the last step", last, 1)
-        snapshot = self.snapshot
-        wanted = None if key is None else read_key(key, self._settings.keys, snapshot.key_types)
-        runs = snapshot.between(first, last)
-        return self._kept((snapshot.version, first, last, wanted), runs, (), wanted, last - first + 1, False)
-
-    def _kept(
-        self, name: Any, runs: tuple[Run, ...], chunks: tuple[Run, ...], key: Key | None, covered: int, widened: bool
-    ) -> View:
-        with self._lock:
-            view = self._views.get(name)
-            if view is None:
-                stream = self._open_step.summary(chunks, key) if chunks else self._open_step.nothing()
-                keyed = bool(self._settings.keys)
-                known = (self._blocks, self._runs, self._settings.run_eps)
-                view = View(self._kind, *known, runs, chunks, stream, keyed, key, covered, widened)
-                self._views[name] = view
-                while len(self._views) > VIEWS:
-                    self._views.popitem(last=False)
-            self._views.move_to_end(name)
-            return view
+        return self._views.last(snapshot or self.snapshot, last_steps, key, widen)
 
 
 def _opened(place: Place) -> StreamTable:

@@ -1,19 +1,17 @@
-"""Rebuild: a lost side file out of its data file, and the check that both agree."""
+"""Rebuild: a lost side file out of its data file."""
 
 import numpy as np
 import pyarrow as pa
 
 from quantide.errors import CorruptBytesError
-from quantide.history.run import Part
 from quantide.store import faults
 from quantide.store.datafile import BLOCK, read_rows
 from quantide.store.disk import write_bytes
 from quantide.store.names import FileName
-from quantide.store.place import Place, check_whole, checksum
-from quantide.store.recent import RecentFile
+from quantide.store.place import Place, checksum
 from quantide.store.rows import ALL, SortedRows
 from quantide.store.settings import Settings
-from quantide.store.sidefile import About, SideFile, build_side
+from quantide.store.sidefile import About, build_side
 from quantide.summary.keys import encode_keys
 from quantide.summary.types import type_named
 
@@ -57,37 +55,3 @@ def load(place: Place, path: str, settings: Settings) -> SortedRows:
     if falls.any():
         raise CorruptBytesError(f"{path} is damaged: its values are not in order")
     return SortedRows(kind, distinct, bounds, values)
-
-
-def missing(place: Place, name: FileName | str) -> CorruptBytesError:
-    """What to say about an active file, or a recent one, that is not there."""
-    if isinstance(name, str):
-        return CorruptBytesError(f"{name} is missing")
-    if place.has(name.data):
-        return CorruptBytesError(f"{name.side} is missing; open the store for writing to rebuild it")
-    return CorruptBytesError(f"{name.data} is missing")
-
-
-def check_part(place: Place, part: Part, settings: Settings) -> None:
-    """Read a data file and its side file again, and compare everything that is known twice."""
-    name = part.name
-    side = SideFile(place.mapped(name.side), name.side)
-    side.check()
-    check_whole(place, part.path, side.about.data_size, side.about.data_crc)
-    rows = load(place, part.path, settings)
-    t = side.tuples
-    at = np.repeat(rows.bounds[:-1], np.diff(t.bounds)) + t.rmin - 1 if len(rows) == side.about.rows else None
-    same = (
-        at is not None
-        and np.array_equal(rows.counts, side.counts)
-        and rows.keys.equals(side.keys)
-        and np.array_equal(rows.values[:: side.about.block_rows], side.fences)
-        and np.array_equal(rows.values[at], t.values)
-    )
-    if not same:
-        raise CorruptBytesError(f"{name.side} is damaged: it does not tell what is in {name.data}")
-
-
-def check_recent(place: Place, name: str) -> None:
-    """Read a recent file again, every byte of it."""
-    RecentFile(place.mapped(name), name).check()

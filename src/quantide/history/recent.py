@@ -6,7 +6,7 @@ Compaction has a thread of its own: merges of history, which may take minutes, d
 import math
 import os
 import time
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from threading import Lock
@@ -15,15 +15,13 @@ from quantide.errors import CorruptBytesError
 from quantide.history.arrivals import MOST, Arrivals
 from quantide.history.sort import in_threads
 from quantide.store import faults
+from quantide.store.commits import Change, WritableTable
 from quantide.store.disk import remove
 from quantide.store.manifest import Entry, Manifest
 from quantide.store.names import recent_name
 from quantide.store.recent import RecentFile, RecentRows, write_recent
 from quantide.store.settings import Settings
-from quantide.store.table import StreamTable
 from quantide.windows.clock import Clock
-
-Change = Callable[[Manifest], Manifest]
 
 FAN = 8  # files of about the same size that become one
 SMALL = 1 << 10  # rows of the smallest size that is told apart
@@ -33,8 +31,8 @@ GRACE = 60  # seconds for which a file that was replaced stays, for readers that
 class RecentLog:
     """Writes recent files. Which of them count is in the manifest, which only commits of the table change."""
 
-    def __init__(self, table: StreamTable, durable: bool) -> None:
-        self._table, self._settings, self._durable = table, table.settings, durable
+    def __init__(self, table: WritableTable) -> None:
+        self._table, self._settings = table, table.settings
         self._serial, self._lock = 0, Lock()
         self._retired: list[tuple[float, str]] = []
         self._pool: ThreadPoolExecutor | None = None
@@ -46,13 +44,13 @@ class RecentLog:
     def write(self, arrivals: Arrivals) -> tuple[list[Entry], Change]:
         """Files of rows that came now, and the change of the manifest that shows them."""
         clock, pieces = arrivals.pieces(self._settings, self._manifest)
-        entries = in_threads(self._write, pieces)
+        entries = self._write(pieces)
         return entries, self.shown(entries, clock.kind, arrivals.times is not None)
 
     def slot(self, files: int) -> tuple[int, Manifest]:
         """Where tasks may write so many recent files: the first number, and what is known of those there are."""
         with self._lock:
-            first, self._serial = self._serial + 1, self._serial + files + 1
+            first, self._serial = self._serial + 1, self._serial + files
         return first, replace(self._manifest, entries=())
 
     def shown(self, entries: Sequence[Entry], clock: str, given: bool) -> Change:
@@ -110,7 +108,7 @@ class RecentLog:
             rows = [found for name in names if (found := self._read(name)) is not None]
             if len(rows) < len(names):
                 continue
-            entry = self._write(RecentRows.joined(rows))
+            (entry,) = self._write([RecentRows.joined(rows)])
             gone: list[str] = []
             try:
                 faults.point("recent.compacted")
@@ -142,15 +140,19 @@ class RecentLog:
         for name in old:
             remove(os.path.join(self._table.path, name))
 
-    def _write(self, rows: RecentRows) -> Entry:
+    def _write(self, pieces: Sequence[RecentRows]) -> list[Entry]:
         with self._lock:
-            self._serial += 1
-            name = recent_name(self._table.epoch, self._serial)
-            self.pending.add(name)
+            first, self._serial = self._serial + 1, self._serial + len(pieces)
+        names = [recent_name(self._table.epoch, first + i) for i in range(len(pieces))]
+        self.pending.update(names)
+
+        def write(piece: tuple[str, RecentRows]) -> Entry:
+            return write_entry(self._table.path, *piece, self._settings, self._table.durable)
+
         try:
-            return write_entry(self._table.path, name, rows, self._settings, self._durable)
-        except BaseException:
-            self.pending.discard(name)
+            return in_threads(write, zip(names, pieces, strict=True))
+        except BaseException:  # those that were written are garbage, too
+            self.pending.difference_update(names)
             raise
 
 

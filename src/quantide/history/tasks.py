@@ -2,19 +2,20 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from quantide.errors import CorruptBytesError
-from quantide.history.sort import in_threads, merge_pieces
+from quantide.history.sort import Chunk, in_threads, merge_pieces
 from quantide.store import faults
 from quantide.store.datafile import BLOCK, DataFiles, write_data
 from quantide.store.disk import write_bytes
-from quantide.store.names import FileName, RunId
+from quantide.store.names import File, FileName, RunId
 from quantide.store.place import Folder, check_whole
 from quantide.store.rows import ALL, SortedRows
+from quantide.store.settings import Settings
 from quantide.store.sidefile import About, SideFile, build_side
 from quantide.summary.types import type_named
 
@@ -103,6 +104,16 @@ def merge_range(task: MergeTask) -> Written:
     return write_part(task.folder, task.name, rows, task.keys, about, task.run_eps, task.run_rows, task.durable)
 
 
+def write_lot(
+    folder: str, name: FileName, chunk: Chunk, settings: Settings, sources: Sequence[str], durable: bool
+) -> Written:
+    """One file of a chunk, the part that its name tells; the first has the counts of what was skipped."""
+    rows = chunk.lots[name.part]()
+    skipped = (chunk.nulls, chunk.nans) if name.part == 0 else (0, 0)
+    about = About(len(rows), settings.value_type, BLOCK, 0, 0, *skipped, list(sources))
+    return write_part(folder, name, rows, settings.keys, about, settings.chunk_eps, chunk.rows, durable)
+
+
 def write_part(
     folder: str,
     name: FileName,
@@ -116,11 +127,15 @@ def write_part(
     """A data file and its side file. Nothing is visible before both are committed."""
     size, crc = write_data(os.path.join(folder, name.data), rows, keys, durable)
     faults.point("write.data")
-    told = About(**{**about.__dict__, "data_size": size, "data_crc": crc})
-    data = build_side(rows, bool(keys), told, run_eps, run_rows)
+    data = build_side(rows, bool(keys), replace(about, data_size=size, data_crc=crc), run_eps, run_rows)
     write_bytes(os.path.join(folder, name.side), data, durable)
     faults.point("write.side")
     return Written(name.part, size, len(rows))
+
+
+def named(run: RunId, written: Sequence[Written]) -> list[File]:
+    """Files of a run as a commit takes them."""
+    return [(FileName(run, one.part), one.size, one.rows) for one in written]
 
 
 def _read(files: DataFiles, path: str, side: SideFile, source: Source) -> SortedRows:

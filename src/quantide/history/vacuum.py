@@ -9,8 +9,8 @@ from typing import Any
 
 from quantide.errors import InvalidArgumentError
 from quantide.store import faults
+from quantide.store.commits import WritableTable
 from quantide.store.names import DATA, SIDE, FileName, RunId, without_spare
-from quantide.store.table import StreamTable
 
 MOST_HOURS = 10**6
 
@@ -30,7 +30,7 @@ def check_hours(hours: Any) -> float:
     return float(hours)
 
 
-def vacuum(table: StreamTable, pending: Iterable[RunId], recent: Container[str], hours: float) -> Vacuumed:
+def vacuum(table: WritableTable, pending: Iterable[RunId], recent: Container[str], hours: float) -> Vacuumed:
     """Remove what was merged away or dropped at least that many hours ago, and what was written and never committed.
 
     A reader may still have the files of an older version in hand: those wait. How long is told by the time of a file,

@@ -2,14 +2,24 @@
 
 from collections.abc import Hashable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypedDict
 
 from quantide.errors import InvalidArgumentError
 
 
+class Words(TypedDict, total=False):
+    """What a question is about, beside its key, as users write it; None is the same as nothing."""
+
+    last: int | None
+    within: Any
+    filter: str | None
+    last_steps: int | None
+    now: Any
+
+
 @dataclass(frozen=True)
 class Asked:
-    """The words of a question, as LiveStream.answer() takes them: about recent values with last, within or filter."""
+    """The words of a question: about recent values with last, within or filter."""
 
     key: Any = None
     last: int | None = None
@@ -29,9 +39,8 @@ class Asked:
     @classmethod
     def of(cls, words: Any) -> "Asked":
         """Words by their names, as a dict."""
-        known = [field.name for field in fields(cls)]
-        if not isinstance(words, dict) or not set(words) <= set(known):
-            raise InvalidArgumentError(f"{words!r} does not say what is asked about; its words are {', '.join(known)}")
+        if not isinstance(words, dict) or not words.keys() <= NAMES.keys():
+            raise InvalidArgumentError(f"{words!r} does not say what is asked about; its words are {', '.join(NAMES)}")
         return cls(**words)
 
     @property
@@ -54,3 +63,6 @@ class Asked:
         except TypeError:  # of a list, say
             return None
         return self, types
+
+
+NAMES = {field.name: field for field in fields(Asked)}

@@ -41,6 +41,30 @@ class LiveCourse:
     lines: list[list[Point | None]]
 
 
+def course_of(
+    recent: Recent, wanted: Wanted, phis: Sequence[float], ends: Sequence[tuple[Any, Any]], kind: ValueType
+) -> LiveCourse:
+    """The quantiles of windows, each above a time and up to a moment, the earliest first."""
+    clock, newest, n = recent.clock, recent.manifest.newest, []
+    assert clock is not None
+    lines: list[list[Point | None]] = [[] for _ in phis]
+    spans = [Between(above, moment if moment < newest else None) for above, moment in ends]
+    for summary in summaries(recent, wanted, spans, kind):
+        n.append(summary.n)
+        for line, phi in zip(lines, phis, strict=True):
+            line.append((summary.answer(phi).value, *summary.bounds(phi)) if summary.n else None)
+    return LiveCourse(recent.version, clock.show(ends[0][0]), [clock.show(moment) for _, moment in ends], n, lines)
+
+
+def window_ends(
+    clock: Clock, newest: Any, within: Fraction, over: Fraction, points: int, reach: Fraction
+) -> list[tuple[Any, Any]]:
+    """Where the windows of a course begin and end; those that begin before what is kept are left out."""
+    first = clock.back(newest, reach)
+    found = [(clock.back(moment, within), moment) for moment in moments(clock, newest, over, points)]
+    return [(above, moment) for above, moment in found if above >= first]
+
+
 def moments(clock: Clock, newest: Any, over: Fraction, points: int) -> list[Any]:
     """At most so many moments up to the newest time, the oldest first, a `points`-th of a length of time apart.
 
@@ -78,7 +102,3 @@ def summaries(recent: Recent, wanted: Wanted, spans: Sequence[Between], kind: Va
             return
     for span in spans:
         yield recent.summary(Wanted(wanted.key, None, span, wanted.filter), kind, False)
-
-
-def point(summary: Summary, phi: float) -> Point | None:
-    return (summary.answer(phi).value, *summary.bounds(phi)) if summary.n else None

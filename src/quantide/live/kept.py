@@ -54,6 +54,3 @@ class Kept:
             for group in groups:
                 for name in self._groups.pop(group, ()):
                     self.nbytes -= self._held.pop((group, name))[1]
-
-    def __len__(self) -> int:
-        return len(self._held)

@@ -48,10 +48,6 @@ class Found:
     values: list[Array]
     summaries: list[Summary]
 
-    @property
-    def n(self) -> int:
-        return sum(map(len, self.values)) + sum(summary.n for summary in self.summaries)
-
     def add(self, more: "Found") -> None:
         self.values.extend(more.values)
         self.summaries.extend(more.summaries)

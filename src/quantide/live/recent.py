@@ -51,7 +51,12 @@ class Recent:
     ) -> None:
         self.version, self.manifest = version, manifest
         self.clock = None if manifest.clock is None else Clock(manifest.clock)
-        self._files, self._eps, self._kept = files, eps, kept
+        self.files, self._eps, self._kept = files, eps, kept
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether there is a file that cannot be read."""
+        return any(isinstance(file, Unreadable) for file in self.files)
 
     def summary(self, wanted: Wanted, kind: ValueType, exact: bool) -> Summary:
         """A summary of a window; of no values when nothing lies within it. `exact`: every row is looked at."""
@@ -64,7 +69,7 @@ class Recent:
         """The values and the times of the rows in a span of time; None when more than so many must be looked at."""
         assert wanted.span is not None
         lanes = []
-        for entry, file in zip(self.manifest.entries, self._files, strict=True):
+        for entry, file in zip(self.manifest.entries, self.files, strict=True):
             if wanted.span.passes_by(entry.oldest, entry.newest):
                 continue
             if isinstance(file, Unreadable):
@@ -85,7 +90,7 @@ class Recent:
 
     def _find(self, wanted: Wanted, exact: bool) -> Found:
         found, left, reached = Found([], []), wanted.last, self.manifest.arrived
-        for entry, file in zip(reversed(self.manifest.entries), reversed(self._files), strict=True):
+        for entry, file in zip(reversed(self.manifest.entries), reversed(self.files), strict=True):
             if left == 0:
                 break
             if left is not None and entry.first + entry.rows != reached:

@@ -94,10 +94,7 @@ class Ledger:
     def write(self, record: Record) -> Record:
         """Write a record; the batch is to be committed next."""
         record = replace(record, order=self._order + 1)
-        path = os.path.join(self._place, f"{record.source}-{record.number}.jsonl")
-        write_bytes(path, record.to_lines(), self._durable)
-        if self._durable:
-            sync(self._place)
+        self._write(f"{record.source}-{record.number}.jsonl", record.to_lines())
         return record
 
     def committed(self, record: Record) -> None:
@@ -113,7 +110,7 @@ class Ledger:
             return
         paths = [os.path.join(self._place, f"{source}-{number}.jsonl") for number in single]
         data = b"".join(_bytes(path) for path in paths)
-        write_bytes(os.path.join(self._place, f"{source}-{single[0]}-{single[-1]}.jsonl"), data, self._durable)
+        self._write(f"{source}-{single[0]}-{single[-1]}.jsonl", data)
         for path in paths:
             remove(path)
 
@@ -149,6 +146,11 @@ class Ledger:
         for name in record.settled:
             self.held.pop(name, None)
         self.held |= {name: replace(record, entries=()) for name in record.held}
+
+    def _write(self, name: str, data: bytes) -> None:
+        write_bytes(os.path.join(self._place, name), data, self._durable)
+        if self._durable:
+            sync(self._place)
 
     def _is(self, source: str, number: int) -> bool:
         return self._seen((source, number))

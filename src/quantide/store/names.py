@@ -64,6 +64,9 @@ class FileName:
         return cls.parse(f"{DATA}/{side.removeprefix(SIDE + '/').removesuffix('.side')}.parquet")
 
 
+File = tuple[FileName, int, int]  # as a commit takes it: its name, size and rows
+
+
 def recent_name(epoch: int, serial: int) -> str:
     """Where a recent file lies, within the store."""
     return f"{RECENT}/E{epoch}-{serial}.recent"

@@ -7,7 +7,6 @@ many rows that sorting them for a question would be slow, a summary of them is s
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,6 @@ from quantide.summary.types import ValueType, type_named
 MAGIC, VERSION = b"QTRF", 1
 PART = 4  # a stored summary is within eps / PART
 HEAVY = 8  # rows, times 1/eps, above which a summary is stored
-MOST_FILTERS = 16
 INT, NUMBER, FLAG = np.dtype(np.int64), np.dtype(np.uint32), np.dtype(np.uint16)
 
 Ints = NDArray[np.int64]
@@ -59,9 +57,7 @@ class RecentRows:
         if keys is None:
             return RecentRows(kind, clock, ALL, np.array([0, len(values)]), values, times, None, flags)
         codes, distinct = encode_keys(keys)
-        bounds = np.zeros(len(distinct) + 1, dtype=np.int64)
-        np.cumsum(np.bincount(codes, minlength=len(distinct)), out=bounds[1:])
-        order = scatter(codes, np.arange(len(codes)), bounds)
+        order, bounds = _by_key(codes, len(distinct))
         numbers, flags = order.astype(NUMBER), None if flags is None else flags[order]
         return RecentRows(kind, clock, distinct, bounds, values[order], times[order], numbers, flags)
 
@@ -78,12 +74,16 @@ class RecentRows:
         numbers = np.concatenate([one + NUMBER.type(at) for one, at in zip(own, starts, strict=False)])
         codes, distinct = encode_keys(pa.concat_arrays([rows.keys for rows in many]))
         counts = np.concatenate([np.diff(rows.bounds) for rows in many])
-        each = np.repeat(codes, counts)  # the key of every row
-        bounds = np.zeros(len(distinct) + 1, dtype=np.int64)
-        np.cumsum(np.bincount(each, minlength=len(distinct)), out=bounds[1:])
-        order = scatter(each, np.arange(len(each)), bounds)
+        order, bounds = _by_key(np.repeat(codes, counts), len(distinct))
         flags = None if flags is None else flags[order]
         return RecentRows(first.kind, first.clock, distinct, bounds, values[order], times[order], numbers[order], flags)
+
+
+def _by_key(codes: Ints, keys: int) -> tuple[Array, Ints]:
+    """The order that brings the rows of each key together, as they came, and where each key's begin."""
+    bounds = np.zeros(keys + 1, dtype=np.int64)
+    np.cumsum(np.bincount(codes, minlength=keys), out=bounds[1:])
+    return scatter(codes, np.arange(len(codes)), bounds), bounds
 
 
 @dataclass(frozen=True)
@@ -165,6 +165,8 @@ class RecentFile:
         if self.bounds[-1] != self.about.rows or len(self.keys) != len(counts):
             raise self._held.damaged("its counts contradict each other")
         self._time_type = np.dtype(np.float64 if self.about.clock == "seconds" else np.int64)
+        self._totals: dict[int, Summary | None] = {}  # summaries that were read, by the number of their filter
+        self._heavies: dict[int, list[Array]] = {}
 
     @property
     def nbytes(self) -> int:
@@ -233,16 +235,8 @@ class RecentFile:
             self._totals[number] = found
         return self._totals[number]
 
-    @cached_property
-    def _totals(self) -> dict[int, Summary | None]:
-        return {}
-
     def _heavy(self, number: int) -> list[Array]:
         if number not in self._heavies:
             types = {"places": INT, "bounds": INT, "values": self.kind.carrier, "ranks": INT, "n": INT}
             self._heavies[number] = [self._held.array(f"heavy{number}.{name}", kind) for name, kind in types.items()]
         return self._heavies[number]
-
-    @cached_property
-    def _heavies(self) -> dict[int, list[Array]]:
-        return {}

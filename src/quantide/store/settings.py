@@ -91,11 +91,11 @@ class Settings:
         try:
             held = json.loads(text)
             version = held.pop("version")
-        except (ValueError, KeyError, AttributeError) as error:
+            if version not in READABLE:
+                raise SettingsError(f"a store of version {version}; this Quantide reads version {VERSION}: upgrade it")
+            return cls(**{**held, "keys": tuple(held["keys"]), "filters": tuple(held.get("filters", ()))})
+        except (json.JSONDecodeError, KeyError, AttributeError, TypeError) as error:
             raise CorruptBytesError(f"the settings of this store cannot be read: {text[:80]!r}") from error
-        if version not in READABLE:
-            raise SettingsError(f"a store of version {version}; this Quantide reads version {VERSION}: upgrade it")
-        return cls(**{**held, "keys": tuple(held["keys"]), "filters": tuple(held.get("filters", ()))})
 
     def check_same(self, asked: dict[str, Any]) -> None:
         """Refuse to open with settings other than these; `asked` has those that were said."""
@@ -145,8 +145,8 @@ def _read_filters(filters: Any, window: Any) -> tuple[str, ...]:
     return names
 
 
-def read_bytes(text: Any) -> int:
-    """A number of bytes, or text such as "250 MB".
+def read_bytes(text: Any, name: str = "memory") -> int:
+    """A number of bytes, or text such as "250 MB"; errors call it by a name.
 
     >>> read_bytes("250 MB")
     250000000
@@ -155,11 +155,11 @@ def read_bytes(text: Any) -> int:
     if isinstance(text, str):
         found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]*)?) *([KMGT]?B)", text.strip().upper())
         if found is None:
-            raise InvalidArgumentError(f"memory={text!r} is not a size; write it as '250 MB'")
+            raise InvalidArgumentError(f"{name}={text!r} is not a size; write it as '250 MB'")
         size = int(float(found[1]) * UNITS[found[2]])
-    size = check_size("memory", size, 1)
+    size = check_size(name, size, 1)
     if size > MOST_MEMORY:
-        raise InvalidArgumentError(f"memory={text!r} is more than there is; write it as '250 MB'")
+        raise InvalidArgumentError(f"{name}={text!r} is more than there is; write it as '250 MB'")
     return size
 
 

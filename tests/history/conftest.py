@@ -1,0 +1,19 @@
+"""Where the tests of a history put their store, and the one process that forks all that are killed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.history.driver import Driver, driving
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+@pytest.fixture(scope="session")
+def driver() -> Iterator[Driver]:
+    with driving() as found:
+        yield found
