@@ -2,7 +2,18 @@
 
 from benchmarks.family import DOCS, Family
 from benchmarks.part import Part
-from characterization import history, page_history, page_queries, page_spark, page_windows, queries, spark, windows
+from characterization import (
+    history,
+    page_history,
+    page_queries,
+    page_scale,
+    page_spark,
+    page_windows,
+    queries,
+    scale,
+    spark,
+    windows,
+)
 
 SPARK = Part(
     "percentiles of a lake, with more rows, more files and more keys; what a task holds",
@@ -44,6 +55,16 @@ WINDOWS = Part(
     headlines=page_windows.headlines,
     figures=page_windows.figures,
 )
+SCALE = Part(
+    "what each part costs, a model of it, the merges of a year and 100,000 clients simulated",
+    scale.run,
+    quick=scale.QUICK,
+    hour=scale.HOUR,
+    full=scale.Settings(),
+    render=page_scale.render,
+    headlines=page_scale.headlines,
+    figures=page_scale.figures,
+)
 CHARACTERIZATION = Family(
     name="characterization",
     title="Characterization",
@@ -51,5 +72,5 @@ CHARACTERIZATION = Family(
         made from the JSON beside them (`python -m characterization results`). Speed against peers:
         [results](../results/index.md).""",
     folder=DOCS / "characterization",
-    parts={"spark": SPARK, "queries": QUERIES, "history": HISTORY, "windows": WINDOWS},
+    parts={"spark": SPARK, "queries": QUERIES, "history": HISTORY, "windows": WINDOWS, "scale": SCALE},
 )

@@ -9,7 +9,7 @@ from quantide.errors import InvalidArgumentError
 from quantide.history.arrivals import Arrivals
 from quantide.history.blocks import Blocks
 from quantide.history.load import EACH, FILES, Loaded, Slot
-from quantide.history.merge import FAN, Merge, next_compaction, next_merge, ranges
+from quantide.history.merge import FAN, Merge, expired, next_compaction, next_merge, ranges
 from quantide.history.recent import Change, RecentLog
 from quantide.history.run import Run
 from quantide.history.snapshot import Snapshot
@@ -239,14 +239,13 @@ class Writer:
         check_space(self.table.path, size + size // 4)
 
     def _expired(self, run: Run, step: int) -> bool:
-        retention = self.table.settings.retention
-        return retention is not None and run.id.last < step - retention
+        return expired(run, step, self.table.settings.retention)
 
     def _drop_expired(self) -> None:
         snapshot = self._snapshot()
-        expired = [run for run in snapshot.runs if self._expired(run, snapshot.step)]
-        if expired:
-            self.table.commit(remove=[part.name for run in expired for part in run.parts])
+        old = [run for run in snapshot.runs if self._expired(run, snapshot.step)]
+        if old:
+            self.table.commit(remove=[part.name for run in old for part in run.parts])
 
     def _write_chunk(self, run: RunId, chunk: Chunk, batch: Any) -> list[tuple[FileName, int, int]]:
         settings = self.table.settings
