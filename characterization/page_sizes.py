@@ -14,40 +14,41 @@ PAGE, JSON = DOCS / "scale.md", DOCS / "characterization" / "scale.json"
 MADE = """<!-- Made by `python -m characterization results` from characterization/scale.json. Do not edit. -->"""
 
 ABOUT = """How many cores, how much storage, and what breaks first, from {first} to {last} values a day (that is
-    {rate} a second), with {keys} keys and {clients} clients. Nobody has run Quantide at such a size. The numbers come
-    from a [cost model](characterization/scale.md) that is fitted to small runs on one machine with {cores} cores, and
-    from simulations of the merges and of the fan-out that run the product's own code. {checked}"""
+    {rate} a second), with {keys} keys and {clients} clients. Nobody has run Quantide at such a size. The numbers
+    come from a [cost model](characterization/scale.md) that is fitted to small runs on one machine with {cores}
+    cores, and from simulations of the merges and of the fan-out that run the product's own code. {checked}"""
 TARGET = """Assumed: a year is kept; steps of {step_hours:g} hour, kappa = {kappa}, eps = {eps:g}; a commit of each
-    table every {every} s; rows for windows of {window_minutes:g} minutes; each client has {queries} standing queries about a
-    window of a key of its own, which all change with every commit (the worst case: clients that share windows share
-    the work). A table's writer and its reader may spend {share:.0%} of the time on the log; a merge has {merge_cores}
-    cores; a process has {memory} of memory. Values are float64 with random digits: data with few different values is
-    smaller."""
-TABLES = """One table has one writer. So a stream that is too large for one is split by key, each part a stream of its
-    own with a table, a writer and a lease, and whoever asks about a key asks its table. {tables:,} are needed at {last}
-    values a day. Questions about all keys together are then questions to all tables, whose summaries are merged:
-    `Summary.merge` is all that takes, but Quantide has no command that does it."""
-BREAKS = """By the model, at {last} values a day, the worst first. "Times" is how often what is asked for exceeds what
-    one table, one process or one server carries; as many are needed. Where it is below one, one is enough."""
+    table every {every} s; rows for windows of {window_minutes:g} minutes; each client has {queries} standing
+    queries about a window of a key of its own, which all change with every commit (the worst case: clients that
+    share windows share the work). A table's writer and its reader may spend {share:.0%} of the time on the log; a
+    merge has {merge_cores} cores; a process has {memory} of memory. Values are float64 with random digits: data
+    with few different values is smaller."""
+TABLES = """One table has one writer. So a stream that is too large for one is split by key, each part a stream of
+    its own with a table, a writer and a lease, and whoever asks about a key asks its table. {tables:,} are needed
+    at {last} values a day. Questions about all keys together are then questions to all tables, whose summaries are
+    merged: `Summary.merge` is all that takes, but Quantide has no command that does it."""
+BREAKS = """By the model, at {last} values a day, the worst first. "Times" is how often what is asked for exceeds
+    what one table, one process or one server carries; as many are needed. Where it is below one, one is enough."""
 FIRST = """What breaks first is this: {name}. One carries {one}, asked for are {asked}. {because}"""
 BECAUSE = {
     "files": f"""Merges write files of at most {RANGE:,} rows, so that tasks are small; a year of {{last}} values a day
     is {{files}} files. With every commit each reader lists the names of all of them again, and with every tenth so does
     the writer. More tables divide that. Larger files would, too, and cost memory of tasks; a reader that takes only
     what a commit added would end its part of it. Neither is done.""",
-    "values": """The largest merge of a year rewrites a large part of it at once. It is cut into equal tasks, and appends
-    and questions go on, but the next step of the table waits for it. More tables divide it, and a smaller kappa makes
-    merges smaller and more.""",
+    "values": """The largest merge of a year rewrites a large part of it at once. It is cut into equal tasks, and
+    appends and questions go on, but the next step of the table waits for it. More tables divide it, and a smaller
+    kappa makes merges smaller and more.""",
 }
 OTHER = """It is one of the limits in the table above; more of the same divide it."""
-MERGES = """A value is written again {again:.1f} times in a year: {open:.1f} times within its step, where small chunks
-    are merged by size, and {levels:.1f} times by levels. That is how often the disks write what comes in, beside the first
-    time, and {merging} cores on average. It does not come evenly: where all tables end their steps together, the worst
-    step merges {largest} values and would keep {worst} cores busy. Tables that begin on different days spread it."""
-SERVING = """The fan-out was simulated with {simulated:,} clients in one process: {reached} from a commit until the last
-    has its event, {look} of processor time for the look at {windows:,} windows and {tell} to tell everyone. The hub wakes
-    {at_once} clients, then pauses {pause:g} ms, so no commit reaches {simulated:,} clients in less than {least}. As
-    it is set, a server takes {streams:,}. Several servers can follow the same tables: readers know
+MERGES = """A value is written again {again:.1f} times in a year: {open:.1f} times within its step, where small
+    chunks are merged by size, and {levels:.1f} times by levels. That is how often the disks write what comes in,
+    beside the first time, and {merging} cores on average. It does not come evenly: where all tables end their steps
+    together, the worst step merges {largest} values and would keep {worst} cores busy. Tables that begin on
+    different days spread it."""
+SERVING = """The fan-out was simulated with {simulated:,} clients in one process: {reached} from a commit until the
+    last has its event, {look} of processor time for the look at {windows:,} windows and {tell} to tell everyone.
+    The hub wakes {at_once} clients, then pauses {pause:g} ms, so no commit reaches {simulated:,} clients in less
+    than {least}. As it is set, a server takes {streams:,}. Several servers can follow the same tables: readers know
     nothing of each other, and a commit costs each of them {follow}."""
 NOT = """
 - No cluster of that size was ever used, nor a network between machines. Spark's own time for scheduling, and the

@@ -122,9 +122,10 @@ MERGE = Cost(
     {
         "merge": _one,
         "value": lambda row: row["values"] * row["runs"],
+        "value x log2(keys)": lambda row: row["values"] * row["runs"] * math.log2(max(2, row["touched"])),
         "key of a run": lambda row: row["touched"] * row["runs"],
     },
-    "Values are read, sorted and written; the directories of all runs are joined.",
+    "Values are read, sorted key by key and written; the directories of all runs are joined.",
 )
 DATA = Cost(
     "data files of a run",

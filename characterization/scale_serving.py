@@ -67,7 +67,7 @@ class Crowd:
         limits = CONFIG.format(clients=clients, queries=clients * each, stream=STREAM)
         (folder / "quantide.toml").write_text(limits)
         self.history = History(folder / "data" / STREAM, eps=0.01, keys="key", window="1 hour")
-        self._rng, self._windows, self._time = np.random.default_rng(3), windows, 0.0
+        self._rng, self._windows, self.now = np.random.default_rng(3), windows, 0.0
         self.commit()
         self.service = Service(read_config(folder / "quantide.toml"))
         self.service.standing.start()
@@ -80,8 +80,8 @@ class Crowd:
     def commit(self) -> None:
         """New rows of every key, so late that windows hold nothing else."""
         keys = np.repeat(np.arange(self._windows), ROWS)
-        self._time += LATER
-        self.history.append(self._rng.lognormal(3, 1, len(keys)), key=keys, times=self._time)
+        self.now += LATER
+        self.history.append(self._rng.lognormal(3, 1, len(keys)), key=keys, times=self.now)
 
     def look(self) -> int:
         """What the thread that follows a store does after a commit; how many clients have something new."""
@@ -112,7 +112,7 @@ def measure(settings: Settings) -> dict[str, list[Row]]:
 
 def fan_out(clients: int, windows: int, each: int, commits: int) -> Row:
     """What a commit costs a server with so many clients: the least of some, processor time but for `reached`."""
-    with _crowd(clients, windows, each) as crowd:
+    with crowded(clients, windows, each) as crowd:
         return asyncio.run(_follow(crowd, commits)) | {
             "clients": clients,
             "windows": windows,
@@ -140,7 +140,7 @@ async def _follow(crowd: Crowd, commits: int) -> Row:
 
 
 @contextmanager
-def _crowd(clients: int, windows: int, each: int) -> Iterator[Crowd]:
+def crowded(clients: int, windows: int, each: int) -> Iterator[Crowd]:
     with tempfile.TemporaryDirectory(prefix="quantide-scale-") as folder:
         crowd = Crowd(Path(folder), clients, windows, each)
         try:

@@ -16,6 +16,7 @@ from quantide.history.snapshot import Snapshot
 from quantide.live import LiveStream
 
 RUNS = 3  # that are merged
+LOOKS = 20  # that find nothing, one after the other
 TINY = 10  # rows of an append where only the commit matters
 PHIS = (0.1, 0.5, 0.9, 0.99)
 
@@ -79,7 +80,7 @@ def measure_readers(settings: Settings) -> list[Row]:
             with _readers(history, readers) as held:
                 idle, found = [], []
                 for _ in range(settings.rounds):
-                    idle.append(_used(lambda: [live.poll() for live in held]))
+                    idle.append(_used(lambda: [live.poll() for _ in range(LOOKS) for live in held]) / LOOKS)
                     history.append(_values(TINY))
                     found.append(_used(lambda: [live.poll() for live in held]))
                 rows.append({"readers": readers, "idle": min(idle), "seconds": min(found)})

@@ -167,5 +167,6 @@ def amount(number: float, unit: str) -> str:
 
 
 def _size(row: Row) -> str:
-    words = ("values", "keys", "eps", "each", "files", "runs", "readers", "clients", "windows", "queries")
-    return ", ".join(f"{row[word]:,} {word}" for word in words if word in row)
+    words = ("values", "keys", "files", "runs", "readers", "clients", "windows", "queries")
+    named = [f"{row[word]:,} {word}" for word in words if word in row]
+    return ", ".join([*named, f"{row['each']:,} values of each, eps = {row['eps']:g}"] if "each" in row else named)
