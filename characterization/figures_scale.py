@@ -6,7 +6,7 @@ from characterization.scale_use import Target, Use
 from characterization.tables_scale import SIZES
 
 DASHES = ("", "6 4", "2 3")
-SHOWN = 10  # kappa whose levels are drawn
+SHOWN, SLOW = 10, 2  # the kappa whose levels are drawn, and the first of them
 
 
 def figures(report: Report) -> dict[str, str]:
@@ -39,17 +39,18 @@ def _line(kappa: int, rows: list[Row], colour: int, column: str) -> Line:
 
 
 def _by_level(rows: list[Row]) -> Panel:
+    """Of lower levels nothing can be seen: they fill and empty between two points."""
     highest = max(level for row in rows for level, _ in row["by_level"])
     lines = [
         Line(
             f"level {level}, kappa = {SHOWN}",
             [(row["steps"], dict(row["by_level"]).get(level, 0)) for row in rows],
-            2 + level,
-            joined=False,
+            1 + level,
+            DASHES[level % 3],
         )
-        for level in range(highest + 1)
+        for level in range(SLOW, highest + 1)
     ]
-    return Panel(f"Runs by level, kappa = {SHOWN}", "steps", "runs", lines, "xy")
+    return Panel(f"Runs of the upper levels, kappa = {SHOWN}", "steps", "runs", lines, "xy")
 
 
 def cores(report: Report) -> str:
@@ -68,7 +69,7 @@ def cores(report: Report) -> str:
     }
     panels = [
         _panel("Cores, on average", "cores", busy, 0),
-        _panel("Bytes of a year", "terabytes", {name: [x / 1e12 for x in xs] for name, xs in stored.items()}, 3),
+        _panel("Bytes of a year", "terabytes", {name: [x / 1e12 for x in xs] for name, xs in stored.items()}, 4),
         Panel("Tables and servers", "billions of values a day", "number", _counts(uses)),
     ]
     return svg(panels, "Cores, storage, tables and servers against values a day, by the model")
@@ -85,6 +86,6 @@ def _panel(title: str, label: str, lines: dict[str, list[float]], colour: int) -
 
 def _counts(uses: list[tuple[int, Use]]) -> list[Line]:
     return [
-        Line("tables", [(values / 1e9, use.tables) for values, use in uses], 0, "8 3"),
-        Line("servers", [(values / 1e9, use.servers) for values, use in uses], 1, "1 3"),
+        Line("tables", [(values / 1e9, use.tables) for values, use in uses], 2, "8 3"),
+        Line("servers", [(values / 1e9, use.servers) for values, use in uses], 3, "1 3"),
     ]

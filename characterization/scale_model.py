@@ -42,7 +42,7 @@ class Fit:
 
     def off(self, row: Row) -> float:
         """How far the prediction is from what was measured, as a fraction of that."""
-        return self.predict(**row) / row[self.cost.column] - 1
+        return float(self.predict(**row) / row[self.cost.column] - 1)
 
 
 def fit(cost: Cost, rows: Sequence[Row]) -> Fit:

@@ -83,7 +83,8 @@ class Use:
     def largest_merge(self) -> float:
         """Values of the largest merge of levels so far."""
         kappa = self.target.kappa
-        return self.target.values * self.target.step / DAY * (kappa + 1) ** (depth(self.steps, kappa) - 1)
+        steps = float((kappa + 1) ** (depth(self.steps, kappa) - 1))
+        return self.target.values * self.target.step / DAY * steps
 
     @property
     def runs(self) -> int:
