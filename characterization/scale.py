@@ -3,15 +3,16 @@
 The merges of a year and the fan-out to a hundred thousand clients are simulated, by the product's own code.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.report import Report
+from benchmarks.report import Report, Row
 from characterization import scale_levels, scale_serving, scale_store
 from characterization.scale_settings import HOUR, QUICK, Settings
 
 __all__ = ["HOUR", "QUICK", "Settings", "run"]
 
-PARTS = {
+PARTS: dict[str, Callable[[Settings], dict[str, list[Row]] | list[Row]]] = {
     "writing": scale_store.measure_writing,
     "summaries": scale_store.measure_summaries,
     "files": scale_store.measure_files,

@@ -145,6 +145,12 @@ class Use:
         return busy * self.tables / self.target.every + self.fits["idle"].predict(readers=self.tables) / EVERY
 
     @property
+    def readers_of_a_log(self) -> float:
+        """How many readers a core can keep up with all commits of one table."""
+        busy = self.fits["follow"].predict(files=self.files / self.tables) / self.target.every
+        return 1 / (busy + self.fits["idle"].predict(readers=1) / EVERY)
+
+    @property
     def serve_cores(self) -> float:
         """Every window is looked at, and every client told, after every commit."""
         return (self._look + self._tell) / self.target.every

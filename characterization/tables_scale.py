@@ -104,6 +104,7 @@ def sizes(report: Report) -> str:
     uses = [Use(report, Target(values)) for values in SIZES]
     lines: list[tuple[str, Callable[[Use], str]]] = [
         ("values a second", lambda use: short(use.target.values / 86_400)),
+        ("values a second that a core takes in", lambda use: short(use.target.values / 86_400 / use.ingest_cores)),
         ("tables, by keys", lambda use: f"{use.tables:,}"),
         ("cores: taking values in", lambda use: cores(use.ingest_cores)),
         ("cores: merging, on average", lambda use: cores(use.merge_cores)),
@@ -113,6 +114,7 @@ def sizes(report: Report) -> str:
         ("**cores, on average**", lambda use: cores(use.cores)),
         ("servers", lambda use: f"{use.servers:,}"),
         ("a value is written again", lambda use: f"{use.written_again:.2f} times"),
+        ("data a second", lambda use: amount(use.data_bytes / use.target.days / 86_400, "bytes")),
         ("data of a year", lambda use: amount(use.data_bytes, "bytes")),
         ("side files", lambda use: amount(use.side_bytes, "bytes")),
         ("recent rows", lambda use: amount(use.recent_bytes, "bytes")),
@@ -120,7 +122,11 @@ def sizes(report: Report) -> str:
         ("data files", lambda use: short(use.files)),
         ("held by all readers", lambda use: amount(use.held_bytes, "bytes")),
         ("a summary of every key, in memory", lambda use: amount(use.summary_bytes, "bytes")),
-        ("runs of a table, at most", lambda use: str(use.runs)),
+        ("the summary of a key", lambda use: amount(use.summary_bytes / use.target.keys, "bytes")),
+        ("levels of a table", lambda use: str(depth(use.steps, use.target.kappa))),
+        ("runs of a table, and blocks of a question, at most", lambda use: str(use.runs)),
+        ("an accurate question", lambda use: amount(use.fits["question"].predict(runs=use.runs), "s")),
+        ("readers of one log that a core can follow", lambda use: short(use.readers_of_a_log)),
         ("events, a second", lambda use: amount(use.event_rate, "bytes")),
     ]
     rows = [[name, *(say(use) for use in uses)] for name, say in lines]
