@@ -200,7 +200,7 @@ class Use:
         return sorted([*self.table_limits(), *self.server_limits(), self._counted()], key=lambda limit: -limit.times)
 
     def table_limits(self) -> list[Limit]:
-        t, log = self.target, "split the keys over several tables; longer runs in fewer, larger files (RANGE)"
+        t, log = self.target, "the keys of a stream can be split over several tables; nothing else yet"
         merged = t.step * t.cores / self._a_merged_value
         return [
             Limit(
