@@ -2,7 +2,8 @@
 
 from benchmarks.plot import Line, Panel, svg
 from benchmarks.report import Report, Row
-from characterization.scale_use import Target, Use
+from characterization.scale_target import Target
+from characterization.scale_use import Use
 from characterization.tables_scale import SIZES
 
 DASHES = ("", "6 4", "2 3")

@@ -5,8 +5,10 @@ from benchmarks.page import prose
 from benchmarks.report import Report
 from characterization import tables_scale as tables
 from characterization.figures_scale import figures
-from characterization.scale_model import COSTS, TOLERANCE
-from characterization.scale_use import Target, Use
+from characterization.scale_costs import COSTS
+from characterization.scale_model import TOLERANCE
+from characterization.scale_target import Target
+from characterization.scale_use import Use
 
 __all__ = ["figures", "headlines", "render"]
 

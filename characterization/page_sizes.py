@@ -5,8 +5,10 @@ from benchmarks.family import DOCS
 from benchmarks.page import prose
 from benchmarks.report import Report, say
 from characterization import tables_scale as tables
-from characterization.scale_model import COSTS, TOLERANCE
-from characterization.scale_use import Limit, Target, Use
+from characterization.scale_costs import COSTS
+from characterization.scale_model import TOLERANCE
+from characterization.scale_target import Limit, Target
+from characterization.scale_use import Use
 from quantide.history.merge import RANGE
 from quantide.server.hub import AT_ONCE, PAUSE
 

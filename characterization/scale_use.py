@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from benchmarks.report import Report
-from characterization.scale_model import Fit, depth, fits, rewritten
+from characterization.scale_costs import fits
+from characterization.scale_model import Fit, depth, rewritten
+from characterization.scale_target import Limit, Target
 from quantide.config.server import Limits as ServerLimits
 from quantide.history.merge import RANGE
 from quantide.history.source import PIECE
@@ -13,48 +14,8 @@ from quantide.live.stream import EVERY
 from quantide.server.hub import AT_ONCE, PAUSE
 from quantide.store.settings import Settings as StoreSettings
 
-DAY, YEAR = 86_400, 365
+DAY = 86_400
 MOST = 2**53  # values that ranks are proved for
-
-
-@dataclass(frozen=True)
-class Target:
-    """What is asked for. `every`: seconds from one commit of a table to the next; `step` and `window` in seconds.
-
-    Of each interval between commits a table's writer and its reader may spend `share` on the log; a merge may use
-    `cores` for a table; a process has `memory` bytes.
-    """
-
-    values: float
-    keys: int = 10**6
-    clients: int = 10**5
-    queries: int = 5
-    days: int = YEAR
-    every: int = 10
-    step: int = 3_600
-    window: int = 300
-    kappa: int = 10
-    eps: float = 0.01
-    share: float = 0.1
-    cores: int = 8
-    memory: float = 16e9
-
-
-@dataclass(frozen=True)
-class Limit:
-    """Something of which one can carry only so much: `one` is what one carries, `asked` what is asked for."""
-
-    name: str
-    unit: str
-    one: float
-    asked: float
-    remedy: str
-    setting: bool = False  # whether it is as it is only because it is set so
-
-    @property
-    def times(self) -> float:
-        """How many times over; as many of it would be needed."""
-        return self.asked / self.one
 
 
 class Use:

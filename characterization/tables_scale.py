@@ -4,8 +4,10 @@ from collections.abc import Callable
 
 from benchmarks import table
 from benchmarks.report import Report, Row
-from characterization.scale_model import COSTS, TOLERANCE, Fit, depth, fits, rewritten
-from characterization.scale_use import Target, Use
+from characterization.scale_costs import COSTS, fits
+from characterization.scale_model import TOLERANCE, Fit, depth, rewritten
+from characterization.scale_target import Target
+from characterization.scale_use import Use
 
 SIZES = (10**9, 10**10, 10**11, 10**12)
 UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))

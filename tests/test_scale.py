@@ -10,9 +10,11 @@ import pytest
 from benchmarks.report import Report
 from characterization import page_sizes, scale_serving, tables_scale
 from characterization.__main__ import main
+from characterization.scale_costs import COSTS, fits
 from characterization.scale_levels import Levels, open_step, year
-from characterization.scale_model import COSTS, Cost, depth, fit, fits, kept, rewritten
-from characterization.scale_use import Limit, Target, Use
+from characterization.scale_model import Cost, depth, fit, kept, rewritten
+from characterization.scale_target import Limit, Target
+from characterization.scale_use import Use
 from characterization.subjects import CHARACTERIZATION
 from quantide import History, Summaries
 from quantide.history.merge import FAN, LARGE
