@@ -19,7 +19,7 @@ FIGURE = re.compile(r"(<!-- figure: ([\w-]+) -->)(.*?)(<!-- /figure -->)", re.S)
 def written() -> list[Path]:
     """Every document that is written by hand."""
     made = [DOCS / folder for folder in FOLDERS]
-    pages = [path for path in DOCS.rglob("*.md") if path.parent not in made]
+    pages = [path for path in DOCS.rglob("*.md") if path.parent not in made and path != DOCS / "scale.md"]
     return sorted([*ROOT.glob("*.md"), *pages])
 
 

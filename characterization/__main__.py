@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 
 from benchmarks import documents
+from characterization import page_sizes
 from characterization.subjects import CHARACTERIZATION
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     if CHARACTERIZATION.main(arguments) == CHARACTERIZATION.folder:
         documents.write()
+        page_sizes.write()
 
 
 if __name__ == "__main__":

@@ -36,6 +36,12 @@ def peak_of(work: Callable[[], T]) -> Peak[T]:
     return Peak(base, max(0, _bytes("VmHWM") - base), result)
 
 
+def resident() -> int:
+    """Bytes that are resident now."""
+    gc.collect()
+    return _bytes("VmRSS")
+
+
 def in_fresh_process(module: str, request: dict[str, Any]) -> dict[str, Any]:
     """Hand a request to `python -m module` as JSON on its input, and read JSON from its output."""
     command = [sys.executable, "-m", module]

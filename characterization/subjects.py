@@ -2,7 +2,18 @@
 
 from benchmarks.family import DOCS, Family
 from benchmarks.part import Part
-from characterization import history, page_history, page_queries, page_spark, page_windows, queries, spark, windows
+from characterization import (
+    history,
+    page_history,
+    page_queries,
+    page_scale,
+    page_spark,
+    page_windows,
+    queries,
+    scale,
+    spark,
+    windows,
+)
 
 SUBJECTS = {
     "spark": Part(
@@ -28,6 +39,12 @@ SUBJECTS = {
         windows,
         page_windows,
         page_windows.figures,
+    ),
+    "scale": Part(
+        "costs at three sizes beside what a model says of them; a year of merges and many clients, simulated",
+        scale,
+        page_scale,
+        page_scale.figures,
     ),
 }
 CHARACTERIZATION = Family(

@@ -44,6 +44,11 @@ class Merge:
         return max(run.id.last for run in self.runs)
 
 
+def expired(run: Run, step: int, retention: int | None) -> bool:
+    """Whether all of a run is older than the retention (in steps) while a step is open."""
+    return retention is not None and run.id.last < step - retention
+
+
 def next_merge(runs: Sequence[Run], kappa: int, retention: int | None) -> Merge | None:
     """What is to be merged now; None when every level has at most kappa runs and every step one.
 

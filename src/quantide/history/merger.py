@@ -5,7 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
 
 from quantide.history.blocks import Blocks
-from quantide.history.merge import FAN, Merge, next_compaction, next_merge, ranges
+from quantide.history.merge import FAN, Merge, expired, next_compaction, next_merge, ranges
 from quantide.history.run import Run
 from quantide.history.serials import Serials
 from quantide.history.snapshot import Snapshot
@@ -141,14 +141,13 @@ class Merger:
         check_space(self._table.path, size + size // 4)
 
     def _expired(self, run: Run, step: int) -> bool:
-        retention = self._table.settings.retention
-        return retention is not None and run.id.last < step - retention
+        return expired(run, step, self._table.settings.retention)
 
     def _drop_expired(self) -> None:
         snapshot = self._snapshot()
-        expired = [run for run in snapshot.runs if self._expired(run, snapshot.step)]
-        if expired:
-            self._table.commit(remove=[part.name for run in expired for part in run.parts])
+        old = [run for run in snapshot.runs if self._expired(run, snapshot.step)]
+        if old:
+            self._table.commit(remove=[part.name for run in old for part in run.parts])
 
     def _join_merging(self) -> None:
         merging, self._merging = self._merging, None
