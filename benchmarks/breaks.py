@@ -1,5 +1,6 @@
 """Accuracy where others break: inputs on which an answer is worse than people believe, beside ours."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import (
@@ -12,10 +13,10 @@ from benchmarks import (
 )
 from benchmarks.breaks_settings import Settings
 from benchmarks.peers import load
-from benchmarks.report import Report, say
+from benchmarks.report import Report, Row, say
 
 PACKAGES = ("datasketches", "fastdigest", "duckdb", "chdb")
-CASES = {
+CASES: dict[str, Callable[[Settings], dict[str, list[Row]] | list[Row]]] = {
     "tdigest": breaks_tdigest.run,
     "merge": breaks_merge.run,
     "spark": breaks_spark.run,

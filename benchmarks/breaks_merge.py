@@ -39,7 +39,8 @@ class Tuples:
         """The values whose ranks, as far as these tuples know, are nearest."""
         rmin = np.cumsum(self.g)
         target = data.targets(phis, int(rmin[-1]))[:, None]
-        return self.values[np.maximum(target - rmin, rmin + self.delta - target).argmin(axis=1)]
+        nearest = np.maximum(target - rmin, rmin + self.delta - target).argmin(axis=1)
+        return np.asarray(self.values[nearest])
 
     @property
     def claimed(self) -> float:

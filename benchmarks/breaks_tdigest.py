@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks import data
+from benchmarks.breaks_clickhouse import tdigest
+from benchmarks.breaks_duckdb import approx_quantiles
 from benchmarks.breaks_rows import OURS, PHIS
 from benchmarks.breaks_settings import Settings
 from benchmarks.data import Values
@@ -24,6 +26,7 @@ from quantide import StreamSketch
 
 CHECKS = 8  # lengths at which the error is looked at
 EPSILONS = (0.1, 0.01)
+Query = tuple[str, Callable[[Values], Values]]
 
 
 @dataclass(frozen=True)
@@ -172,12 +175,9 @@ def _fastdigest(centroids: int) -> Held:
     )
 
 
-def queries(attack: Attack) -> list[tuple[str, Callable[[Values], Values]]]:
+def queries(attack: Attack) -> list[Query]:
     """Databases, which answer about a whole table. ClickHouse holds float32: only what fits is fair."""
-    from benchmarks.breaks_clickhouse import tdigest
-    from benchmarks.breaks_duckdb import approx_quantiles
-
-    found = [("DuckDB approx_quantile", approx_quantiles)] if load("duckdb") is not None else []
+    found: list[Query] = [("DuckDB approx_quantile", approx_quantiles)] if load("duckdb") is not None else []
     if load("chdb") is not None and attack.top < 127:
         found.append(("ClickHouse quantileTDigest", tdigest))
     return found

@@ -17,6 +17,7 @@ PACKAGES = (
     "river",
     "duckdb",
     "polars",
+    "chdb",
     "pandas",
     "pyspark",
 )

@@ -1,12 +1,15 @@
 """What the benchmarks measure, in the order in which it is run and listed."""
 
 from benchmarks import (
+    breaks,
+    breaks_settings,
     dashboard,
     fast_paper,
     history,
     ingest,
     keys,
     live,
+    page_breaks,
     page_dashboard,
     page_fast,
     page_history,
@@ -139,6 +142,16 @@ PARTITIONS = Part(
     render=page_spark.render_partitions,
     headlines=page_spark.headlines_partitions,
 )
+BREAKS = Part(
+    "accuracy where others break: t-digests, merges, types, threads",
+    breaks.run,
+    quick=breaks_settings.QUICK,
+    hour=breaks_settings.HOUR,
+    full=breaks_settings.Settings(),
+    render=page_breaks.render,
+    headlines=page_breaks.headlines,
+    figures=page_breaks.figures,
+)
 
 BENCHMARKS = Family(
     name="benchmarks",
@@ -160,5 +173,6 @@ BENCHMARKS = Family(
         "dashboard": DASHBOARD,
         "spark": SPARK,
         "partitions": PARTITIONS,
+        "breaks": BREAKS,
     },
 )
