@@ -58,15 +58,15 @@ def merged_wrongly(one: Tuples, other: Tuples) -> Tuples:
 
 def compressed(tuples: Tuples, widest: float) -> Tuples:
     """From the end: a tuple joins the next one while g + delta stays below `widest`. The first is kept."""
-    g = tuples.g.copy()
+    g, delta = tuples.g.tolist(), tuples.delta.tolist()
     kept = [len(g) - 1]
     for at in range(len(g) - 2, 0, -1):
-        if g[at] + g[kept[-1]] + tuples.delta[kept[-1]] < widest:
+        if g[at] + g[kept[-1]] + delta[kept[-1]] < widest:
             g[kept[-1]] += g[at]
         else:
             kept.append(at)
     chosen = np.unique([0, *kept])
-    return Tuples(tuples.values[chosen], g[chosen], tuples.delta[chosen])
+    return Tuples(tuples.values[chosen], np.array(g)[chosen], tuples.delta[chosen])
 
 
 def partitions(order: str, count: int, rows: int) -> list[Values]:

@@ -23,8 +23,8 @@ class Settings:
 
 HOUR = Settings(n=1_000_000, runs=5, sketches=300, partitions=(2, 10, 100), spark_partitions=50)
 QUICK = Settings(
-    n=20_000,
-    levels=30,
+    n=10_000,
+    levels=20,
     runs=2,
     threads=(1, 2),
     sketches=10,

@@ -104,8 +104,8 @@ REQ = """Asked is a sketch with a large k, for a small error. Promised is an err
     without a word."""
 
 NAN = """Given are 1,000 values, 100 of them NaN, which has no rank. No method promises anything about them.
-    DataSketches leaves them out and does not say so, fastdigest refuses, StreamSketch refuses or, when asked to, skips and counts
-    them."""
+    DataSketches leaves them out and does not say so, fastdigest refuses, StreamSketch refuses or, when asked to,
+    skips and counts them."""
 
 OTHERS = """Both are exact, on all data in memory. What may surprise is their default: pandas interpolates between the
     two neighbours, Polars takes the nearer one."""
