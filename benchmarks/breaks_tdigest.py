@@ -84,8 +84,7 @@ def run(settings: Settings) -> list[Row]:
 def _attacked(attack: Attack, settings: Settings) -> list[Row]:
     levels = list(attack.levels(settings.levels))
     say(f"breaks: t-digest, {attack.name}: {len(levels)} levels, {sum(map(len, levels)):,} values")
-    every = max(1, len(levels) // CHECKS)
-    checks = sorted({*range(every, len(levels), every), len(levels)})
+    checks = sorted({round(part * len(levels) / CHECKS) for part in range(1, CHECKS + 1)})
     rows = [row for held in sketches() for row in _watched(attack, held, levels, checks)]
     values = np.concatenate(levels)
     for name, ask in queries(attack):

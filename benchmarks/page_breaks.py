@@ -18,6 +18,7 @@ from benchmarks.page_breaks_text import (
     REQ,
     SPARK,
     TDIGEST,
+    TDIGEST_HOW,
     VERDICTS,
 )
 from benchmarks.plot import Line, Panel, svg
@@ -56,7 +57,7 @@ def headlines(report: Report) -> list[str]:
 
 
 def figures(report: Report) -> dict[str, str]:
-    """Error against length, each stream in a panel."""
+    """Error against length, each stream in a panel; lengths are rounded to two digits, to be legible."""
     rows = [row for row in report.rows.get("tdigest", []) if row["level"]]
     if not rows:
         return {}
@@ -65,11 +66,15 @@ def figures(report: Report) -> dict[str, str]:
     for stream in STREAMS:
         found = [row for row in rows if row["stream"] == stream]
         lines = [
-            Line(method, [(row["n"], row["rank_error"]) for row in found if row["method"] == method], *_stroke(method))
+            Line(method, [_point(row) for row in found if row["method"] == method], *_stroke(method))
             for method in methods
         ]
         panels.append(Panel(f'stream "{stream}"', "values", "rank error", [line for line in lines if line.points], "y"))
     return {"breaks.svg": svg(panels, "Rank error of t-digests and of StreamSketch, by the length of the stream")}
+
+
+def _point(row: Row) -> tuple[float, float]:
+    return float(f"{row['n']:.2g}"), row["rank_error"]
 
 
 def _stroke(method: str) -> tuple[int, str]:
@@ -96,7 +101,7 @@ def _tdigest(report: Report) -> list[str]:
     }
     rows = sorted(_at_the_end(report), key=lambda row: STREAMS.index(row["stream"]))
     picture = "![Rank error by length, three streams](breaks.svg)"
-    return ["## t-digest: values on nested scales", prose(TDIGEST), picture, _table(columns, rows)]
+    return ["## t-digest: values on nested scales", prose(TDIGEST), picture, _table(columns, rows), prose(TDIGEST_HOW)]
 
 
 def _merge(report: Report) -> list[str]:
@@ -194,7 +199,9 @@ def _kll(report: Report) -> list[str]:
         "worst rank error": _error,
         "proved": _certified,
     }
-    return ["## DataSketches", "### KLL: 99% sure", prose(KLL), _table(columns, report.rows["kll"])]
+    theirs = report.rows["kll"][0]
+    told = KLL.format(sketches=theirs["sketches"], found=VERDICTS["kll"][theirs["any_above"] == 0])
+    return ["## DataSketches", "### KLL: 99% sure", prose(told), _table(columns, report.rows["kll"])]
 
 
 def _req(report: Report) -> list[str]:
