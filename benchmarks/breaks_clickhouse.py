@@ -14,7 +14,7 @@ from benchmarks.peers import load, load_required
 from benchmarks.report import Row, say
 
 RELATIVE = "value within 0.78125% of it"
-REPEATED = {"quantiles": None, "quantilesTDigest": None, "quantilesGK(100": 0.01, "quantilesGK(1000": 0.001}
+REPEATED = {"quantile": None, "quantileTDigest": None, "quantileGK 100": 0.01, "quantileGK 1000": 0.001}
 
 
 def _ask(values: Any, expression: str, threads: int = 1) -> Any:
@@ -25,13 +25,18 @@ def _ask(values: Any, expression: str, threads: int = 1) -> Any:
 
 
 def tdigest(values: Values) -> Values:
-    return _listed("quantilesTDigest", values, 1)
+    return _listed("quantileTDigest", values, 1)
 
 
 def _listed(function: str, values: Values, threads: int) -> Values:
-    phis = ", ".join(map(repr, PHIS.tolist()))
-    opened = f"{function}, " if "(" in function else f"{function}("
-    return np.array(_ask(values, f"{opened}{phis})(v)", threads), dtype=np.float64)
+    text = _called(function.replace("quantile", "quantiles"), *PHIS.tolist())
+    return np.array(_ask(values, f"{text}(v)", threads), dtype=np.float64)
+
+
+def _called(function: str, *phis: float) -> str:
+    """A function with its levels; "quantileGK 100" has its accuracy before them."""
+    name, *accuracy = function.split()
+    return f"{name}({', '.join([*accuracy, *(f'{phi:g}' for phi in phis)])})"
 
 
 def run(settings: Settings) -> dict[str, list[Row]]:
@@ -47,8 +52,7 @@ def _judged(
 ) -> list[Row]:
     rows = []
     for function, (said, bound) in functions.items():
-        opened = function if "(" in function else f"{function}("
-        text = f"{opened}{', ' if '(' in function else ''}{phi:g})(v)"
+        text = f"{_called(function, phi)}(v)"
         rows.append(judged(case, f"ClickHouse {text}", ordered, phi, _ask(values, text), said, bound))
     return [*rows, ours(case, values, ordered, phi, 0.01)]
 
@@ -59,7 +63,7 @@ def _integers() -> list[Row]:
         "quantile": ("exact up to 8,192 values, but a Float64", None),
         "quantileTDigest": (NONE, None),
         "quantileExact": ("exact", 0.0),
-        "quantileGK(100": ("accuracy 100", 0.01),
+        "quantileGK 100": ("accuracy 100", 0.01),
     }
     return _judged("integers", values, values.tolist(), 0.5, functions)
 
@@ -92,6 +96,6 @@ def _threads(settings: Settings) -> list[Row]:
     for function, bound in REPEATED.items():
         for threads in settings.threads:
             runs = [_listed(function, values, threads) for _ in range(settings.runs)]
-            name = function.replace("quantiles", "quantile") + (")" if "(" in function else "")
+            name = _called(function) if " " in function else function
             rows.append(repeated(f"ClickHouse {name}", threads, ordered, runs, bound))
     return [*rows, *our_runs(values, ordered, settings)]
