@@ -37,7 +37,7 @@ SPARK = """Asked are 199 quantiles of the same numbers as Parquet files, a parti
     partition, then merged)."""
 
 VERDICTS = {
-    "spark": {True: "The repaired merge keeps it in every order and is often uses all of it", False: "It was NOT kept"},
+    "spark": {True: "The repaired merge keeps it in every order, and often uses all of it", False: "It was NOT kept"},
     "kll": {
         True: "no sketch was outside at any of the 999 quantiles",
         False: "a share of the sketches was outside, as the table says",
