@@ -1,12 +1,14 @@
 """What the benchmarks measure, in the order in which it is run and listed."""
 
 from benchmarks import (
+    breaks,
     dashboard,
     fast_paper,
     history,
     ingest,
     keys,
     live,
+    page_breaks,
     page_dashboard,
     page_fast,
     page_history,
@@ -42,6 +44,9 @@ PARTS = {
     "dashboard": Part("the page in a browser: start, frames, memory", dashboard, page_dashboard),
     "spark": Part("percentiles of a lake, beside Spark's own functions", spark, page_spark),
     "partitions": Part("what many partitions cost on Spark", spark_partitions, page_partitions),
+    "breaks": Part(
+        "accuracy where others break: t-digests, merges, types, threads", breaks, page_breaks, page_breaks.figures
+    ),
 }
 BENCHMARKS = Family(
     name="benchmarks",
