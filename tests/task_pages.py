@@ -16,11 +16,10 @@ from typing import Any
 from tests.shapes import shape
 
 DOCS = Path(__file__).parents[1] / "docs"
-ADDRESS = "http://127.0.0.1:8642"
 BLOCK = re.compile(r"^```(bash|python|json|text)\n(.*?)^```", re.S | re.M)
 WORDS = re.compile(r"Press\s+(Ctrl-C)\s+in\s+the\s+terminal\s+of\s+`(.+?)`|terminal\s+of\s+`(.+?)`\s+(says):")
 GOES_ON = re.compile(r"(quantide (run|serve)|python) \S+( \d+)?\n")
-PORTS = ("8000", "9000")  # of a web server, and of what alarms call
+PORTS = ("8000", "8642", "9000")  # of a web server, of Quantide, and of what alarms call
 PATIENCE = 180.0  # for what takes seconds, on a machine that is busy
 
 
@@ -29,7 +28,6 @@ class Reader:
 
     def __init__(self, folder: Path, shorter: dict[str, str]) -> None:
         self.folder, self.shorter = folder, shorter
-        self.address = ADDRESS
         self.ports = {port: free_port() for port in PORTS}
         self.terminals: dict[str, subprocess.Popen[str]] = {}  # by what was typed there
         self.stack = ExitStack()
@@ -57,10 +55,9 @@ class Reader:
     def do(self, kind: str, block: str, told: str) -> None:
         for long, short in self.shorter.items():
             block = block.replace(long, short)
+        block = block.replace('store = "data"', 'store = "data"\n[server]\nport = 8642')
         for port, free in self.ports.items():
             block = block.replace(port, free)
-        block = block.replace(ADDRESS, self.address)
-        block = block.replace('store = "data"', 'store = "data"\n[server]\nport = 0')
         if GOES_ON.fullmatch(block):
             self.start(block)
         elif block.startswith("curl -sN"):
@@ -72,12 +69,11 @@ class Reader:
             compare(done.stdout, told, block)
 
     def start(self, command: str) -> None:
-        """A program that goes on; a server says where it is."""
+        """A program that goes on; a server says where it is when it answers."""
         self.terminals[command] = process = self.goes_on(["bash", "-c", f"exec {command}"])
         if command.startswith("quantide"):
             assert process.stdout is not None
-            self.address = process.stdout.readline().strip()
-            assert self.address.startswith("http://127.0.0.1:"), command
+            assert process.stdout.readline() == f"http://127.0.0.1:{self.ports['8642']}\n", command
 
     def press(self, name: str) -> None:
         """Ctrl-C, which goes to all that runs in a terminal; the program ends, and not with an error."""
