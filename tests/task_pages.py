@@ -1,10 +1,13 @@
-"""The pages of docs/tasks, done as a reader would do them: block by block, in an empty folder."""
+"""Pages of docs, done as a reader would do them: block by block, in an empty folder, a terminal for each program."""
 
 import json
+import os
 import re
+import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,9 +16,10 @@ from typing import Any
 from tests.shapes import shape
 
 DOCS = Path(__file__).parents[1] / "docs"
-ADDRESS = "http://127.0.0.1:8642"
 BLOCK = re.compile(r"^```(bash|python|json|text)\n(.*?)^```", re.S | re.M)
-PAGER = "9000"  # the port of what alarms call
+WORDS = re.compile(r"Press\s+(Ctrl-C)\s+in\s+the\s+terminal\s+of\s+`(.+?)`|terminal\s+of\s+`(.+?)`\s+(says):")
+GOES_ON = re.compile(r"(quantide (run|serve)|python) \S+( \d+)?\n")
+PORTS = ("8000", "8642", "9000")  # of a web server, of Quantide, and of what alarms call
 PATIENCE = 180.0  # for what takes seconds, on a machine that is busy
 
 
@@ -24,8 +28,8 @@ class Reader:
 
     def __init__(self, folder: Path, shorter: dict[str, str]) -> None:
         self.folder, self.shorter = folder, shorter
-        self.address = ADDRESS
-        self.pager = free_port()
+        self.ports = {port: free_port() for port in PORTS}
+        self.terminals: dict[str, subprocess.Popen[str]] = {}  # by what was typed there
         self.stack = ExitStack()
 
     def __enter__(self) -> "Reader":
@@ -36,21 +40,25 @@ class Reader:
 
     def follow(self, page: str) -> int:
         """Do a whole page; how many of its blocks were done."""
-        text = (DOCS / page).read_text(encoding="utf-8")
-        blocks = [(kind, body) for kind, body in BLOCK.findall(text) if ">>>" not in body]
+        steps = read_steps((DOCS / page).read_text(encoding="utf-8"))
         done = 0
-        for (kind, body), (next_kind, told) in zip(blocks, [*blocks[1:], ("", "")], strict=True):
+        for (kind, body), (next_kind, told) in zip(steps, [*steps[1:], ("", "")], strict=True):
             if kind in ("bash", "python"):
                 self.do(kind, body, told if next_kind in ("json", "text") else "")
                 done += 1
+            elif kind == "Ctrl-C":
+                self.press(body)
+            elif kind == "says":
+                self.hear(body, told)
         return done
 
     def do(self, kind: str, block: str, told: str) -> None:
         for long, short in self.shorter.items():
             block = block.replace(long, short)
-        block = block.replace(PAGER, self.pager).replace(ADDRESS, self.address)
-        block = block.replace('store = "data"', 'store = "data"\n[server]\nport = 0')
-        if re.fullmatch(r"(quantide (run|serve)|python) \S+\n", block):
+        block = block.replace('store = "data"', 'store = "data"\n[server]\nport = 8642')
+        for port, free in self.ports.items():
+            block = block.replace(port, free)
+        if GOES_ON.fullmatch(block):
             self.start(block)
         elif block.startswith("curl -sN"):
             self.listen(block, told)
@@ -61,12 +69,29 @@ class Reader:
             compare(done.stdout, told, block)
 
     def start(self, command: str) -> None:
-        """A program that goes on; a server says where it is."""
-        process = self.goes_on(["bash", "-c", f"exec {command}"])
+        """A program that goes on; a server says where it is when it answers."""
+        self.terminals[command] = process = self.goes_on(["bash", "-c", f"exec {command}"])
         if command.startswith("quantide"):
             assert process.stdout is not None
-            self.address = process.stdout.readline().strip()
-            assert self.address.startswith("http://127.0.0.1:"), command
+            assert process.stdout.readline() == f"http://127.0.0.1:{self.ports['8642']}\n", command
+
+    def press(self, name: str) -> None:
+        """Ctrl-C, which goes to all that runs in a terminal; the program ends, and not with an error."""
+        [command] = [command for command in self.terminals if name in command]
+        process = self.terminals.pop(command)
+        os.killpg(process.pid, signal.SIGINT)
+        process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, command
+
+    def hear(self, name: str, told: str) -> None:
+        """What a program says that goes on: the lines that are shown, but for numbers."""
+        [process] = [process for command, process in self.terminals.items() if name in command]
+        assert process.stdout is not None
+        tired = threading.Timer(PATIENCE, process.kill)
+        tired.start()
+        for line in told.splitlines():
+            assert words(process.stdout.readline()) == words(line), line
+        tired.cancel()
 
     def listen(self, command: str, told: str) -> None:
         """The first event is of the kind that is shown."""
@@ -75,9 +100,16 @@ class Reader:
         assert event(process.stdout) == event(iter(told.splitlines())), command
 
     def goes_on(self, command: list[str]) -> subprocess.Popen[str]:
-        process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, text=True, start_new_session=True)
         self.stack.callback(end, process)
         return process
+
+
+def read_steps(text: str) -> list[tuple[str, str]]:
+    """What a page tells to do, and shows, in its order: blocks, programs to be ended, programs that say something."""
+    found = [(block.start(), block[1], block[2]) for block in BLOCK.finditer(text) if ">>>" not in block[2]]
+    found += [(said.start(), said[1] or said[4], said[2] or said[3]) for said in WORDS.finditer(text)]
+    return [(kind, body) for _, kind, body in sorted(found)]
 
 
 def free_port() -> str:
