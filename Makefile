@@ -19,7 +19,7 @@ JAVA := $(VENV)/.done-java
 BROWSER := $(VENV)/.done-browser
 PEERS := $(VENV)/.done-bench
 
-.PHONY: help setup demo test test-all lint docs bench soak characterize clean
+.PHONY: help setup demo test test-all lint docs bench evidence soak characterize clean
 
 help:  ## Show this list
 	@echo "Quantide: quantiles of data that keeps arriving, with a proved bound for every answer."
@@ -54,6 +54,9 @@ docs: $(PACKAGES)  ## Make a site of the documentation in build/site (ARGS=serve
 
 bench: $(PEERS) $(WARM)  ## Measure speed beside the peers and write docs/results (ARGS are handed on)
 	@$(RUN) python -m benchmarks $(ARGS)
+
+evidence: $(PEERS) $(WARM) $(JAVA) $(BROWSER)  ## Measure everything in an hour and write docs/results, docs/characterization (FULL=1: large sizes)
+	@$(RUN) python -m benchmarks.evidence $(if $(FULL),--full)
 
 soak: $(WARM) $(JAVA)  ## Kill ingestion at random for ten minutes and check every row (SOAK="1 h", ARGS="--seed 2")
 	@$(RUN) python -m tests.spark.soak $(ARGS)

@@ -2,9 +2,12 @@
 
 import os
 import platform
+import time
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 PACKAGES = (
     "quantide",
@@ -65,3 +68,14 @@ def _memory_bytes() -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
         return 0
+
+
+def loop() -> float:
+    """Seconds that a fixed piece of work takes now: machines that are shared are not always as fast."""
+    numbers = np.random.default_rng(1).random(1_000_000)
+    begun = time.perf_counter()
+    for _ in range(5_000_000):
+        pass
+    for _ in range(5):
+        np.sort(numbers)
+    return time.perf_counter() - begun

@@ -2,13 +2,15 @@
 
 import json
 import re
+import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks import data, machine, page_readme, peers, plot, table, windows, windows_bounds, windows_peers
+from benchmarks import data, evidence, machine, page_readme, peers, plot, table, windows, windows_bounds, windows_peers
 from benchmarks.__main__ import main
 from benchmarks.parts import BENCHMARKS
 from benchmarks.qdigest import FIRST_LEAF, QDigest, ordinals, values_of
@@ -309,3 +311,22 @@ def test_panels_fill_rows_and_then_begin_another() -> None:
     moved = re.findall(r"<g transform=\"translate\((\d+),(\d+)\)", text)
     assert [(int(x), int(y)) for x, y in moved] == [(0, 0), (plot.WIDTH, 0), (0, plot.HEIGHT)]
     assert ">20k<" in text
+
+
+def test_evidence_runs_everything_and_tells_what_failed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two parts in processes of their own, one of which is not there to be run."""
+    parts = {"keys": BENCHMARKS.parts["keys"], "speed": BENCHMARKS.parts["keys"]}
+    family = replace(BENCHMARKS, folder=tmp_path, parts=parts)
+    monkeypatch.setattr(evidence, "BENCHMARKS", family)
+    monkeypatch.setattr(evidence, "FAMILIES", (family,))
+    monkeypatch.setattr(evidence, "LOGS", evidence.ROOT / "build" / "evidence-of-a-test")
+    monkeypatch.setattr(evidence, "SIZES", {False: ["--quick"]})
+    assert evidence.main([]) == 1
+    rows = Report.read(tmp_path / "evidence.json").rows["parts"]
+    assert [(row["part"], row["done"]) for row in rows] == [("keys", True), ("speed", False)]
+    assert "FAILED" in (tmp_path / "evidence.md").read_text()
+    assert "FAILED after" in capsys.readouterr().out
+    assert "unknown part 'speed'" in (evidence.LOGS / "benchmarks-speed.log").read_text()
+    shutil.rmtree(evidence.LOGS)
