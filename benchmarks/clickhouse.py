@@ -84,10 +84,10 @@ def state_bytes(function: Function, table: Table) -> int:
 
 def methods(eps: float) -> list[Method]:
     """Feeding is nothing: a question reads the table and answers all its phis at once."""
-    return [_method(function, eps) for function in functions(eps)]
+    return [method(function, eps) for function in functions(eps)]
 
 
-def _method(function: Function, eps: float) -> Method:
+def method(function: Function, eps: float) -> Method:
     return Method(
         f"ClickHouse {function.name}",
         feed=lambda table: table,

@@ -20,6 +20,7 @@ PACKAGES = (
     "river",
     "duckdb",
     "polars",
+    "chdb",
     "pandas",
     "pyspark",
 )
