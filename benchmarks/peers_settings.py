@@ -6,7 +6,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Settings:
     """`n`: values of a column; `phis`: how many answers of each method are checked; `parts` sketches of `part` values
-    are merged; `window` values are looked back on; `rows` of `keys` keys are grouped; `spark_rows` are read from Parquet
+    are merged; `window` values are looked back on; `rows` of `keys` keys are grouped; `spark_rows` are read from files
     (0: Spark is left out)."""
 
     n: int = 10_000_000
@@ -16,7 +16,7 @@ class Settings:
     parts: int = 1_000
     part: int = 10_000
     window: int = 1_000_000
-    window_eps: float = 0.001
+    window_eps: float = 0.01
     window_seconds: float = 1.0
     rows: int = 10_000_000
     keys: int = 1_000

@@ -9,8 +9,8 @@ from typing import Protocol
 WIDTH, HEIGHT = 400, 290
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 32, 46
 LETTER = 7  # about how wide a digit is
-INK = "#7f8790"  # a grey that stands out from white and from black
-COLOURS = ("#2f81f7", "#d1622b", "#3fa45b", "#b25fd0", "#c99a1a", "#d64a7b")
+INK = "#757d86"  # like all colours here it stands out from white and from black
+COLOURS = ("#2f81f7", "#d1622b", "#3fa45b", "#b25fd0", "#ad8212", "#d64a7b")
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class _Axis(Protocol):
 
 
 @dataclass(frozen=True)
-class _Log:
+class Log:
     low: float
     high: float
     start: float
@@ -126,13 +126,13 @@ class _Linear:
         return [round(self.low + step * i, 12) for i in range(math.floor(span / step + 1e-9) + 1)]
 
 
-def _along(xs: Sequence[float]) -> _Log:
-    return _Log(min(xs), max(xs), LEFT, WIDTH - RIGHT)
+def _along(xs: Sequence[float]) -> Log:
+    return Log(min(xs), max(xs), LEFT, WIDTH - RIGHT)
 
 
-def _decades(ys: Sequence[float]) -> _Log:
+def _decades(ys: Sequence[float]) -> Log:
     """From one power of ten to another."""
-    return _Log(10 ** math.floor(math.log10(min(ys))), 10 ** math.ceil(math.log10(max(ys))), HEIGHT - BOTTOM, TOP)
+    return Log(10 ** math.floor(math.log10(min(ys))), 10 ** math.ceil(math.log10(max(ys))), HEIGHT - BOTTOM, TOP)
 
 
 def _joined(places: Sequence[tuple[float, float]], line: Line) -> list[str]:
