@@ -5,7 +5,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from benchmarks.page import about, page, prose
 from benchmarks.part import Part, Size
@@ -22,7 +21,7 @@ class Family:
     title: str
     about: str
     folder: Path
-    parts: Mapping[str, Part[Any]]
+    parts: Mapping[str, Part]
 
     def reports(self, folder: Path) -> dict[str, Report]:
         """Of every part whose JSON is in the folder."""
@@ -46,11 +45,13 @@ class Family:
             say(f"wrote {name}")
 
     def page(self, report: Report) -> str:
-        return page([self.parts[report.part].render(report), *about(report)], self.name)
+        return page([self.parts[report.part].telling.render(report), *about(report)], self.name)
 
     def headlines(self, reports: Mapping[str, Report]) -> str:
         """The few numbers to remember, one a line."""
-        return "\n".join(f"- {line}" for part, report in reports.items() for line in self.parts[part].headlines(report))
+        return "\n".join(
+            f"- {line}" for part, report in reports.items() for line in self.parts[part].telling.headlines(report)
+        )
 
     def _index(self, reports: Mapping[str, Report]) -> str:
         links = [f"- [{part}]({part}.md): {self.parts[part].about} ([JSON]({part}.json))" for part in reports]

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -11,9 +10,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from benchmarks.process import family, spark_environment, spawn
 from benchmarks.report import Row
 
-ROOT = Path(__file__).resolve().parent.parent
 PATIENCE = 600.0  # seconds that anything may take
 KINDS = ("python", "jvm", "workers")
 
@@ -23,17 +22,8 @@ class Driver:
 
     def __init__(self, module: str, given: Path, log: Path, more: Sequence[str]) -> None:
         self._log, self._out = log, log.with_suffix(".out")
-        env = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-        with self._out.open("wb") as out:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", module, str(given), str(log), *more],
-                cwd=ROOT,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        command = [sys.executable, "-m", module, str(given), str(log), *more]
+        self.process = spawn(command, self._out, spark_environment())
 
     def events(self) -> list[dict[str, Any]]:
         """What it has told so far."""
@@ -99,21 +89,6 @@ def wait_for(holds: Any, running: Driver) -> None:
         if time.monotonic() > last:
             raise TimeoutError(f"not within {PATIENCE:.0f} s")
         time.sleep(0.02)
-
-
-def family(pid: int) -> set[int]:
-    """A process and all its descendants."""
-    children: dict[int, list[int]] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it may end while it is read
-            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
-            children.setdefault(int(parent), []).append(int(folder.name))
-    found: set[int] = set()
-    new = [pid]
-    while new:
-        found.add(next_ := new.pop())
-        new += children.get(next_, [])
-    return found
 
 
 def _status(pid: int) -> dict[str, str] | None:

@@ -9,10 +9,6 @@ HOW = """{rows:,} rows of Parquet in {files} files, random float64 beside the ke
     method divided by the time of the first line of the same question, which is ours on files. The exact methods have
     {exact_rows:,} rows."""
 
-PARTITIONS = """Nanoseconds of wall time a row, the median of {rows:,} rows, by the number of partitions (of
-    files, for the first line) they come in: with more partitions there are more sketches to merge. The last line
-    reads the same partitions and only adds the values up."""
-
 
 def spark_table(report: Report) -> str:
     body = [
@@ -20,18 +16,6 @@ def spark_table(report: Report) -> str:
         for row in report.rows["rows"]
     ]
     return table.markdown(["question", "method", "its time / ours", "time"], body)
-
-
-def partitions_table(report: Report) -> str:
-    """A line a method, a column a number of partitions."""
-    rows = report.rows["rows"]
-    numbers = sorted({row["partitions"] for row in rows})
-    found = {(row["method"], row["partitions"]): f"{row['ns_a_row']:,.0f}" for row in rows}
-    body = [
-        [method, *(found[method, number] for number in numbers)]
-        for method in dict.fromkeys(row["method"] for row in rows)
-    ]
-    return table.markdown(["method", *(f"{number:,} partitions" for number in numbers)], body)
 
 
 def render(report: Report) -> str:
@@ -49,19 +33,4 @@ def headlines(report: Report) -> list[str]:
         f"**{table.ratio(row['ratio'])}** times as fast as {row['method']} ({row['question']}, {row['rows']:,} rows)"
         for row in report.rows["rows"]
         if row["ratio"] and not row["method"].startswith("quantide")
-    ]
-
-
-def render_partitions(report: Report) -> str:
-    words = prose(PARTITIONS.format(**report.settings))
-    return sections(["# Many partitions (SPARK-47836)", words, partitions_table(report)])
-
-
-def headlines_partitions(report: Report) -> list[str]:
-    rows = report.rows["rows"]
-    most = max(row["partitions"] for row in rows)
-    return [
-        f"{row['ns_a_row']:,.0f} ns a row in {most:,} partitions: {row['method']}"
-        for row in rows
-        if row["partitions"] == most
     ]

@@ -3,12 +3,34 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Literal, TypeVar
+from typing import Any, Literal, Protocol
 
 from benchmarks.report import Report
 
 Size = Literal["quick", "hour", "full"]
-S = TypeVar("S")
+
+
+class Measuring(Protocol):
+    """A module that measures. `QUICK`: a smoke run of seconds whose numbers mean nothing; `HOUR`: a part's share of an
+    hour for everything; `Settings()`: the large size."""
+
+    HOUR: Any
+    QUICK: Any
+
+    @property
+    def Settings(self) -> Callable[[], Any]: ...
+
+    @property
+    def run(self) -> Callable[[Any, str, Path | None], Report]:
+        """`run(settings, command, folder)` may write to the folder (None: nowhere) what it has found so far."""
+
+
+class Telling(Protocol):
+    """A module that makes a page and headlines from a report and from nothing else."""
+
+    def render(self, report: Report) -> str: ...
+
+    def headlines(self, report: Report) -> list[str]: ...
 
 
 def no_figures(report: Report) -> dict[str, str]:
@@ -16,21 +38,15 @@ def no_figures(report: Report) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Part(Generic[S]):
-    """`run(settings, command, folder)` measures: `quick`, a smoke run of seconds whose numbers mean nothing; `hour`, a
-    part's share of an hour for everything; `full`. It may write to `folder` (None: nowhere) what it has found so far.
-    The rest is made from the report and from nothing else: `figures` gives SVG by the name of its file.
-    """
+class Part:
+    """`figures` gives SVG by the name of its file."""
 
     about: str
-    run: Callable[[S, str, Path | None], Report]
-    quick: S
-    hour: S
-    full: S
-    render: Callable[[Report], str]
-    headlines: Callable[[Report], list[str]]
+    measuring: Measuring
+    telling: Telling
     figures: Callable[[Report], dict[str, str]] = no_figures
 
     def measure(self, size: Size, command: str, folder: Path | None) -> Report:
-        settings = {"quick": self.quick, "hour": self.hour, "full": self.full}[size]
-        return self.run(settings, command, folder)
+        module = self.measuring
+        settings = {"quick": module.QUICK, "hour": module.HOUR, "full": module.Settings()}[size]
+        return module.run(settings, command, folder)

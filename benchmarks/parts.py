@@ -13,6 +13,7 @@ from benchmarks import (
     page_ingest,
     page_keys,
     page_live,
+    page_partitions,
     page_queries,
     page_serve,
     page_spark,
@@ -28,118 +29,20 @@ from benchmarks import (
 from benchmarks.family import DOCS, Family
 from benchmarks.part import Part
 
-STREAM = Part(
-    "update speed of whole-stream sketches beside peers",
-    stream.run,
-    quick=stream.QUICK,
-    hour=stream.HOUR,
-    full=stream.Settings(),
-    render=page_stream.render,
-    headlines=page_stream.headlines,
-)
-FAST = Part(
-    "the figures of the FAST paper",
-    fast_paper.run,
-    quick=fast_paper.QUICK,
-    hour=fast_paper.HOUR,
-    full=fast_paper.Settings(),
-    render=page_fast.render,
-    headlines=page_fast.headlines,
-    figures=page_fast.figures,
-)
-KEYS = Part(
-    "summaries of many keys at once",
-    keys.run,
-    quick=keys.QUICK,
-    hour=keys.HOUR,
-    full=keys.Settings(),
-    render=page_keys.render,
-    headlines=page_keys.headlines,
-)
-QUERIES = Part(
-    "a million standing queries beside a bare sketch",
-    queries.run,
-    quick=queries.QUICK,
-    hour=queries.HOUR,
-    full=queries.Settings(),
-    render=page_queries.render,
-    headlines=page_queries.headlines,
-)
-HISTORY = Part(
-    "a billion values on disk and a stream, asked together",
-    history.run,
-    quick=history.QUICK,
-    hour=history.HOUR,
-    full=history.Settings(),
-    render=page_history.render,
-    headlines=page_history.headlines,
-)
-WINDOWS = Part(
-    "the most recent values: speed, space, peers",
-    windows.run,
-    quick=windows.QUICK,
-    hour=windows.HOUR,
-    full=windows.Settings(),
-    render=page_windows.render,
-    headlines=page_windows.headlines,
-)
-LIVE = Part(
-    "a reader beside the writer: questions, lag, starts, memory",
-    live.run,
-    quick=live.QUICK,
-    hour=live.HOUR,
-    full=live.Settings(),
-    render=page_live.render,
-    headlines=page_live.headlines,
-    figures=page_live.figures,
-)
-INGEST = Part(
-    "files into history, through Spark: speed, lag, memory",
-    ingest.run,
-    quick=ingest.QUICK,
-    hour=ingest.HOUR,
-    full=ingest.Settings(),
-    render=page_ingest.render,
-    headlines=page_ingest.headlines,
-    figures=page_ingest.figures,
-)
-SERVE = Part(
-    "the server: questions over HTTP, events to many clients",
-    serve.run,
-    quick=serve.QUICK,
-    hour=serve.HOUR,
-    full=serve.Settings(),
-    render=page_serve.render,
-    headlines=page_serve.headlines,
-)
-DASHBOARD = Part(
-    "the page in a browser: start, frames, memory",
-    dashboard.run,
-    quick=dashboard.QUICK,
-    hour=dashboard.HOUR,
-    full=dashboard.Settings(),
-    render=page_dashboard.render,
-    headlines=page_dashboard.headlines,
-)
-SPARK = Part(
-    "percentiles of a lake, beside Spark's own functions",
-    spark.run,
-    quick=spark.QUICK,
-    hour=spark.HOUR,
-    full=spark.Settings(),
-    render=page_spark.render,
-    headlines=page_spark.headlines,
-)
-PARTITIONS = Part(
-    "what many partitions cost on Spark",
-    spark_partitions.run,
-    quick=spark_partitions.QUICK,
-    hour=spark_partitions.HOUR,
-    full=spark_partitions.Settings(),
-    render=page_spark.render_partitions,
-    headlines=page_spark.headlines_partitions,
-)
-
+PARTS = {
+    "stream": Part("update speed of whole-stream sketches beside peers", stream, page_stream),
+    "fast": Part("the figures of the FAST paper", fast_paper, page_fast, page_fast.figures),
+    "keys": Part("summaries of many keys at once", keys, page_keys),
+    "queries": Part("a million standing queries beside a bare sketch", queries, page_queries),
+    "history": Part("a billion values on disk and a stream, asked together", history, page_history),
+    "windows": Part("the most recent values: speed, space, peers", windows, page_windows),
+    "live": Part("a reader beside the writer: questions, lag, starts, memory", live, page_live, page_live.figures),
+    "ingest": Part("files into history, through Spark: speed, lag, memory", ingest, page_ingest, page_ingest.figures),
+    "serve": Part("the server: questions over HTTP, events to many clients", serve, page_serve),
+    "dashboard": Part("the page in a browser: start, frames, memory", dashboard, page_dashboard),
+    "spark": Part("percentiles of a lake, beside Spark's own functions", spark, page_spark),
+    "partitions": Part("what many partitions cost on Spark", spark_partitions, page_partitions),
+}
 BENCHMARKS = Family(
     name="benchmarks",
     title="Results",
@@ -147,18 +50,5 @@ BENCHMARKS = Family(
         [characterization](../characterization/index.md)). The pages are made from the JSON beside them
         (`python -m benchmarks results`).""",
     folder=DOCS / "results",
-    parts={
-        "stream": STREAM,
-        "fast": FAST,
-        "keys": KEYS,
-        "queries": QUERIES,
-        "history": HISTORY,
-        "windows": WINDOWS,
-        "live": LIVE,
-        "ingest": INGEST,
-        "serve": SERVE,
-        "dashboard": DASHBOARD,
-        "spark": SPARK,
-        "partitions": PARTITIONS,
-    },
+    parts=PARTS,
 )

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.ingest_data import key_names, parted
+from benchmarks.process import ROOT
 from benchmarks.report import Row, say
-from benchmarks.serve_process import ROOT, Started, configuration, own_memory, started
+from benchmarks.serve_process import Started, configuration, own_memory, started
 from benchmarks.serve_settings import Settings
 from quantide import History
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import httpx
 
-ROOT = Path(__file__).resolve().parent.parent
+from benchmarks.process import ROOT, spark_environment, spawn
+
 PATIENCE = 300.0
 STREAM = """store = "data"
 
@@ -49,17 +50,8 @@ class Started:
 
     def __init__(self, command: str, config: Path) -> None:
         self._log = config.with_suffix(f".{command}.log")
-        env = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-        with self._log.open("wb") as out:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "quantide", command, str(config)],
-                cwd=ROOT,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        started = [sys.executable, "-m", "quantide", command, str(config)]
+        self.process = spawn(started, self._log, spark_environment())
         text = config.read_text(encoding="utf-8")
         self.port = int(text.partition("port = ")[2].split()[0])
         self.ready = 0.0  # seconds from its start until every stream could be asked

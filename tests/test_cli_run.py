@@ -14,8 +14,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from benchmarks.process import ROOT, family
 from tests.server.serving import configure
-from tests.spark.processes import ROOT, family
 
 pytestmark = pytest.mark.usefixtures("no_hang")
 

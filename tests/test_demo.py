@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
+from benchmarks.process import ROOT, family
 from quantide.cli import main
 from quantide.client import Client
 from quantide.config import Config
@@ -33,7 +34,7 @@ from quantide.demo.standing import ALARMS, QUERIES
 from quantide.errors import InvalidArgumentError
 from quantide.history.history import History
 from quantide.live import LiveStream
-from tests.spark.processes import ROOT, family, running, tail, wait_until
+from tests.spark.processes import running, tail, wait_until
 
 START = 1_750_000_000_000_000
 MARKET = Market(seed=7, start=START)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import httpx
 
-from tests.spark.processes import family, finish, running, wait_until
+from benchmarks.process import family
+from tests.spark.processes import finish, running, wait_until
 
 
 @dataclass(frozen=True)

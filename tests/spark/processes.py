@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pyspark
 
+from benchmarks.process import spawn
+
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-ROOT = Path(__file__).parents[2]
 SPARK = Path(pyspark.__file__).parent
 LIMIT = 240.0  # seconds: many times what anything here takes alone on two cores
 
@@ -49,16 +50,7 @@ FREE_PORT = {"SPARK_TESTING": "1"}
 @contextmanager
 def running(command: Sequence[str], log: Path, env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """A process from the root of the project; at the end nothing of its group is left."""
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+    process = spawn(command, log, env)
     try:
         yield process
     finally:
@@ -93,20 +85,6 @@ def wait_until(holds: Callable[[], bool], needed: Iterable[subprocess.Popen[byte
 
 def tail(log: Path) -> str:
     return log.read_text(errors="replace")[-5000:]
-
-
-def family(pid: int) -> set[int]:
-    """A process and all its descendants."""
-    children: dict[int, list[int]] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it may end while it is read
-            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
-            children.setdefault(int(parent), []).append(int(folder.name))
-    found, new = set(), [pid]
-    while new:
-        found.add(next_ := new.pop())
-        new += children.get(next_, [])
-    return found
 
 
 def listening(pids: Iterable[int]) -> list[Address]:

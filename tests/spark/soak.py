@@ -19,12 +19,13 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.process import family, spawn
 from quantide import History
 from quantide.live import LiveStream
 from quantide.queries.monitor import Monitor
 from quantide.windows.clock import read_span
 from tests.oracle import bound_faults
-from tests.spark.processes import ROOT, environment, family, tail
+from tests.spark.processes import environment, tail
 from tests.spark.streams import Feed
 
 COMMAND = [sys.executable, "-m", "quantide"]
@@ -269,16 +270,8 @@ class Soak:
         """A command in a group of its own, with a log."""
         self.starts += 1
         env = environment() | ({"QUANTIDE_FAULT": fault} if fault else {})
-        with self.log(self.starts).open("wb") as out:
-            return subprocess.Popen(
-                [*COMMAND, *arguments, *([] if "list" in arguments else ["--master", "local[2]"])],
-                cwd=ROOT,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        command = [*COMMAND, *arguments, *([] if "list" in arguments else ["--master", "local[2]"])]
+        return spawn(command, self.log(self.starts), env)
 
     def log(self, number: int) -> Path:
         return self.folder / f"log-{number}.txt"

@@ -10,9 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from benchmarks.process import family
 from tests.spark.cluster import WORKERS, cluster
 from tests.spark.driver import EPS, QUESTIONS, rows_of, write_lake
-from tests.spark.processes import Address, end, environment, family, finish, listening, running, wait_until
+from tests.spark.processes import Address, end, environment, finish, listening, running, wait_until
 from tests.spark.right import check
 
 pytestmark = pytest.mark.slow
