@@ -19,11 +19,11 @@ _numbers = count()
 class Function:
     """A family of functions: `prefix` is what comes before the phis. `rounded`: it keeps and gives float32."""
 
+    title: str
     name: str
     prefix: tuple[float, ...] = ()
     kind: str = "none"
     bound: float | None = None
-    setting: str = ""
     rounded: bool = False
     note: str = ""
 
@@ -36,11 +36,11 @@ class Function:
 
 def functions(eps: float) -> list[Function]:
     return [
-        Function("quantiles", note="a sample of 8,192 values"),
-        Function("quantilesTDigest", rounded=True, note="as float32"),
-        Function("quantilesGK", (round(1 / eps),), "stated", eps, setting=f"accuracy={1 / eps:g}"),
-        Function("quantilesDD", (eps,), "value", eps, setting=f"{eps:g}"),
-        Function("quantilesExact", kind="exact", bound=0.0),
+        Function("ClickHouse sample", "quantiles", note="a sample of 8,192 values"),
+        Function("ClickHouse t-digest", "quantilesTDigest", rounded=True, note="as float32"),
+        Function("ClickHouse GK", "quantilesGK", (round(1 / eps),), "stated", eps),
+        Function("ClickHouse DD", "quantilesDD", (eps,), "value", eps),
+        Function("ClickHouse exact", "quantilesExact", kind="exact", bound=0.0),
     ]
 
 
@@ -89,14 +89,14 @@ def methods(eps: float) -> list[Method]:
 
 def method(function: Function, eps: float) -> Method:
     return Method(
-        f"ClickHouse {function.name}",
+        function.title,
         feed=lambda table: table,
         ask=lambda table, phis: ask(function, table, phis),
         size=lambda table: state_bytes(function, table),
         prepare=column,
         kind=function.kind,
         bound=function.bound,
-        setting=function.setting,
+        setting=function.name + (f"({function.prefix[0]:g}, ...)" if function.prefix else ""),
         note=function.note,
         rounded=function.rounded,
         eps=eps,

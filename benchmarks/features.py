@@ -4,9 +4,9 @@ from benchmarks import table
 from benchmarks.page import prose
 
 WORDS = """*yes*, *no*; *99%*: holds with that probability for one answer; *values*: of values, not of ranks;
-    *stated*: its documentation states it, for the accuracy that was chosen; *exact*: no error, from all rows; *rows*: can
-    be asked, and is computed from all the rows concerned, which the engine keeps; *-*: does not apply. A number points
-    to a note."""
+    *stated*: its documentation states it, for the accuracy that was chosen; *exact*: no error, from all rows; *rows*:
+    can be asked, and is computed from all the rows concerned, which the engine keeps; *-*: does not apply. A number
+    points to a note."""
 COLUMNS = (
     "proved bound",
     "of each answer",
@@ -23,11 +23,11 @@ COLUMNS = (
     "types kept",
 )
 MEANT = """*Proved bound*: of the rank error. *Of each answer*: an answer brings a bound of its own. *Any order*: the
-    bound needs nothing of the order in which values arrive. *Merge keeps it*: the bound, when sketches are merged. *Last n*,
-    *last T*: of the most recent values, by number or by time, as they arrive. *Window chosen when asked*: not before.
-    *History on disk*: everything that ever arrived, where only the part that is still live adds an error. *Standing
-    queries*: kept up to date, and told when they change. *Same bytes again*: the same values in the same order give the
-    same sketch. *Types kept*: integers beyond 2^53, timestamps and decimals go in and come out as such."""
+    bound needs nothing of the order in which values arrive. *Merge keeps it*: the bound, when sketches are merged.
+    *Last n*, *last T*: of the most recent values, by number or by time, as they arrive. *Window chosen when asked*:
+    not before. *History on disk*: everything that ever arrived, where only the part that is still live adds an error.
+    *Standing queries*: kept up to date. *Same bytes again*: the same values in the same order give the same sketch.
+    *Types kept*: integers beyond 2^53, timestamps and decimals go in and come out as such."""
 _ROWS = ("rows",) * 5  # from "last n" to "history on disk"
 _NONE = ("no",) * 7  # from "last n" to "exact on demand"
 FEATURES = {

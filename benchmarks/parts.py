@@ -1,8 +1,10 @@
 """What the benchmarks measure, in the order in which it is run and listed."""
 
 from benchmarks import (
+    compare,
     dashboard,
     fast_paper,
+    figures_peers,
     history,
     ingest,
     keys,
@@ -14,6 +16,7 @@ from benchmarks import (
     page_keys,
     page_live,
     page_partitions,
+    page_peers,
     page_queries,
     page_serve,
     page_spark,
@@ -41,6 +44,7 @@ PARTS = {
     "serve": Part("the server: questions over HTTP, events to many clients", serve, page_serve),
     "dashboard": Part("the page in a browser: start, frames, memory", dashboard, page_dashboard),
     "spark": Part("percentiles of a lake, beside Spark's own functions", spark, page_spark),
+    "peers": Part("the same questions to today's peers", compare, page_peers, figures_peers.figures),
     "partitions": Part("what many partitions cost on Spark", spark_partitions, page_partitions),
 }
 BENCHMARKS = Family(

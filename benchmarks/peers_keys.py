@@ -49,7 +49,7 @@ def _clickhouse(case: keys.Case, eps: float) -> dict[str, Callable[[], Any]]:
         return {}
     table = clickhouse.Table(case.table())
     chosen = [function for function in clickhouse.functions(eps) if function.name in CLICKHOUSE]
-    return {f"ClickHouse {function.name}": _grouped(function, table) for function in chosen}
+    return {function.title: _grouped(function, table) for function in chosen}
 
 
 def _grouped(function: clickhouse.Function, table: clickhouse.Table) -> Callable[[], Any]:
