@@ -8,8 +8,13 @@ from benchmarks.report import Report, Row
 
 KEPT = """An engine that keeps all rows can be asked what nobody thought of before: any filter, any join, any key,
     exactly. Ours keeps summaries, and history for what its streams declare."""
-SPREAD = """DataSketches has the same sketches, and the same bytes, in Java, C++ and Python; Spark, DuckDB
-    and ClickHouse run on clusters or on laptops of every kind. Ours is Python on Linux."""
+SPREAD = """DataSketches has the same sketches, and the same bytes, in Java, C++ and Python; Spark, DuckDB and
+    ClickHouse run on clusters or on laptops of every kind. Ours is Python on Linux."""
+
+SPEED = "Who has the column in memory and wants a few numbers once needs no sketch: exact engines are fast."
+SIZE = "Sketches that toss coins or promise nothing are smaller."
+TAIL = "REQ and t-digest spend their precision on the tails, ours the same everywhere."
+VALUES = "Ours bounds ranks; DDSketch bounds values."
 
 
 def told(report: Report) -> str:
@@ -23,39 +28,36 @@ def _found(report: Report) -> Iterator[str]:
         if found:
             yield from _column(name, found)
     if rows.get("merge"):
-        yield _than(rows["merge"], "Merging takes less time", lambda row: row["seconds"], _seconds)
+        yield _than(rows["merge"], "Merging, time", _get("seconds"), _seconds)
     if rows.get("windows"):
         yield from _windows(rows["windows"])
     if rows.get("groups"):
-        yield _than(rows["groups"], "Groups are faster", lambda row: row["seconds"], _seconds)
+        yield _than(rows["groups"], "By key, time", _get("seconds"), _seconds)
     if rows.get("spark"):
-        yield _than(rows["spark"], "On Spark, faster", lambda row: row["seconds"], _seconds)
+        yield _than(rows["spark"], "On Spark, time", _get("seconds"), _seconds)
 
 
 def _column(name: str, rows: list[Row]) -> Iterator[str]:
     whole = [row for row in rows if row["n"] == rows[0]["n"]]
-    yield _than(whole, f"Speed, {name} column", lambda row: -row["values_per_s"], _rate)
+    yield _than(whole, f"{SPEED} {name.capitalize()} column, values a second", lambda row: -row["values_per_s"], _rate)
     held = [row for row in rows if row["bytes"]]
+    stored = table.size(rows[0]["stored_bytes"])
+    if name == "random":
+        yield _than(held, f"{SIZE} Held ({stored} when ours is stored)", _get("bytes"), _bytes)
+    found = [row for row in rows if row["guarantee"] != "exact"]
+    tail, value = "observed_tail_error", "observed_value_error"
+    yield _than(found, f"{TAIL} {name.capitalize()} column, error from p99 on", _get(tail), _plain(tail))
     yield _than(
-        held, f"Smaller in memory, {name} column", lambda row: row["bytes"], lambda row: table.size(row["bytes"])
+        found, f"{VALUES} {name.capitalize()} column, error of values", _get(value), lambda row: f"{row[value]:.2g}"
     )
-    stated = [row for row in rows if row["guarantee"] != "exact"]
-    yield _than(
-        stated, f"Error found, approximate methods, {name} column", _get("observed_error"), _plain("observed_error")
-    )
-    tail = "observed_tail_error"
-    yield _than(stated, f"The same in the tail, from p99 on, {name} column", _get(tail), _plain(tail))
-    of_values = "observed_value_error"
-    yield _than(stated, f"Error of values, {name} column", _get(of_values), lambda row: f"{row[of_values]:.2g}")
 
 
 def _windows(rows: list[Row]) -> Iterator[str]:
     for asked in ("every value", "every block"):
         found = [row for row in rows if row["asked"] == asked]
-        ours = max(row["values_per_s"] for row in found if row["method"].endswith("Window"))
-        first = next(row for row in found if row["values_per_s"] == ours)
-        others = [first, *(row for row in found if not row["method"].endswith("Window"))]
-        yield _than(others, f"Windows asked after {asked}", lambda row: -row["values_per_s"], _rate)
+        ours = max((row for row in found if row["method"].endswith("Window")), key=_get("values_per_s"))
+        others = [ours, *(row for row in found if not row["method"].endswith("Window"))]
+        yield _than(others, f"Windows asked after {asked}, values a second", lambda row: -row["values_per_s"], _rate)
 
 
 def _than(rows: Iterable[Row], title: str, key: Callable[[Row], float], show: Callable[[Row], str]) -> str:
@@ -63,7 +65,7 @@ def _than(rows: Iterable[Row], title: str, key: Callable[[Row], float], show: Ca
     ours, *others = rows
     ahead = sorted((row for row in others if key(row) < key(ours)), key=key)
     names = ", ".join(f"{named(row)} ({show(row)})" for row in ahead)
-    return f"{title}, ours {show(ours)}: {names or 'none in this run'}."
+    return f"{title}, ours {show(ours)}; better: {names or 'none in this run'}."
 
 
 def named(row: Row) -> str:
@@ -79,8 +81,16 @@ def _plain(name: str) -> Callable[[Row], str]:
     return lambda row: table.plain(row[name])
 
 
+def _short(name: str) -> Callable[[Row], str]:
+    return lambda row: f"{row[name]:.2g}"
+
+
 def _rate(row: Row) -> str:
-    return f"{table.millions(row['values_per_s'])} M/s"
+    return f"{row['values_per_s']:,}" if row["values_per_s"] < 1e6 else f"{table.millions(row['values_per_s'])} M"
+
+
+def _bytes(row: Row) -> str:
+    return table.size(row["bytes"])
 
 
 def _seconds(row: Row) -> str:

@@ -35,8 +35,11 @@ def kind(row: Row) -> str:
 
 
 def _point(row: Row, rate: str) -> plot_names.Point:
-    name = "Quantide" if row["method"] in OURS else named(row)
-    return plot_names.Point(name, row[rate], row["observed_error"], kind(row))
+    return plot_names.Point(_name(row), row[rate], row["observed_error"], kind(row))
+
+
+def _name(row: Row) -> str:
+    return "Quantide" if row["method"] in OURS else named(row)
 
 
 def _column(name: str, rows: list[Row], n: int) -> plot_names.Panel:
@@ -49,9 +52,9 @@ def _errors(rows: list[Row]) -> str:
     by: dict[str, dict[str, Row]] = {}
     for row in rows:
         if kind(row) != "exact":
-            by.setdefault(named(row), {})[row["input"]] = row
+            by.setdefault(_name(row), {})[row["input"]] = row
     marks = [_marks(name, found) for name, found in by.items()]
-    kinds = {name: colour for name, colour in KINDS.items() if name != "exact"}
+    kinds = {word: colour for word, colour in KINDS.items() if word != "exact"}
     names = ("found, random", "found, heavy")
     label = "rank error, as a fraction of n"
     return plot_names.rows(marks, kinds, names, label, "Rank errors that were found and promised, by method")

@@ -11,8 +11,9 @@ HOW = """Every question was put to every peer on the same values, in one run: th
     wanted, `max(1, ceil(phi * n - 1e-9))`, and the rank of the answer, over {phis:,} phis, as a fraction of n; one
     function counts it for all, against the sorted values. An answer that never arrived, an interpolated one, counts
     as the nearer of the two ranks it lies between, in its favour; among many equal values it may still be far.
-    *Promised*: *proved*, for every answer; *99%*, for one answer, with that probability; *stated*, in its
-    documentation, for the accuracy that was chosen; *values*, it bounds values and not ranks; *none*."""
+    *Promised*: *proved*, for every answer; *99%*, for one answer, with that probability (the worst of many may be
+    beyond it); *stated*, in its documentation, for the accuracy that was chosen; *values*, it bounds values and not
+    ranks; *none*."""
 COLUMN = """{n:,} float64 values; p50, p99 and p99.9 are wanted. Sketches are fed the array and asked; engines have
     the column in their own memory before the clock runs, and read all of it. Every peer is set to an error of about
     {eps:g} where it can be set; t-digest has its usual size and five times that. *Random*: uniform. *Heavy*: a Pareto
@@ -115,11 +116,13 @@ def spark_table(report: Report) -> list[str]:
     return [table.markdown(("method", "time", "it / ours", "M rows/s", "error", "promised"), body)]
 
 
+COLUMN_PLOT = "![Speed and error by method](peers-column.svg)"
+ERROR_PLOT = "![Errors found and promised by method](peers-error.svg)"
 SECTIONS = {
-    "column": ("A column", COLUMN, ["![Speed and error by method](peers-column.svg)"], column_tables),
-    "merge": ("Many sketches, merged", MERGE, ["![Error by method](peers-error.svg)"], merge_table),
+    "column": ("A column", COLUMN, [COLUMN_PLOT, ERROR_PLOT], column_tables),
+    "merge": ("Many sketches, merged", MERGE, [], merge_table),
     "windows": ("The last values", WINDOWS, [], windows_table),
-    "groups": ("By key", GROUPS, ["![Speed and error by method](peers-groups.svg)"], groups_table),
+    "groups": ("By key", GROUPS, ["![Speed and error by method, by key](peers-groups.svg)"], groups_table),
     "spark": ("A lake, on Spark", SPARK, [], spark_table),
 }
 

@@ -66,7 +66,7 @@ def _input(name: str, settings: Settings) -> list[Row]:
     say(f"peers: a column of {settings.n:,} values, {name}")
     values = INPUTS[name](settings.n)
     chosen = methods(settings.eps)
-    given = [_some(values, method.limit) for method in chosen]
+    given = [some(values, method.limit) for method in chosen]
     phis = np.arange(1, settings.phis + 1) / settings.phis
     asked = [THREE if method.name == RIVER else phis for method in chosen]
     jobs = [_job(method, method.prepare(part)) for method, part in zip(chosen, given, strict=True)]
@@ -78,7 +78,7 @@ def _input(name: str, settings: Settings) -> list[Row]:
     ]
 
 
-def _some(values: Values, limit: int | None) -> Values:
+def some(values: Values, limit: int | None) -> Values:
     """As many as a slow peer is given: every so many, in their order."""
     return values[:: -(-len(values) // limit)] if limit else values
 

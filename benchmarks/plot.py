@@ -69,7 +69,7 @@ def _panel(panel: Panel) -> list[str]:
         parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:g}</text>')
     written = -math.inf  # up to where labels are
     for value in across.ticks() if "x" in panel.linear else sorted(set(xs)):
-        x, label = across.place(value), _tick(value)
+        x, label = across.place(value), tick(value)
         parts.append(f'<path d="M{x:.1f} {HEIGHT - BOTTOM}v4" stroke="{INK}"/>')
         if x - LETTER * len(label) / 2 > written:
             written = x + LETTER * len(label) / 2
@@ -152,5 +152,5 @@ def _stroke(line: Line) -> str:
     return f'fill="none" stroke="{COLOURS[line.colour]}" stroke-width="2"{dashes}'
 
 
-def _tick(value: float) -> str:
+def tick(value: float) -> str:
     return f"{value / 1e6:g}M" if value >= 1e6 else f"{value / 1e3:g}k" if value >= 1e3 else f"{value:g}"

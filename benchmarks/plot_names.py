@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from benchmarks.plot import COLOURS, INK, Log
+from benchmarks.plot import COLOURS, INK, Log, tick
 
 WIDTH, HEIGHT = 820, 430
 LEFT, RIGHT, TOP, BOTTOM = 70, 20, 34, 48
 SIZE = 12  # of letters
-LETTER = 6.6  # about how wide a letter is
+LETTER = 7.2  # about how wide a letter is, and rather too much
 ROW, NAMES = 22, 210
 
 
@@ -55,7 +55,8 @@ def scatter(panels: Sequence[Panel], kinds: Mapping[str, int], description: str)
     parts = [_head(WIDTH, height, description)]
     for number, panel in enumerate(panels):
         parts += [f'<g transform="translate(0,{HEIGHT * number})">', *_panel(panel, kinds), "</g>"]
-    return "\n".join([*parts, *_legend(kinds, height - 10), "</svg>"]) + "\n"
+    used = {kind: colour for kind, colour in kinds.items() if any(p.kind == kind for one in panels for p in one.points)}
+    return "\n".join([*parts, *_legend(used, height - 10), "</svg>"]) + "\n"
 
 
 def rows(marks: Sequence[Marks], kinds: Mapping[str, int], names: Sequence[str], x_label: str, description: str) -> str:
@@ -125,31 +126,37 @@ def _down(across: Log, top: float, bottom: float) -> Iterator[str]:
     for value in across.ticks():
         x = across.place(value)
         yield f'<path d="M{x:.1f} {top:.1f}V{bottom:.1f}" stroke="{INK}" stroke-opacity=".3"/>'
-        yield _text(x, bottom + 15, f"{value:g}", "middle")
+        yield _text(x, bottom + 15, tick(value), "middle")
 
 
 def _labels(names: Sequence[str], places: Sequence[tuple[float, float]]) -> Iterator[str]:
     """Each name at the first place near its point where it covers nothing; a thin line leads to one that is far."""
     taken: list[Box] = [(x - 6, y - 6, x + 6, y + 6) for x, y in places]
     for name, (x, y) in zip(names, places, strict=True):
-        box = next((box for box in _near(x, y, LETTER * len(name)) if _free(box, taken)), None)
-        if box is None:
+        label = next((one for one in _near(x, y, LETTER * len(name)) if _free(one[0], taken)), None)
+        if label is None:
             raise ValueError(f"no room for the name {name!r}")
+        box, anchor = label
         taken.append(box)
         left, top, right, bottom = box
-        if math.hypot(_between(x, left, right) - x, _between(y, top, bottom) - y) > 14:
-            ends = f"M{x:.1f} {y:.1f}L{_between(x, left, right):.1f} {_between(y, top, bottom):.1f}"
-            yield f'<path d="{ends}" stroke="{INK}" stroke-opacity=".6"/>'
-        yield _text(left, bottom - 3, name)
+        to_x, to_y = _between(x, left, right), _between(y, top, bottom)
+        if math.hypot(to_x - x, to_y - y) > 14:
+            yield f'<path d="M{x:.1f} {y:.1f}L{to_x:.1f} {to_y:.1f}" stroke="{INK}" stroke-opacity=".6"/>'
+        yield _text({"start": left, "end": right}.get(anchor, (left + right) / 2), bottom - 3, name, anchor)
 
 
-def _near(x: float, y: float, width: float) -> Iterator[Box]:
-    """To the right, the left, above, below, and further and further away."""
-    for far in range(0, 160, 8):
-        for dx, dy in ((9, 0), (-9 - width, 0), (-width / 2, -14 - far), (-width / 2, 14 + far)):
-            for aside in {0, far, -far}:
-                left, top = x + dx + (0 if dy == 0 else aside), y + dy - 7 + (aside if dy == 0 else 0)
-                yield left, top, left + width, top + 14
+def _near(x: float, y: float, width: float) -> Iterator[tuple[Box, str]]:
+    """Boxes to the right, to the left, above and below, and further and further away; with the side they begin at."""
+    for far in range(0, 400, 8):
+        for aside in sorted({0, far, -far}):
+            yield _box(x + 9, y + aside, width), "start"
+            yield _box(x - 9 - width, y + aside, width), "end"
+            yield _box(x - width / 2 + aside, y - 14 - far, width), "middle"
+            yield _box(x - width / 2 + aside, y + 14 + far, width), "middle"
+
+
+def _box(left: float, middle: float, width: float) -> Box:
+    return left, middle - 7, left + width, middle + 7
 
 
 def _free(box: Box, taken: Sequence[Box]) -> bool:
