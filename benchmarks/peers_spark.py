@@ -22,11 +22,14 @@ KLL_K = 2_600  # its error at 99% is 0.0011
 
 @dataclass(frozen=True)
 class Job:
+    """`few`: too slow to be asked for many phis, so that only the three that were timed are checked."""
+
     method: str
     run: Callable[[Phis], Values]
     kind: str
     bound: float | None
     rounds: int
+    few: bool = False
 
 
 def lake(settings: Settings) -> list[Row]:
@@ -50,13 +53,14 @@ def _timed(job: Job) -> Callable[[], Values]:
 
 
 def _row(job: Job, timed: Timed, ordered: Values, settings: Settings) -> Row:
-    phis = np.arange(1, settings.phis + 1) / settings.phis
+    phis = THREE if job.few else np.arange(1, settings.phis + 1) / settings.phis
+    answers = timed.result if job.few else job.run(phis)
     return {
         "method": job.method,
         "seconds": round(timed.best, 3),
         "rows_per_s": round(len(ordered) / timed.best),
         "rounds": len(timed.seconds),
-        "observed_error": data.rank_error(ordered, phis, job.run(phis)),
+        "observed_error": data.rank_error(ordered, phis, answers),
         "guarantee": job.kind,
         "guaranteed_error": job.bound,
     }
@@ -81,7 +85,7 @@ def _jobs(session: Any, path: str, settings: Settings) -> list[Job]:
         Job("quantide.spark, DataFrame", ours(frame), "certified", eps, 1),
         Job(f"kll_sketch_agg_double(v, {KLL_K})", sql(kll), "99%", _kll_error(), settings.rounds),
         Job(f"percentile_approx(v, ..., {accuracy})", sql(approx), "stated", eps, 1),
-        Job("percentile(v, ...), exact", sql("percentile(v, {phis})"), "exact", 0.0, 1),
+        Job("percentile(v, ...), exact", sql("percentile(v, {phis})"), "exact", 0.0, 1, few=True),
     ]
 
 
