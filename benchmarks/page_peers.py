@@ -32,7 +32,8 @@ WINDOWS = """The 0.99-quantile of the last {window:,} values, wanted after every
 GROUPS = """{rows:,} rows, three quantiles (0.5, 0.9, 0.99) of each of {keys:,} keys. The error is the largest of all
     keys, as a fraction of the key's rows. More keys, and strings: [keys](keys.md)."""
 SPARK = """{spark_rows:,} rows of Parquet in 8 files, p50, p99 and p99.9, a local session with {spark_cores} cores,
-    all of which every method uses. *Files*: ours is given the path; *DataFrame*: the rows come from the JVM. More,
+    all of which every method uses. *Files*: ours is given the path; *DataFrame*: the rows come from the JVM. The
+    error of the exact one is that of the three quantiles. More,
     and larger: [spark](spark.md)."""
 FEATURES = "What can be asked of each, and what it says about its error. Corrections are welcome."
 
