@@ -19,7 +19,7 @@ JAVA := $(VENV)/.done-java
 BROWSER := $(VENV)/.done-browser
 PEERS := $(VENV)/.done-bench
 
-.PHONY: help setup demo test test-all lint docs bench evidence soak characterize clean
+.PHONY: help setup demo test test-all lint docs bench evidence soak characterize release clean
 
 help:  ## Show this list
 	@echo "Quantide: quantiles of data that keeps arriving, with a proved bound for every answer."
@@ -63,6 +63,12 @@ soak: $(WARM) $(JAVA)  ## Kill ingestion at random for ten minutes and check eve
 
 characterize: $(WARM) $(JAVA)  ## Measure how time and memory grow and write docs/characterization (ARGS are handed on)
 	@$(RUN) python -m characterization $(ARGS)
+
+release: $(PACKAGES)  ## Build the sdist, and from it the wheel, into dist (the same commit, the same bytes), and check them
+	@rm -rf dist
+	@$(RUN) SOURCE_DATE_EPOCH="$$(git log -1 --format=%ct)" python -m build
+	@$(RUN) python -m twine check --strict dist/*
+	@echo "Next: make test-all installs them in bare environments. What then: CONTRIBUTING.md, \"A release\""
 
 clean:  ## Remove the virtual environment, caches and build output
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

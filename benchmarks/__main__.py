@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from benchmarks import page_readme
+from benchmarks import documents
 from benchmarks.parts import BENCHMARKS
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     if BENCHMARKS.main(arguments) == BENCHMARKS.folder:
-        page_readme.write()
+        documents.write()
 
 
 if __name__ == "__main__":

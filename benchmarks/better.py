@@ -12,7 +12,7 @@ SPREAD = """DataSketches has the same sketches, and the same bytes, in Java, C++
     ClickHouse run on clusters or on laptops of every kind. Ours is Python on Linux."""
 
 SPEED = "Who has the column in memory and wants a few numbers once needs no sketch: exact engines are fast."
-SIZE = "Sketches that toss coins or promise nothing are smaller."
+SIZE = "Others hold less: ours keeps whole blocks, to be fast."
 TAIL = "REQ and t-digest spend their precision on the tails, ours the same everywhere."
 VALUES = "Ours bounds ranks; DDSketch bounds values."
 

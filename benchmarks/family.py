@@ -15,13 +15,15 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 @dataclass(frozen=True)
 class Family:
-    """`name` is that of the package, `folder` where JSON and pages go; `about` is the first paragraph of its index."""
+    """`name` is that of the package, `folder` where JSON and pages go; `about` is the first paragraph of its index,
+    `beside` lines that its list of pages begins with."""
 
     name: str
     title: str
     about: str
     folder: Path
     parts: Mapping[str, Part]
+    beside: tuple[str, ...] = ()
 
     def reports(self, folder: Path) -> dict[str, Report]:
         """Of every part whose JSON is in the folder."""
@@ -55,7 +57,8 @@ class Family:
 
     def _index(self, reports: Mapping[str, Report]) -> str:
         links = [f"- [{part}]({part}.md): {self.parts[part].about} ([JSON]({part}.json))" for part in reports]
-        return page([f"# {self.title}", prose(self.about), self.headlines(reports), "\n".join(links)], self.name)
+        listed = "\n".join([*self.beside, *links])
+        return page([f"# {self.title}", prose(self.about), self.headlines(reports), listed], self.name)
 
     def main(self, arguments: Sequence[str] | None = None) -> Path | None:
         """Measure what was named, write pages, show them; the folder that was written to."""

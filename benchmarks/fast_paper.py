@@ -24,6 +24,7 @@ TABLE_1 = {  # stream size: bound of tuples, bound of summary bytes (12 a tuple)
     10**12: (1_670_000, 20_000_000),
     10**15: (3_030_000, 36_400_000),
 }
+IN_TEXT = {10**7: 2_000_000, 10**8: 5_000_000}  # bytes that sections 4.1.1 and 4.2 tell, at the same eps
 PIECE = 65_536 * 16
 
 
@@ -112,8 +113,8 @@ def memory(fed: tuple[int, ...]) -> list[Row]:
     """The bound beside the paper's, and what is really held where the stream can be fed."""
     held = _held(fed)
     rows = []
-    for n in sorted({*TABLE_1, *held}):
-        tuples, size = TABLE_1.get(n, (None, None))
+    for n in sorted({*TABLE_1, *IN_TEXT, *held}):
+        tuples, size = TABLE_1.get(n, (None, IN_TEXT.get(n)))
         bound = int(StreamSketch.max_nbytes(EPS, n, itemsize=4))
         rows.append(
             {

@@ -35,6 +35,8 @@ def about(report: Report) -> list[str]:
     ]
     if missing:
         where.append(f"not installed, so not measured: {', '.join(missing)}")
+    if "joined" in report.about:
+        where.append(f"**joined from several runs**: {report.about['joined']}")
     return ["## Where and when", "; ".join(where) + "."]
 
 

@@ -78,7 +78,7 @@ def render(report: Report) -> str:
             "## Time",
             prose(TIME.format(**report.settings)),
             fast_times(report),
-            "## Memory at eps = 0.001 (the paper's Table 1)",
+            "## Memory at eps = 0.001 (the paper's Table 1, sections 4.1.1 and 4.2)",
             prose(MEMORY),
             fast_memory(report),
         ]

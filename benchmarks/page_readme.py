@@ -1,35 +1,11 @@
-"""The figures in README.md: the ten that tell a newcomer most, put between two marks. All others: docs/results."""
+"""The figures in README.md: the ten that tell a newcomer most, in a table. All others: docs/results."""
 
 from benchmarks import table
-from benchmarks.family import DOCS
-from benchmarks.report import Report, Row, say
+from benchmarks.report import Report, Row
 
-BEGIN = "<!-- figures: made by `python -m benchmarks results` -->"
-END = "<!-- /figures -->"
 PARTS = ("stream", "windows", "queries", "ingest", "history", "serve", "spark")
 
-README = DOCS.parent / "README.md"
-
 Lines = list[tuple[str, str]]
-
-
-def write() -> None:
-    README.write_text(made(), encoding="utf-8")
-    say(f"wrote {README.name}")
-
-
-def made() -> str:
-    """README.md as it should be by the results that are stored."""
-    paths = {part: DOCS / "results" / f"{part}.json" for part in PARTS}
-    reports = {part: Report.read(path) for part, path in paths.items() if path.exists()}
-    return insert(README.read_text(encoding="utf-8"), reports)
-
-
-def insert(readme: str, reports: dict[str, Report]) -> str:
-    """The README with its figures made anew."""
-    before, rest = readme.split(BEGIN)
-    _, after = rest.split(END)
-    return f"{before}{BEGIN}\n\n{figures(reports)}\n{END}{after}"
 
 
 def figures(reports: dict[str, Report]) -> str:

@@ -55,4 +55,5 @@ BENCHMARKS = Family(
         (`python -m benchmarks results`).""",
     folder=DOCS / "results",
     parts=PARTS,
+    beside=("- [papers](papers.md): every headline of five papers beside what is measured here",),
 )

@@ -17,7 +17,8 @@ HOW = """The experiment of Lin, Xu, Zhang, Lu, Yu, Zhou, Yuan, "Approximate proc
     arrive one by one, through `update(x)`, after {head:,} at once; phi uniform in (0, 1], precision uniform in
     {precision[0]:g}..{precision[1]:g}, eps = {eps:g}. After every element every query is right. Eager: every query
     scans the summary from its beginning at every arrival, in compiled code, timed at {eager_moments} arrivals, times
-    all arrivals. SU: all queries are looked at when the first deadline has passed. CSU: the same by clusters. CASU:
+    all arrivals. SU: all queries are looked at when the first deadline has passed; left out with more than {apart:,}
+    queries, which would take many minutes. CSU: the same by clusters. CASU:
     each cluster by its own deadline. Times are those of the whole loop; alone: of the same loop without queries. With
     single elements most of the time goes into waking up, not into evaluations: CSU wakes up less often than CASU, and
     evaluates more."""
@@ -123,9 +124,9 @@ def _by_method(report: Report, cell: Callable[[Row], str], what: str) -> str:
     body = []
     for name in report.settings["streams"]:
         for count in report.settings["queries"]:
-            found = [next(_rows(report, name, method, count)) for method in METHODS]
-            alone = [table.seconds(found[1]["alone"])] if what == "time" else []
-            body.append([name, f"{count:,}", *(cell(row) for row in found), *alone])
+            found = [next(_rows(report, name, method, count), None) for method in METHODS]
+            alone = [table.seconds(next(row["alone"] for row in found[1:] if row))] if what == "time" else []
+            body.append([name, f"{count:,}", *(cell(row) if row else table.DASH for row in found), *alone])
     return table.markdown([f"{what}, stream", "queries", *METHODS, *(["alone"] if what == "time" else [])], body)
 
 

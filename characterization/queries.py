@@ -33,7 +33,7 @@ def _measure(settings: Settings) -> dict[str, list[Row]]:
             say(f"queries: {count:,} over a {name} stream")
             phis, epss = settings.asked(count)
             eager.append({"stream": name, "queries": count, **_eager(values, phis, epss, settings)})
-            for method in METHODS:
+            for method in (m for m in METHODS if m.clustering or count <= settings.apart):
                 found = _trial(method, values, phis, epss, settings)
                 rows.append(
                     {"stream": name, "queries": count, "method": method.name, "alone": round(alone, 4), **found}

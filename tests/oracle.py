@@ -4,7 +4,7 @@ Written from algorithms.md sections 0 and 1 alone: nothing here imports quantide
 Plain sorts, binary searches and loops; a question costs a sort of all the data.
 
 `Data` is everything the summary was made of: a numpy array, or any sequence whose elements can be ordered.
-The `*_faults` functions say what is wrong, in words; `bounds_hold` and `summary_is_valid` say only whether.
+The `*_faults` functions say what is wrong, in words.
 """
 
 from __future__ import annotations
@@ -87,13 +87,8 @@ def exact_quantile(data: Data, phi: float) -> Any:
     return in_order(data)[target_rank(phi, len(data)) - 1]
 
 
-def is_eps_correct(data: Data, value: Any, phi: float, eps: float) -> bool:
-    """Whether value is an element that occupies a rank in [phi*N - eps*N, r + eps*N]."""
-    return not wrong_answers(data, [value], [phi], eps)
-
-
 def wrong_answers(data: Data, values: Any, phis: Any, eps: float) -> list[tuple[float, Any]]:
-    """The (phi, value) that are not eps-correct, of many asked at once."""
+    """The (phi, value), of many, that are not eps-correct: no element with a rank in [phi*N - eps*N, r + eps*N]."""
     ordered, n = in_order(data), len(data)
     wrong = []
     for phi, value in zip(phis, values, strict=True):
@@ -121,11 +116,6 @@ def bound_faults(data: Data, answer: AnswerLike) -> list[str]:
         f"the value is {away} ranks away, farther than certified": away <= answer.error * n + SLACK,
     }
     return [f"{claim}: {answer}, ranks {first}..{last}" for claim, holds in claims.items() if not holds]
-
-
-def bounds_hold(data: Data, answer: AnswerLike) -> bool:
-    """Whether every number an answer certifies is true."""
-    return not bound_faults(data, answer)
 
 
 def gaps(rmin: Sequence[int], rmax: Sequence[int]) -> int:
@@ -171,11 +161,6 @@ def summary_faults(s: Tuples, data: Data, lifted: bool = False, values: Sequence
         faults += [] if own[0] == ordered[0] else [f"starts at {own[0]}, the minimum is {ordered[0]}"]
         faults += [] if own[-1] == ordered[-1] else [f"ends at {own[-1]}, the maximum is {ordered[-1]}"]
     return faults
-
-
-def summary_is_valid(s: Tuples, data: Data, lifted: bool = False) -> bool:
-    """Whether a summary is true of `data`, and certifies exactly what its tuples prove."""
-    return not summary_faults(s, data, lifted)
 
 
 def shape_faults(s: Tuples, values: Sequence[Any] | None = None, lifted: bool = True) -> list[str]:

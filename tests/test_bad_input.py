@@ -390,6 +390,14 @@ def test_merge_beyond_all_counts() -> None:
         Summary.merge(half, Summary.of([2.0]), half)
 
 
+@pytest.mark.parametrize("many", [2, 1024, 2048])
+def test_summaries_beyond_all_counts(many: int) -> None:
+    """Also where the sum of all counts is beyond 64 bits, and seems to be small."""
+    one = Summaries.from_binary(["a"], [full(MAX_N).to_bytes()])
+    with pytest.raises(errors.CountOverflowError, match=str(MAX_N)):
+        Summaries.merge(*[one] * many)
+
+
 def doubled(limit: int) -> Summary:
     """A summary merged with itself, again and again, while no more than `limit` elements come of it."""
     s = Summary.of(np.arange(400.0))

@@ -10,7 +10,8 @@ import pytest
 
 from quantide import GKSketch, RecentWindow, SlidingWindow, StreamSketch
 from quantide.queries.source import MarkedSketch
-from tests.checks import Kind, all_checks, applies, takes_order
+from tests.checks import all_checks
+from tests.checks.kind import Kind, applies, takes_order
 from tests.orders import ORDERS, Floats, Order
 from tests.windows.small import BucketWindow, SmallRecentWindow
 

@@ -6,17 +6,16 @@ import re
 import subprocess
 import sys
 from datetime import datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from quantide import History
+from quantide import History, __version__
 from quantide.cli import main
 from quantide.cli.commands import COMMANDS, GROUPS
-from quantide.cli.extras import extra_for
+from quantide.cli.extras import FIRST, extra_for
 from tests.server.serving import configure
 
 Out = pytest.CaptureFixture[str]
@@ -50,7 +49,7 @@ def document(argv: list[str], capsys: Out) -> Any:
 
 def test_version(capsys: Out) -> None:
     assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"quantide {version('quantide')}\n"
+    assert capsys.readouterr().out == f"quantide {__version__}\n"
 
 
 @pytest.mark.parametrize("argv", [[], ["--help"], ["-h"], ["help"]])
@@ -173,10 +172,52 @@ def test_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["history", "x"]) == 130
 
 
+def test_ctrl_c_while_it_is_still_importing() -> None:
+    script = """if True:
+        import sys
+        from quantide.cli import main
+
+        class Interrupted:
+            def find_spec(self, name, *_):
+                if name == "numpy":
+                    raise KeyboardInterrupt
+
+        sys.meta_path.insert(0, Interrupted())
+        sys.exit(main(["--help"]))
+    """
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def without(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
+    for package in packages:
+        monkeypatch.setitem(sys.modules, package, None)
+
+
+@pytest.mark.parametrize("name", sorted(name for name, command in COMMANDS.items() if command.needs))
+def test_all_extras_that_a_command_lacks_are_named_at_once(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: Out
+) -> None:
+    without(monkeypatch, *FIRST.values())
+    example = COMMANDS[name].examples[0].partition("quantide ")[2].rstrip(")").replace('"', "").split()
+    example = example[: example.index("--expires")] if "--expires" in example else example
+    said = refused(example, capsys)
+    assert f'run: pip install "quantide[{",".join(COMMANDS[name].needs)}]"' in said
+    assert f"quantide {name} needs" in said
+
+
+def test_a_command_that_needs_two_extras_names_the_one_that_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: Out
+) -> None:
+    without(monkeypatch, "pyspark")
+    said = refused(["ingest", "streams.toml"], capsys)
+    assert said.endswith('ingest needs pyspark, which is not installed; run: pip install "quantide[spark]"\n')
+
+
 def test_the_module_is_the_command() -> None:
     command = [sys.executable, "-m", "quantide", "--version"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    assert done.stdout == f"quantide {version('quantide')}\n"
+    assert done.stdout == f"quantide {__version__}\n"
 
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:

@@ -5,14 +5,17 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 import quantide
 
 ROOT = Path(__file__).parent.parent
+CI = ROOT / ".ci"
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT, TOOLS = PYPROJECT["project"], PYPROJECT["tool"]
 TARGETS = re.findall(r"^([a-z-]+):", MAKEFILE, flags=re.MULTILINE)
 HEAVY = ["pyspark", "deltalake", "fastapi", "uvicorn", "pandas", "polars", "matplotlib"]
 
@@ -21,10 +24,35 @@ def output_of(*command: str) -> str:
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 
-def test_importing_quantide_imports_nothing_of_an_extra() -> None:
-    loaded = output_of(sys.executable, "-c", "import quantide, sys; print(*sys.modules, sep='\\n')").split()
+def loaded_by(line: str) -> list[str]:
+    return output_of(sys.executable, "-c", f"{line}; import sys; print(*sys.modules)").split()
+
+
+def test_names_of_the_core_import_nothing_of_an_extra() -> None:
+    loaded = loaded_by(f"from quantide import {', '.join({*quantide.__all__} - {'History'})}")
     assert "numpy" in loaded
     assert [name for name in HEAVY if name in loaded] == []
+
+
+def test_a_command_begins_without_heavy_imports() -> None:
+    """Ctrl-C in the first second must find someone to catch it."""
+    loaded = loaded_by("import quantide.cli")
+    assert [name for name in ("numpy", "numba", "pyarrow") if name in loaded] == []
+
+
+def test_the_picture_of_the_house_has_its_rooms_floor_by_floor() -> None:
+    [contract] = TOOLS["importlinter"]["contracts"]
+    rooms = [{*re.findall(r"\w+", layer)} for layer in contract["layers"]]
+    floors: dict[float, set[str]] = {}
+    for text in ElementTree.parse(ROOT / "docs" / "images" / "house.svg").iter("{http://www.w3.org/2000/svg}text"):
+        if text.get("class") == "room":
+            floors.setdefault(float(text.attrib["y"]), set()).add(text.text or "")
+    assert [floors[height] for height in sorted(floors)] == rooms
+
+
+def test_every_public_name_is_listed_and_there() -> None:
+    assert {*quantide.__all__} <= {*dir(quantide)}
+    assert [name for name in quantide.__all__ if getattr(quantide, name).__name__.rpartition(".")[2] != name] == []
 
 
 def test_the_core_needs_three_packages_only() -> None:
@@ -40,9 +68,8 @@ def test_every_dependency_has_a_lower_and_an_upper_bound(extra: str) -> None:
 
 
 def test_the_makefile_has_the_promised_targets() -> None:
-    assert {"help", "setup", "demo", "test", "test-all", "lint", "bench", "soak", "characterize", "clean"} <= set(
-        TARGETS
-    )
+    promised = "help setup demo test test-all lint docs bench soak characterize release clean"
+    assert {*promised.split()} <= {*TARGETS}
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -55,13 +82,14 @@ def test_make_alone_shows_the_help() -> None:
     assert output_of(*make) == output_of(*make, "help")
 
 
+@pytest.mark.skipif(not CI.exists(), reason="a source distribution is without it")
 def test_continuous_integration_runs_make_test() -> None:
-    script = ROOT / ".ci" / "run"
+    script = CI / "run"
     assert script.stat().st_mode & 0o111
     assert "make test" in script.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("script", [".ci/run", "scripts/setup.sh", "scripts/env.sh"])
+@pytest.mark.parametrize("script", ["scripts/setup.sh", "scripts/env.sh", *(str(path) for path in CI.glob("run"))])
 def test_scripts_are_valid_bash(script: str) -> None:
     output_of("bash", "-n", script)
 
@@ -70,5 +98,6 @@ def test_types_are_published() -> None:
     assert (Path(quantide.__file__).parent / "py.typed").exists()
 
 
-def test_the_version_is_the_same_everywhere() -> None:
-    assert quantide.__version__ == PROJECT["version"]
+def test_the_version_is_in_one_place() -> None:
+    assert PROJECT["dynamic"] == ["version", "readme"]
+    assert f"## {quantide.__version__}, 20" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from quantide import Summary
 from tests import oracle
-from tests.checks import verify_ranks
+from tests.checks.verify import verify_ranks
 from tests.orders import ORDERS
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"]

@@ -30,6 +30,14 @@ class ConfigError(QuantideError, ValueError):
 class MissingPackageError(QuantideError, ImportError):
     """A package of an extra that is not installed; the message says which to install."""
 
+    @classmethod
+    def of(cls, who: str, package: str, extra: str) -> "MissingPackageError":
+        """
+        >>> str(MissingPackageError.of("quantide.spark", "pyspark", "spark"))
+        'quantide.spark needs pyspark, which is not installed; run: pip install "quantide[spark]"'
+        """
+        return cls(f'{who} needs {package}, which is not installed; run: pip install "quantide[{extra}]"')
+
 
 class EmptyError(QuantideError, ValueError):
     """A question was asked of no data at all."""

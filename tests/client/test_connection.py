@@ -201,4 +201,4 @@ def test_httpx_is_imported_when_it_is_used_and_missed_by_name() -> None:
         "except ImportError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
-    assert "pip install quantide[client]" in done.stdout
+    assert 'pip install "quantide[client]"' in done.stdout

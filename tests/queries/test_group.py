@@ -83,6 +83,27 @@ def test_keys_of_several_columns_and_other_types() -> None:
     assert group.query(one) == (one, 0.5, 0.1)
 
 
+def test_nan_is_a_key_like_others() -> None:
+    group = MonitorGroup(0.01)
+    alone, beside = group.register(float("nan"), 0.5, 0.1), group.register(("x", np.float64("nan")), 0.5, 0.1)
+    for value in (1.0, 3.0):
+        group.update([float("nan"), 1.0], [value, 7.0])
+    assert (group.answer(alone).n, group.answer(alone).value, group.stats()["keys"]) == (2, 1.0, 3)
+    group.update({"host": ["x", "y"], "rate": [float("nan"), float("nan")]}, [5.0, 6.0])
+    assert group.answer(beside).value == 5.0
+
+
+def test_plain_numbers_take_the_type_of_the_group() -> None:
+    group = MonitorGroup(0.01)
+    one = group.register("a", 1.0, 0.1)
+    group.update(["a"], [1.5])
+    group.update(["a", "a"], [2, None])
+    assert group.answer(one).value == 2.0
+    with pytest.raises(errors.TypeMismatchError, match="cast"):
+        group.update(["a"], np.array([2**53 + 1]))
+    assert group.n == 2
+
+
 def test_bad_input_is_named_and_changes_nothing() -> None:
     group = MonitorGroup(0.01)
     one = group.register("a", 0.5, 0.1)

@@ -10,11 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quantide import Monitor, Summary
-from quantide.kernels.life import FINE, evaluate, life
+from quantide.kernels.life import FINE, evaluate, lasts, terms
 from tests import oracle
 from tests.queries import model
 
 GRID = 64  # fractions of it are exact in floating point
+
+
+def life(rmin: int, rmax: int, low: float, high: float, n: int) -> float:
+    return lasts(rmin, rmax, *terms(low, high, n))
 
 
 def answered(summary: Summary, a: float, b: float, eps: float, start: int = 0) -> tuple[float, float] | None:

@@ -8,7 +8,7 @@ import pytest
 from quantide import Summary
 from quantide.queries.source import MarkedSketch
 from tests import oracle
-from tests.checks import chop
+from tests.checks.verify import chop
 from tests.orders import ORDERS
 
 

@@ -69,6 +69,19 @@ def test_a_limit_may_be_given_before_the_first_value() -> None:
         monitor.to_bytes()
 
 
+def test_values_beyond_all_counts_are_refused_after_bytes_too() -> None:
+    half = Summary.of(np.arange(4.0))
+    while half.n < 2**52:
+        half = Summary.merge(half, half).compress(400)
+    monitor = Monitor(0.1)
+    monitor.update_summary(half)
+    monitor.update_summary(half)
+    for restored in (monitor, Monitor.from_bytes(monitor.to_bytes())):
+        with pytest.raises(errors.CountOverflowError):
+            restored.update(1.0)
+        assert restored.n == 2**53
+
+
 def test_float32_before_and_after_something_was_told() -> None:
     monitor = Monitor(0.01)
     one = monitor.register(0.5, 0.02)

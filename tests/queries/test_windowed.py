@@ -129,6 +129,19 @@ def test_any_mixture(script: list[tuple[str, int]]) -> None:
                 assert seen == {one: monitor.answer(one).value for one in held}
 
 
+@pytest.mark.parametrize("phi", [1e-9, 0.01, 0.5, 1.0])
+def test_a_query_at_an_end_goes_through_bytes(phi: float, rng: Rng) -> None:
+    """The ranks of a value, less the reserve, may be below the first, and above the last."""
+    monitor = Monitor(0.02, window=SlidingWindow(1000, 0.01))
+    one = monitor.register(phi, 0.05)
+    data = rng.random(3000)
+    for at in range(0, len(data), 100):
+        monitor.update(data[at : at + 100])
+        assert faults(monitor, {one: (phi, 0.05)}, data[max(0, at - 900) : at + 100]) == []
+        monitor = Monitor.from_bytes(monitor.to_bytes())
+    assert monitor.stats()["clusters"] == 1
+
+
 def test_conditions_forget_with_the_window(rng: Rng) -> None:
     """An alarm ends when what raised it has left the window."""
     monitor = Monitor(0.02, window=SlidingWindow(1000, 0.01))
@@ -177,6 +190,9 @@ def test_what_does_not_fit_is_refused() -> None:
         Monitor(0.1, last=10)
     with pytest.raises(errors.TypeMismatchError, match="SlidingWindow"):
         Monitor(0.1, window=StreamSketch(0.01))  # type: ignore[arg-type]
+    for beyond in ((11, None), (None, "1 h")):
+        with pytest.raises(errors.InvalidArgumentError, match="beyond"):
+            Monitor(0.1, window=RecentWindow(0.05, max_items=10, max_age=60), last=beyond[0], within=beyond[1])
     monitor = Monitor(0.1, window=window)
     with pytest.raises(errors.InvalidArgumentError, match="no times"):
         monitor.update([1.0], times=[1.0])

@@ -10,6 +10,7 @@ import pytest
 from quantide import RecentWindow, SlidingWindow, Summary, errors
 from quantide.windows.buckets import Buckets
 from quantide.windows.tail import Tail
+from quantide.windows.view import View
 from tests.orders import ORDERS
 from tests.windows.small import BucketWindow
 from tests.windows.truth import every_rank, verify
@@ -258,3 +259,10 @@ def test_questions_cost_nothing_and_change_nothing(cls: type[SlidingWindow], rng
     assert window.to_bytes() == before
     window.update(5.0)
     assert window.quantile(1.0) == 5.0
+
+
+def test_no_answer_is_off_by_more_than_the_window_to_the_last_bit() -> None:
+    """Also where the number of elements is known within bounds only."""
+    for n in range(20, 200):
+        view = View(Summary.of(np.arange(float(n - 3))).lift(3), n - 3, n, 3, None, None)
+        assert max(view.answer(phi).error for phi in (1e-9, 0.5, 1.0)) <= view.error

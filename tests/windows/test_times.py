@@ -207,6 +207,10 @@ def test_a_window_over_time_needs_times() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="times"):
         window.update_summary(Summary.of([1.0]))
     assert window.arrived == 0
+    typed = RecentWindow(0.1, max_age=5, value_type="float64")
+    with pytest.raises(errors.InvalidArgumentError, match="times"):
+        typed.update(1.0)
+    assert typed.arrived == 0
     untimed = RecentWindow(0.1)
     untimed.update([1.0])
     with pytest.raises(errors.InvalidArgumentError, match="without times"):

@@ -1,5 +1,15 @@
 """The commands of Quantide."""
 
-from quantide.cli.commands import main
+from collections.abc import Sequence
 
-__all__ = ["main"]
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command. The commands are imported here, so that Ctrl-C meanwhile ends it quietly, too."""
+    try:
+        from quantide.cli.commands import main as run
+
+        return run(argv)
+    except KeyboardInterrupt:
+        return INTERRUPTED

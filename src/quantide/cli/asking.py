@@ -43,6 +43,7 @@ QUANTILE = Command(
     ("quantide quantile data/latency 0.5 0.99 --last-steps 7", "quantide quantile data/latency 0.99 --key /pay --json"),
     _quantile_options,
     _quantile,
+    ("history",),
 )
 HISTORY = Command(
     "history",
@@ -52,4 +53,5 @@ HISTORY = Command(
     ("quantide history data/latency",),
     _history_options,
     _history,
+    ("history",),
 )

@@ -74,6 +74,7 @@ VERIFY = Command(
     ("quantide history verify data/latency",),
     _verify_options,
     _verify,
+    ("history",),
 )
 QUARANTINE_LIST = Command(
     "quarantine list",
@@ -82,6 +83,7 @@ QUARANTINE_LIST = Command(
     ("quantide quarantine list quantide.toml --stream latency",),
     _list_options,
     _list,
+    ("history", "spark"),
 )
 QUARANTINE_RETRY = Command(
     "quarantine retry",
@@ -91,4 +93,5 @@ QUARANTINE_RETRY = Command(
     ("quantide quarantine retry quantide.toml",),
     _retry_options,
     _retry,
+    ("history", "spark"),
 )

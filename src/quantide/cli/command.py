@@ -43,6 +43,8 @@ class Command:
     examples: tuple[str, ...]
     options: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int | None]
+    needs: tuple[str, ...] = ()
+    """Extras."""
 
     def parser(self) -> Parser:
         parser = Parser(

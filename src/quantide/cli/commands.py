@@ -4,12 +4,12 @@ import os
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
-from importlib.metadata import version
 
+from quantide import __version__
 from quantide.cli.asking import HISTORY, QUANTILE
 from quantide.cli.care import DOCTOR, QUARANTINE_LIST, QUARANTINE_RETRY, VERIFY
 from quantide.cli.command import Command, UsageError
-from quantide.cli.extras import extra_for
+from quantide.cli.extras import check_extras, extra_for
 from quantide.cli.feeding import BUILD, INGEST
 from quantide.cli.serving import DEMO, RUN, SERVE
 from quantide.cli.token import TOKEN_CREATE, TOKEN_LIST, TOKEN_REVOKE
@@ -25,7 +25,7 @@ COMMANDS = {command.name: command for group in GROUPS.values() for command in gr
 WIDTH = max(map(len, COMMANDS)) + 2
 HELP = ("-h", "--help")
 
-DONE, REFUSED, INTERRUPTED = 0, 2, 130
+DONE, REFUSED = 0, 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,8 +44,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return refuse("missing_package", extra_for(error), words)
     except OSError as error:
         return refuse("storage", str(error), words)
-    except KeyboardInterrupt:
-        return INTERRUPTED
 
 
 def run(words: list[str]) -> int:
@@ -54,7 +52,7 @@ def run(words: list[str]) -> int:
         print(overview())
         return DONE
     if words[0] == "--version":
-        print(f"quantide {version('quantide')}")
+        print(f"quantide {__version__}")
         return DONE
     parts = [command for name, command in COMMANDS.items() if name.startswith(f"{words[0]} ")]
     if words[0] not in COMMANDS and parts and words[1:] and words[1] in HELP:
@@ -62,6 +60,7 @@ def run(words: list[str]) -> int:
         return DONE
     command, rest = find(words)
     args = command.parser().read(rest)
+    check_extras(command)
     return command.run(args) or DONE
 
 

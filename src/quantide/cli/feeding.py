@@ -58,6 +58,7 @@ INGEST = Command(
     ("quantide ingest quantide.toml", "quantide ingest quantide.toml --once"),
     ingest_options,
     ingest,
+    ("history", "spark"),
 )
 BUILD = Command(
     "history build",
@@ -66,4 +67,5 @@ BUILD = Command(
     ("quantide history build lake/requests.parquet data/latency --column ms --by endpoint",),
     _build_options,
     _build,
+    ("history", "spark"),
 )

@@ -71,6 +71,7 @@ SERVE = Command(
     ("quantide serve quantide.toml",),
     _serve_options,
     _serve,
+    ("server",),
 )
 RUN = Command(
     "run",
@@ -80,6 +81,7 @@ RUN = Command(
     ("quantide run quantide.toml",),
     _run_options,
     _run,
+    ("server", "spark"),
 )
 DEMO = Command(
     "demo",
@@ -89,4 +91,5 @@ DEMO = Command(
     ("quantide demo", "quantide demo --terminal", "quantide demo --folder market --port 8700"),
     _demo_options,
     _demo,
+    ("server", "spark"),
 )

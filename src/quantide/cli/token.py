@@ -6,18 +6,21 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from quantide.cli.command import Command, add_config
-from quantide.config import read_config
-from quantide.server.registry import Registry
-from quantide.server.tokens import ROLES, create_token, list_tokens, revoke_token
 from quantide.summary.shown import write_line
-from quantide.windows.clock import read_span
+
+if TYPE_CHECKING:
+    from quantide.server.registry import Registry
 
 
 @contextmanager
-def opened(path: str) -> Iterator[Registry]:
+def opened(path: str) -> Iterator["Registry"]:
     """The registry of the server that a configuration describes; the server may run meanwhile."""
+    from quantide.config import read_config
+    from quantide.server.registry import Registry
+
     registry = Registry(read_config(path).server.state)
     try:
         yield registry
@@ -29,7 +32,6 @@ def _create_options(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
     parser.add_argument(
         "--role",
-        choices=ROLES,
         required=True,
         help="a reader asks, a writer also makes queries and alarms, an admin also tokens",
     )
@@ -38,6 +40,9 @@ def _create_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _create(args: argparse.Namespace) -> None:
+    from quantide.server.tokens import create_token
+    from quantide.windows.clock import read_span
+
     expires = None if args.expires is None else time.time() + float(read_span(args.expires))
     name = args.role if args.name is None else args.name
     with opened(args.config) as registry:
@@ -56,6 +61,8 @@ def _create(args: argparse.Namespace) -> None:
 
 
 def _list(args: argparse.Namespace) -> None:
+    from quantide.server.tokens import list_tokens
+
     with opened(args.config) as registry:
         tokens = list_tokens(registry)
     now = time.time()
@@ -89,6 +96,8 @@ def _revoke_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _revoke(args: argparse.Namespace) -> None:
+    from quantide.server.tokens import revoke_token
+
     with opened(args.config) as registry:
         revoke_token(registry, args.id)
     if args.json:
@@ -112,6 +121,7 @@ TOKEN_CREATE = Command(
     ),
     _create_options,
     _create,
+    ("server",),
 )
 TOKEN_LIST = Command(
     "token list",
@@ -120,6 +130,7 @@ TOKEN_LIST = Command(
     ("quantide token list quantide.toml",),
     add_config,
     _list,
+    ("server",),
 )
 TOKEN_REVOKE = Command(
     "token revoke",
@@ -128,4 +139,5 @@ TOKEN_REVOKE = Command(
     ("quantide token revoke quantide.toml 1a2b3c4d",),
     _revoke_options,
     _revoke,
+    ("server",),
 )

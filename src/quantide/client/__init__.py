@@ -1,9 +1,11 @@
 """A client of the server: the questions of a live reader over HTTP, standing queries, alarms and events."""
 
+from quantide.errors import MissingPackageError
+
 try:
     import httpx as _httpx  # noqa: F401
 except ImportError as error:
-    raise ImportError("quantide.client needs httpx; pip install quantide[client]") from error
+    raise MissingPackageError.of("quantide.client", "httpx", "client") from error
 
 from quantide.client.answer import CurvePoint, QQPoint, RemoteAnswer
 from quantide.client.client import Client

@@ -15,6 +15,7 @@ EXTRAS = {
     "spark": "ingestion and lakes",
     "server": "the server",
     "client": "programs that ask a server",
+    "plot": "pictures of summaries",
 }
 REQUIREMENT = re.compile(r"([A-Za-z0-9_.-]+)(?:\[[^]]*\])?\s*([^;]*)(?:;.*extra == ['\"](\w+)['\"])?")
 LIMIT = re.compile(r"(>=|<)\s*([0-9.]+)")

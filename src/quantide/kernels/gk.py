@@ -58,6 +58,13 @@ def compress(values: NDArray[np.generic], g: Ints, delta: Ints, size: int, p: in
 
 
 @compiled
+def most_gap(eps: float, n: int) -> int:
+    """floor(2*eps*n), the most that g + delta may be; less where rounding up would make the error more than eps."""
+    p = int(2 * eps * n)
+    return p - 1 if p // 2 / n > eps else p
+
+
+@compiled
 def insert_all(
     arrivals: NDArray[np.generic],
     values: NDArray[np.generic],
@@ -85,9 +92,7 @@ def insert_all(
             else:
                 high = middle
         n += 1
-        p = int(2 * eps * n)
-        if p // 2 / n > eps:  # rounded up, by the smallest amount there is
-            p -= 1
+        p = most_gap(eps, n)
         spread = max(missing, p - 1) if 0 < low < size else missing
         for i in range(size, low, -1):
             values[i], g[i], delta[i] = values[i - 1], g[i - 1], delta[i - 1]

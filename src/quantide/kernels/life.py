@@ -36,14 +36,8 @@ def terms(low: float, high: float, n: int) -> tuple[float, float, float, float]:
 
 @compiled
 def lasts(rmin: float, rmax: float, until: float, from_low: float, upto: float, from_high: float) -> float:
-    return min((rmin - until) * from_low, (upto - rmax) * from_high)
-
-
-@compiled
-def life(rmin: float, rmax: float, low: float, high: float, n: int) -> float:
     """The number of further arrivals for which an element of rank rmin..rmax surely answers; negative: it does not."""
-    until, from_low, upto, from_high = terms(low, high, n)
-    return lasts(rmin, rmax, until, from_low, upto, from_high)
+    return min((rmin - until) * from_low, (upto - rmax) * from_high)
 
 
 @compiled

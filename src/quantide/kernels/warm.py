@@ -37,7 +37,7 @@ def warm() -> Iterator[str]:
         merge.merge_groups(values, ranks, ranks, bounds, two, np.array([0, 1]))
         held, g, delta = np.empty(8, dtype=carrier), np.empty(8, dtype=np.int64), np.empty(8, dtype=np.int64)
         gk.insert_all(values, held, g, delta, 0, 0, 0, 0.1)
-        gk.compress(held, g, delta, 2, 0)
+        gk.compress(held, g, delta, 2, gk.most_gap(0.1, 2))
         grouped = segments.scatter(np.array([0, 0]), values, bounds)
         segments.sort_short(grouped, bounds, 8)
         rows = np.empty((1, 4), dtype=carrier)

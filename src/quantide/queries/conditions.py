@@ -31,8 +31,13 @@ UNTOLD = -1
 ROUNDED = 1e-6  # ranks, for what floating point may lose
 
 
+OWN_FIELDS = ("limit", "inclusive", "above", "state", "said", "due")
+
+
 class Conditions(Registry):
     """All conditions of a monitor, as flat arrays beside phi and eps."""
+
+    FIELDS = (*Registry.FIELDS, *OWN_FIELDS)
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +49,7 @@ class Conditions(Registry):
     def watch(self, phi: Floats, eps: Floats, limit: Any, above: bool, kind: ValueType | None) -> int:
         carried = carried_limit(limit, above, kind) if kind is not None else None
         place = int(self.add(phi, eps)[0])
-        for name in ("limit", "inclusive", "above", "state", "said", "due"):
+        for name in OWN_FIELDS:
             setattr(self, name, grown(getattr(self, name), self.used))
         self.above[place], self.state[place], self.said[place], self.due[place] = above, POSSIBLE, UNTOLD, -1
         self.raw.pop(place, None)

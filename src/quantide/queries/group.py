@@ -10,10 +10,10 @@ from quantide.kernels.keyed import evaluate_keyed, keep
 from quantide.queries.intervals import query_intervals, read_queries
 from quantide.queries.registry import Registry, grown
 from quantide.queries.results import Answers, Changes, Lookup, Query
-from quantide.queries.shelves import Shelves, key_names
+from quantide.queries.shelves import Shelves
 from quantide.summary.answer import Answer
 from quantide.summary.column import check_nan_policy, has_nan, nan_error, read_rows
-from quantide.summary.keys import check_same_length, encode_keys, key_array
+from quantide.summary.keys import check_same_length, encode_keys, key_array, key_name, key_names
 from quantide.summary.ranks import check_count, check_eps, check_not_empty, check_phi, target_ranks
 from quantide.summary.types import ValueType, type_named
 
@@ -65,7 +65,7 @@ class MonitorGroup:
     def register(self, key: Any, phi: float, eps: float) -> int:
         """A new query over the values of a key; its id. A key of several columns is a tuple."""
         phis, epss = read_queries([check_phi(phi)], eps, self._eps)
-        return int(self._register([key], phis, epss)[0])
+        return int(self._register([key_name(key)], phis, epss)[0])
 
     def register_many(self, keys: Any, phis: ArrayLike, epss: ArrayLike) -> Ints:
         """Many queries, one for each key of a column (or of several, as a table or a dict); their ids."""
@@ -90,14 +90,12 @@ class MonitorGroup:
 
     def update(self, keys: Any, values: Any) -> None:
         """Take a block of values, each with its key."""
-        rows, column = read_rows(values), key_array(keys)
+        rows, column = read_rows(values, self._type), key_array(keys)
         check_same_length(len(column), rows.length)
-        kind = self._type or rows.column.type
+        kind = rows.column.type
         if kind is None or not len(rows.column):
             return
-        if rows.column.type is not None and not kind.holds(rows.column.type):
-            raise TypeMismatchError(f"values of {rows.column.type} do not fit into a group of {kind}")
-        carried = rows.column.carried().astype(kind.carrier, copy=False)
+        carried = rows.column.carried()
         codes, distinct = encode_keys(column)
         codes = codes if rows.valid is None else codes[rows.valid]
         if has_nan(carried):

@@ -1,12 +1,10 @@
 """Query intervals (QUERIES section 3.1): where a query (phi, eps_q) may be asked at the precision of the summary."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quantide.errors import InvalidArgumentError
-from quantide.summary.ranks import check_phis
+from quantide.summary.ranks import check_phis, read_numbers
 
 Floats = NDArray[np.float64]
 
@@ -34,14 +32,8 @@ def read_queries(phis: ArrayLike, epss: ArrayLike, eps: float) -> tuple[Floats, 
     return wanted, np.maximum(np.broadcast_to(given, wanted.shape), eps)
 
 
-def _precisions(epss: Any) -> Floats:
-    try:
-        array = np.asarray(epss)
-    except ValueError as error:
-        raise InvalidArgumentError(f"a query's eps must be a number in (0, 1), not {epss!r}") from error
-    if array.dtype.kind not in "iuf" and array.size:
-        raise InvalidArgumentError(f"a query's eps must be a number in (0, 1), not {epss!r}")
-    array = array.astype(np.float64)
+def _precisions(epss: ArrayLike) -> Floats:
+    array = read_numbers("a query's eps must be a number in (0, 1)", epss)
     wrong = ~((array > 0) & (array < 1))
     if wrong.any():
         raise InvalidArgumentError(

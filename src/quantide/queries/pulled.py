@@ -71,4 +71,7 @@ class PulledSource:
                 f"certified error of {summary.error:.3g}: make it finer, or the monitor coarser"
             )
         if summary.n and self.type not in (None, summary.type):
-            raise TypeMismatchError(f"a summary of {summary.type} where summaries were of {self.type} before")
+            raise TypeMismatchError(
+                f"a summary of {summary.type} where summaries were of {self.type} before; cast its values, or make "
+                "another monitor"
+            )

@@ -14,17 +14,19 @@ PLACES = 32  # bits of an id that say where the query is; those above count how 
 GONE, NEW = -2, -1  # slots of a query that was dropped, and of one that is in no cluster yet
 
 
-def grown(array: NDArray[Any], size: int, fill: Any = 0) -> NDArray[Any]:
-    """An array of at least so many rows: the old ones, and new ones."""
+def grown(array: NDArray[Any], size: int) -> NDArray[Any]:
+    """An array of at least so many rows: the old ones, and new ones of zeros."""
     if len(array) >= size:
         return array
-    larger = np.full((max(size, 2 * len(array), 64), *array.shape[1:]), fill, dtype=array.dtype)
+    larger = np.zeros((max(size, 2 * len(array), 64), *array.shape[1:]), dtype=array.dtype)
     larger[: len(array)] = array
     return larger
 
 
 class Registry:
     """Where each query is: `slot` leads to its cluster. Without a slot, `told` is what was reported of it last."""
+
+    FIELDS: tuple[str, ...] = ("phi", "eps", "slot", "uses", "told", "told_known")  # in the order of the bytes
 
     def __init__(self) -> None:
         self.phi: Floats = np.empty(0)
@@ -93,7 +95,7 @@ class Registry:
     def _reserve(self, size: int) -> None:
         if len(self.phi) >= size:
             return
-        for name in ("phi", "eps", "slot", "uses", "told", "told_known"):
+        for name in Registry.FIELDS:
             setattr(self, name, grown(getattr(self, name), size))
 
 

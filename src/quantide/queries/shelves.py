@@ -3,7 +3,6 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from quantide.kernels.compiled import frozen
@@ -102,9 +101,3 @@ class Shelves:
             part = Part.of(Summaries.merge(*(held.summaries for held in shelf)).compress(self.width))
             shelf.clear()
         self.shelves.append([part])
-
-
-def key_names(distinct: pa.Array) -> list[Any]:
-    """Keys as Python values that can be looked up; those of several columns as tuples."""
-    names = distinct.to_pylist()
-    return [tuple(name.values()) for name in names] if pa.types.is_struct(distinct.type) else names

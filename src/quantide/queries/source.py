@@ -1,17 +1,18 @@
 """What a monitor watches: a sketch of a whole stream that can be read cheaply at the end of every block."""
 
 import math
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quantide.kernels.marks import count
 from quantide.sketches.blocks import sort_rows
+from quantide.sketches.frame import FrameReader
 from quantide.sketches.schedule import leaf_for, schedule_for
 from quantide.sketches.stream import TOWER, StreamSketch
 from quantide.sketches.uneven import UnevenTower
-from quantide.summary.column import Column, has_nan, nan_error, store
+from quantide.summary.column import Column, store
 from quantide.summary.summary import Summary
 from quantide.summary.types import ValueType
 
@@ -58,12 +59,6 @@ class MarkedSketch(StreamSketch):
     def kind(self) -> ValueType:
         return self._kind()
 
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
-        sketch = super().from_bytes(data)
-        sketch._below = sketch._tower.n + sketch._ladder.n
-        return sketch
-
     def tuples(self, anew: bool = False) -> Tuples:
         """The marks as they are now; `anew`, or when there are none, from a summary."""
         if anew or self._marks is None:
@@ -90,8 +85,7 @@ class MarkedSketch(StreamSketch):
         if kind is None or not len(column):
             return
         if self._filled + len(column) < self.leaf:
-            if any(has_nan(piece) for piece in column.pieces):
-                raise nan_error()
+            column.check_nan()
             self._type = kind
             self._extend(column.pieces)
             return
@@ -109,6 +103,10 @@ class MarkedSketch(StreamSketch):
             self._tower.add_block(block)
         self._below += self._filled + len(column)
         self._settled, self._filled, self._counted = None, 0, 0
+
+    def _take_frame(self, frame: FrameReader) -> None:
+        super()._take_frame(frame)
+        self._below = self._tower.n + self._ladder.n
 
     def _take_summary(self, summary: Summary) -> None:
         super()._take_summary(summary)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from quantide.errors import InvalidArgumentError
+from quantide.errors import CorruptBytesError, InvalidArgumentError
 from quantide.queries.board import TOGETHER, UPDATES, Board
 from quantide.queries.clusters import CLUSTERINGS, Clusters
 from quantide.queries.conditions import CERTAIN, UNTOLD, Conditions
@@ -23,8 +23,6 @@ MAGIC = b"QTM"
 MOST = 2**62
 SOURCES = (MarkedSketch, WindowSource, PulledSource)
 
-REGISTRY = ("phi", "eps", "slot", "uses", "told", "told_known")
-CONDITIONS = ("limit", "inclusive", "above", "state", "said", "due")
 SLOTS = ("value", "told", "told_known", "due", "place", "root", "members", "sizes", "newest")
 
 
@@ -36,8 +34,8 @@ def write(board: DeadlineBoard | PassBoard, conditions: Conditions) -> bytes:
     first_due = board.first_due if isinstance(board, DeadlineBoard) else -1
     for number in (*choices, board.stale, board.changed, first_due + 1, *board.counts.values()):
         frame.number(int(number))
-    _write_registry(frame, board.queries, REGISTRY, stream.kind.carrier)
-    _write_registry(frame, conditions, (*REGISTRY, *CONDITIONS), stream.kind.carrier)
+    for held in (board.queries, conditions):
+        _write_registry(frame, held, stream.kind.carrier)
     frame.number(len(conditions.raw))
     for place, limit in conditions.raw.items():
         frame.number(place)
@@ -69,8 +67,8 @@ def read(data: bytes, pull: Pull | None, grows: bool) -> tuple[DeadlineBoard | P
         board.looked_at, board.reserve = looked_at, reserve
     board.stale, board.changed = stale, changed
     board.counts = {name: frame.number(MOST) for name in board.counts}
-    _read_registry(frame, board.queries, REGISTRY)
-    _read_registry(frame, conditions, (*REGISTRY, *CONDITIONS))
+    for held in (board.queries, conditions):
+        _read_registry(frame, held)
     for _ in range(frame.number(len(conditions))):
         place, text = frame.number(conditions.used - 1), frame.text()
         try:
@@ -122,27 +120,28 @@ def _read_source(
         return sketch, -1, 0
     kind = RecentWindow if frame.number(1) else SlidingWindow
     window, last, within = kind.from_bytes(frame.blob()), frame.number(MAX_N) or None, frame.fraction()
-    frame.require(window.eps <= frame.eps / 2 and window.type == frame.kind)
-    frame.require(isinstance(window, RecentWindow) or (last is None and within is None))
     looked_at, reserve = frame.number(MAX_N + 1) - 1, frame.number(MAX_N)
-    frame.require(looked_at <= window.arrived)
-    return WindowSource(window, frame.eps, last, within), looked_at, reserve
+    frame.require(looked_at <= window.arrived and window.type == frame.kind)
+    try:
+        return WindowSource(window, frame.eps, last, within), looked_at, reserve
+    except InvalidArgumentError as error:
+        raise CorruptBytesError(f"these bytes are not a monitor: {error}") from error
 
 
-def _write_registry(frame: FrameWriter, held: Registry, names: tuple[str, ...], carrier: np.dtype[Any]) -> None:
+def _write_registry(frame: FrameWriter, held: Registry, carrier: np.dtype[Any]) -> None:
     held.told = held.told.astype(carrier, copy=False)  # before anything is told it is just room
     frame.number(held.used)
-    for name in names:
+    for name in held.FIELDS:
         frame.array(getattr(held, name)[: held.used])
     frame.number(len(held.free))
     frame.array(np.array(held.free, dtype=np.int64))
 
 
-def _read_registry(frame: FrameReader, held: Registry, names: tuple[str, ...]) -> None:
+def _read_registry(frame: FrameReader, held: Registry) -> None:
     held.used = frame.number(MOST)
     carrier = frame.kind.carrier if frame.kind else np.dtype(np.float64)
     wide = np.dtype(np.float64) if carrier.kind == "f" else carrier
-    for name in names:
+    for name in held.FIELDS:
         dtype = {"told": carrier, "limit": wide}.get(name, getattr(held, name).dtype)
         setattr(held, name, _array(frame, dtype, held.used))
     held.free = frame.array(np.dtype(np.int64), frame.number(held.used)).tolist()
@@ -185,7 +184,8 @@ def _read_clusters(frame: FrameReader, board: Board) -> Clusters:
     frame.require(early)
     spans = c.span[c.ordered]
     frame.require(bool((spans >= 0).all() and (spans <= 1).all() and (spans[:, 0] <= spans[:, 1]).all()))
-    frame.require(bool((np.diff(spans, axis=0) > 0).all()) and _within(c.ranks, MAX_N + 1))
+    frame.require(bool((np.diff(spans, axis=0) > 0).all()) and _within(c.ranks[:, 2:], MAX_N + 1))
+    frame.require(_within(c.ranks[:, :2] + MAX_N, 3 * MAX_N))  # a reserve may put ranks below the first
     frame.require(np.array_equal(np.bincount(slots[slots >= 0], minlength=used), c.sizes))
     for _ in range(used.bit_length()):  # every slot leads to a cluster, not round in circles
         c.root = c.root[c.root]

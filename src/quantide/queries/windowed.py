@@ -3,10 +3,8 @@
 from typing import Any
 
 from quantide.errors import InvalidArgumentError, TypeMismatchError
-from quantide.summary.ranks import check_size
 from quantide.summary.summary import Summary
 from quantide.summary.types import ValueType, type_named
-from quantide.windows.clock import read_span
 from quantide.windows.recent import RecentWindow
 from quantide.windows.sliding import SlidingWindow
 
@@ -28,8 +26,7 @@ class WindowSource:
         if isinstance(window, SlidingWindow) and not (last is None and within is None):
             raise InvalidArgumentError("a SlidingWindow has one size; last= and within= are for a RecentWindow")
         self.window, self.eps = window, eps
-        self.last = None if last is None else check_size("last", last, 1)
-        self.within = None if within is None else read_span(within)
+        self.last, self.within = (None, None) if isinstance(window, SlidingWindow) else window.reach.read(last, within)
         self.marked = 0  # how often it was summarised
         self._known = -1
         self._summary: Summary | None = None
@@ -37,8 +34,9 @@ class WindowSource:
     @property
     def by_time(self) -> bool:
         """Whether the window can shrink."""
-        everything = self.last is None and self.within is None
-        return self.within is not None or (everything and getattr(self.window, "max_age", None) is not None)
+        if isinstance(self.window, SlidingWindow) or self.last is not None:
+            return self.within is not None
+        return self.within is not None or self.window.reach.age is not None
 
     @property
     def type(self) -> ValueType | None:

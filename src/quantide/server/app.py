@@ -3,7 +3,6 @@
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib.metadata import version
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
@@ -11,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
+from quantide import __version__
 from quantide.config import Config
 from quantide.errors import InvalidArgumentError, QuantideError
 from quantide.server import (
@@ -69,7 +69,7 @@ def make_app(config: Config) -> FastAPI:
 
     app = Application(
         title="Quantide",
-        version=version("quantide"),
+        version=__version__,
         description="Quantiles of data that keeps arriving, with an error bound proved for every answer.",
         lifespan=running,
         docs_url=None,

@@ -32,11 +32,18 @@ class Sketch(Singles):
     def merge(self, other: Self) -> None:
         """Take everything another sketch of the same kind, eps and type has seen; the other is unchanged."""
         if type(other) is not type(self):
-            raise MergeError(f"a {type(self).__name__} merges with its like, not with {type(other).__name__}")
+            raise MergeError(
+                f"a {type(self).__name__} merges with its like, not with {type(other).__name__}; "
+                "update_summary() takes the summary of any other"
+            )
         if other._eps != self._eps:
-            raise MergeError(f"a sketch of eps={other._eps} cannot be merged into one of eps={self._eps}")
+            raise MergeError(
+                f"a sketch of eps={other._eps} cannot be merged into one of eps={self._eps}; make both with one eps"
+            )
         if None not in (self._type, other._type) and self._type != other._type:
-            raise TypeMismatchError(f"a sketch of {other._type} cannot be merged into one of {self._type}")
+            raise TypeMismatchError(
+                f"a sketch of {other._type} cannot be merged into one of {self._type}; make both with one value_type"
+            )
         check_count(self.n + other.n)
         self._take_sketch(other)
         self._type = self._type or other._type

@@ -69,12 +69,17 @@ class FrameReader:
         self._data, self._at = data[:-4], HEADER.size
         _, _, size, self.eps, policy, self.nulls, self.nans = HEADER.unpack_from(data)
         self.require(policy in (0, 1) and MIN_EPS <= self.eps < 1 and max(self.nulls, self.nans) <= MAX_N)
-        self.skip_nan = policy == 1
+        self.nan = "skip" if policy else "refuse"
         name = self._take(size)
         try:
             self.kind = type_named(name.decode("ascii")) if name else None
         except (UnicodeDecodeError, QuantideError) as error:
             raise CorruptBytesError(f"these bytes are not a sketch: {error}") from error
+
+    @property
+    def type_name(self) -> str | None:
+        """As sketches take it for `value_type`."""
+        return self.kind.name if self.kind else None
 
     def number(self, most: int) -> int:
         """A whole number that may not be above `most`."""

@@ -5,10 +5,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from quantide.kernels.gk import compress, insert_all
+from quantide.kernels.gk import compress, insert_all, most_gap
 from quantide.sketches.base import Sketch
-from quantide.sketches.frame import FrameReader, FrameWriter
-from quantide.summary.column import Column, has_nan, nan_error
+from quantide.sketches.frame import FrameReader
+from quantide.summary.column import Column
 from quantide.summary.ranks import MAX_N
 from quantide.summary.summary import Summary
 
@@ -56,7 +56,7 @@ class GKSketch(Sketch):
 
     def to_bytes(self) -> bytes:
         """The whole state: from_bytes() continues exactly as if never stopped."""
-        frame = FrameWriter(MAGIC, self._type, self._eps, self._nan == "skip", self._nulls, self._nans)
+        frame = self._frame(MAGIC)
         frame.number(self._missing)
         frame.number(self._size)
         for array in (self._values, self._g, self._delta):
@@ -67,7 +67,7 @@ class GKSketch(Sketch):
     def from_bytes(cls, data: bytes) -> Self:
         """A sketch in exactly the state that to_bytes() wrote."""
         frame = FrameReader(MAGIC, data)
-        sketch = cls(frame.eps, "skip" if frame.skip_nan else "refuse", frame.kind.name if frame.kind else None)
+        sketch = cls(frame.eps, frame.nan, frame.type_name)
         sketch._nulls, sketch._nans = frame.nulls, frame.nans
         missing = frame.number(MAX_N)
         if size := frame.number(MAX_N):
@@ -87,8 +87,7 @@ class GKSketch(Sketch):
         return sketch
 
     def _take(self, column: Column) -> None:
-        if any(has_nan(piece) for piece in column.pieces):
-            raise nan_error()
+        column.check_nan()
         self._type = self._type or (column.type if len(column) else None)
         arrivals = column.carried()
         if self._values.dtype != arrivals.dtype and len(arrivals):
@@ -110,8 +109,8 @@ class GKSketch(Sketch):
         delta = merged.rmax - merged.rmin
         self._n, self._size = merged.n, len(merged)
         self._missing = merged.n - int(merged.rmin[-1])
-        self._set_tuples(merged._values.copy(), g, delta)
-        self._size = compress(self._values, self._g, self._delta, self._size, int(2 * self._eps * self._n))
+        self._set_tuples(merged.carried.copy(), g, delta)
+        self._size = compress(self._values, self._g, self._delta, self._size, most_gap(self._eps, self._n))
 
     def _take_sketch(self, other: Self) -> None:
         if other.n:

@@ -3,7 +3,10 @@
 from abc import abstractmethod
 from typing import Any
 
+import numpy as np
+
 from quantide.errors import TooCoarseError, TypeMismatchError
+from quantide.sketches.frame import FrameWriter
 from quantide.summary.column import Column, check_nan_policy, read_column
 from quantide.summary.questions import Questions
 from quantide.summary.ranks import check_count, check_eps
@@ -53,8 +56,8 @@ class Intake(Questions):
         """Memory held, in bytes."""
 
     @property
-    def _arrived(self) -> int:
-        """How many values have ever come in; a window holds fewer."""
+    def arrived(self) -> int:
+        """How many values have ever come; a window holds fewer."""
         return self.n
 
     def _read(self, values: Any, nan: str | None) -> Column:
@@ -64,7 +67,7 @@ class Intake(Questions):
                 f"a {type(values).__name__} is not a block of values; use update_summary() for a Summary"
             )
         column = read_column(values, self._type)
-        check_count(self._arrived + len(column))
+        check_count(self.arrived + len(column))
         if (self._nan if nan is None else check_nan_policy(nan)) == "skip":
             column = column.without_nan()
         return column
@@ -88,14 +91,24 @@ class Intake(Questions):
                 f"it must be within eps/2 = {self._eps / 2:.3g}; make it finer, or feed a sketch of larger eps"
             )
         if summary.n and self._type not in (None, summary.type):
-            raise TypeMismatchError(f"a summary of {summary.type} does not fit into a sketch of {self._type}")
-        check_count(self._arrived + summary.n)
+            raise TypeMismatchError(
+                f"a summary of {summary.type} does not fit into a sketch of {self._type}; cast its values first"
+            )
+        check_count(self.arrived + summary.n)
 
     def _note_summary(self, summary: Summary) -> None:
         self._nulls += summary.nulls
         self._nans += summary.nans
         if summary.n:
             self._type = summary.type
+
+    def _frame(self, magic: bytes) -> FrameWriter:
+        """What to_bytes() begins with."""
+        return FrameWriter(magic, self._type, self._eps, self._nan == "skip", self._nulls, self._nans)
+
+    def _nothing(self) -> Summary:
+        """The summary of no values at all."""
+        return Summary.of_sorted(np.empty(0, self._kind().carrier), self._kind()).with_skipped(self._nulls, self._nans)
 
     def _kind(self) -> ValueType:
         return self._type or type_named("float64")

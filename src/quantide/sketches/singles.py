@@ -41,7 +41,7 @@ class Singles(Intake):
     def _expect_singles(self) -> None:
         """To be called when the type or the count has changed; near the largest count, values are taken at once."""
         types, code = ONE_BY_ONE.get(self._type.name if self._type else "", (frozenset(), "d"))
-        self._single_types = types if self._arrived <= MAX_N - SINGLES else frozenset()
+        self._single_types = types if self.arrived <= MAX_N - SINGLES else frozenset()
         self._singles = array(code)
 
     def _join_singles(self) -> None:
@@ -49,7 +49,7 @@ class Singles(Intake):
         if self._singles:
             waiting, self._singles = self._singles, array(self._singles.typecode)
             self.take_column(Column(self._type, [np.frombuffer(waiting, dtype=self._kind().carrier)]))
-            if self._arrived > MAX_N - SINGLES:
+            if self.arrived > MAX_N - SINGLES:
                 self._single_types = frozenset()
 
     @abstractmethod

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from quantide.sketches.base import Sketch
 from quantide.sketches.blocks import BlockCutter, sorted_blocks
-from quantide.sketches.frame import FrameReader, FrameWriter
+from quantide.sketches.frame import FrameReader
 from quantide.sketches.ladder import Ladder
 from quantide.sketches.schedule import FAN, leaf_for, schedule_for
 from quantide.sketches.singles import SINGLES
@@ -128,7 +128,7 @@ class StreamSketch(Sketch):
     def to_bytes(self) -> bytes:
         """The whole state: from_bytes() continues exactly as if never stopped."""
         self._join_singles()
-        frame = FrameWriter(MAGIC, self._type, self._eps, self._nan == "skip", self._nulls, self._nans)
+        frame = self._frame(MAGIC)
         frame.number(self._filled)
         frame.array(self._block[: self._filled])
         self._tower.write(frame)
@@ -139,12 +139,9 @@ class StreamSketch(Sketch):
     def from_bytes(cls, data: bytes) -> Self:
         """A sketch in exactly the state that to_bytes() wrote."""
         frame = FrameReader(MAGIC, data)
-        sketch = cls(frame.eps, "skip" if frame.skip_nan else "refuse", frame.kind.name if frame.kind else None)
+        sketch = cls(frame.eps, frame.nan, frame.type_name)
         sketch._nulls, sketch._nans = frame.nulls, frame.nans
-        if filled := frame.number(sketch.leaf - 1):
-            sketch._extend([frame.values(filled)])
-        sketch._tower.read(frame)
-        sketch._ladder.read(frame, most_error=(FED + LADDER) * frame.eps)
+        sketch._take_frame(frame)
         frame.require(sketch.n <= MAX_N)
         frame.finish()
         sketch._changed()
@@ -168,6 +165,13 @@ class StreamSketch(Sketch):
         if grown:
             self._tower, self._settled, self._filled = tower, None, 0
         self._extend(fresh)
+
+    def _take_frame(self, frame: FrameReader) -> None:
+        """Take the open block, the tower and the ladder that to_bytes() wrote."""
+        if filled := frame.number(self.leaf - 1):
+            self._extend([frame.values(filled)])
+        self._tower.read(frame)
+        self._ladder.read(frame, most_error=(FED + LADDER) * self._eps)
 
     def _take_summary(self, summary: Summary) -> None:
         self._ladder.add(summary.with_skipped(0, 0))

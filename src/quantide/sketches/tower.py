@@ -84,8 +84,7 @@ class Tower:
             frame.number(len(rows))
             for row in rows:
                 frame.array(row)
-        if self.levels:
-            frame.array(np.array([self.low, self.high], dtype=self.levels[-1][0].dtype))
+        self._write_ends(frame)
 
     def read(self, frame: FrameReader) -> None:
         """Take the rows that write() left, refusing what no stream could have left."""
@@ -94,11 +93,7 @@ class Tower:
             most = MAX_N // self.schedule.size[level] if level == top else FAN - 1
             length = self.schedule.length(level)
             self.levels.append([frame.sorted_values(length) for _ in range(frame.number(most))])
-        if self.levels:
-            self.low, self.high = frame.sorted_values(2)
-            rows = [row for rows in self.levels for row in rows]
-            frame.require(bool(self.levels[-1]))
-            frame.require(all(self.low <= row[0] and row[-1] <= self.high for row in rows))
+        self._read_ends(frame)
 
     def summary(self, kind: ValueType) -> Summary:
         """All rows as one Summary, its ends being the smallest and the largest value."""
@@ -114,6 +109,16 @@ class Tower:
             n,
             kind,
         )
+
+    def _write_ends(self, frame: FrameWriter) -> None:
+        if self.levels:
+            frame.array(np.array([self.low, self.high], dtype=self.levels[-1][0].dtype))
+
+    def _read_ends(self, frame: FrameReader) -> None:
+        if self.levels:
+            self.low, self.high = frame.sorted_values(2)
+            frame.require(bool(self.levels[-1]))
+            frame.require(all(self.low <= row[0] and row[-1] <= self.high for rows in self.levels for row in rows))
 
     def _part(self, level: int) -> tuple[Row, NDArray[np.int64], NDArray[np.int64], int]:
         """The rows of a level merged: ranks follow from the places alone."""

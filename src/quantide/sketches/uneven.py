@@ -6,7 +6,6 @@ kept is a row of type (S, S - 1) whatever n is, and the larger n, the smaller it
 
 from typing import Any, Self
 
-import numpy as np
 from numpy.typing import NDArray
 
 from quantide.sketches.frame import FrameReader, FrameWriter
@@ -45,8 +44,7 @@ class UnevenTower(Tower):
                 frame.number(count)
                 frame.number(len(row))
                 frame.array(row)
-        if self.levels:
-            frame.array(np.array([self.low, self.high], dtype=self.levels[-1][0].dtype))
+        self._write_ends(frame)
 
     def read(self, frame: FrameReader) -> None:
         top = len(self.schedule.size) - 1
@@ -61,10 +59,7 @@ class UnevenTower(Tower):
                 frame.require(counts[-1] >= self.schedule.size[level])
             self.levels.append(rows)
             self.counts.append(counts)
-        if self.levels:
-            self.low, self.high = frame.sorted_values(2)
-            frame.require(bool(self.levels[-1]))
-            frame.require(all(self.low <= row[0] and row[-1] <= self.high for rows in self.levels for row in rows))
+        self._read_ends(frame)
 
     def _count(self, size: int) -> None:
         """Note the size of the next row, and what becomes of the sizes of full levels."""

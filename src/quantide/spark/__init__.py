@@ -1,9 +1,11 @@
 """Quantide on Spark: percentiles of a lake, with proved errors, and summaries that can be stored and merged."""
 
+from quantide.errors import MissingPackageError
+
 try:
     import pyspark as _pyspark  # noqa: F401
 except ImportError as error:
-    raise ImportError("quantide.spark needs PySpark; install the extra quantide[spark]") from error
+    raise MissingPackageError.of("quantide.spark", "pyspark", "spark") from error
 
 from quantide.spark.batch import quantiles, summarize
 from quantide.spark.session import SparkSetupError

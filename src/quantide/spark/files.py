@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from quantide.errors import InvalidArgumentError, QuantideError
+from quantide.errors import InvalidArgumentError, MissingPackageError, QuantideError
 from quantide.store.storage import Storage, unreadable
 
 
@@ -95,7 +95,7 @@ def _delta(uri: str, storage: Storage) -> Files:
     try:
         from deltalake import DeltaTable
     except ImportError as error:
-        raise InvalidArgumentError(f"{uri} is a Delta table; reading it needs the extra quantide[history]") from error
+        raise MissingPackageError.of(f"{uri}, a Delta table,", "deltalake", "history") from error
     table = DeltaTable(uri, storage_options=storage.options or None)
     if "deletionVectors" in (table.protocol().reader_features or []):
         raise InvalidArgumentError(f"{uri} may have deletion vectors, which only Spark reads; pass it as a DataFrame")

@@ -117,7 +117,7 @@ def _probe() -> Any:
     def probe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             try:
-                import quantide
+                import quantide.summary.summary
 
                 problem = "" if quantide.__version__ else "no version"
             except ImportError as error:

@@ -12,11 +12,14 @@ from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
-from deltalake.exceptions import DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, RemoveAction
 
-from quantide.errors import CorruptBytesError, InvalidArgumentError, StorageError, WriterConflictError
+from quantide.errors import (
+    CorruptBytesError,
+    InvalidArgumentError,
+    MissingPackageError,
+    StorageError,
+    WriterConflictError,
+)
 from quantide.store import faults
 from quantide.store.datafile import stored_type
 from quantide.store.disk import remove, sync, touch, write_bytes
@@ -27,6 +30,13 @@ from quantide.store.place import Folder, Place
 from quantide.store.settings import PROPERTY, VALUE, Settings
 from quantide.store.storage import out_of_reach
 from quantide.summary.types import type_named
+
+try:
+    from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
+    from deltalake.exceptions import DeltaError, TableNotFoundError
+    from deltalake.transaction import AddAction, RemoveAction
+except ImportError as error:
+    raise MissingPackageError.of("a store on disk", "deltalake", "history") from error
 
 WRITER, STEP, BATCH, SOURCE = "quantide.writer", "quantide.step", "quantide.batch:", "quantide.source:"
 COMMIT, RECENT_FILES = "quantide.commit", "quantide.recent"

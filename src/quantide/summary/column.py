@@ -2,19 +2,16 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from quantide.errors import InvalidArgumentError, NaNError, QuantideError, TypeMismatchError
+from quantide.summary.lists import arrow_of, mismatch, shown_values
 from quantide.summary.types import (
     DECIMAL_DIGITS,
-    FLOATS,
-    INTEGERS,
     SUPPORTED,
     ValueType,
     type_of_arrow,
@@ -50,6 +47,11 @@ class Column:
             for at in range(0, len(piece), most):
                 yield Column(self.type, [piece[at : at + most]]).carried()
 
+    def check_nan(self) -> None:
+        """Refuse NaN."""
+        if any(has_nan(piece) for piece in self.pieces):
+            raise nan_error()
+
     def without_nan(self) -> "Column":
         """The same values less NaN, which are counted."""
         if self.type is None or not self.type.is_float:
@@ -72,16 +74,16 @@ def read_column(values: Any, expected: ValueType | None = None) -> Column:
     """The values as a column of the expected type, or of their own type when none is expected."""
     plain = plain_values(values)
     if isinstance(plain, list):
-        return _from_python(plain, expected)
+        plain = arrow_of(plain, expected)
     return _from_numpy(plain, expected) if isinstance(plain, np.ndarray) else _from_arrow(plain, expected)
 
 
-def read_rows(values: Any) -> Rows:
-    """The values as a column, and which of the rows are not null."""
+def read_rows(values: Any, expected: ValueType | None = None) -> Rows:
+    """The values as a column, as read_column() reads them, and which of the rows are not null."""
     plain = plain_values(values)
     if isinstance(plain, list) or (isinstance(plain, np.ndarray) and plain.dtype == object):
-        plain = _arrow_of(list(plain))
-    column = _from_numpy(plain, None) if isinstance(plain, np.ndarray) else _from_arrow(plain, None)
+        plain = arrow_of(list(plain), expected)
+    column = _from_numpy(plain, expected) if isinstance(plain, np.ndarray) else _from_arrow(plain, expected)
     if not column.nulls:
         return Rows(column, len(plain), None)
     valid = ~np.isnat(plain) if isinstance(plain, np.ndarray) else plain.is_valid().to_numpy(zero_copy_only=False)
@@ -117,7 +119,7 @@ def _plain(values: Any) -> Any:
     if hasattr(values, "__array__"):
         return np.atleast_1d(np.asarray(values))
     if isinstance(values, (str, bytes, dict)):
-        raise TypeMismatchError(f"cannot read values from {_shown(values)}; supported are {SUPPORTED}")
+        raise TypeMismatchError(f"cannot read values from {shown_values(values)}; supported are {SUPPORTED}")
     return list(values) if isinstance(values, Iterable) else [values]
 
 
@@ -158,7 +160,7 @@ def nan_error() -> NaNError:
 
 def _from_numpy(values: NDArray[Any], expected: ValueType | None) -> Column:
     if values.dtype == object:
-        return _from_python(values.tolist(), expected)
+        return _from_arrow(arrow_of(values.tolist(), expected), expected)
     if not len(values):
         return Column(_type_of_nothing(values.dtype), [])
     kind = _fitting(type_of_dtype(values.dtype), expected)
@@ -224,89 +226,9 @@ def _chunk_to_numpy(chunk: Any, kind: ValueType) -> NDArray[Any]:
     return low
 
 
-def _from_python(values: list[Any], expected: ValueType | None) -> Column:
-    """Python's own numbers have no fixed type: they take the expected one when no value changes by it."""
-    array = _arrow_of(values)
-    if expected is None or array.null_count == len(array):
-        return _from_arrow(array, expected)
-    kind = type_of_arrow(array.type)
-    return _from_arrow(array if kind == expected else _cast_exactly(array, kind, expected), expected)
-
-
-def _cast_exactly(array: pa.Array, kind: ValueType, expected: ValueType) -> pa.Array:
-    """The same values in another type; refused when any of them would change."""
-    plain = (*FLOATS, *INTEGERS)
-    try:
-        if expected.name in plain and kind.name in plain:
-            cast = array.cast(expected.arrow, safe=False)
-            back = cast.cast(array.type, safe=False)
-            same = pc.or_(pc.equal(back, array), pc.and_(_is_nan(back), _is_nan(array)))
-            if pc.all(same).as_py():
-                return cast
-        elif expected.is_decimal and (kind.is_decimal or kind.name in INTEGERS):
-            return array.cast(pa.decimal128(38, expected.scale)).cast(expected.arrow)
-        elif kind.family == expected.family and ("tz=" in kind.name) == ("tz=" in expected.name):
-            return array.cast(expected.arrow)
-    except pa.ArrowException as error:
-        raise _mismatch(f"{kind} such as {_shown(array.to_pylist())}", expected) from error
-    raise _mismatch(f"{kind} such as {_shown(array.to_pylist())}", expected)
-
-
-def _is_nan(array: pa.Array) -> pa.Array:
-    return pc.is_nan(array) if pa.types.is_floating(array.type) else pa.repeat(False, len(array))
-
-
-def _arrow_of(values: list[Any]) -> pa.Array:
-    """A list as Arrow reads it, less what Arrow would read without a word: booleans, nested lists, lost nanoseconds."""
-    types = {type(x) for x in values if x is not None}
-    if types & {bool, np.bool_}:
-        raise TypeMismatchError(f"cannot read values from {_shown(values)}: True and False have no rank")
-    if any(issubclass(kind, (list, tuple, dict, set, str, bytes)) for kind in types):
-        raise TypeMismatchError(f"cannot read values from {_shown(values)}; supported are {SUPPORTED}")
-    try:
-        if types and all(kind.__module__.startswith("pandas.") for kind in types):
-            return _arrow_of_pandas(values)
-        zones = {x.tzinfo is None for x in values if isinstance(x, datetime)}
-        if len(zones) > 1:
-            raise TypeMismatchError("times with and without a zone are mixed; give all of them one, or none")
-        return pa.array(values)
-    except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
-        if isinstance(error, TypeMismatchError):
-            raise
-        raise TypeMismatchError(
-            f"cannot read values from {_shown(values)}: {error}; supported are {SUPPORTED}"
-        ) from error
-
-
-def _arrow_of_pandas(values: list[Any]) -> pa.Array:
-    """Timestamp and Timedelta count nanoseconds, which Arrow drops unless told."""
-    some = [None if x is None or x != x else x for x in values]
-    first = next((x for x in some if x is not None), None)
-    if first is None:
-        return pa.nulls(len(some))
-    counted = pa.array([x if x is None else x.as_unit("ns").value for x in some], pa.int64())
-    if type(first).__name__ == "Timedelta":
-        return counted.cast(pa.duration("ns"))
-    zone = str(first.tz) if first.tz is not None else None
-    if any(x is not None and (x.tz is None) != (zone is None) for x in some):
-        raise TypeMismatchError("times with and without a zone are mixed; give all of them one, or none")
-    return counted.cast(pa.timestamp("ns", tz=zone))
-
-
 def _fitting(kind: ValueType, expected: ValueType | None) -> ValueType:
     if expected is None:
         return kind
     if not expected.holds(kind):
-        raise _mismatch(str(kind), expected)
+        raise mismatch(str(kind), expected)
     return expected
-
-
-def _mismatch(found: str, expected: ValueType) -> TypeMismatchError:
-    return TypeMismatchError(
-        f"values of type {found} do not fit among {expected} values; cast them to {expected} first"
-    )
-
-
-def _shown(values: Any) -> str:
-    text = repr(values)
-    return text if len(text) <= 60 else text[:57] + "..."

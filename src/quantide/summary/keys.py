@@ -1,5 +1,6 @@
 """Keys: any Arrow column, or several, as numbers 0, 1, 2, ... in the order of the keys."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,21 @@ def find_key(keys: pa.Array, key: Any) -> int:
         return int(hits.index(pa.scalar(True)).as_py())
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return -1  # a key of another type is a key we do not hold
+
+
+def key_names(keys: pa.Array) -> list[Any]:
+    """Keys as Python values that a dict finds again; those of several columns as tuples."""
+    if pa.types.is_struct(keys.type):
+        return list(zip(*(key_names(column) for column in keys.flatten()), strict=True))
+    names: list[Any] = keys.to_pylist()
+    return [key_name(name) for name in names] if pa.types.is_floating(keys.type) else names
+
+
+def key_name(key: Any) -> Any:
+    """A key that a dict finds again: to it one NaN is not another, unless they are the same object."""
+    if isinstance(key, tuple):
+        return tuple(map(key_name, key))
+    return math.nan if isinstance(key, float) and key != key else key
 
 
 def check_same_length(keys: int, values: int) -> None:

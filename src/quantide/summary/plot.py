@@ -44,9 +44,7 @@ def new_axes() -> Any:
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
-        raise MissingPackageError(
-            'pictures need matplotlib, which is not installed; run: pip install "quantide[plot]"'
-        ) from error
+        raise MissingPackageError.of("a picture", "matplotlib", "plot") from error
     return plt.subplots()[1]
 
 

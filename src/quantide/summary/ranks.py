@@ -1,6 +1,5 @@
 """Ranks and the arguments that name them: the one definition of a target, and the checks of phi and eps."""
 
-import math
 from typing import Any
 
 import numpy as np
@@ -26,17 +25,22 @@ def target_ranks(phis: ArrayLike, n: Any) -> NDArray[np.int64]:
 
 def check_phis(phis: ArrayLike) -> NDArray[np.float64]:
     """phis as an array, each within (0, 1]."""
-    try:
-        array = np.asarray(phis)
-    except ValueError as error:
-        raise InvalidArgumentError(f"phi must be numbers in (0, 1], not {phis!r}") from error
-    if array.dtype.kind not in "iuf" and array.size:
-        raise InvalidArgumentError(f"phi must be a number in (0, 1], not {phis!r}")
-    array = array.astype(np.float64)
+    array = read_numbers("phi must be a number in (0, 1]", phis)
     wrong = ~((array > 0) & (array <= 1))
     if wrong.any():
         raise InvalidArgumentError(f"phi must be in (0, 1], not {array[wrong].flat[0]}; the median is phi=0.5")
     return array
+
+
+def read_numbers(rule: str, given: ArrayLike) -> NDArray[np.float64]:
+    """Numbers as an array of any shape; the rule is what the error says when they are none."""
+    try:
+        array = np.asarray(given)
+    except ValueError as error:
+        raise InvalidArgumentError(f"{rule}, not {given!r}") from error
+    if array.dtype.kind not in "iuf" and array.size:
+        raise InvalidArgumentError(f"{rule}, not {given!r}")
+    return array.astype(np.float64)
 
 
 def check_phi(phi: Any) -> float:
@@ -50,7 +54,7 @@ def check_eps(eps: Any) -> float:
     """eps as a float within (0, 1)."""
     if isinstance(eps, bool) or not isinstance(eps, (int, float, np.floating, np.integer)):
         raise InvalidArgumentError(f"eps must be a number in (0, 1), not {eps!r}")
-    if not MIN_EPS <= eps < 1 or math.isnan(eps):
+    if not MIN_EPS <= eps < 1:
         raise InvalidArgumentError(
             f"eps must be in (0, 1), not {eps}; 0.001 allows an error of 0.1% of all ranks, and nothing below "
             f"{MIN_EPS:.2g} differs from exact"

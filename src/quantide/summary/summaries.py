@@ -326,7 +326,8 @@ class Summaries:
         places, bounds = spread(parts.bounds, order)
         groups = np.concatenate(([0], np.cumsum(np.bincount(codes, minlength=len(distinct)))))
         n, nulls, nans = (np.add.reduceat(x[order], groups[:-1]) for x in (parts.n, parts.nulls, parts.nans))
-        check_count(int(n.max()))
+        roughly = np.add.reduceat(parts.n[order].astype(np.float64), groups[:-1])  # where 64 bits are not enough
+        check_count(int(max(n.max(), roughly.max())))
         values, rmin, rmax = parts.values[places], parts.rmin[places], parts.rmax[places]
         if len(distinct) < len(column):
             values, rmin, rmax = merge_groups(values, rmin, rmax, bounds, parts.n[order], groups)

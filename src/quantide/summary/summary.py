@@ -99,7 +99,9 @@ class Summary:
         kind = held[0]._type
         for other in held:
             if other._type != kind:
-                raise TypeMismatchError(f"a summary of {other._type} cannot be merged with one of {kind}")
+                raise TypeMismatchError(
+                    f"a summary of {other._type} cannot be merged with one of {kind}; cast one's values"
+                )
         n = check_count(sum(s._n for s in held))
         nulls, nans = sum(s._nulls for s in summaries), sum(s._nans for s in summaries)
         if len(held) == 1:

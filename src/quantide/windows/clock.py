@@ -172,5 +172,7 @@ def _as_nanoseconds(numbers: Times, kind: ValueType | None) -> Times:
     each = int(SECONDS[unit] * NANOSECONDS)
     most = np.iinfo(np.int64).max // each
     if max(abs(int(numbers.min())), abs(int(numbers.max()))) > most:
-        raise InvalidArgumentError("a time outside the years 1678 to 2261, which nanoseconds cannot count")
+        raise InvalidArgumentError(
+            "a time outside the years 1678 to 2261, which nanoseconds cannot count; give seconds"
+        )
     return numbers * each

@@ -1,6 +1,5 @@
 """ConstrainedWindow: quantiles of any & and | of the last n, the last span of time, and filters."""
 
-from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -8,22 +7,21 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from quantide.errors import InvalidArgumentError, SpanError, TypeMismatchError
-from quantide.sketches.frame import FrameReader, FrameWriter
+from quantide.sketches.frame import FrameReader
 from quantide.sketches.intake import Intake
-from quantide.summary.column import Column, has_nan, nan_error
+from quantide.summary.column import Column
 from quantide.summary.ranks import MAX_N, check_not_empty
 from quantide.summary.summary import Summary
 from quantide.windows.arrivals import Arrivals
+from quantide.windows.classes import Said, as_table, classes, codes_of
 from quantide.windows.constraint import UNKNOWN, Clause, Constraint
 from quantide.windows.filters import shown
 from quantide.windows.layout import layout_for
 from quantide.windows.timeline import Timed, Timeline, kept_rows
-from quantide.windows.view import Start, View, Views, WindowAnswer, both, cut_at, either, known_empty
+from quantide.windows.view import Start, View, Views, WindowAnswer, both, cut_at, either
 
 MAGIC = b"QTX"
 NUMBER, TIME = 0, 1  # the marks of arrivals
-
-Said = tuple[int, ...]  # what each filter says of an element
 
 
 class ConstrainedWindow(Timed, Intake):
@@ -81,10 +79,6 @@ class ConstrainedWindow(Timed, Intake):
         return self._arrivals
 
     @property
-    def _arrived(self) -> int:
-        return self._arrivals
-
-    @property
     def n(self) -> int:
         """How many values the window holds now, at most."""
         moment = self._times.newest
@@ -105,15 +99,14 @@ class ConstrainedWindow(Timed, Intake):
 
         All of them or, when it raises, none. `nan` and `late` override the window's own rules for this call.
         """
-        table = _as_table(table)
+        table = as_table(table)
         plain = self._column(table, self._value)
         column = self._read(plain, nan)
-        if any(has_nan(piece) for piece in column.pieces):
-            raise nan_error()
+        column.check_nan()
         timed = self._times.needed or self._time in table.column_names
         times = self._column(table, self._time) if timed else None
         arrived = self._times.read(times, plain, column, late, self._arrivals)
-        codes = _codes(table, self._expression.filters)
+        codes = codes_of(table, self._expression.filters)
         if len(column) < len(codes):
             codes = codes[kept_rows(plain, column)]
         if len(column):
@@ -146,7 +139,7 @@ class ConstrainedWindow(Timed, Intake):
     def summary(self, window: Constraint | None = None, now: Any = None) -> Summary:
         """A summary of all that a window may hold; those only known by number are lifted in."""
         if not self._arrivals:
-            return known_empty(self._kind()).with_skipped(self._nulls, self._nans)
+            return self._nothing()
         return self._view(window, now).summary.with_skipped(self._nulls, self._nans)
 
     @property
@@ -156,15 +149,15 @@ class ConstrainedWindow(Timed, Intake):
 
     def to_bytes(self) -> bytes:
         """The whole state: from_bytes() continues exactly as if never stopped."""
-        frame = FrameWriter(MAGIC, self._type, self._eps, self._nan == "skip", self._nulls, self._nans)
+        frame = self._frame(MAGIC)
         self._expression.write(frame)
         frame.text(self._value)
         frame.text(self._time)
         self._times.write(frame)
         frame.number(self._arrivals)
-        for classes in (sorted(self._left_out), sorted(self._lanes)):
-            frame.number(len(classes))
-            for said in classes:
+        for known in (sorted(self._left_out), sorted(self._lanes)):
+            frame.number(len(known))
+            for said in known:
                 frame.blob(bytes(said))
         for said in sorted(self._lanes):
             self._lanes[said].write(frame)
@@ -175,9 +168,8 @@ class ConstrainedWindow(Timed, Intake):
         """A window in exactly the state that to_bytes() wrote."""
         frame = FrameReader(MAGIC, data)
         expression = Constraint.read(frame)
-        kind = frame.kind.name if frame.kind else None
         names = frame.text(), frame.text()
-        window = cls(expression, frame.eps, *names, "skip" if frame.skip_nan else "refuse", value_type=kind)
+        window = cls(expression, frame.eps, *names, frame.nan, value_type=frame.type_name)
         window._nulls, window._nans = frame.nulls, frame.nans
         window._times = Timeline.from_frame(frame, expression.needs_times)
         window._arrivals = frame.number(MAX_N)
@@ -201,7 +193,7 @@ class ConstrainedWindow(Timed, Intake):
         values = Column(self._type, column.pieces).carried()
         numbers = np.arange(self._arrivals, self._arrivals + len(values))
         self._arrivals += len(values)
-        for said, rows in _classes(codes, len(self._expression.filters)):
+        for said, rows in classes(codes, len(self._expression.filters)):
             if self._ages(said):
                 marks = [numbers] if times is None else [numbers, times]
                 self._lane(said).append(values[rows], *(mark[rows] for mark in marks))
@@ -293,66 +285,3 @@ def _check_expression(expression: Any) -> Constraint:
             f"a window is an expression of last(n), within(span) and where(filter), not {expression!r}"
         )
     return expression
-
-
-def _as_table(table: Any) -> pa.Table:
-    try:
-        table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else pa.table(table)
-        return _without_views(table)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise TypeMismatchError(
-            f"an Arrow table or record batch is asked for, not {type(table).__name__}: {error}"
-        ) from error
-
-
-def _without_views(table: pa.Table) -> pa.Table:
-    """Polars hands over text as views, which Arrow's filters do not compare."""
-    plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
-    for i, field in enumerate(table.schema):
-        if field.type in plain:
-            table = table.set_column(i, field.name, table.column(i).cast(plain[field.type]))
-        elif pa.types.is_dictionary(field.type) and field.type.value_type in plain:
-            kind = pa.dictionary(field.type.index_type, plain[field.type.value_type])
-            chunks = [
-                pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(kind.value_type))
-                for chunk in table.column(i).chunks
-            ]
-            table = table.set_column(i, field.name, pa.chunked_array(chunks, kind))
-    return table
-
-
-def _codes(table: pa.Table, filters: dict[str, Any]) -> NDArray[np.int64]:
-    """What all filters together say of each row, as one number with a digit for each filter."""
-    from pyarrow import acero  # a quarter of a second, for those alone who use filters
-
-    codes = np.zeros(table.num_rows, dtype=np.int64)
-    source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
-    for place, (name, filter) in enumerate(filters.items()):
-        asked = acero.Declaration("project", acero.ProjectNodeOptions([filter], ["said"]), [source])
-        try:
-            said = asked.to_table(use_threads=False)["said"]
-            if pa.types.is_null(said.type):
-                said = said.cast(pa.bool_())
-        except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
-            raise InvalidArgumentError(f"the filter {shown(name)} does not fit these columns: {error}") from error
-        if not pa.types.is_boolean(said.type):
-            raise InvalidArgumentError(f"the filter {shown(name)} gives {said.type}, not true or false")
-        digits = said.cast(pa.int8()).fill_null(UNKNOWN).to_numpy()
-        codes += digits.astype(np.int64) * 3**place
-    return codes
-
-
-def _classes(codes: NDArray[np.int64], filters: int) -> Iterator[tuple[Said, Any]]:
-    """Each class that occurs, and its rows in the order of arrival."""
-    first = int(codes[0])
-    if (codes == first).all():
-        yield _digits(first, filters), slice(None)
-        return
-    order = np.argsort(codes, kind="stable")
-    found, starts = np.unique(codes[order], return_index=True)
-    for code, rows in zip(found.tolist(), np.split(order, starts[1:]), strict=True):
-        yield _digits(code, filters), rows
-
-
-def _digits(code: int, filters: int) -> Said:
-    return tuple(code // 3**place % 3 for place in range(filters))

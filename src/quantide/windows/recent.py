@@ -9,18 +9,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quantide.errors import InvalidArgumentError, SpanError
-from quantide.sketches.frame import FrameReader, FrameWriter
+from quantide.sketches.frame import FrameReader
 from quantide.sketches.singles import Singles
-from quantide.summary.column import Column, has_nan, nan_error, plain_values
-from quantide.summary.ranks import MAX_N, check_not_empty, check_size
+from quantide.summary.column import Column, plain_values
+from quantide.summary.ranks import MAX_N, check_not_empty
 from quantide.summary.summaries import Summaries
 from quantide.summary.summary import Summary
 from quantide.windows.arrivals import Arrivals
-from quantide.windows.clock import read_span, show_span
 from quantide.windows.layout import layout_for
+from quantide.windows.reach import Reach
 from quantide.windows.slices import Slices
 from quantide.windows.timeline import Timed, Timeline
-from quantide.windows.view import Cut, Start, View, Views, WindowAnswer, both, cut_at, either, known_empty
+from quantide.windows.view import Cut, Start, View, Views, WindowAnswer, both, cut_at, either
 
 MAGIC = b"QTR"
 NUMBER, TIME = 0, 1  # the marks of slices; values have their time alone
@@ -61,8 +61,7 @@ class RecentWindow(Timed, Singles):
         value_type: str | None = None,
     ) -> None:
         super().__init__(eps, nan, value_type)
-        self._max_items = None if max_items is None else min(check_size("max_items", max_items, 1), MAX_N)
-        self._max_age: Fraction | None = None if max_age is None else read_span(max_age)
+        self._reach = Reach.of(max_items, max_age)
         self._times = Timeline(late, max_age is not None)
         self._single_times = array("d")
         self._values: Arrivals | None = None
@@ -71,22 +70,22 @@ class RecentWindow(Timed, Singles):
         self._expect_singles()
 
     @property
+    def reach(self) -> Reach:
+        """How far back questions reach."""
+        return self._reach
+
+    @property
     def max_items(self) -> int | None:
-        return self._max_items
+        return self._reach.items
 
     @property
     def max_age(self) -> float | None:
         """In seconds."""
-        return None if self._max_age is None else float(self._max_age)
+        return None if self._reach.age is None else float(self._reach.age)
 
     @property
     def arrived(self) -> int:
-        """How many values have ever come."""
         return (self._values.n if self._values else 0) + self._slices.n + len(self._singles)
-
-    @property
-    def _arrived(self) -> int:
-        return self.arrived
 
     @property
     def n(self) -> int:
@@ -114,8 +113,7 @@ class RecentWindow(Timed, Singles):
         self._join_singles()
         plain = values if isinstance(values, (Summary, Summaries)) else plain_values(values)
         column = self._read(plain, nan)
-        if any(has_nan(piece) for piece in column.pieces):
-            raise nan_error()
+        column.check_nan()
         arrived = self._times.read(times, plain, column, late, self.arrived)
         if len(column):
             self._times.accept(arrived)
@@ -164,7 +162,7 @@ class RecentWindow(Timed, Singles):
     def summary(self, last: int | None = None, within: Any = None, now: Any = None) -> Summary:
         """A summary of all that a window may hold; those only known by number are lifted in."""
         if not self.arrived:
-            return known_empty(self._kind()).with_skipped(self._nulls, self._nans)
+            return self._nothing()
         return self._view(last, within, now).summary.with_skipped(self._nulls, self._nans)
 
     @property
@@ -175,9 +173,9 @@ class RecentWindow(Timed, Singles):
     def to_bytes(self) -> bytes:
         """The whole state: from_bytes() continues exactly as if never stopped."""
         self._join_singles()
-        frame = FrameWriter(MAGIC, self._type, self._eps, self._nan == "skip", self._nulls, self._nans)
-        frame.number(self._max_items or 0)
-        frame.fraction(self._max_age)
+        frame = self._frame(MAGIC)
+        frame.number(self._reach.items or 0)
+        frame.fraction(self._reach.age)
         self._times.write(frame)
         frame.number(self._values is not None)
         if self._values:
@@ -190,8 +188,7 @@ class RecentWindow(Timed, Singles):
         """A window in exactly the state that to_bytes() wrote."""
         frame = FrameReader(MAGIC, data)
         items, age = frame.number(MAX_N), frame.fraction()
-        kind = frame.kind.name if frame.kind else None
-        window = cls(frame.eps, items or None, age, "skip" if frame.skip_nan else "refuse", value_type=kind)
+        window = cls(frame.eps, items or None, age, frame.nan, value_type=frame.type_name)
         window._nulls, window._nans = frame.nulls, frame.nans
         window._times = Timeline.from_frame(frame, age is not None)
         if frame.number(1):
@@ -206,7 +203,7 @@ class RecentWindow(Timed, Singles):
     def _wait_at(self, value: Any, time: Any) -> bool:
         """Let one value, with its time in seconds if there are times, wait for others to be taken with."""
         if self._times.clock is None:
-            return time is None and self._wait(value)
+            return time is None and not self._times.needed and self._wait(value)
         timed = type(time) is float and self._times.clock.kind == "seconds"
         if not timed or not self._times.newest <= time < math.inf:
             return False
@@ -233,7 +230,7 @@ class RecentWindow(Timed, Singles):
             at += len(part)
 
     def _new_values(self) -> Arrivals:
-        most = None if self._max_age is not None else self._max_items
+        most = None if self._reach.age is not None else self._reach.items
         return Arrivals(layout_for(self._eps, most), self._kind(), self._times.dtypes, self._needed_values)
 
     def _open_slice(self) -> tuple[Any, Any]:
@@ -246,7 +243,7 @@ class RecentWindow(Timed, Singles):
         return self._slices.open.marks[TIME][0], max(before, default=None)
 
     def _take_slice(self, summary: Summary, span: NDArray[Any] | None) -> None:
-        at, opened = self._arrived, self._slices.open
+        at, opened = self.arrived, self._slices.open
         marks = ((at, at + summary.n - 1), *(() if span is None else ((span[0], span[1]),)))
         if span is not None and opened is not None and span[0] < opened.marks[TIME][1]:
             self._slices.join(summary, marks)
@@ -257,15 +254,15 @@ class RecentWindow(Timed, Singles):
     def _needed_values(self) -> int:
         """The position from which on values can still be asked for: within one limit or the other."""
         assert self._values is not None
-        starts = [] if self._max_items is None else [self._values.n - self._max_items]
-        if self._max_age is not None:
-            starts.append(self._values.after(0, self._times.back(self._values.newest(0), self._max_age))[0])
+        starts = [] if self._reach.items is None else [self._values.n - self._reach.items]
+        if self._reach.age is not None:
+            starts.append(self._values.after(0, self._times.back(self._values.newest(0), self._reach.age))[0])
         return min(starts, default=0)
 
     def _needed_slices(self) -> int:
-        starts = [] if self._max_items is None else [self._slices.n - self._max_items]
-        if self._max_age is not None:
-            starts.append(self._slices.after(TIME, self._times.back(self._times.newest, self._max_age))[0])
+        starts = [] if self._reach.items is None else [self._slices.n - self._reach.items]
+        if self._reach.age is not None:
+            starts.append(self._slices.after(TIME, self._times.back(self._times.newest, self._reach.age))[0])
         return min(starts, default=0)
 
     def _changed(self) -> None:
@@ -283,10 +280,13 @@ class RecentWindow(Timed, Singles):
     def _cut(self, last: Any, within: Any, now: Any) -> tuple[Cut, Start, Any]:
         """The cut of a window, where it starts among slices, and the time that its span ends at."""
         self._join_singles()
-        last, span = self._check_window(last, within, now)
+        last, span = self._reach.read(last, within)
+        everything = last is None and span is None
+        if everything:
+            last, span = self._reach.items, self._reach.age
+        if now is not None and span is None:
+            raise InvalidArgumentError("now= is of use only together with within=")
         moment = None if span is None else self._times.now(now)
-        everything = last is None and within is None
-        last = self._max_items if everything else last
         found: Starts = ((0, 0), (0, 0))
         if last is not None:
             found = self._start_of_last(last)
@@ -295,7 +295,9 @@ class RecentWindow(Timed, Singles):
             rule = either if everything else both
             found = timed if last is None else (rule(found[0], timed[0]), rule(found[1], timed[1]))
         if min(found[0][0], found[1][0]) < 0:
-            raise SpanError(self._too_far())
+            raise SpanError(
+                f"the window reaches back beyond {self._reach}, which is all that is kept; ask for a shorter one"
+            )
         lanes: list[tuple[Any, Start]] = [(self._values, found[0])] if self._values else []
         cut = cut_at([*lanes, (self._slices, found[1])] if self._slices.n else lanes)
         if span is None:
@@ -320,21 +322,6 @@ class RecentWindow(Timed, Singles):
             f"the window ends inside a block of {block.end - block.start} values that was summarised elsewhere; the "
             f"smallest window from there on that can be answered within eps={self._eps} is {smallest}"
         )
-
-    def _check_window(self, last: Any, within: Any, now: Any) -> tuple[int | None, Fraction | None]:
-        """What was asked for, in range and with the times it needs."""
-        last = None if last is None else check_size("last", last, 1)
-        if last is not None and self._max_items is not None and last > self._max_items:
-            raise InvalidArgumentError(f"last={last} is beyond this window's max_items={self._max_items}")
-        span = None if within is None else read_span(within)
-        if span is not None and self._max_age is not None and span > self._max_age:
-            longest = show_span(self._max_age)
-            raise InvalidArgumentError(f"within={within!r} is beyond this window's max_age of {longest}")
-        if last is None and span is None:
-            span = self._max_age
-        if now is not None and span is None:
-            raise InvalidArgumentError("now= is of use only together with within=")
-        return last, span
 
     def _start_of_last(self, last: int) -> Starts:
         """Where the last arrivals start among values and among slices, which together are counted exactly."""
@@ -361,11 +348,3 @@ class RecentWindow(Timed, Singles):
             if position < lane.n:
                 firsts.append(lane.first_mark(TIME if lane is self._slices else 0, position))
         return self._times.show(min(firsts, default=None))
-
-    def _too_far(self) -> str:
-        limits = [] if self._max_items is None else [f"the last {self._max_items} values"]
-        if self._max_age is not None:
-            limits.append(f"the last {show_span(self._max_age)}")
-        return (
-            f"the window reaches back beyond {' and '.join(limits)}, which is all that is kept; ask for a shorter one"
-        )

@@ -13,52 +13,19 @@ docs/guarantees/windows.md.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from quantide.sketches.frame import FrameReader, FrameWriter
 from quantide.summary.ranks import MAX_N
 from quantide.summary.summary import Summary
+from quantide.windows.group import Group, Lead, apart, read_group
 from quantide.windows.layout import BLOCKS, SPARSE, STEADY, Layout, blocks_of
 from quantide.windows.level import Part
 
 UNEVEN = 9  # slices of any size make more groups than blocks of values would
 OFTEN = 4  # groups are looked over when a quarter as many slices came as there are groups
-
-
-class Lead(NamedTuple):
-    """Where the first slice of a group ends, and its last marks: it may reach far back beyond the group's interval."""
-
-    end: int
-    marks: tuple[Any, ...]
-
-
-@dataclass(slots=True)
-class Group:
-    """One slice, or two groups side by side. `marks` has a pair for each mark: of its first and its last element."""
-
-    start: int
-    end: int
-    summary: Summary
-    marks: tuple[tuple[Any, Any], ...]
-    before: float  # the slack of everything before it
-    slack: float
-    entry: int  # how loose its slices were when they came
-    lead: "Lead"
-    size: int = 0  # of the aligned interval; 0 for one slice
-    height: int = 0
-    left: "Group | None" = None
-    right: "Group | None" = None
-    waits: bool = True  # to be joined with the next group; until then it is not thinned for its age
-    thinned_at: float = 0.0  # the slack since its start when it was last thinned for its age
-
-    def walk(self) -> Iterator["Group"]:
-        yield self
-        for half in (self.left, self.right):
-            if half is not None:
-                yield from half.walk()
 
 
 class Slices:
@@ -121,7 +88,7 @@ class Slices:
             return
         while len(self.roots) > 1:
             left, right = self.roots[-2:]
-            if _apart(left, right) >= _apart(right, leaf):
+            if apart(left, right) >= apart(right, leaf):
                 break
             both_wait = left.waits and right.waits
             left.waits = right.waits = False
@@ -145,7 +112,7 @@ class Slices:
             left.slack + right.slack,
             left.entry + right.entry,
             left.lead,
-            _apart(left, right),
+            apart(left, right),
             height,
             left,
             right,
@@ -249,12 +216,7 @@ class Slices:
         frame.array(np.array([self.slack]))
         frame.summaries([group.summary for group in groups])
         for group in groups:
-            numbers = (group.entry, group.lead.end, group.size, group.height, group.waits, group.left is not None)
-            for number in numbers:
-                frame.number(number)
-            frame.array(np.array([group.before, group.slack, group.thinned_at]))
-            for (first, last), lead in zip(group.marks, group.lead.marks, strict=True):
-                frame.array(np.array([first, lead, last]))
+            group.write(frame)
 
     def read(self, frame: FrameReader, marks: list[np.dtype[Any]]) -> None:
         """Take what write() left, refusing what no slices could have left."""
@@ -263,7 +225,7 @@ class Slices:
         summaries = iter(frame.summaries())
         end, before = self.start, None
         for summary in summaries:
-            root = _read_group(frame, summary, summaries, end, marks)
+            root = read_group(frame, summary, summaries, end, marks)
             frame.require(before is None or all(a[1] <= b[0] for a, b in zip(before.marks, root.marks, strict=True)))
             self.roots.append(root)
             end, before = root.end, root
@@ -275,39 +237,3 @@ class Slices:
         )
         if opened:
             self.open = self.roots.pop()
-
-
-def _read_group(
-    frame: FrameReader, summary: Summary, rest: Iterator[Summary], start: int, marks: list[np.dtype[Any]]
-) -> Group:
-    entry, lead = frame.number(MAX_N), frame.number(MAX_N)
-    size, height = frame.number(2 * MAX_N), frame.number(64)
-    waits, halved = frame.number(1), frame.number(1)
-    before, slack, thinned_at = frame.array(np.dtype(np.float64), 3).tolist()
-    triples = [frame.array(mark, 3) for mark in marks]
-    pairs, leads = tuple((t[0], t[2]) for t in triples), Lead(lead, tuple(t[1] for t in triples))
-    end = start + summary.n
-    group = Group(start, end, summary, pairs, before, slack, entry, leads, size, height, waits=bool(waits))
-    group.thinned_at = thinned_at
-    frame.require(
-        all(math.isfinite(x) for x in (before, slack, thinned_at)) and all(a <= b <= c for a, b, c in triples)
-    )
-    frame.require(start < lead <= end)
-    if halved:
-        frame.require(height > 0)
-        halves = []
-        for _ in "lr":
-            half = next(rest, None)
-            if half is None:
-                frame.require(False)
-            else:
-                halves.append(_read_group(frame, half, rest, start, marks))
-                start = halves[-1].end
-        group.left, group.right = halves
-        frame.require(start == group.end and group.height > max(half.height for half in halves))
-    return group
-
-
-def _apart(a: Group, b: Group) -> int:
-    """The size of the smallest aligned interval that holds the last places of both."""
-    return 1 << ((a.end - 1) ^ (b.end - 1)).bit_length()

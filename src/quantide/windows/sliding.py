@@ -3,14 +3,14 @@
 from typing import Any, Self
 
 from quantide.errors import SpanError
-from quantide.sketches.frame import FrameReader, FrameWriter
+from quantide.sketches.frame import FrameReader
 from quantide.sketches.singles import Singles
-from quantide.summary.column import Column, has_nan, nan_error
+from quantide.summary.column import Column
 from quantide.summary.ranks import MAX_N, check_not_empty, check_size
 from quantide.summary.summary import Summary
 from quantide.windows.buckets import Buckets, bucket_of
 from quantide.windows.tail import Tail
-from quantide.windows.view import View, WindowAnswer, known_empty
+from quantide.windows.view import View, WindowAnswer
 
 MAGIC = b"QTW"
 EXACT = 1 << 17  # windows up to this size keep their values themselves
@@ -55,12 +55,7 @@ class SlidingWindow(Singles):
 
     @property
     def arrived(self) -> int:
-        """How many values have ever come."""
         return self._arrivals + len(self._singles)
-
-    @property
-    def _arrived(self) -> int:
-        return self.arrived
 
     @property
     def n(self) -> int:
@@ -87,8 +82,7 @@ class SlidingWindow(Singles):
             return
         self._join_singles()
         column = self._read(values, nan)
-        if any(has_nan(piece) for piece in column.pieces):
-            raise nan_error()
+        column.check_nan()
         if len(column):
             self.take_column(column)
         self._note(column)
@@ -112,7 +106,7 @@ class SlidingWindow(Singles):
     def summary(self) -> Summary:
         """A summary of the window; the few values that are not covered are lifted in."""
         if not self.arrived:
-            return known_empty(self._kind()).with_skipped(self._nulls, self._nans)
+            return self._nothing()
         return self._view().summary
 
     def answer(self, phi: float) -> WindowAnswer:
@@ -123,7 +117,7 @@ class SlidingWindow(Singles):
     def to_bytes(self) -> bytes:
         """The whole state: from_bytes() continues exactly as if never stopped."""
         self._join_singles()
-        frame = FrameWriter(MAGIC, self._type, self._eps, self._nan == "skip", self._nulls, self._nans)
+        frame = self._frame(MAGIC)
         frame.number(self._size)
         frame.number(self._arrivals)
         if self._held:
@@ -136,8 +130,7 @@ class SlidingWindow(Singles):
         frame = FrameReader(MAGIC, data)
         size = frame.number(MAX_N)
         frame.require(size > 0)
-        kind = frame.kind.name if frame.kind else None
-        window = cls(size, frame.eps, "skip" if frame.skip_nan else "refuse", kind)
+        window = cls(size, frame.eps, frame.nan, frame.type_name)
         window._nulls, window._nans, window._arrivals = frame.nulls, frame.nans, frame.number(MAX_N)
         if window._arrivals:
             held = window._hold()

@@ -4,9 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-
-from quantide.errors import EmptyError, SpanError
+from quantide.errors import EmptyError
 from quantide.summary.answer import Answer
 from quantide.summary.summary import Summary, merge_tuples
 from quantide.summary.types import ValueType
@@ -55,7 +53,7 @@ class View:
 
     def answer(self, phi: float) -> WindowAnswer:
         given = self.summary.answer(phi)
-        error = given.error * given.n / self.n_lo
+        error = max(given.target - given.rank_lo, given.rank_hi - given.target) / self.n_lo
         ranks = (given.target, given.rank_lo, given.rank_hi, given.n)
         return WindowAnswer(
             given.value, given.phi, *ranks, error, self.n_lo, self.n_hi, self.missing, self.since, self.until
@@ -113,8 +111,6 @@ class Cut:
         if self.n_hi == 0:
             raise EmptyError("the window is empty: nothing that arrived lies within it; ask for a longer one")
         parts = [part for lane, cut in self.lanes for part in lane.parts(cut)]
-        if not parts:
-            raise SpanError("the window lies inside one block")
         values, rmin, rmax = merge_tuples(parts) if len(parts) > 1 else parts[0][:3]
         return Summary(values, rmin, rmax, self.covered, kind).lift(self.missing)
 
@@ -135,7 +131,3 @@ def both(a: Start, b: Start) -> Start:
 def either(a: Start, b: Start) -> Start:
     """The start of the longer of two windows."""
     return min(a[0], b[0]), min(a[1], b[1])
-
-
-def known_empty(kind: ValueType) -> Summary:
-    return Summary.of_sorted(np.empty(0, kind.carrier), kind)

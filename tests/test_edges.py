@@ -1,6 +1,7 @@
-"""What an independent review broke, kept from breaking again."""
+"""Odd values, odd keys, the largest counts, the last bit: where the obvious way would be wrong."""
 
 import decimal
+import math
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -219,6 +220,11 @@ def test_certified_error_is_within_eps_to_the_last_bit() -> None:
     classic = GKSketch(0.1947674418604651)
     classic.update(np.random.default_rng(0).random(344))
     assert classic.error <= classic.eps
+    one, other = GKSketch(math.nextafter(5 / 12, 0)), GKSketch(math.nextafter(5 / 12, 0))
+    one.update([0.0])
+    other.update(np.arange(1.0, 12.0))
+    one.merge(other)
+    assert one.error <= one.eps
 
 
 def test_summaries_cannot_be_changed() -> None:

@@ -1,0 +1,1 @@
+"""What five papers report beside what is measured here: docs/results/papers.md."""

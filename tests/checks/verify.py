@@ -1,0 +1,99 @@
+"""What is verified at one moment, and how a sketch is fed up to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from quantide import Summary, errors
+from tests import oracle
+from tests.checks.kind import Kind, Rng, Sketch
+from tests.orders import Floats
+
+TINY = 1e-12  # what floating point may lose in an error that is a fraction
+PHIS = np.concatenate([[1e-12, 1e-4], np.linspace(0.01, 1, 100)])
+
+
+def verify(kind: Kind, sketch: Sketch, fed: Floats, rng: Rng, deep: bool = False) -> None:
+    """Everything a sketch says now, against everything it was fed."""
+    data = np.sort(kind.covers(fed))
+    assert sketch.n == len(data)
+    assert sketch.error <= sketch.eps + TINY
+    phis = np.concatenate([PHIS, rng.random(20), rng.integers(1, len(data) + 1, 20) / len(data)])
+    phis = np.clip(phis, 1e-12, 1)
+    assert oracle.wrong_answers(data, sketch.quantiles(phis), phis, sketch.eps) == []
+    for phi in rng.choice(phis, 4):
+        answer = sketch.answer(phi)
+        assert oracle.bound_faults(data, answer) == []
+        assert answer.error <= sketch.error + TINY
+    verify_ranks(sketch, data, rng)
+    if deep:
+        summary = sketch.summary()
+        assert oracle.summary_faults(summary, data, lifted(kind)) == []
+        assert summary.error <= sketch.eps + TINY
+
+
+def lifted(kind: Kind) -> bool:
+    """Whether summaries may speak of elements that they know by number only."""
+    return "the ends are exact" not in kind.promises
+
+
+def verify_ranks(sketch: Sketch | Summary, data: Floats, rng: Rng) -> None:
+    """Ranks are bounded by what is certified, and fractions are within the certified error."""
+    some = rng.choice(data, 5)
+    probes = np.concatenate([some, np.nextafter(some, -np.inf), some + 0.5, [-np.inf, 0.0, np.inf, data[0], data[-1]]])
+    true = np.searchsorted(data, probes, side="right")
+    low, high = sketch.rank(probes)
+    assert np.all(low <= true)
+    assert np.all(true <= high)
+    assert np.all(high - low <= 2 * sketch.error * sketch.n + oracle.SLACK)
+    assert np.all(np.abs(sketch.cdf(probes) - true / len(data)) <= sketch.error + TINY)
+    one = sketch.rank(probes[0])
+    assert (int(one[0]), int(one[1])) == (int(low[0]), int(high[0]))
+
+
+def chop(values: npt.NDArray[Any], rng: Rng, largest: int) -> Iterator[npt.NDArray[Any]]:
+    """The values in blocks of many sizes: ones, a few, an empty one, up to the largest."""
+    start = 0
+    while start < len(values):
+        size = int(rng.choice([0, 1, 1, 2, 7, 100, largest // 3, largest]))
+        yield values[start : start + size]
+        start += size
+
+
+def feed(sketch: Sketch, block: npt.NDArray[Any]) -> None:
+    """A block as it is; short ones value by value, as numbers of Python or of numpy."""
+    if len(block) > 7:
+        sketch.update(block)
+        return
+    for i, value in enumerate(block):
+        sketch.update(value.item() if i % 2 else value)
+
+
+def fed(kind: Kind, eps: float, values: Floats) -> Sketch:
+    """A sketch that was given these values."""
+    sketch: Sketch = kind.make(eps)
+    sketch.update(values)
+    return sketch
+
+
+def state_of(sketch: Sketch) -> tuple[object, ...]:
+    return sketch.to_bytes(), sketch.n, sketch.nulls, sketch.nans, sketch.error
+
+
+def refused(sketch: Sketch, error: type[Exception], act: Callable[..., object], *args: object, what: str = "") -> str:
+    """The message of the named error that an act must raise, leaving the sketch as it was."""
+    before = state_of(sketch)
+    try:
+        act(*args)
+    except errors.QuantideError as raised:
+        caught: Exception = raised
+    else:
+        raise AssertionError(f"not refused: {what or args}")
+    assert isinstance(caught, error), what or args
+    assert str(caught)
+    assert state_of(sketch) == before, what or args
+    return str(caught)
