@@ -82,9 +82,9 @@ def _jobs(session: Any, path: str, settings: Settings) -> list[Job]:
     approx = f"percentile_approx(v, {{phis}}, {accuracy})"
     return [
         Job("quantide.spark, files", ours(path), "certified", eps, settings.rounds),
-        Job("quantide.spark, DataFrame", ours(frame), "certified", eps, 1),
+        Job("quantide.spark, DataFrame", ours(frame), "certified", eps, settings.rounds),
         Job(f"kll_sketch_agg_double(v, {KLL_K})", sql(kll), "99%", _kll_error(), settings.rounds),
-        Job(f"percentile_approx(v, ..., {accuracy})", sql(approx), "stated", eps, 1),
+        Job(f"percentile_approx(v, ..., {accuracy})", sql(approx), "stated", eps, settings.rounds),
         Job("percentile(v, ...), exact", sql("percentile(v, {phis})"), "exact", 0.0, 1, few=True),
     ]
 
