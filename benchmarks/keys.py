@@ -79,14 +79,14 @@ def _warm(settings: Settings) -> None:
     """Compile and load everything before the clock runs."""
     for kind in settings.kinds:
         case = Case.make(kind, 5_000, 50)
-        for job in (*_ours(case, settings.eps).values(), *_others(case).values()):
+        for job in (*ours(case, settings.eps).values(), *others(case).values()):
             job()
 
 
 def _case(kind: str, keys: int, settings: Settings) -> list[Row]:
     say(f"keys: {settings.rows:,} rows over {keys:,} {kind} keys")
     case = Case.make(kind, settings.rows, keys)
-    jobs = _ours(case, settings.eps) | _others(case)
+    jobs = ours(case, settings.eps) | others(case)
     timed = interleave([(job, settings.rounds) for job in jobs.values()])
     best = {name: one.best for name, one in zip(jobs, timed, strict=True)}
     results = {name: one.result for name, one in zip(jobs, timed, strict=True)}
@@ -109,7 +109,7 @@ def _case(kind: str, keys: int, settings: Settings) -> list[Row]:
 OURS = ("Summaries.of", "Summaries: of + quantiles", "Summaries.merge", "Summaries.answer")
 
 
-def _ours(case: Case, eps: float) -> dict[str, Callable[[], Any]]:
+def ours(case: Case, eps: float) -> dict[str, Callable[[], Any]]:
     half = len(case.values) // 2
     keys, values = case.keys, case.values
     left = Summaries.of(keys[:half], values[:half], eps)
@@ -123,7 +123,7 @@ def _ours(case: Case, eps: float) -> dict[str, Callable[[], Any]]:
     }
 
 
-def _others(case: Case) -> dict[str, Callable[[], Any]]:
+def others(case: Case) -> dict[str, Callable[[], Any]]:
     jobs: dict[str, Callable[[], Any]] = {}
     table = case.table()
     if pl := peers.load("polars"):
@@ -152,7 +152,8 @@ def _duckdb(module: Any, table: Any, function: str) -> Callable[[], Any]:
 
 
 def observed_error(case: Case, keys: int, answers: NDArray[Any]) -> float:
-    """The largest rank error over all keys and phis, against the rows themselves."""
+    """The largest rank error over all keys and phis, against the rows themselves; a value that is no element counts as
+    lying between its neighbours."""
     n = np.bincount(case.numbers, minlength=keys)
     worst = 0.0
     for phi, column in zip(PHIS, np.asarray(answers).T, strict=True):
@@ -160,6 +161,7 @@ def observed_error(case: Case, keys: int, answers: NDArray[Any]) -> float:
         below = np.bincount(case.numbers, weights=case.values < own, minlength=keys)
         upto = np.bincount(case.numbers, weights=case.values <= own, minlength=keys)
         target = np.maximum(1.0, np.ceil(phi * n - 1e-9))
-        misses = np.maximum(np.maximum(below + 1 - target, target - upto), 0.0)
+        low, high = np.minimum(below + 1, upto), np.maximum(below + 1, upto)
+        misses = np.maximum(np.maximum(low - target, target - high), 0.0)
         worst = max(worst, float((misses / n).max()))
     return worst

@@ -2,8 +2,10 @@
 
 from benchmarks import (
     breaks,
+    compare,
     dashboard,
     fast_paper,
+    figures_peers,
     history,
     ingest,
     keys,
@@ -16,6 +18,7 @@ from benchmarks import (
     page_keys,
     page_live,
     page_partitions,
+    page_peers,
     page_queries,
     page_serve,
     page_spark,
@@ -43,6 +46,7 @@ PARTS = {
     "serve": Part("the server: questions over HTTP, events to many clients", serve, page_serve),
     "dashboard": Part("the page in a browser: start, frames, memory", dashboard, page_dashboard),
     "spark": Part("percentiles of a lake, beside Spark's own functions", spark, page_spark),
+    "peers": Part("the same questions to today's peers", compare, page_peers, figures_peers.figures),
     "partitions": Part("what many partitions cost on Spark", spark_partitions, page_partitions),
     "breaks": Part(
         "accuracy where others break: t-digests, merges, types, threads", breaks, page_breaks, page_breaks.figures

@@ -200,16 +200,16 @@ def req(eps: float, dtype: str) -> list[Method]:
     ]
 
 
-def tdigest(_eps: float, dtype: str) -> list[Method]:
+def tdigest(_eps: float, dtype: str, k: int = 200) -> list[Method]:
     ds = load_required("datasketches")
     make = ds.tdigest_double if dtype == "float64" else ds.tdigest_float
     return [
         Method(
             "t-digest",
-            feed=lambda values: _updated(make(200), values),
+            feed=lambda values: _updated(make(k), values),
             ask=lambda sketch, phis: np.array([sketch.get_quantile(phi) for phi in phis.tolist()]),
             size=lambda sketch: len(sketch.serialize()),
-            setting="k=200",
+            setting=f"k={k}",
         )
     ]
 

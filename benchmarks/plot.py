@@ -9,8 +9,8 @@ from typing import Protocol
 WIDTH, HEIGHT = 400, 290
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 32, 46
 LETTER = 7  # about how wide a digit is
-INK = "#7f8790"  # a grey that stands out from white and from black
-COLOURS = ("#2f81f7", "#d1622b", "#3fa45b", "#b25fd0", "#c99a1a", "#d64a7b")
+INK = "#757d86"  # like all colours here it stands out from white and from black
+COLOURS = ("#2f81f7", "#d1622b", "#3fa45b", "#b25fd0", "#ad8212", "#d64a7b")
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def _panel(panel: Panel) -> list[str]:
         parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:g}</text>')
     written = -math.inf  # up to where labels are
     for value in across.ticks() if "x" in panel.linear else sorted(set(xs)):
-        x, label = across.place(value), _tick(value)
+        x, label = across.place(value), tick(value)
         parts.append(f'<path d="M{x:.1f} {HEIGHT - BOTTOM}v4" stroke="{INK}"/>')
         if x - LETTER * len(label) / 2 > written:
             written = x + LETTER * len(label) / 2
@@ -91,7 +91,7 @@ class _Axis(Protocol):
 
 
 @dataclass(frozen=True)
-class _Log:
+class Log:
     low: float
     high: float
     start: float
@@ -126,13 +126,13 @@ class _Linear:
         return [round(self.low + step * i, 12) for i in range(math.floor(span / step + 1e-9) + 1)]
 
 
-def _along(xs: Sequence[float]) -> _Log:
-    return _Log(min(xs), max(xs), LEFT, WIDTH - RIGHT)
+def _along(xs: Sequence[float]) -> Log:
+    return Log(min(xs), max(xs), LEFT, WIDTH - RIGHT)
 
 
-def _decades(ys: Sequence[float]) -> _Log:
+def _decades(ys: Sequence[float]) -> Log:
     """From one power of ten to another."""
-    return _Log(10 ** math.floor(math.log10(min(ys))), 10 ** math.ceil(math.log10(max(ys))), HEIGHT - BOTTOM, TOP)
+    return Log(10 ** math.floor(math.log10(min(ys))), 10 ** math.ceil(math.log10(max(ys))), HEIGHT - BOTTOM, TOP)
 
 
 def _joined(places: Sequence[tuple[float, float]], line: Line) -> list[str]:
@@ -152,5 +152,5 @@ def _stroke(line: Line) -> str:
     return f'fill="none" stroke="{COLOURS[line.colour]}" stroke-width="2"{dashes}'
 
 
-def _tick(value: float) -> str:
+def tick(value: float) -> str:
     return f"{value / 1e6:g}M" if value >= 1e6 else f"{value / 1e3:g}k" if value >= 1e3 else f"{value:g}"

@@ -67,8 +67,8 @@ def _rows(settings: Settings) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="quantide-bench-") as folder, local_session(settings.cores) as spark:
         say(f"spark: writing {settings.rows:,} rows of Parquet")
         lake, small = Path(folder) / "lake", Path(folder) / "small"
-        _write(lake, settings.rows, settings)
-        _write(small, settings.exact_rows, settings)
+        write_lake(lake, settings.rows, settings)
+        write_lake(small, settings.exact_rows, settings)
         questions = chain(_questions(spark, str(lake), str(small), settings), _tpch(spark, Path(folder), settings))
         return [row for jobs in questions for row in _measure(jobs, settings)]
 
@@ -94,7 +94,7 @@ def local_session(cores: int) -> Iterator[Any]:
         session.stop()
 
 
-def _write(folder: Path, rows: int, settings: Settings) -> None:
+def write_lake(folder: Path, rows: int, settings: Settings) -> None:
     """Random float64 and, for each number of keys, a column that tells each row's key."""
     folder.mkdir()
     rng = np.random.default_rng(1)
