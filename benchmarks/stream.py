@@ -29,7 +29,7 @@ class Settings:
     orders: tuple[str, ...] = data.ORDERS
 
 
-HOUR = Settings()
+HOUR = Settings(rounds=3, other_rounds=1)
 QUICK = Settings(
     n=5_000,
     rounds=1,

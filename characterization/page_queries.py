@@ -96,7 +96,7 @@ def figures(report: Report) -> dict[str, str]:
         points, bound = _points(rows, "n", "evaluations"), _points(rows, "n", "bound")
         grown.append(Curve("evaluations", "elements", "evaluations", name, i, points, bound, "bound"))
     return {
-        "queries-time.svg": figure(shown, "Time and evaluations by the number of queries, three streams"),
+        "queries-time.svg": figure(shown, "Time and evaluations by the number of queries, by stream"),
         "queries-clusters.svg": figure(made, "Clusters by the number of queries", 1),
         "queries-growth.svg": figure(grown, "Evaluations as elements arrive, beside the bound", 1),
     }

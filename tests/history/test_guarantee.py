@@ -70,6 +70,8 @@ class Operations(RuleBasedStateMachine):
         if self.keys is not None:
             known = KEYS[self.keys]
             own = [known[0]] * size if one_key else [known[i] for i in rng.integers(0, len(known), size)]
+            if own and not self.model.keys():
+                own[0] = known[0]  # the first keys tell their types: they must not all be null
         if form == "append":
             self.history.append(self.kind.handed(values), self._key(own, one_key))
         else:
