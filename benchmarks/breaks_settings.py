@@ -21,7 +21,7 @@ class Settings:
     cores: int = 2
 
 
-HOUR = Settings(n=1_000_000, runs=5, sketches=300, partitions=(2, 10, 100), spark_partitions=50)
+HOUR = Settings(n=1_000_000, runs=5, sketches=300, partitions=(2, 10, 100), spark_partitions=20)
 QUICK = Settings(
     n=10_000,
     levels=20,

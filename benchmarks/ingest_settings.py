@@ -38,7 +38,7 @@ class Settings:
         return self if not span else replace(self, steady_seconds=float(read_span(span)))
 
 
-HOUR = Settings(files=4, lag_files=20, steady_seconds=90.0)
+HOUR = Settings(files=4, rounds=1, lag_files=20, steady_seconds=60.0)
 QUICK = Settings(
     files=2,
     file_rows=20_000,

@@ -24,7 +24,7 @@ class Settings:
     spark_cores: int = 2
 
 
-HOUR = Settings(n=4_000_000, rounds=2, parts=500, rows=4_000_000, spark_rows=10_000_000)
+HOUR = Settings(n=2_000_000, rounds=2, parts=200, window=100_000, rows=2_000_000, spark_rows=5_000_000)
 QUICK = Settings(
     n=20_000,
     rounds=2,

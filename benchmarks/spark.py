@@ -37,7 +37,7 @@ class Settings:
     tpch: float = 10
 
 
-HOUR = Settings(rows=50_000_000, exact_rows=5_000_000, rounds=2, tpch=1)
+HOUR = Settings(rows=20_000_000, exact_rows=2_000_000, rounds=2, tpch=1)
 QUICK = Settings(
     rows=40_000,
     files=2,

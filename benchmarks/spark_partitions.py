@@ -27,7 +27,7 @@ class Settings:
     rounds: int = 2
 
 
-HOUR = Settings(rows=500_000)
+HOUR = Settings(rows=500_000, rounds=1)
 QUICK = Settings(rows=10_000, partitions=(2, 4), rounds=1)
 
 

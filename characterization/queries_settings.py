@@ -43,7 +43,7 @@ class Settings:
         return values + np.arange(self.elements) // 1000 if name == "semi-sorted" else values
 
 
-HOUR = Settings(queries=(1_000, 10_000, 50_000, 100_000, 1_000_000), streams=("uniform", "semi-sorted"))
+HOUR = Settings(queries=(1_000, 10_000, 50_000, 100_000, 1_000_000), streams=("uniform",))
 QUICK = Settings(
     queries=(50, 200),
     elements=6_000,

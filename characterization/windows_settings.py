@@ -46,7 +46,7 @@ class Settings:
         return np.arange(1, self.time_phis) / self.time_phis
 
 
-HOUR = Settings()
+HOUR = Settings(sizes=(10_000, 100_000, 1_000_000), turns=2.0, moments=10)
 QUICK = Settings(
     epsilons=(0.1, 0.01),
     large=150_000,
