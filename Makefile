@@ -35,7 +35,7 @@ demo: $(WARM) $(JAVA)  ## Open the page on a live market that does not exist (AR
 
 test: lint $(WARM) $(JAVA) $(BROWSER)  ## Lint, then run the tests and the examples in the documentation (ARGS="-k merge")
 	@echo "Tests: all but the slow ones"
-	@$(RUN) python -m pytest -m "not slow" $(ARGS)
+	@$(RUN) python -m pytest -m "not slow" -n 2 --dist loadgroup $(ARGS)
 
 test-all: lint $(WARM) $(JAVA) $(BROWSER)  ## As test, with the slow tests too
 	@echo "Tests: all of them"

@@ -1,4 +1,5 @@
-"""Documents written by hand, with the figures in them made anew from what is stored; and the page about the papers.
+"""Documents written by hand, with the figures in them made anew from what is stored; and the pages about the papers and
+about the last run of everything.
 
 A figure stands between two marks, `<!-- figure: NAME -->` and `<!-- /figure -->`; figures.py gives its text.
 """
@@ -6,6 +7,7 @@ A figure stands between two marks, `<!-- figure: NAME -->` and `<!-- /figure -->
 import re
 from pathlib import Path
 
+from benchmarks import page_evidence
 from benchmarks.family import DOCS
 from benchmarks.figures import FIGURES
 from benchmarks.papers import page
@@ -24,10 +26,13 @@ def written() -> list[Path]:
 
 
 def made() -> dict[Path, str]:
-    """What each of them should say by the results that are stored, with the page about the papers."""
+    """What each of them should say by the results that are stored, with the pages about all of them."""
     reports = stored()
     told = {path: insert(path.read_text(encoding="utf-8"), reports) for path in written()}
-    return told | {DOCS / "results" / name: text for name, text in page.render(reports).items()}
+    pages = page.render(reports)
+    if "results/evidence" in reports:
+        pages["evidence.md"] = page_evidence.render(reports["results/evidence"])
+    return told | {DOCS / "results" / name: text for name, text in pages.items()}
 
 
 def insert(text: str, reports: Reports) -> str:

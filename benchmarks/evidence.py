@@ -9,11 +9,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
-from benchmarks import machine, table
+from benchmarks import machine, page_evidence
 from benchmarks.family import DOCS, Family
-from benchmarks.page import about, page, prose
+from benchmarks.page_evidence import duration
 from benchmarks.parts import BENCHMARKS
 from benchmarks.report import Report, Row, say
 from characterization.subjects import CHARACTERIZATION
@@ -22,10 +21,6 @@ ROOT = DOCS.parent
 LOGS = ROOT / "build" / "evidence"
 SIZES: dict[bool, list[str]] = {False: [], True: ["--full"]}
 FAMILIES = (BENCHMARKS, CHARACTERIZATION)
-ABOUT = """What the last `make evidence` ran, and how long each part took ({total} in all, at the size for {size}).
-    Loop: how long a fixed piece of Python and numpy took right before the part; parts that ran while a shared machine
-    was slow can be told by it. What they found:
-    [results](index.md), [characterization](../characterization/index.md)."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,13 +29,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     size = SIZES[parser.parse_args(arguments).full]
     LOGS.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
+    report = _report(rows, " ".join(["python -m benchmarks.evidence", *size]))
     chosen = [(family, part) for family in FAMILIES for part in family.parts]
     for number, (family, part) in enumerate(chosen, 1):
         say(f"{number} of {len(chosen)}: {family.name} {part}")
         rows.append(_run(family, part, size))
-        _report(rows, " ".join(["python -m benchmarks.evidence", *size])).write(BENCHMARKS.folder)
-    (BENCHMARKS.folder / "evidence.md").write_text(render(BENCHMARKS.folder), encoding="utf-8")
-    say(told(rows))
+        report.write(BENCHMARKS.folder)
+    (BENCHMARKS.folder / "evidence.md").write_text(page_evidence.render(report), encoding="utf-8")
+    say(page_evidence.told(rows))
     return 1 if any(not row["done"] for row in rows) else 0
 
 
@@ -51,40 +47,13 @@ def _run(family: Family, part: str, size: list[str]) -> Row:
         command = [sys.executable, "-m", family.name, part, *size]
         done = subprocess.run(command, cwd=ROOT, stdout=words, stderr=subprocess.STDOUT).returncode == 0
     seconds = round(time.perf_counter() - begun)
-    say(f"    {_duration(seconds)}" if done else f"    FAILED after {_duration(seconds)}; see {log.relative_to(ROOT)}")
+    say(f"    {duration(seconds)}" if done else f"    FAILED after {duration(seconds)}; see {log.relative_to(ROOT)}")
     return {"family": family.name, "part": part, "seconds": seconds, "done": done, "loop": round(loop, 3)}
 
 
 def _report(rows: list[Row], command: str) -> Report:
     now = {"date": datetime.date.today().isoformat(), "command": command}
     return Report("evidence", {}, {"parts": rows}, {**now, "machine": machine.describe(), "not_installed": []})
-
-
-def render(folder: Path) -> str:
-    report = Report.read(folder / "evidence.json")
-    rows = report.rows["parts"]
-    size = "long runs" if "--full" in report.about["command"] else "an hour"
-    words = prose(ABOUT.format(total=_duration(sum(row["seconds"] for row in rows)), size=size))
-    return page(["# Evidence", words, told(rows), *about(report)], "benchmarks")
-
-
-def told(rows: list[Row]) -> str:
-    lines = [
-        [
-            f"[{row['part']}]({'' if row['family'] == BENCHMARKS.name else '../characterization/'}{row['part']}.md)",
-            row["family"],
-            _duration(row["seconds"]),
-            "yes" if row["done"] else "FAILED",
-            table.seconds(row["loop"]),
-        ]
-        for row in rows
-    ]
-    return table.markdown(["part", "of", "took", "ended well", "loop"], lines)
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ class Settings:
     rounds: int = 2
 
 
-HOUR = Settings()
+HOUR = Settings(rows=5_000_000)
 QUICK = Settings(rows=20_000, keys=(10, 2_000), rounds=1)
 
 

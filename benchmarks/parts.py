@@ -60,5 +60,8 @@ BENCHMARKS = Family(
         (`python -m benchmarks results`).""",
     folder=DOCS / "results",
     parts=PARTS,
-    beside=("- [papers](papers.md): every headline of five papers beside what is measured here",),
+    beside=(
+        "- [papers](papers.md): every headline of five papers beside what is measured here",
+        "- [evidence](evidence.md): the last run of everything",
+    ),
 )

@@ -33,7 +33,13 @@ class Settings:
     checked: int = 20
 
 
-HOUR = Settings(space_size=10_000_000, space_values=25_000_000, space_spans=(1_000_000, 10_000_000))
+HOUR = Settings(
+    space_size=10_000_000,
+    space_values=25_000_000,
+    space_spans=(1_000_000, 10_000_000),
+    peer_sizes=(1_000, 100_000, 1_000_000),
+    peer_rounds=1,
+)
 QUICK = Settings(
     size=200_000,
     block=16_384,

@@ -23,6 +23,15 @@ settings.register_profile(
 settings.load_profile(os.environ.get("QUANTIDE_HYPOTHESIS", "default"))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where several processes share the tests: those of a file stay together, and all that need Spark, so that one
+    session serves them."""
+    for item in items:
+        path = str(item.path.relative_to(item.config.rootpath))
+        item.add_marker(pytest.mark.xdist_group("spark" if "spark" in path else path))
+
+
 @pytest.fixture
 def no_hang() -> Iterator[None]:
     """A minute for a test that takes seconds: what hangs fails here, and not the whole run."""

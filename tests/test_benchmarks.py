@@ -10,13 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import data, evidence, machine, page_readme, peers, plot, table, windows, windows_bounds, windows_peers
+from benchmarks import data, documents, evidence, machine, page_readme, peers, plot, table, windows, windows_bounds, windows_peers
 from benchmarks.__main__ import main
-from benchmarks.papers import page as papers_page
 from benchmarks.parts import BENCHMARKS
 from benchmarks.qdigest import FIRST_LEAF, QDigest, ordinals, values_of
 from benchmarks.report import Report
-from benchmarks.stored import stored
 
 FOLDER = BENCHMARKS.folder
 PHIS = np.arange(1, 201) / 200
@@ -188,7 +186,8 @@ def test_results_tell_no_paths_or_hosts() -> None:
 
 
 def test_committed_pages_come_from_committed_json() -> None:
-    made = BENCHMARKS.render(FOLDER) | papers_page.render(stored())
+    beside = {path.name: text for path, text in documents.made().items() if path.parent == FOLDER}
+    made = BENCHMARKS.render(FOLDER) | beside
     kept = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.*") if path.suffix != ".json"}
     assert kept == made, "run: python -m benchmarks results"
 
