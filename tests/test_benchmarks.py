@@ -10,7 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import data, documents, evidence, machine, page_readme, peers, plot, table, windows, windows_bounds, windows_peers
+from benchmarks import (
+    data,
+    documents,
+    evidence,
+    machine,
+    page_readme,
+    peers,
+    plot,
+    table,
+    windows,
+    windows_bounds,
+    windows_peers,
+)
 from benchmarks.__main__ import main
 from benchmarks.parts import BENCHMARKS
 from benchmarks.qdigest import FIRST_LEAF, QDigest, ordinals, values_of
