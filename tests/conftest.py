@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 
 pytest.register_assert_rewrite("tests.checks")
 
+HEAVY = ("spark", "browser", "demo", "task_docs", "first_hour", "cli_run", "release")
 _QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(
     "default", derandomize=True, deadline=None, max_examples=100, suppress_health_check=_QUIET, database=None
@@ -25,11 +26,12 @@ settings.load_profile(os.environ.get("QUANTIDE_HYPOTHESIS", "default"))
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where several processes share the tests: those of a file stay together, and all that need Spark, so that one
-    session serves them."""
+    """Where several processes share the tests: those of a file stay together, and all that need Spark, a browser or
+    whole programs, so that one session serves them and they do not wait for each other's."""
     for item in items:
         path = str(item.path.relative_to(item.config.rootpath))
-        item.add_marker(pytest.mark.xdist_group("spark" if "spark" in path else path))
+        heavy = any(word in path for word in HEAVY)
+        item.add_marker(pytest.mark.xdist_group("heavy" if heavy else path))
 
 
 @pytest.fixture
