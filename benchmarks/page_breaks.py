@@ -39,8 +39,9 @@ def render(report: Report) -> str:
 
 def headlines(report: Report) -> list[str]:
     found = []
-    if "tdigest" in report.rows and any(True for _ in _at_the_end(report, ours=False)):
-        theirs = max(_at_the_end(report, ours=False), key=lambda row: float(row["rank_error"]))
+    digests = list(_at_the_end(report, ours=False)) if "tdigest" in report.rows else []
+    if digests:
+        theirs = max(digests, key=lambda row: float(row["rank_error"]))
         mine = max(_at_the_end(report, ours=True), key=lambda row: float(row["rank_error"]) / float(row["eps"]))
         found.append(
             f"values on nested scales: rank error up to **{_error(theirs)}** of a t-digest ({theirs['method']}); "

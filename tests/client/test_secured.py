@@ -1,6 +1,7 @@
 """The client at the gate: tokens, roles, a token that is revoked while it listens, TLS."""
 
 import ssl
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,8 +68,7 @@ def test_a_token_that_is_revoked_ends_events(
         server.stop()
         server.start()
         with pytest.raises(TokenError) as caught:
-            for event in found:  # one may have been on its way
-                assert event.data["stream"] == "latency"
+            deque(found, maxlen=0)  # an event may have been on its way
         assert token not in str(caught.value)
 
 
