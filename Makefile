@@ -12,14 +12,18 @@ VENV := .venv
 RUN := source scripts/env.sh &&
 KERNELS := $(shell find src/quantide/kernels -name '*.py' 2>/dev/null)
 CODE := $(wildcard src tests benchmarks characterization examples)
+# Tests that reach kernels. Spark, the page and the documents reach the same ones.
+REACH := $(addprefix tests/,queries windows history live server test_bad_input.py test_bytes_fuzz.py test_checks.py \
+	test_edges.py test_hostile_arrays.py test_scale.py test_summaries.py test_summary_properties.py)
 
 PACKAGES := $(VENV)/.done-packages
 WARM := $(VENV)/.done-kernels
 JAVA := $(VENV)/.done-java
 BROWSER := $(VENV)/.done-browser
+STRACE := $(VENV)/.done-strace
 PEERS := $(VENV)/.done-bench
 
-.PHONY: help setup demo test test-all lint docs bench evidence soak characterize release clean
+.PHONY: help setup demo test test-all test-bounds lint docs bench evidence soak characterize release clean
 
 help:  ## Show this list
 	@echo "Quantide: quantiles of data that keeps arriving, with a proved bound for every answer."
@@ -27,19 +31,24 @@ help:  ## Show this list
 	@sed -n -E 's/^([a-z-]+):.*  ## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
 		while IFS='|' read -r target text; do printf '%-19s %s\n' "$$target" "$$text"; done
 
-setup: $(PACKAGES) $(WARM) $(JAVA) $(BROWSER)  ## Prepare everything: environment, packages, compiled kernels, Java, a browser for tests
+setup: $(PACKAGES) $(WARM) $(JAVA) $(BROWSER) $(STRACE)  ## Prepare everything: environment, packages, compiled kernels, Java, a browser for tests
 	@echo "Ready. Try: make demo"
 
 demo: $(WARM) $(JAVA)  ## Open the page on a live market that does not exist (ARGS="--terminal --port 8700")
 	@$(RUN) python -m quantide demo $(ARGS)
 
-test: lint $(WARM) $(JAVA) $(BROWSER)  ## Lint, then run the tests and the examples in the documentation (ARGS="-k merge")
+test: lint $(WARM) $(JAVA) $(BROWSER) $(STRACE)  ## Lint, then run the tests and the examples in the documentation (ARGS="-k merge")
 	@echo "Tests: all but the slow ones"
 	@$(RUN) python -m pytest -m "not slow" -n 2 --dist loadgroup $(ARGS)
 
-test-all: lint $(WARM) $(JAVA) $(BROWSER)  ## As test, with the slow tests too
+test-all: lint $(WARM) $(JAVA) $(BROWSER) $(STRACE)  ## As test, with the slow tests too
 	@echo "Tests: all of them"
-	@$(RUN) python -m pytest $(ARGS)
+	@$(RUN) python -m pytest -n 1 --dist loadgroup $(ARGS)
+
+test-bounds: $(PACKAGES)  ## Run all tests that reach kernels with every index checked, in about five minutes (ARGS="-k merge")
+	@echo "State machines, then tests: an index out of bounds, or negative, raises IndexError"
+	@$(RUN) python -m tests.bounds tests/machines $(ARGS) && \
+		python -m tests.bounds $(REACH) -m "not slow" -n 2 --dist loadgroup $(ARGS)
 
 lint: $(PACKAGES)  ## Check style (ruff), types (mypy, strict) and that rooms import only downward (import-linter)
 	@echo "Style: ruff"
@@ -92,3 +101,6 @@ $(JAVA): $(PACKAGES)
 # As with Java: only the tests of the page need it.
 $(BROWSER): $(PACKAGES)
 	@scripts/setup.sh browser $@
+
+$(STRACE): scripts/setup.sh | $(PACKAGES)
+	@scripts/setup.sh strace $@

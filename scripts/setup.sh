@@ -4,6 +4,7 @@
 #   setup.sh kernels MARK       compile the kernels, keep the machine code, then touch MARK
 #   setup.sh java MARK          find Java 17 or newer, or install it; touch MARK when there is one
 #   setup.sh browser MARK       find Chromium or Chrome for the tests of the page, or install it; touch MARK when there is one
+#   setup.sh strace MARK        find strace for the test of the order of system calls, or install it; touch MARK when there is one
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -171,10 +172,21 @@ ensure_browser() {
     touch "$1"
 }
 
+ensure_strace() {
+    if command -v strace >/dev/null || debian_install strace; then
+        say "strace found"
+        touch "$1"
+        return
+    fi
+    say "Warning: no strace, and it could not be installed from here. Only the test of the order of system calls needs it," \
+        "and is skipped without. To have it, run: sudo apt-get install strace"
+}
+
 case "${1:-}" in
 packages) install_packages "${2:?which extras? For example: setup.sh packages all,dev}" ;;
 kernels) warm_kernels "${2:?which file marks that the kernels are compiled?}" ;;
 java) ensure_java "${2:?which file marks that Java is there?}" ;;
 browser) ensure_browser "${2:?which file marks that the browser is there?}" ;;
+strace) ensure_strace "${2:?which file marks that strace is there?}" ;;
 *) fail "unknown step '${1:-}'. Run make setup, which calls the steps in their order" ;;
 esac

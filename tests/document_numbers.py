@@ -45,7 +45,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "docs/api.md": (
         "50 times a second (4 times in an object store)",
         "does not read for 30 seconds",
-        "not looked for in 10 seconds",
+        "not polled for 10 seconds",
         "kept, up to 32 MB of them",
         "Commits are looked for 50 times a second",
     ),
@@ -84,6 +84,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "(32 MB), counted as it comes",
         "whole within 30 seconds",
         "a head of about 64 KB (431) that comes within 15 seconds, 20 seconds of idleness",
+        "however much changes: 64 KB in the kernel",
+        "when it makes no room for 30 seconds",
     ),
     "docs/spark-sql.md": ("a Spark row holds at most 2 GB",),
     "docs/spark.md": ("the wanted columns have 64 MB", "one row group alone may have 256 MB"),

@@ -13,8 +13,6 @@ import pytest
 
 from quantide import GKSketch, StreamSketch, Summaries, Summary, errors
 
-pytestmark = pytest.mark.usefixtures("no_hang")
-
 SKETCHES: list[Callable[..., Any]] = [StreamSketch, GKSketch]
 NAN, INF = float("nan"), float("inf")
 EVERY = pytest.mark.parametrize("make", SKETCHES)

@@ -8,21 +8,36 @@ from __future__ import annotations
 
 import contextlib
 import struct
+import subprocess
+import sys
 import tracemalloc
 import zlib
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from quantide import ConstrainedWindow, GKSketch, RecentWindow, SlidingWindow, StreamSketch, Summary, errors
+from quantide import (
+    ConstrainedWindow,
+    GKSketch,
+    Monitor,
+    RecentWindow,
+    SlidingWindow,
+    StreamSketch,
+    Summary,
+    errors,
+    last,
+    within,
+)
+from quantide.sketches.frame import FrameWriter
+from quantide.summary.types import type_named
 from tests import oracle
 from tests.windows.small import BucketWindow, SmallRecentWindow
 
-pytestmark = pytest.mark.usefixtures("no_hang")
-
+ROOT = Path(__file__).parent.parent
 LIMIT = 2**21  # bytes that reading a small hostile blob may take at most
 
 
@@ -239,19 +254,92 @@ def hostile(blob: bytes) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("name", [name for name, blob in BLOBS.items() if len(blob) <= 300])
 def test_hostile_counts_take_no_memory(name: str) -> None:
-    reader = read(name)
-    reader(BLOBS[name])
+    take_no_memory(read(name), BLOBS[name], hostile(BLOBS[name]))
+
+
+def test_hostile_counts_of_monitors_and_expressions_take_no_memory() -> None:
+    """With the checksums of inner frames true as well."""
+    from tests.hostile_bytes import repaired as repaired_within
+
+    monitor, timed = Monitor(0.5), Monitor(0.5, window=RecentWindow(0.2, max_age=60), within=30)
+    for one in (monitor, timed):
+        one.register_many([0.1, 0.9], 0.6)
+    monitor.update(np.arange(9.0))
+    timed.update(np.arange(3.0), times=np.arange(3.0))
+    for made in (monitor, timed, ConstrainedWindow(last(5) | within(3), 0.5)):
+        whole = made.to_bytes()
+        numbers = [struct.pack("<Q", number) for number in (2**40, 2**53, 2**63)]
+        places = range(len(whole) - 12)
+        altered = (whole[:at] + number + whole[at + 8 :] for number in numbers for at in places)
+        take_no_memory(type(made).from_bytes, whole, (repaired_within(bytearray(blob)) for blob in altered))
+
+
+def take_no_memory(reader: Callable[[bytes], Any], whole: bytes, blobs: Iterator[bytes]) -> None:
+    """Read hostile forms of these bytes, none of which may take much."""
+    reader(whole)
     tracemalloc.start()
     try:
-        for blob in hostile(BLOBS[name]):
-            tracemalloc.reset_peak()
-            before, _ = tracemalloc.get_traced_memory()
-            with contextlib.suppress(errors.CorruptBytesError):
-                reader(blob)
-            _, peak = tracemalloc.get_traced_memory()
-            assert peak - before < LIMIT, blob.hex()
+        for blob in blobs:
+            assert memory_of(reader, blob) < LIMIT, blob.hex()
     finally:
         tracemalloc.stop()
+
+
+def memory_of(reader: Callable[[bytes], Any], blob: bytes) -> int:
+    """How many bytes it takes at most to read these, or to refuse them."""
+    tracemalloc.reset_peak()
+    before, _ = tracemalloc.get_traced_memory()
+    with contextlib.suppress(errors.CorruptBytesError):
+        reader(blob)
+    return tracemalloc.get_traced_memory()[1] - before
+
+
+def test_runs_take_no_more_than_their_values() -> None:
+    """Values leave the oldest run alone. If all lacked their beginning, they would take 16,000 times their bytes."""
+    frame = FrameWriter(b"QTW", type_named("float64"), 0.5, False, 0, 0)
+    for number in (100_000, 200, 0, 200):
+        frame.number(number)
+    for _ in range(200):
+        for number in (1, 65_535, 65_536):
+            frame.number(number)
+        frame.array(np.array([1.0]))
+    tracemalloc.start()
+    try:
+        assert memory_of(SlidingWindow.from_bytes, frame.finish()) < LIMIT
+    finally:
+        tracemalloc.stop()
+    with pytest.raises(errors.CorruptBytesError):
+        SlidingWindow.from_bytes(frame.finish())
+
+
+def test_a_window_takes_no_memory_before_it_needs_it() -> None:
+    """The ranks of its buckets are 27 million numbers; no bucket has them yet."""
+    window = SlidingWindow(2**53, 3e-8)
+    window.update(1.0)
+    blob = window.to_bytes()
+    tracemalloc.start()
+    try:
+        assert memory_of(SlidingWindow.from_bytes, blob) < LIMIT
+    finally:
+        tracemalloc.stop()
+    assert SlidingWindow.from_bytes(blob).quantile(0.5) == 1.0
+
+
+def survive(seed: int, count: int) -> str:
+    """Read hostile bytes in a process of its own, which must end as processes do."""
+    command = [sys.executable, "-W", "error", "-m", "tests.hostile_bytes", str(seed), str(count)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=3000, check=False)
+    return f"{done.returncode} {done.stdout.strip()} {done.stderr[-3000:]}"
+
+
+def test_hostile_bytes_of_every_class_with_all_checksums_true() -> None:
+    assert survive(1, 1200).startswith("0 survived 1200")
+
+
+@pytest.mark.slow
+def test_very_many_hostile_bytes_of_every_class() -> None:
+    for seed in (2, 3):
+        assert survive(seed, 20_000).startswith("0 survived 20000")
 
 
 @pytest.mark.parametrize("name", [name for name, blob in BLOBS.items() if len(blob) <= 120])

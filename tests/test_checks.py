@@ -15,8 +15,6 @@ from tests.checks.kind import Kind, applies, takes_order
 from tests.orders import ORDERS, Floats, Order
 from tests.windows.small import BucketWindow, SmallRecentWindow
 
-pytestmark = pytest.mark.usefixtures("no_hang")
-
 WHOLE_STREAM = frozenset({"merge", "update_summary", "the ends are exact"})
 
 ANY_BLOCKS = frozenset({"same bytes whatever the blocks"})

@@ -87,6 +87,7 @@ def test_help_of_half_a_name(capsys: Out) -> None:
         "token create",
         "token list",
         "token revoke",
+        "token open",
     ]
 
 
@@ -95,7 +96,7 @@ def test_help_of_half_a_name(capsys: Out) -> None:
     [
         ("quantil a 0.5", "'quantil' is not a command; did you mean: quantide quantile"),
         ("tokn list", "did you mean: quantide token"),
-        ("token", "say which: quantide token create, quantide token list, quantide token revoke"),
+        ("token", "say which: quantide token create, quantide token list, quantide token revoke, quantide token open"),
         ("token frobnicate", "say which"),
         ("token creat quantide.toml", "did you mean: quantide token create"),
         ("history biuld a b", "did you mean: quantide history build"),
@@ -347,5 +348,7 @@ def test_a_token_that_cannot_be_made(rest: list[str], told: str, tmp_path: Path,
 def test_quarantine_of_nothing_for_programs(tmp_path: Path, capsys: Out) -> None:
     config = configure(tmp_path).path
     found = document(["quarantine", "list", config], capsys)
-    assert found == {"streams": [{"stream": "latency", "begun": False, "files": [], "rows": [], "waiting": []}]}
+    assert found == {
+        "streams": [{"stream": "latency", "begun": False, "files": [], "rows": [], "waiting": [], "changed": []}]
+    }
     assert "there is no stream 'x'" in refused(["quarantine", "list", config, "--stream", "x"], capsys)

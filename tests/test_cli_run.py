@@ -17,8 +17,6 @@ import pytest
 from benchmarks.process import ROOT, family
 from tests.server.serving import configure
 
-pytestmark = pytest.mark.usefixtures("no_hang")
-
 # The command with something in the place of ingestion: Spark has tests of its own.
 DRIVER = """
 import sys, time
@@ -73,7 +71,7 @@ def child_of(process: subprocess.Popen[str]) -> int:
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
-    while not holds():  # within the time of no_hang
+    while not holds():  # until the time limit of the test
         time.sleep(0.02)
 
 

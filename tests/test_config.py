@@ -135,6 +135,9 @@ def test_places_elsewhere_stay_as_they_are(tmp_path: Path) -> None:
         ("durable = 1.0", r"streams\.s\.durable is 1\.0; write durable = true"),
         ("durable = 1", r"streams\.s\.durable is 1; write durable = true"),
         ("durabel = true", r"streams\.s\.durabel is not a setting; did you mean durable\?"),
+        ('late = "quarantin"\ntime = "t"', r"streams\.s\.late is .*; did you mean \"quarantine\"\?"),
+        ('time_unit = "ms"', r"streams\.s\.time_unit is \"ms\" and no times are known; add time"),
+        ('time = "t"\ntime_unit = "m"', r'streams\.s\.time_unit is "m"; write one of "s", "ms", "us", "ns"; did you'),
         ("entirely_other = 1", r"streams\.s\.entirely_other is not a setting; known here are bad_records, "),
     ],
 )
@@ -160,6 +163,12 @@ def test_a_wrong_setting_of_a_stream(tmp_path: Path, line: str, told: str) -> No
         ),
         ('{ format = "parquet", path = "in", max_rows = 5 }', r"max_rows is for sources that are not files"),
         ('{ format = "parquet", path = "in", settle = 0 }', r"source\.settle is 0"),
+        ('{ format = "parqet", path = "in" }', r'source\.format is "parqet", which .*did you mean "parquet"\?'),
+        ('{ format = "deltalake" }', r"Spark itself has parquet, .*spark\.jars\.packages"),
+        (
+            '{ format = "json", path = "in", schema = "a INT", options = { MODE = "DROPMALFORMED" } }',
+            r"MODE: .*bad_rec",
+        ),
         ('{ format = "parquet", path = "in", options = 1 }', r"source\.options is 1"),
         ('{ format = "rate", options = { x = [1] } }', r"source\.options\.x is \[1\]; write text"),
         (
@@ -193,6 +202,16 @@ def test_a_wrong_source(tmp_path: Path, source: str, told: str) -> None:
         (SMALL.replace('value = "v"', ""), r"streams\.s\.value is missing; add value = \"latency_ms\""),
         (SMALL.replace('source = { format = "parquet", path = "in" }', ""), r"streams\.s\.source is missing"),
         ('stor = "x"\n' + SMALL, r"stor is not a setting; did you mean store\?"),
+        (
+            SMALL.replace("value =", "values ="),
+            r"streams\.s\.value is missing; streams\.s\.values is not a .*rename it",
+        ),
+        (
+            SMALL.replace("source =", "sources ="),
+            r"streams\.s\.source is missing; streams\.s\.sources is not a setting",
+        ),
+        (SMALL.replace("[streams.", "[stream."), r"stream is not a setting; did you mean streams\?"),
+        (SMALL + '[spark]\n"spark.sql.session.timeZone" = "CET"', r"is \"CET\"; times without a zone are in UTC"),
         (SMALL + "[spark]\nx = [1]", r"spark\.x is \[1\]"),
         ("spark = 1\n" + SMALL, r"spark is 1; write settings of Spark"),
     ],
@@ -200,6 +219,21 @@ def test_a_wrong_source(tmp_path: Path, source: str, told: str) -> None:
 def test_a_wrong_file(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         read(tmp_path, text)
+
+
+def test_formats_of_packages_and_classes(tmp_path: Path) -> None:
+    """A format that Spark does not bring along is let through when something else may."""
+    other = SMALL.replace('"parquet", path = "in"', '"deltalake"')
+    assert read(tmp_path, other + '[spark]\n"spark.jars.packages" = "a:b:1"').streams["s"].source.format == "deltalake"
+    named = read(tmp_path, SMALL.replace('"parquet"', '"org.example.Source"')).streams["s"]
+    assert named.source.format == "org.example.Source", "the name of a class keeps its large letters"
+
+
+def test_what_decides_which_files_can_be_read(tmp_path: Path) -> None:
+    one = read(tmp_path, SMALL).streams["s"].fingerprint
+    assert read(tmp_path, SMALL + 'step = "1 min"').streams["s"].fingerprint == one
+    assert read(tmp_path, SMALL.replace('"v"', '"w"')).streams["s"].fingerprint != one
+    assert read(tmp_path, SMALL + 'time = "t"\ntime_unit = "ms"').streams["s"].fingerprint != one
 
 
 def test_no_file(tmp_path: Path) -> None:

@@ -341,6 +341,12 @@ def test_before_ticks_come_a_frame_says_so() -> None:
     assert "no ticks yet" in "\n".join(lines)
 
 
+def test_a_newest_value_ahead_of_the_clock_is_shown_as_such() -> None:
+    shown = "\n".join(frame.render(replace(STATE, lag=-3600.0), Look(width=120)))
+    assert "dated 3600.0 s ahead of the clock" in shown
+    assert "came 0.0 s ago" in "\n".join(frame.render(replace(STATE, lag=-0.2), Look(width=120)))
+
+
 def test_color_changes_nothing_but_color() -> None:
     colored = frame.render(STATE, Look(color=True))
     assert sum(line.startswith("\x1b[31m") for line in colored) == 1

@@ -25,6 +25,8 @@ from quantide.doctor import door, java, kernels, machine, packages, spark, store
 from quantide.doctor.certificate import days_left
 from quantide.doctor.examine import CHECKS, findings
 from quantide.doctor.finding import FAILED, OK, WARNING, Finding
+from quantide.server.registry import Registry
+from quantide.server.tokens import create_token, revoke_token
 from tests.server.serving import configure, make_store, serving
 
 Out = pytest.CaptureFixture[str]
@@ -307,13 +309,30 @@ def test_files_that_others_may_read(tmp_path: Path) -> None:
     (tmp_path / "secret").chmod(0o640)
     found = only(list(door.check_secret(config)))
     assert (found.state, found.fix) == (WARNING, f"chmod 600 {tmp_path / 'secret'}")
-    Path(config.server.state).mkdir(parents=True)
+    Registry(config.server.state).close()
     registry = Path(config.server.state, "registry.db")
-    registry.touch(0o644)
     registry.chmod(0o644)
-    assert only(list(door.check_registry(config))).fix == f"chmod 600 {registry}"
+    assert next(iter(door.check_registry(config))).fix == f"chmod 600 {registry}"
     registry.chmod(0o600)
-    assert only(list(door.check_registry(config))).state == OK
+    assert next(iter(door.check_registry(config))).state == OK
+
+
+def test_the_registry_tells_whether_requests_need_a_token(tmp_path: Path) -> None:
+    config = configure(tmp_path)
+    registry = Registry(config.server.state)
+    assert "everyone on this machine" in list(door.check_registry(config))[1].found
+    id, _ = create_token(registry, "one", "reader")
+    found = list(door.check_registry(config))[1]
+    assert (found.state, found.found) == (OK, "requests need a token; 1 valid")
+    revoke_token(registry, id)
+    found = list(door.check_registry(config))[1]
+    assert (found.state, "refuses every request" in found.found) == (WARNING, True)
+    assert f"quantide token create {config.path}" in (found.fix or "")
+    registry.close()
+    Path(config.server.state, "registry.db").write_bytes(b"")
+    found = list(door.check_registry(config))[1]
+    assert (found.state, "the file is empty" in found.found) == (FAILED, True)
+    assert os.path.getsize(registry.path) == 0
 
 
 def test_stores(tmp_path: Path) -> None:

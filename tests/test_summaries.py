@@ -347,3 +347,20 @@ def test_a_hundred_thousand_keys(rng: np.random.Generator) -> None:
     assert np.array_equal(np.asarray(whole.n), 2 * counts)
     doubles = np.array([oracle.target_rank(0.3, 2 * int(count)) for count in counts])
     assert np.array_equal(whole.quantiles([0.3])[:, 0], values[order][starts + (doubles - 1) // 2])
+
+
+def test_arrow_arrays_that_lead_outside_their_bytes_are_refused() -> None:
+    """Arrow does not look at the offsets of an array again, whatever was read into its memory."""
+    blob = Summary.of([1.0, 2.0]).to_bytes()
+    good = Summaries.of(["a"], [1.0], 0.1).to_arrow()
+    place = good.column_names.index("tuples")
+    for wrong in ([0, 10**9], [-5, 1], [1, 0], [10**9, 10**9 + 60], [-(10**9), 1]):
+        places, offsets = np.array([0, len(blob)]), np.array([0, 1])
+        packed = pa.Array.from_buffers(pa.large_binary(), 1, [None, pa.py_buffer(places), pa.py_buffer(blob)])
+        lists = pa.LargeListArray.from_arrays(pa.array(offsets), good["tuples"].chunk(0).values)
+        table = good.set_column(place, "tuples", lists)
+        places[:], offsets[:] = wrong, wrong
+        with pytest.raises(errors.CorruptBytesError, match="not the bytes of summaries"):
+            Summaries.from_binary(["k"], packed)
+        with pytest.raises(errors.CorruptBytesError):
+            Summaries.from_arrow(table)

@@ -1,0 +1,3 @@
+"""Plugins of every test, those in src, docs and README.md included."""
+
+pytest_plugins = ["tests.time_limit", "tests.random_order", "tests.distribution"]
