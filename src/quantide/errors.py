@@ -1,7 +1,8 @@
 """Every error Quantide raises on purpose.
 
 Each one also inherits the built-in error a Python programmer would expect, says what was wrong with the
-value itself, and what to do. An operation that raises one of these has changed nothing.
+value itself, and what to do. An operation that raises one of these has changed nothing; the one exception is
+CommitUncertainError, which says how to find out.
 """
 
 import re
@@ -59,8 +60,27 @@ class CorruptBytesError(QuantideError, ValueError):
     """Bytes that are cut short, altered, or not of this format."""
 
 
+class CopyError(QuantideError, TypeError):
+    """An object that cannot be copied or pickled: it holds a lease, a thread, a connection or a function."""
+
+
 class StorageError(QuantideError, OSError):
     """A file or an object store that cannot be reached: the network, the credentials, the disk."""
+
+
+class CommitUncertainError(StorageError):
+    """A commit of which nothing is known: the log can neither be written nor read just now.
+
+    Repeat the call with `batch_id=error.batch_id`, or on the same handle with the same data: rows that are in the
+    store already are not added again.
+    """
+
+    batch_id: object = None
+    reason = ""
+
+
+class RepairWarning(UserWarning):
+    """A store was damaged, by a loss of power for instance, and opening it for writing mended that."""
 
 
 class WriterConflictError(QuantideError, RuntimeError):
@@ -85,6 +105,10 @@ class SpanError(QuantideError, ValueError):
 
 class LateError(QuantideError, ValueError):
     """A time that lies before one that came earlier. Pass late="clamp" to count it as arriving now."""
+
+
+class FutureTimeError(QuantideError, ValueError):
+    """A time further ahead of the clock than max_ahead. Correct it or its unit, or set max_ahead="off"."""
 
 
 class TooCoarseError(QuantideError, ValueError):

@@ -361,7 +361,6 @@ def test_queries_go_on_over_another_source(rng: Rng) -> None:
         Monitor.from_bytes(Monitor(0.1).to_bytes(), pull=source.pull)
 
 
-@pytest.mark.usefixtures("no_hang")
 def test_hostile_bytes_are_refused_or_harmless(rng: Rng) -> None:
     source = Followed(rng)
     source.change("replace", 1000)

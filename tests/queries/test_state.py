@@ -12,8 +12,6 @@ import pytest
 from quantide import Monitor, Summary, errors
 from tests.queries import model
 
-pytestmark = pytest.mark.usefixtures("no_hang")
-
 
 def made(kind: str, rng: np.random.Generator) -> Monitor:
     monitor = Monitor(0.01, value_type="int64" if kind == "integers" else None, nan="skip")

@@ -11,12 +11,19 @@ import numpy as np
 P = ParamSpec("P")
 R = TypeVar("R")
 
+CHECKED = ".checked"  # at the end of the names of kernels whose machine code checks every index
+
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Compile with numba, keep the machine code on disk, release the GIL while running.
 
+    With NUMBA_BOUNDSCHECK=1 an index out of bounds raises IndexError. numba's cache does not tell such code from
+    other code, so its files get names of their own.
+
     Without any writable place for the cache each process compiles anew, and says so once.
     """
+    if getattr(numba.config, "BOUNDSCHECK", None):
+        function.__qualname__ += CHECKED
     try:
         return cast(Callable[P, R], numba.njit(cache=True, nogil=True)(function))
     except RuntimeError as error:  # numba found no place it may write to

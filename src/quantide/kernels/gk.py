@@ -80,8 +80,9 @@ def insert_all(
     `missing` of the n elements were never seen (lifted summaries): not even a new minimum is sure of its rank then.
     """
     period = max(1, int(1 / (2 * eps)))
+    room = min(len(values), len(g), len(delta))  # a thread that shares the sketch may be about to replace them
     for k in range(len(arrivals)):
-        if size == len(values):
+        if size >= room:
             return size, k
         x = arrivals[k]
         low, high = 0, size

@@ -29,7 +29,7 @@ def add_counts(
 ) -> None:
     """Add what one part knows: at least so many values of the key are <= asked, at most so many are < asked."""
     for q in range(len(codes)):
-        if codes[q] < len(where) and where[codes[q]] >= 0:
+        if 0 <= codes[q] < len(where) and where[codes[q]] >= 0:
             g, x = where[codes[q]], asked[q]
             start, end = bounds[g], bounds[g + 1]
             low, high = start, end

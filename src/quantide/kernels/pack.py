@@ -183,7 +183,7 @@ def decode(
             ordinal |= np.uint64(data[at + k]) << np.uint64(8 * k)
         low, at = get_varint(data, at + 8, len(data))
         spread, at = get_varint(data, at, len(data))
-        if low >= n or spread > n:
+        if low > np.uint64(0) or spread > n:  # the first tuple is the minimum
             return RANKS, s
         low += U1
         i = start
@@ -197,6 +197,8 @@ def decode(
             k = (i - start) % BLOCK
             i += 1
             if i == end:
+                if high != n:  # the last tuple is the maximum
+                    return RANKS, s
                 break
             if k == 0:
                 count = min(BLOCK, end - i)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from quantide.kernels import intervals
 from quantide.kernels.online import join, leave
-from quantide.queries.registry import grown
+from quantide.queries.capacity import reserve
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -29,6 +29,7 @@ SLOT_FIELDS = (
     "sizes",
     "newest",
 )
+ROOM = dict.fromkeys(SLOT_FIELDS, 0) | {"order": 1, "heap": 1}  # these two begin with a count
 
 
 def clustered(spans: Floats, method: str, eps: float) -> tuple[Floats, Ints]:
@@ -84,7 +85,7 @@ class Clusters:
         edges, codes = clustered(spans, method, eps)
         k = len(edges)
         groups, slots = _slots(codes, k, told, known)
-        made._reserve(k + len(groups))
+        reserve(made, ROOM, k + len(groups))
         made.used = k + len(groups)
         made.span[:k] = edges
         made.root[:k] = made.newest[:k] = made.order[1 : k + 1] = made.heap[1 : k + 1] = np.arange(k)
@@ -104,7 +105,7 @@ class Clusters:
 
     def join(self, spans: Floats) -> Ints:
         """Take queries one after the other (Algorithm 2); the slot of each."""
-        self._reserve(self.used + len(spans))
+        reserve(self, ROOM, self.used + len(spans))
         slots = np.empty(len(spans), dtype=np.int64)
         self.used = join(spans, *self._structure(), self.newest, self.told_known, self.used, slots)
         return slots
@@ -130,13 +131,6 @@ class Clusters:
         changed = np.flatnonzero((fresh | (self.told[: self.used] != values)) & (self.sizes[: self.used] > 0))
         self.told[changed], self.told_known[changed] = values[changed], True
         return changed, values[changed]
-
-    def _reserve(self, size: int) -> None:
-        if len(self.due) >= size:
-            return
-        for name in SLOT_FIELDS:
-            setattr(self, name, grown(getattr(self, name), size))
-        self.order, self.heap = grown(self.order, size + 1), grown(self.heap, size + 1)
 
 
 def _slots(codes: Ints, k: int, told: Values, known: Flags) -> tuple[Ints, Ints]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from quantide.errors import InvalidArgumentError
 from quantide.kernels.life import NEVER
-from quantide.queries.registry import NEW, Registry, grown
+from quantide.queries.registry import NEW, Registry
 from quantide.queries.source import Tuples
 from quantide.summary.asked import read_asked
 from quantide.summary.ranks import target_ranks
@@ -31,13 +31,10 @@ UNTOLD = -1
 ROUNDED = 1e-6  # ranks, for what floating point may lose
 
 
-OWN_FIELDS = ("limit", "inclusive", "above", "state", "said", "due")
-
-
 class Conditions(Registry):
     """All conditions of a monitor, as flat arrays beside phi and eps."""
 
-    FIELDS = (*Registry.FIELDS, *OWN_FIELDS)
+    FIELDS = (*Registry.FIELDS, "limit", "inclusive", "above", "state", "said", "due")
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,8 +46,6 @@ class Conditions(Registry):
     def watch(self, phi: Floats, eps: Floats, limit: Any, above: bool, kind: ValueType | None) -> int:
         carried = carried_limit(limit, above, kind) if kind is not None else None
         place = int(self.add(phi, eps)[0])
-        for name in OWN_FIELDS:
-            setattr(self, name, grown(getattr(self, name), self.used))
         self.above[place], self.state[place], self.said[place], self.due[place] = above, POSSIBLE, UNTOLD, -1
         self.raw.pop(place, None)
         if carried is None or kind is None:
@@ -58,6 +53,16 @@ class Conditions(Registry):
         else:
             self._set_limit(place, carried, kind)
         return place
+
+    def remove(self, places: Ints) -> None:
+        super().remove(places)
+        for place in places.tolist():
+            self.raw.pop(place, None)
+
+    def check_limits(self, kind: ValueType) -> None:
+        """Refuse a type of values that limits given before it was known do not fit."""
+        for place, limit in self.raw.items():
+            carried_limit(limit, bool(self.above[place]), kind)
 
     def evaluate(self, tuples: Tuples, n: int, kind: ValueType, due_before: int) -> None:
         """Decide every condition whose deadline is before that."""
@@ -92,6 +97,13 @@ class Conditions(Registry):
 
 def carried_limit(limit: Any, above: bool, kind: ValueType) -> tuple[Any, bool]:
     """A limit as a number to compare with, and whether elements equal to that number count."""
+    try:
+        return _carried_limit(limit, above, kind)
+    except OverflowError as error:
+        raise InvalidArgumentError("a limit beyond what numbers can hold; give one that values can reach") from error
+
+
+def _carried_limit(limit: Any, above: bool, kind: ValueType) -> tuple[Any, bool]:
     numbers, below, single = read_asked(limit, kind)
     if not single:
         raise InvalidArgumentError(f"a condition has one limit, not {limit!r}")

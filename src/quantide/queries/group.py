@@ -1,14 +1,16 @@
 """MonitorGroup: standing queries of very many keys, each over its own key's values."""
 
-from typing import Any
+from copy import deepcopy
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quantide.errors import InvalidArgumentError, TypeMismatchError
 from quantide.kernels.keyed import evaluate_keyed, keep
+from quantide.queries.capacity import reserve
 from quantide.queries.intervals import query_intervals, read_queries
-from quantide.queries.registry import Registry, grown
+from quantide.queries.registry import Registry
 from quantide.queries.results import Answers, Changes, Lookup, Query
 from quantide.queries.shelves import Shelves
 from quantide.summary.answer import Answer
@@ -18,6 +20,8 @@ from quantide.summary.ranks import check_count, check_eps, check_not_empty, chec
 from quantide.summary.types import ValueType, type_named
 
 Ints = NDArray[np.int64]
+
+QUERY_FIELDS = dict.fromkeys(("_span", "_value", "_ranks", "_due"), 0)  # a row for each place of the registry
 
 
 class MonitorGroup:
@@ -32,6 +36,8 @@ class MonitorGroup:
     >>> group.update(["a", "b", "a", "a"], [1.0, 7.0, 3.0, 2.0])
     >>> [(change.id, float(change.value)) for change in group.changes()]
     [(0, 2.0), (1, 7.0)]
+
+    A copy, by `copy` or `pickle`, has the same queries and values and shares nothing with the original.
 
     The guarantee is that of Monitor: docs/guarantees/queries.md.
     """
@@ -57,6 +63,13 @@ class MonitorGroup:
     def n(self) -> int:
         """How many values have arrived, of all keys."""
         return int(self._n.sum())
+
+    def __copy__(self) -> Self:
+        return deepcopy(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._codes = {key_name(key): code for key, code in self._codes.items()}  # a pickled NaN is another NaN
 
     def __len__(self) -> int:
         """How many queries are registered."""
@@ -149,8 +162,7 @@ class MonitorGroup:
     def _register(self, names: list[Any], phis: NDArray[np.float64], epss: NDArray[np.float64]) -> Ints:
         codes = self._codes_of(names)
         places = self._queries.add(phis, epss)
-        for name in ("_span", "_value", "_ranks", "_due"):
-            setattr(self, name, grown(getattr(self, name), self._queries.used))
+        reserve(self, QUERY_FIELDS, self._queries.used)
         self._queries.slot[places] = codes
         self._span[places] = query_intervals(phis, epss, self._eps)
         self._ranks[places], self._due[places] = 0, 0
@@ -168,22 +180,22 @@ class MonitorGroup:
 
     def _refresh(self) -> None:
         """Evaluate every query whose key has more values than its deadline."""
-        slots = self._queries.slot[: self._queries.used]
+        slots = self._queries.slot[: self._queries.used].copy()  # another thread may drop a query meanwhile
         if not len(self._n):
             return
         due = np.flatnonzero((slots >= 0) & (self._due[: len(slots)] < self._n[np.maximum(slots, 0)]))
         if not len(due):
             return
+        codes = slots[due]
         self._evaluations += len(due)
-        keys = np.unique(slots[due])
-        upto, below = self._shelves.counts(slots[due], self._value[due], keys)
-        kept = keep(due, self._n[slots[due]], upto, below, self._span, self._ranks, self._due, self._eps)
+        upto, below = self._shelves.counts(codes, self._value[due], np.unique(codes))
+        kept = keep(due, self._n[codes], upto, below, self._span, self._ranks, self._due, self._eps)
         if not kept.all():
-            self._search(due[~kept])
+            self._search(due[~kept], codes[~kept])
 
-    def _search(self, due: Ints) -> None:
-        """Find the best value for these queries."""
-        codes, group = np.unique(self._queries.slot[due], return_inverse=True)
+    def _search(self, due: Ints, keys: Ints) -> None:
+        """Find the best value for these queries, given the number of the key of each."""
+        codes, group = np.unique(keys, return_inverse=True)
         tuples = self._shelves.of(codes).tuples
         counts = self._n[codes]
         evaluate_keyed(

@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quantide.kernels.segments import scatter, spread
+from quantide.queries.capacity import reserve
 from quantide.queries.clusters import Clusters
-from quantide.queries.registry import NEW, Registry, grown, places_of
+from quantide.queries.registry import NEW, Registry, places_of
 from quantide.queries.results import Found
 
 Ints = NDArray[np.int64]
@@ -30,7 +31,7 @@ class Members:
         self.seen = np.zeros(queries.used, dtype=bool)  # places that are in `came`
 
     def join(self, places: Ints) -> None:
-        self.seen, self.gone = grown(self.seen, self.queries.used), grown(self.gone, self.queries.used)
+        reserve(self, {"seen": 0, "gone": 0}, self.queries.used)
         self.came.append(places[~self.seen[places]])
         self.seen[places] = True
 

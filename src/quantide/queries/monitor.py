@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quantide.errors import InvalidArgumentError
+from quantide.errors import CopyError, InvalidArgumentError
 from quantide.queries import state
 from quantide.queries.alone import alone
 from quantide.queries.board import TRIGGERS, UPDATES
@@ -21,17 +21,20 @@ from quantide.queries.results import Answers, Changes, Lookup, Query
 from quantide.queries.source import MarkedSketch
 from quantide.queries.windowed import Window, WindowSource
 from quantide.summary.answer import Answer
+from quantide.summary.column import read_column
+from quantide.summary.copying import CopiedByBytes
 from quantide.summary.ranks import check_eps, check_not_empty, check_phi, check_size, target_ranks
 from quantide.summary.summary import Summary
 from quantide.summary.types import type_named
 
 Ints = NDArray[np.int64]
 
+MOST_CHANGES = state.MOST  # after which clusters may be made anew
 CONDITION = 1 << 62  # the bit that tells the id of a condition from that of a query
 ALMOST_ONE = float(np.nextafter(1, 0))
 
 
-class Monitor:
+class Monitor(CopiedByBytes):
     """Keeps any number of quantile queries right over a stream, at the cost of a few.
 
     A query (phi, eps_q) always has a value whose rank is within eps_q * n of its target: an answer with a certificate,
@@ -65,6 +68,10 @@ class Monitor:
     update that comes while another thread, or such a function, is at it leaves its own news to that one. `pull` is
     called while others wait: it must not wait for them.
 
+    A copy, by `copy` or `pickle`, goes on from the same state by itself: over its own copy of the window, with no
+    on_change functions (give them to the copy by listen()) and none of the failures. A monitor with `pull` is not
+    copied: CopyError.
+
     Proofs: docs/guarantees/queries.md. After Lin, Xu, Zhang, Lu, Yu, Zhou and Yuan, "Approximate processing of massive
     continuous quantile queries over high-speed data streams", TKDE 18(5), 2006.
     """
@@ -86,6 +93,8 @@ class Monitor:
         _check_choice("clustering", clustering, CLUSTERINGS)
         _check_choice("updates", updates, UPDATES)
         often = None if recluster_after is None else check_size("recluster_after", recluster_after, 1)
+        if often is not None and often > MOST_CHANGES:
+            raise InvalidArgumentError(f"recluster_after must be at most {MOST_CHANGES}, not {often}")
         if window is None and not (last is None and within is None):
             raise InvalidArgumentError("last= and within= are of use only together with window=")
         if grows and pull is None:
@@ -202,6 +211,8 @@ class Monitor:
         stream = self._fed()
         self._lock.acquire()  # half as dear as `with`, which is felt where values come one by one
         try:
+            if self._conditions.raw and (kind := read_column(values).type) is not None:
+                self._conditions.check_limits(kind)
             if isinstance(stream, WindowSource):
                 stream.update(values, nan, times)
             elif times is not None:
@@ -216,6 +227,7 @@ class Monitor:
         """Take all the values behind a summary; its certified error may be at most eps/2, of the window's eps."""
         stream = self._fed()
         with self._lock:
+            self._conditions.check_limits(summary.type)
             if isinstance(stream, WindowSource):
                 stream.update_summary(summary, first_time, last_time)
             elif not (first_time is None and last_time is None):
@@ -312,6 +324,14 @@ class Monitor:
         monitor = cls.__new__(cls)
         monitor._begin(*state.read(data, pull, grows))
         return monitor
+
+    def __reduce__(self) -> Any:
+        if isinstance(self._stream, PulledSource):
+            raise CopyError(
+                "a Monitor with pull= cannot be copied or pickled, since its function cannot; make another one that "
+                "follows the same source: Monitor.from_bytes(monitor.to_bytes(), pull=...)"
+            )
+        return super().__reduce__()
 
     @alone
     def __repr__(self) -> str:

@@ -6,21 +6,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quantide.errors import InvalidArgumentError, UnknownQueryError
+from quantide.queries.capacity import reserve
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 PLACES = 32  # bits of an id that say where the query is; those above count how often the place was used before
+LAST_USE = (1 << 30) - 1  # a place used so often is not used again: ids stay below 2**62, the bit of a condition
 GONE, NEW = -2, -1  # slots of a query that was dropped, and of one that is in no cluster yet
-
-
-def grown(array: NDArray[Any], size: int) -> NDArray[Any]:
-    """An array of at least so many rows: the old ones, and new ones of zeros."""
-    if len(array) >= size:
-        return array
-    larger = np.zeros((max(size, 2 * len(array), 64), *array.shape[1:]), dtype=array.dtype)
-    larger[: len(array)] = array
-    return larger
 
 
 class Registry:
@@ -37,10 +30,11 @@ class Registry:
         self.told_known: NDArray[np.bool_] = np.empty(0, dtype=bool)
         self.used = 0  # places that were ever used
         self.free: list[int] = []
+        self.retired = 0  # places that are neither in use nor free
 
     def __len__(self) -> int:
         """How many queries there are."""
-        return self.used - len(self.free)
+        return self.used - len(self.free) - self.retired
 
     def add(self, phis: Floats, epss: Floats) -> Ints:
         """Places for new queries, those of dropped ones first."""
@@ -51,7 +45,7 @@ class Registry:
         del self.free[len(self.free) - again :]
         places = np.concatenate((reused, fresh)) if again else fresh
         self.used += len(fresh)
-        self._reserve(self.used)
+        reserve(self, dict.fromkeys(self.FIELDS, 0), self.used)
         self.phi[places], self.eps[places], self.slot[places] = phis, epss, NEW
         self.told_known[places] = False
         return places
@@ -59,7 +53,9 @@ class Registry:
     def remove(self, places: Ints) -> None:
         self.slot[places] = GONE
         self.uses[places] += 1
-        self.free.extend(places.tolist())
+        again = places[self.uses[places] <= LAST_USE]
+        self.free.extend(again.tolist())
+        self.retired += len(places) - len(again)
 
     def alive(self) -> Ints:
         """The places of all queries."""
@@ -91,12 +87,6 @@ class Registry:
         if wrong.any():
             raise unknown(int(ids[wrong][0]), len(self))
         return places
-
-    def _reserve(self, size: int) -> None:
-        if len(self.phi) >= size:
-            return
-        for name in Registry.FIELDS:
-            setattr(self, name, grown(getattr(self, name), size))
 
 
 def places_of(ids: Ints) -> Ints:

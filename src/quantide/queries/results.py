@@ -50,6 +50,13 @@ class Answers:
     ) -> None:
         self.kind, self._carried, self.version = kind, carried, version
         self.phi, self.target, self.rank_lo, self.rank_hi, self.n = phi, target, low, high, n
+        for array in (carried, phi, target, low, high, n):
+            if isinstance(array, np.ndarray):
+                array.flags.writeable = False
+
+    def __reduce__(self) -> tuple[type["Answers"], tuple[Any, ...]]:
+        ranks = self.target, self.rank_lo, self.rank_hi, self.n
+        return Answers, (self.kind, self._carried, self.phi, *ranks, self.version)
 
     @property
     def values(self) -> NDArray[Any]:
@@ -120,6 +127,10 @@ class Changes:
         self._kind, self._count, self._lookup = kind, count, lookup
         self.conditions = conditions
 
+    def __reduce__(self) -> Any:
+        ids, carried = self._lookup.resolve()
+        return _resolved, (self._kind, self._count, ids.copy(), carried.copy(), list(self.conditions))
+
     @property
     def ids(self) -> Ints:
         """The queries whose value changed."""
@@ -142,3 +153,8 @@ class Changes:
 
     def __repr__(self) -> str:
         return f"Changes({self._count} queries, {len(self.conditions)} conditions)"
+
+
+def _resolved(kind: ValueType, count: int, ids: Ints, carried: NDArray[Any], conditions: Any) -> Changes:
+    """Changes whose queries are known: how a copy is made."""
+    return Changes(kind, count, Lookup(lambda: (ids, carried)), conditions)

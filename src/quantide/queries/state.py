@@ -11,7 +11,7 @@ from quantide.queries.conditions import CERTAIN, UNTOLD, Conditions
 from quantide.queries.deadlines import DeadlineBoard
 from quantide.queries.passes import PassBoard
 from quantide.queries.pulled import Pull, PulledSource
-from quantide.queries.registry import GONE, NEW, Registry
+from quantide.queries.registry import GONE, LAST_USE, NEW, Registry
 from quantide.queries.source import MarkedSketch
 from quantide.queries.windowed import WindowSource
 from quantide.sketches.frame import FrameReader, FrameWriter
@@ -145,8 +145,10 @@ def _read_registry(frame: FrameReader, held: Registry) -> None:
         dtype = {"told": carrier, "limit": wide}.get(name, getattr(held, name).dtype)
         setattr(held, name, _array(frame, dtype, held.used))
     held.free = frame.array(np.dtype(np.int64), frame.number(held.used)).tolist()
-    gone = np.flatnonzero(held.slot == GONE)
-    frame.require(sorted(held.free) == gone.tolist() and bool((held.slot >= GONE).all() and (held.uses >= 0).all()))
+    gone, worn = held.slot == GONE, held.uses > LAST_USE
+    held.retired = int(np.count_nonzero(worn))
+    frame.require(sorted(held.free) == np.flatnonzero(gone & ~worn).tolist() and bool(gone[worn].all()))
+    frame.require(bool((held.slot >= GONE).all() and (held.uses >= 0).all() and (held.uses <= LAST_USE + 1).all()))
     frame.require(bool(((held.phi > 0) & (held.phi <= 1) & (held.eps >= frame.eps) & (held.eps < 1)).all()))
     if isinstance(held, Conditions):
         frame.require(bool((held.slot <= NEW).all() and (held.state >= 0).all() and (held.state <= CERTAIN).all()))

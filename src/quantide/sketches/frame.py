@@ -92,6 +92,12 @@ class FrameReader:
         raw = self._take(count * dtype.itemsize)
         return np.frombuffer(raw, dtype=dtype.newbyteorder("<")).astype(dtype)
 
+    def finite(self, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
+        """`count` numbers, none of them NaN or infinite: times, numbers of arrivals."""
+        numbers = self.array(dtype, count)
+        self.require(bool(np.isfinite(numbers).all()))
+        return numbers
+
     def values(self, count: int) -> NDArray[Any]:
         """`count` values of the sketch's type, checked to be such values."""
         if self.kind is None:

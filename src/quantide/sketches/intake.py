@@ -8,6 +8,7 @@ import numpy as np
 from quantide.errors import TooCoarseError, TypeMismatchError
 from quantide.sketches.frame import FrameWriter
 from quantide.summary.column import Column, check_nan_policy, read_column
+from quantide.summary.copying import CopiedByBytes
 from quantide.summary.questions import Questions
 from quantide.summary.ranks import check_count, check_eps
 from quantide.summary.summaries import Summaries
@@ -15,7 +16,7 @@ from quantide.summary.summary import Summary
 from quantide.summary.types import ValueType, type_named
 
 
-class Intake(Questions):
+class Intake(CopiedByBytes, Questions):
     """Types, nulls, NaN and counts. A subclass keeps the values."""
 
     def __init__(self, eps: float, nan: str = "refuse", value_type: str | None = None) -> None:

@@ -87,7 +87,8 @@ def check_tuples(t: Tuples) -> None:
     if any(a.dtype != carrier for a, carrier in zip(arrays, carriers, strict=True)):
         raise CorruptBytesError("the tuples are not of the types that their name says")
     sizes = np.diff(t.bounds)
-    fine = t.bounds[0] == 0 and (sizes >= 0).all() and t.bounds[-1] == len(t.rmin) == len(t.rmax) == len(t.values)
+    fine = len(t.bounds) > 0 and t.bounds[0] == 0 and (t.bounds[1:] >= t.bounds[:-1]).all()  # differences may wrap
+    fine = fine and t.bounds[-1] == len(t.rmin) == len(t.rmax) == len(t.values)
     fine = fine and len(t.n) == len(t.nulls) == len(t.nans) == len(sizes)
     if not fine or ((t.n < 0) | (t.n > MAX_N) | ((t.n == 0) != (sizes == 0)) | (t.nulls < 0) | (t.nans < 0)).any():
         raise CorruptBytesError("the counts contradict each other")
@@ -97,6 +98,9 @@ def check_tuples(t: Tuples) -> None:
     steps = (t.values[1:] >= t.values[:-1]) & (t.rmin[1:] > t.rmin[:-1]) & (t.rmax[1:] >= t.rmax[:-1])
     if disorder.any() or (inside[1:] & ~steps).any() or not are_of(t.values, t.type):
         raise CorruptBytesError("values or ranks are out of order")
+    first, last = t.bounds[:-1][sizes > 0], t.bounds[1:][sizes > 0] - 1
+    if (t.rmin[first] != 1).any() or (t.rmax[last] != t.n[sizes > 0]).any():
+        raise CorruptBytesError("a first tuple is not the minimum, or a last one not the maximum")
 
 
 def _prefix(kind: ValueType) -> NDArray[np.uint8]:

@@ -39,6 +39,8 @@ def encode_keys(keys: pa.Array) -> tuple[Codes, pa.Array]:
     """A number for every row and the distinct keys, sorted, null last: row i has the key distinct[codes[i]]."""
     if pa.types.is_struct(keys.type):
         return _encode_structs(keys)
+    if pa.types.is_dictionary(keys.type):
+        return _encode_dictionary(keys)
     if pa.types.is_integer(keys.type) and keys.null_count == 0 and len(keys):
         low, high = (int(x.as_py()) for x in pc.min_max(keys).values())
         if high - low < 2 * len(keys) + 1024 and low > -(2**62) and high < 2**62:
@@ -129,6 +131,15 @@ def _encode_dense(keys: pa.Array, low: int) -> tuple[Codes, pa.Array]:
     if present.all():
         return offset, distinct
     return (np.cumsum(present) - 1)[offset], distinct
+
+
+def _encode_dictionary(keys: pa.DictionaryArray) -> tuple[Codes, pa.Array]:
+    """Only what the dictionary holds is compared, however often it stands; nulls are numbers into it, or none."""
+    held = pa.concat_arrays([keys.dictionary, pa.nulls(1, keys.dictionary.type)])
+    codes, distinct = encode_keys(held)
+    rows = codes[keys.indices.fill_null(len(held) - 1).to_numpy(zero_copy_only=False)]
+    rows, used = encode_keys(pa.array(rows))
+    return rows, distinct.take(used)
 
 
 def _encode_structs(keys: pa.StructArray) -> tuple[Codes, pa.Array]:

@@ -1,6 +1,6 @@
 """Summaries: one summary for each of many keys, as flat arrays."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -12,6 +12,7 @@ from quantide.kernels.compress import bracketing_tuples, kept_tuples, nearest_tu
 from quantide.kernels.merge import merge_groups
 from quantide.kernels.segments import sample, spread
 from quantide.summary.column import check_nan_policy, has_nan, nan_error, read_rows
+from quantide.summary.copying import Immutable
 from quantide.summary.format import Tuples, check_tuples, pack_tuples, unpack_tuples
 from quantide.summary.grouping import group_by_code
 from quantide.summary.keys import check_same_length, encode_keys, find_key, key_array, one_array
@@ -24,7 +25,7 @@ Ints = NDArray[np.int64]
 TYPE_FIELD = b"quantide.type"
 
 
-class Summaries:
+class Summaries(Immutable):
     """Many keyed summaries held as flat arrays: built, merged and asked in single calls, never key by key.
 
     Keys are kept sorted, null last. `offsets[i]:offsets[i+1]` are the tuples of key i.
@@ -165,6 +166,8 @@ class Summaries:
     def take(self, places: Ints) -> "Summaries":
         """The summaries at these places among the keys, which must rise."""
         t = self._tuples
+        if len(places) and (places[0] < 0 or places[-1] >= len(self) or (places[1:] <= places[:-1]).any()):
+            raise InvalidArgumentError(f"places must rise from 0 or more to at most {len(self) - 1}, not {places}")
         at, bounds = spread(t.bounds, places)
         flat = (t.values[at], t.rmin[at], t.rmax[at], bounds, t.n[places], t.nulls[places], t.nans[places])
         return Summaries(self._keys.take(pa.array(places)), Tuples(t.type, *flat))
@@ -256,6 +259,9 @@ class Summaries:
         t, part = self._tuples, slice(self._tuples.bounds[i], self._tuples.bounds[i + 1])
         return Summary(t.values[part], t.rmin[part], t.rmax[part], int(t.n[i]), t.type, int(t.nulls[i]), int(t.nans[i]))
 
+    def __reduce__(self) -> tuple[Callable[[pa.Table], "Summaries"], tuple[pa.Table]]:
+        return type(self).from_arrow, (self.to_arrow(),)
+
     def __repr__(self) -> str:
         return f"Summaries(keys={len(self)}, n={int(self.n.sum())}, tuples={len(self.rmin)}, type={self.type})"
 
@@ -278,8 +284,13 @@ class Summaries:
 
     @classmethod
     def from_arrow(cls, table: pa.Table) -> "Summaries":
-        """The Summaries that to_arrow() described, sharing the table's memory."""
+        """The Summaries that to_arrow() described, sharing the table's memory as far as nobody can write there.
+
+        Columns made from numpy arrays are copied. A table read from a bytearray or a mapped file is not: leave these
+        as they are.
+        """
         try:
+            table.validate(full=True)
             kind = type_named(table.schema.metadata[TYPE_FIELD].decode())
             lists = one_array(table["tuples"])
             bounds = _numpy(lists.offsets)
@@ -295,7 +306,7 @@ class Summaries:
         if len(distinct) != len(keys):
             raise CorruptBytesError("this table is not one that Summaries.to_arrow() made: a key occurs twice")
         in_order = bool((codes[1:] > codes[:-1]).all())
-        return cls(keys, tuples) if in_order else cls._grouped(keys, tuples)
+        return cls(distinct, tuples) if in_order else cls._grouped(keys, tuples)
 
     def to_binary(self) -> pa.Array:
         """The bytes of each key's summary, as Summary.to_bytes() writes them, as one Arrow array."""
@@ -313,9 +324,13 @@ class Summaries:
             raise CorruptBytesError("a null is not a summary; drop null rows first")
         if not len(blobs):
             return cls.of(column, [], 0.5)
+        _check_offsets(blobs)
         _, places, data = blobs.buffers()
         offsets = np.frombuffer(places, dtype=np.int64)[blobs.offset : blobs.offset + len(blobs) + 1]
-        tuples = unpack_tuples(np.frombuffer(data, dtype=np.uint8), offsets)
+        raw = np.frombuffer(data, dtype=np.uint8)
+        if offsets[0] < 0 or offsets[-1] > len(raw) or (offsets[1:] < offsets[:-1]).any():
+            raise CorruptBytesError("the offsets of this Arrow array lie outside its bytes; call its validate()")
+        tuples = unpack_tuples(raw, offsets)
         return cls._grouped(column, tuples)
 
     @classmethod
@@ -358,6 +373,14 @@ def _binary(summaries: Any) -> pa.Array:
         raise TypeMismatchError(f"the bytes of summaries are asked for: {error}") from error
 
 
+def _check_offsets(blobs: pa.Array) -> None:
+    """Refuse an array that leads outside its own bytes."""
+    try:
+        blobs.validate(full=True)
+    except pa.ArrowException as error:
+        raise CorruptBytesError(f"these are not the bytes of summaries: {error}") from error
+
+
 def _one_row(phis: ArrayLike) -> NDArray[np.float64]:
     array = np.atleast_1d(check_phis(phis))
     if array.ndim > 1:
@@ -366,5 +389,7 @@ def _one_row(phis: ArrayLike) -> NDArray[np.float64]:
 
 
 def _numpy(column: pa.Array) -> NDArray[Any]:
+    """A column as an array; a copy if the owner of its memory can still write there."""
     array: NDArray[Any] = column.to_numpy(zero_copy_only=True)
-    return array
+    writable = any(buffer is not None and buffer.is_mutable for buffer in column.buffers())
+    return array.copy() if writable else array

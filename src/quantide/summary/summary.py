@@ -11,6 +11,7 @@ from quantide.kernels.merge import merge_groups
 from quantide.summary.answer import Answer
 from quantide.summary.asked import read_asked
 from quantide.summary.column import check_nan_policy, nan_error, read_column
+from quantide.summary.copying import CopiedByBytes, Immutable
 from quantide.summary.format import Tuples, check_bytes, pack_tuples, unpack_tuples
 from quantide.summary.ranks import (
     MAX_N,
@@ -27,7 +28,7 @@ Array = NDArray[Any]
 Ranks = NDArray[np.int64]
 
 
-class Summary:
+class Summary(Immutable, CopiedByBytes):
     """A small, immutable stand-in for n values that answers every quantile question with a proved bound.
 
     It holds sorted tuples (value, rmin, rmax): the value is one of the n, and its rank is proved to lie in

@@ -132,7 +132,7 @@ class Arrivals:
         """Take what write() left, refusing what no arrivals could have left."""
         filled = frame.number(self.layout.most_raw - 1)
         marks = [column.dtype for column in self._columns[1:]]
-        columns = [frame.values(filled) if filled else self._columns[0], *(frame.array(m, filled) for m in marks)]
+        columns = [frame.values(filled) if filled else self._columns[0], *(frame.finite(m, filled) for m in marks)]
         self._reserve(filled)
         for held, column in zip(self._columns, columns, strict=True):
             held[:filled] = column

@@ -50,7 +50,7 @@ class Buckets:
         self.size, self.eps, self.kind = size, eps, kind
         self.left = 0  # how large the bucket was that left last
         self._full, self._step = bucket_of(size, eps)
-        self._ranks = np.unique(np.append(np.arange(self._step, self._full + 1, self._step), 1))
+        self._ranks: NDArray[np.int64] | None = None  # made when a bucket has them: they may be very many
         self._as_they_are = self._step > 1 and self._full <= max(FEW, eps**-2)
         self._closed: deque[Summary] = deque()
         self._closed_n = 0
@@ -74,7 +74,9 @@ class Buckets:
     @property
     def nbytes(self) -> int:
         held = [*self._closed, *self._blocks, *([self._settled] if self._settled else [])]
-        arrays = {id(a): a.nbytes for a in (self._ranks, *(a for s in held for a in (s.carried, s.rmin, s.rmax)))}
+        arrays = {id(a): a.nbytes for s in held for a in (s.carried, s.rmin, s.rmax)}
+        if self._ranks is not None:
+            arrays[id(self._ranks)] = self._ranks.nbytes
         return sum(arrays.values()) + self._run.nbytes + self._sketch.nbytes
 
     @property
@@ -107,8 +109,9 @@ class Buckets:
 
     def _close(self) -> None:
         if self._run.n == self._full:
-            values = np.sort(self._run.values)[self._ranks - 1]
-            closed = Summary(values, self._ranks, self._ranks, self._full, self.kind)
+            ranks = self._common_ranks()
+            values = np.sort(self._run.values)[ranks - 1]
+            closed = Summary(values, ranks, ranks, self._full, self.kind)
         else:
             closed = self._shared(sealed(self._opened(), self.eps))
         self._closed.append(closed)
@@ -169,7 +172,15 @@ class Buckets:
 
     def _shared(self, summary: Summary) -> Summary:
         """The same bucket, its ranks held once for all that have the same."""
-        same = summary.n == self._full and all(np.array_equal(r, self._ranks) for r in (summary.rmin, summary.rmax))
-        if self._step < 2 or not same:
+        if self._step < 2 or summary.n != self._full or len(summary) != self._full // self._step + 1:
             return summary
-        return Summary(summary.carried, self._ranks, self._ranks, summary.n, self.kind)
+        ranks = self._common_ranks()
+        if not all(np.array_equal(given, ranks) for given in (summary.rmin, summary.rmax)):
+            return summary
+        return Summary(summary.carried, ranks, ranks, summary.n, self.kind, summary.nulls, summary.nans)
+
+    def _common_ranks(self) -> NDArray[np.int64]:
+        """The ranks that full buckets of values keep."""
+        if self._ranks is None:
+            self._ranks = np.unique(np.append(np.arange(self._step, self._full + 1, self._step), 1))
+        return self._ranks

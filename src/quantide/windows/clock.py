@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from quantide.errors import InvalidArgumentError, TypeMismatchError
 from quantide.summary.column import read_column
 from quantide.summary.types import ValueType
+from quantide.windows.wall_clock import wall_clock
 
 Times = NDArray[Any]
 
@@ -34,6 +35,8 @@ UNITS = {
     Fraction(604800): ("w", "week", "weeks"),
 }
 SECONDS = {name: seconds for seconds, names in UNITS.items() for name in names}
+EPOCH_UNITS = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
+EPOCH_START = 10**8  # seconds since 1970 from which on a number can be taken for a time of now
 _TERM = re.compile(r"\s*([0-9]{1,400}(?:\.[0-9]{1,400})?)\s*([A-Za-z]+)\s*")
 
 
@@ -63,6 +66,16 @@ def show_span(seconds: Fraction) -> str:
     """
     unit = max((unit for unit in UNITS if (seconds / unit).denominator == 1), default=Fraction(1))
     return f"{float(seconds / unit):.6g} {UNITS[unit][0]}"
+
+
+def suspected_unit(seconds: float) -> str | None:
+    """The unit that makes a number a time between 1973 and about now, if it is not seconds.
+
+    >>> suspected_unit(1.7e12), suspected_unit(1.7e15), suspected_unit(1.7e18), suspected_unit(3.8e9)
+    ('milliseconds', 'microseconds', 'nanoseconds', None)
+    """
+    latest = 2 * wall_clock()
+    return next((unit for unit, each in EPOCH_UNITS.items() if EPOCH_START <= seconds / each <= latest), None)
 
 
 def _seconds(span: Any) -> Fraction | None:
@@ -160,7 +173,9 @@ def _kind(kind: ValueType | None) -> str:
 def _as_seconds(numbers: Times, kind: ValueType | None) -> Times:
     each = 10**kind.scale if kind and kind.is_decimal else 1
     if numbers.dtype.kind == "i" and max(abs(int(numbers.min())), abs(int(numbers.max()))) > EXACT * each:
-        raise InvalidArgumentError(f"a time beyond {EXACT} seconds; give timestamps for times so far away")
+        unit = suspected_unit(float(int(numbers.max()) / each))
+        looks = "" if unit is None else f", which looks like {unit}: divide by {EPOCH_UNITS[unit]:,}"
+        raise InvalidArgumentError(f"a time beyond {EXACT} seconds{looks}; give timestamps for times so far away")
     seconds = numbers.astype(np.float64) / each
     if not np.isfinite(seconds).all():
         raise InvalidArgumentError("a time is nan or infinite; give times that are numbers")

@@ -12,6 +12,7 @@ from quantide.sketches.intake import Intake
 from quantide.summary.column import Column
 from quantide.summary.ranks import MAX_N, check_not_empty
 from quantide.summary.summary import Summary
+from quantide.windows.ahead import read_ahead
 from quantide.windows.arrivals import Arrivals
 from quantide.windows.classes import Said, as_table, classes, codes_of
 from quantide.windows.constraint import UNKNOWN, Clause, Constraint
@@ -34,7 +35,9 @@ class ConstrainedWindow(Timed, Intake):
 
     Parameters: `expression`; `eps`, the largest error as a fraction of the window's values; `value`, `time`, names of
     columns (times are needed when the expression has `within`); `nan`, "refuse" or "skip"; `late`, "refuse" or "clamp";
-    `value_type`, when it shall not be that of the first values.
+    `value_type`, when it shall not be that of the first values; `max_ahead`, how far a time may be ahead of the wall
+    clock ("1 hour"), beyond which update() raises FutureTimeError; None, for any time. The newest timestamp defines
+    "now": one value dated a year ahead empties every time window until then.
 
     >>> import pyarrow.compute as pc
     >>> from quantide import last, where, within
@@ -58,11 +61,13 @@ class ConstrainedWindow(Timed, Intake):
         nan: str = "refuse",
         late: str = "refuse",
         value_type: str | None = None,
+        max_ahead: Any = None,
     ) -> None:
         super().__init__(eps, nan, value_type)
         self._expression = _check_expression(expression)
         self._value, self._time = value, time
-        self._times = Timeline(late, self._expression.needs_times)
+        ahead = None if max_ahead is None else read_ahead(max_ahead)
+        self._times = Timeline(late, self._expression.needs_times, ahead)
         self._arrivals = 0
         self._lanes: dict[Said, Arrivals] = {}
         self._left_out: set[Said] = set()  # classes that came and are in no clause

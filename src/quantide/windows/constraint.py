@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from quantide.errors import InvalidArgumentError
 from quantide.sketches.frame import FrameReader, FrameWriter
+from quantide.summary.copying import Immutable
 from quantide.summary.ranks import MAX_N, check_size
 from quantide.windows.clock import read_span, show_span
 from quantide.windows.filters import name_of, pack_filter, shown, unpack_filter
@@ -46,7 +47,7 @@ class Clause:
         return self.says <= other.says and _reaches(self.items, other.items) and _reaches(self.span, other.span)
 
 
-class Constraint:
+class Constraint(Immutable):
     """An expression of last(n), within(T) and where(filter), with &, | and, between filters only, ~.
 
     >>> (within("5 min") & where(pc.field("src") == "A")) | last(1000)
@@ -86,6 +87,9 @@ class Constraint:
             some = [Clause(None, None, frozenset([(text, 1 - said)])) for text, said in clause.says]
             opposite = opposite & Constraint(some, self.filters)
         return opposite
+
+    def __reduce__(self) -> tuple[type["Constraint"], tuple[tuple[Clause, ...], dict[str, Any]]]:
+        return Constraint, (self.clauses, self.filters)
 
     def __bool__(self) -> bool:
         raise InvalidArgumentError("a window has no truth value; join windows by & and |, not by `and` and `or`")

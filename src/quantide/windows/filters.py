@@ -1,7 +1,8 @@
 """Filters: expressions of pyarrow.compute that can be told apart, kept as bytes, and read back from anyone's bytes.
 
 Arrow writes an expression as a file: a row of literals and options, and the expression itself as tokens among the
-metadata. It trusts such bytes when it reads them, so the tokens are checked first.
+metadata. It trusts such bytes when it reads them, so the file and the tokens are checked first. Arrow shows a literal
+in full, with the name of its type before each list: that text is bounded, too.
 """
 
 import hashlib
@@ -13,10 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from quantide.errors import CorruptBytesError, InvalidArgumentError
+from quantide.windows.arrow_file import check_arrow_file
 
 KEYS = ("call", "end", "literal", "options", "field_ref", "nested_field_ref")
 TOKEN = re.compile(rf"({'|'.join(KEYS)}): '(.*)'")
 MOST_TOKENS, DEEPEST = 10_000, 100
+SHOWN, SHOWN_BYTE = 1 << 16, 256  # characters that names of types may take in a text: in any case, for a byte
 MARK = "\0"  # between the text of a filter and what tells it from others of the same text
 
 Token = tuple[str, str]
@@ -57,8 +60,12 @@ def unpack_filter(data: bytes, text: str) -> tuple[str, Any]:
 
 def _check(data: bytes) -> None:
     """Raise unless everything is as Arrow writes it."""
+    elements = check_arrow_file(data)
     table = pa.ipc.open_file(pa.py_buffer(data)).read_all()
     table.validate(full=True)
+    longest = max((len(str(kind)) for kind in table.schema.types), default=0)
+    if elements * longest > SHOWN + SHOWN_BYTE * len(data):
+        raise ValueError(f"{elements:,} elements of a type whose name has {longest:,} characters")
     if table.num_rows != 1 or any(f"\n{key}: '".encode() in data for key in KEYS):
         raise ValueError("literals are one row, and no text looks like a token")
     tokens = iter(_tokens(table))
@@ -80,7 +87,9 @@ def _tokens(table: pa.Table) -> list[Token]:
 def _check_expression(token: Token, rest: Iterator[Token], table: pa.Table, depth: int) -> None:
     key, value = token
     if key == "literal":
-        table.column(_place(value, table.num_columns))
+        kind = table.column(_place(value, table.num_columns)).type
+        if pa.types.is_nested(kind) and "dictionary<" in str(kind):
+            raise ValueError(f"a literal of type {kind}")
     elif key == "nested_field_ref":
         for _ in range(_place(value, MOST_TOKENS)):
             if next(rest, ("end", ""))[0] != "field_ref":

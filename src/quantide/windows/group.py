@@ -62,7 +62,7 @@ def read_group(
     size, height = frame.number(2 * MAX_N), frame.number(64)
     waits, halved = frame.number(1), frame.number(1)
     before, slack, thinned_at = frame.array(np.dtype(np.float64), 3).tolist()
-    triples = [frame.array(mark, 3) for mark in marks]
+    triples = [frame.finite(mark, 3) for mark in marks]
     pairs, leads = tuple((t[0], t[2]) for t in triples), Lead(lead, tuple(t[1] for t in triples))
     end = start + summary.n
     group = Group(start, end, summary, pairs, before, slack, entry, leads, size, height, waits=bool(waits))

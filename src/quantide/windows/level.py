@@ -133,14 +133,16 @@ class Level:
                 frame.require(count > 0 and start % self.size == 0 and start + count * self.size <= end)
                 rows = frame.values(count * width).reshape(count, width)
                 frame.require(bool((rows[:, 1:] >= rows[:, :-1]).all()))
-                segments.append(Segment(start, rows, [frame.array(m, 2 * count).reshape(-1, 2) for m in marks]))
+                segments.append(Segment(start, rows, [frame.finite(m, 2 * count).reshape(-1, 2) for m in marks]))
         self._require_order(frame)
         if frame.number(1):
             start = frame.number(MAX_N)
             frame.require(start % (2 * self.size) == 0 and start + self.size <= end)
             low, row = frame.values(1)[0], frame.sorted_values(self.size // self.spacing)
             frame.require(bool(low <= row[0]))
-            self.waiting = Half(start, row, low, [frame.array(m, 2).reshape(1, 2) for m in marks])
+            ends = [frame.finite(m, 2) for m in marks]
+            frame.require(all(first <= last for first, last in ends))
+            self.waiting = Half(start, row, low, [pair.reshape(1, 2) for pair in ends])
 
     def _require_order(self, frame: FrameReader) -> None:
         """Segments are side by side, oldest in the last band, and their marks never decrease."""

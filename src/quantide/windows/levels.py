@@ -182,7 +182,7 @@ class Levels:
         """Take what write() left, refusing what no arrivals could have left."""
         self.end, self.start = frame.number(MAX_N), frame.number(MAX_N)
         frame.require(self.end % self.layout.chunk == 0)
-        self.gone = [frame.array(mark, 1)[0] for mark in marks] if self.start else []
+        self.gone = [frame.finite(mark, 1)[0] for mark in marks] if self.start else []
         count = frame.number(64)
         frame.require(count >= len(self.levels))
         for i in range(count):

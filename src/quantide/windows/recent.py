@@ -15,6 +15,7 @@ from quantide.summary.column import Column, plain_values
 from quantide.summary.ranks import MAX_N, check_not_empty
 from quantide.summary.summaries import Summaries
 from quantide.summary.summary import Summary
+from quantide.windows.ahead import read_ahead
 from quantide.windows.arrivals import Arrivals
 from quantide.windows.layout import layout_for
 from quantide.windows.reach import Reach
@@ -37,7 +38,9 @@ class RecentWindow(Timed, Singles):
 
     Parameters: `eps`, the largest error as a fraction of the window's values; `max_items` and `max_age`, how far back
     questions reach (everything, when neither is given); `nan`, "refuse" or "skip"; `late`, "refuse" or "clamp", what
-    happens to a time before the newest; `value_type`, when it shall not be that of the first values.
+    happens to a time before the newest; `value_type`, when it shall not be that of the first values; `max_ahead`, how
+    far a time may be ahead of the wall clock ("1 hour"), beyond which update() raises FutureTimeError; None, for any
+    time. The newest timestamp defines "now": one value dated a year ahead empties every time window until then.
 
     >>> window = RecentWindow(eps=0.01, max_items=1_000_000)
     >>> for second in range(100):
@@ -59,10 +62,11 @@ class RecentWindow(Timed, Singles):
         nan: str = "refuse",
         late: str = "refuse",
         value_type: str | None = None,
+        max_ahead: Any = None,
     ) -> None:
         super().__init__(eps, nan, value_type)
         self._reach = Reach.of(max_items, max_age)
-        self._times = Timeline(late, max_age is not None)
+        self._times = Timeline(late, max_age is not None, None if max_ahead is None else read_ahead(max_ahead))
         self._single_times = array("d")
         self._values: Arrivals | None = None
         self._slices = Slices(layout_for(self._eps))
@@ -205,7 +209,7 @@ class RecentWindow(Timed, Singles):
         if self._times.clock is None:
             return time is None and not self._times.needed and self._wait(value)
         timed = type(time) is float and self._times.clock.kind == "seconds"
-        if not timed or not self._times.newest <= time < math.inf:
+        if not timed or not self._times.newest <= time < math.inf or not self._times.is_plausible(time):
             return False
         self._single_times.append(time)
         if not self._wait(value):

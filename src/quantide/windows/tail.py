@@ -94,7 +94,9 @@ class Tail:
         for _ in range(frame.number(self.size)):
             if frame.number(1):
                 run, first, end = Run(self.kind.carrier, self._run), frame.number(self._run), frame.number(self._run)
-                frame.require(first < end)
+                frame.require(first < end and (not first or not self._items))  # values leave the first run alone
+                before = self._items[-1] if self._items else None
+                frame.require(not isinstance(before, Run) or before.end == self._run)
                 run.extend(np.zeros(first, self.kind.carrier))
                 run.extend(frame.values(end - first))
                 run.first = first

@@ -10,17 +10,23 @@ from quantide.errors import InvalidArgumentError, LateError
 from quantide.sketches.frame import FrameReader, FrameWriter
 from quantide.summary.column import Column, read_rows
 from quantide.summary.ranks import MAX_N
-from quantide.windows.clock import Clock, show_span
+from quantide.windows.ahead import Horizon
+from quantide.windows.clock import LONGEST, Clock, show_span
 
 Array = NDArray[Any]
 
+LIMITED = 2  # in the bytes: `ahead` follows
+
 
 class Timeline:
-    """Knows the clock and the newest time, and what to do with a time before it: `late` is "refuse" or "clamp"."""
+    """Knows the clock and the newest time, and what to do with a time before it: `late` is "refuse" or "clamp".
 
-    def __init__(self, late: str, needed: bool) -> None:
+    `ahead` is how many seconds a time may be ahead of the wall clock, None for any number.
+    """
+
+    def __init__(self, late: str, needed: bool, ahead: Fraction | None = None) -> None:
         self.late = check_late_policy(late)
-        self.needed = needed
+        self.needed, self.ahead = needed, ahead
         self.clock: Clock | None = None  # None before the first arrival, and when arrivals have no times
         self.newest: Any = None
         self.clamped = 0
@@ -45,6 +51,7 @@ class Timeline:
             raise InvalidArgumentError(f"{len(numbers)} times for {rows} values; give one for each, or one for all")
         elif rows > len(column):
             numbers = numbers[kept_rows(plain, column)]
+        self._check_ahead(clock, numbers)
         highest = numbers
         if len(numbers) and not (_rises(numbers) and (self.newest is None or self.newest <= numbers[0])):
             highest = np.maximum.accumulate(numbers if self.newest is None else np.maximum(numbers, self.newest))
@@ -70,6 +77,7 @@ class Timeline:
         span = np.array([clock.moment(first), clock.moment(last)])
         if span[1] < span[0]:
             raise InvalidArgumentError(f"last_time {last!r} is before first_time {first!r}; exchange them")
+        self._check_ahead(clock, span)
         if (settled is None or span[0] >= settled) and (opened is None or span[1] >= opened):
             return Arrived(clock, span, 0)
         self._check_clamps(late, n)
@@ -102,8 +110,14 @@ class Timeline:
         """A time as a user knows it; None without times."""
         return None if time is None or self.clock is None else self.clock.show(time)
 
+    def is_plausible(self, seconds: float) -> bool:
+        """Return True if a time in seconds may be accepted."""
+        return self.ahead is None or seconds <= Horizon.of(self.ahead).latest(Clock("seconds"))
+
     def write(self, frame: FrameWriter) -> None:
-        frame.number(self.late == "clamp")
+        frame.number((self.late == "clamp") + LIMITED * (self.ahead is not None))
+        if self.ahead is not None:
+            frame.fraction(self.ahead)
         frame.number(self.clamped)
         frame.text(self.clock.kind if self.clock else "")
         if self.clock:
@@ -111,12 +125,15 @@ class Timeline:
 
     @classmethod
     def from_frame(cls, frame: FrameReader, needed: bool) -> "Timeline":
-        timeline = cls("clamp" if frame.number(1) else "refuse", needed)
+        rules = frame.number(1 + LIMITED)
+        ahead = frame.fraction() if rules & LIMITED else None
+        frame.require(rules < LIMITED or (ahead is not None and ahead <= LONGEST))
+        timeline = cls("clamp" if rules & 1 else "refuse", needed, ahead)
         timeline.clamped, kind = frame.number(MAX_N), frame.text()
         if kind:
             frame.require(kind in Clock.KINDS)
             timeline.clock = Clock(kind)
-            timeline.newest = frame.array(timeline.clock.dtype, 1)[0]
+            timeline.newest = frame.finite(timeline.clock.dtype, 1)[0]
         return timeline
 
     def _check_untimed(self) -> None:
@@ -128,6 +145,10 @@ class Timeline:
     def _check_timed(self, arrived: int) -> None:
         if self.clock is None and arrived:
             raise InvalidArgumentError("earlier values came without times; give times for all values or for none")
+
+    def _check_ahead(self, clock: Clock, numbers: Array) -> None:
+        if self.ahead is not None:
+            Horizon.of(self.ahead).check(clock, numbers)
 
     def _check_clamps(self, late: str | None, count: int) -> None:
         if (self.late if late is None else check_late_policy(late)) != "clamp":
@@ -147,6 +168,11 @@ class Timed:
     def clamped(self) -> int:
         """How many values came with a time before the newest and were counted as arriving at the newest."""
         return self._times.clamped
+
+    @property
+    def max_ahead(self) -> float | None:
+        """Seconds that a time may be ahead of the wall clock; None for any number."""
+        return None if self._times.ahead is None else float(self._times.ahead)
 
     @property
     def newest(self) -> Any:

@@ -1,0 +1,76 @@
+"""Limits of conditions that do not fit, and conditions that are dropped before the type of the values is known."""
+
+import copy
+
+import numpy as np
+import pytest
+
+from quantide import Monitor, Summary
+from quantide.errors import CorruptBytesError, InvalidArgumentError, TypeMismatchError
+from quantide.kernels.keyed import add_counts
+from quantide.summary.types import type_named
+
+DAYS = np.array(["2024-01-02", "2024-01-03"], dtype="datetime64[us]")
+
+
+@pytest.mark.parametrize("limit", [2.5, DAYS[0]])
+def test_a_dropped_condition_leaves_no_limit(limit: object) -> None:
+    monitor = Monitor(0.01)
+    monitor.drop(monitor.watch(0.5, 0.05, above=limit))
+    for same in (Monitor.from_bytes(monitor.to_bytes()), copy.copy(monitor)):
+        query = same.register(0.5, 0.05)
+        same.update(DAYS)
+        assert same.answer(query).value == DAYS[0]
+
+
+@pytest.mark.parametrize("limit", [2.5, float("nan")])
+def test_values_that_a_limit_does_not_fit_are_refused_whole(limit: float) -> None:
+    monitor = Monitor(0.01)
+    monitor.watch(0.5, 0.05, above=limit, on_change=lambda *_: None)
+    values = DAYS if limit == limit else np.array([1.0, 2.0])
+    with pytest.raises((TypeMismatchError, InvalidArgumentError)):
+        monitor.update(values)
+    with pytest.raises((TypeMismatchError, InvalidArgumentError)):
+        monitor.update_summary(Summary.of(values))
+    assert monitor.n == 0
+
+
+def test_a_limit_beyond_all_numbers_is_named() -> None:
+    monitor = Monitor(0.01)
+    monitor.update([1.0, 2.0])
+    with pytest.raises(InvalidArgumentError):
+        monitor.watch(0.5, 0.05, above=10**400)
+
+
+@pytest.mark.parametrize("changes", [2**62 + 1, 10**30])
+def test_recluster_after_fits_its_bytes(changes: int) -> None:
+    with pytest.raises(InvalidArgumentError, match="at most"):
+        Monitor(0.01, recluster_after=changes)
+    Monitor.from_bytes(Monitor(0.01, recluster_after=2**62).to_bytes())
+
+
+def test_a_query_that_another_thread_drops_is_no_index() -> None:
+    """A key number of -2 marks a dropped query. Plain Python finds what machine code reads outside its array."""
+    counts = np.zeros(1, dtype=np.int64)
+    ints = np.array([0, 1])
+    add_counts.py_func(  # type: ignore[attr-defined]
+        np.array([-2]),
+        np.array([1.0]),
+        np.array([0], np.int32),
+        np.array([1.0]),
+        ints,
+        ints,
+        ints,
+        ints,
+        counts,
+        counts,
+    )
+    assert counts.tolist() == [0]
+
+
+@pytest.mark.parametrize(("rmin", "rmax"), [([5, 9], [5, 10]), ([1, 8], [1, 9])])
+def test_bytes_of_a_summary_without_its_ends_are_refused(rmin: list[int], rmax: list[int]) -> None:
+    """The first tuple is the minimum and the last the maximum: sketches rely on it when they are fed summaries."""
+    summary = Summary(np.array([1.0, 2.0]), np.array(rmin), np.array(rmax), 10, type_named("float64"))
+    with pytest.raises(CorruptBytesError):
+        Summary.from_bytes(summary.to_bytes())
