@@ -135,6 +135,20 @@ def expire(folder: str, settings: dict[str, Any]) -> None:
             _note(folder, "done", op)
 
 
+def expire_and_restore(folder: str, settings: dict[str, Any]) -> None:
+    """A batch a step, until old ones are dropped; then they are brought back, and dropped and brought back again."""
+    doing = Work(folder, settings)
+    for number in range(14):
+        for op in (("append", number), ("step", number)):
+            _note(folder, "begin", op)
+            doing.do(op)
+            _note(folder, "done", op)
+    doing.history.restore()
+    for _ in range(20):
+        doing.history.end_step()
+    doing.history.restore()
+
+
 def trickle(folder: str, settings: dict[str, Any], wait: bool = True, batches: int = 24) -> None:
     """Small batches in few steps. With `wait` each is compacted before the next comes: points are passed in order."""
     few(setattr)
@@ -153,7 +167,20 @@ def trickle(folder: str, settings: dict[str, Any], wait: bool = True, batches: i
 
 TASKS: dict[str, Callable[..., None]] = {
     task.__name__: task
-    for task in (work, count, go_on, compete, hold, keep_writing, expire, trickle, live_work, live_count, live_go_on)
+    for task in (
+        work,
+        count,
+        go_on,
+        compete,
+        hold,
+        keep_writing,
+        expire,
+        expire_and_restore,
+        trickle,
+        live_work,
+        live_count,
+        live_go_on,
+    )
 }
 
 

@@ -1,5 +1,6 @@
 """`quantide quantile` and `quantide history`, as a user calls them."""
 
+import json
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 from quantide import History
 from quantide.cli import main
+from quantide.live import LiveStream
 
 Out = pytest.CaptureFixture[str]
 
@@ -130,3 +132,20 @@ def test_as_a_module_beside_a_writer(store: str) -> None:
             [sys.executable, "-m", "quantide", "quantile", store, "1"], check=True, capture_output=True, text=True
         )
     assert "5000.0" in found.stdout
+
+
+@pytest.mark.parametrize(("how", "left", "newest"), [("remove", 2, 20.0), ("redate", 3, 20.0)])
+def test_rows_of_the_future_are_repaired(how: str, left: int, newest: float, tmp_path: Path, capsys: Out) -> None:
+    """A row dated in 2096 ends all windows there; removed or dated anew, windows are those of now again."""
+    with History(tmp_path / "s", eps=0.1, max_ahead="off") as history:
+        history.append([1.0, 2.0, 3.0], times=[10.0, 4e9, 20.0])
+    path = str(tmp_path / "s")
+    with LiveStream(path, follow=False) as live:
+        assert live.answer(0.5, within="1 min").n == 1
+    assert main(["history", "repair", path, "--newer-than", "1e9"]) == 2
+    assert "add --future remove or redate" in capsys.readouterr().err
+    assert main(["history", "repair", path, "--future", how, "--newer-than", "1e9", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["ok"], found["future"]["action"], found["future"]["rows"]) == (True, how, 1)
+    with LiveStream(path, follow=False) as live:
+        assert (live.newest, live.answer(0.5, within="1 min").n, live.n) == (newest, left, 3)

@@ -57,7 +57,13 @@ POINTS = (
     "write.data",
     "write.side",
 )
-OF_STREAMS = ("ingest.recorded", "ingest.committed")  # tried in tests/spark/test_ingest_faults.py
+OF_RETENTION = ("retention.linked", "restore.linked", "restore.committed")  # tried in test_retention.py
+OF_STREAMS = (
+    "ingest.recorded",
+    "ingest.committed",
+    "ledger.based",
+    "ledger.cleared",
+)  # tried in tests/spark/test_ingest_faults.py
 WRITES = ("disk.write", "disk.named", "commit.before")  # where the system says that the disk is full
 STORES = {"plain": SETTINGS, "keyed": KEYED}
 SOME = [(point, store) for point, store in zip(POINTS, cycle(STORES), strict=False)]
@@ -121,7 +127,7 @@ def check_child(child: Child, settings: dict[str, Any]) -> None:
 def test_all_points_are_passed(counts: dict[str, dict[str, int]]) -> None:
     """A new fault point must be tried below, or, where the work does not pass it, in a test of its own."""
     text = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
-    others = {"side.rebuilt", "log.trimmed", *OF_STREAMS}
+    others = {"side.rebuilt", "log.trimmed", *OF_RETENTION, *OF_STREAMS}
     assert set(re.findall(r'faults\.point\("(.*?)"\)', text)) == {*POINTS, *others}
     assert set(counts["plain"]) == set(counts["keyed"]) == {*POINTS, "log.trimmed"}
 
@@ -190,7 +196,7 @@ def test_killed_while_old_data_is_dropped(point: str, driver: Driver, tmp_path: 
         here = check_stored(folder, recent, begun)
         check_answers(history, all_of(here))
         history.end_step()
-        history.vacuum(0)
+        history.vacuum(0, grace_hours=0)
         assert leftovers(folder) == set()
         check_stored(folder, [batch for batch in done if batch >= history.stats()["steps"] - 4], begun)
         history.verify()
@@ -319,7 +325,8 @@ def test_durable_means_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     order: list[str] = []
 
     def fsync(handle: int) -> None:
-        order.append(without_spare(os.path.relpath(os.readlink(f"/proc/self/fd/{handle}"), tmp_path)))
+        name = os.path.relpath(os.readlink(f"/proc/self/fd/{handle}"), tmp_path)
+        order.append(without_spare(name.partition("#")[0]))
 
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(recent_files, "FAN", 100)  # nothing happens meanwhile

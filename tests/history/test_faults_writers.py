@@ -3,6 +3,7 @@
 import errno
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -116,21 +117,28 @@ def test_stale_writer_asks_on(tmp_path: Path) -> None:
     new.close()
 
 
-def test_stale_writer_does_not_remove_what_it_does_not_know(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("at", [1, 2])
+def test_stale_writer_does_not_remove_what_it_does_not_know(
+    at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Taken over between its look at the table and the removal of files."""
     old = History(tmp_path, **SETTINGS)
     old.append(batch(0))
-    found = old.table.check_writer
+    found, looks = old.table.check_writer, [0]
 
     def then_taken_over() -> None:
         found()
-        (tmp_path / LOCK).unlink()
-        new = History(tmp_path)
-        new.append(batch(1))
-        new.close()
+        looks[0] += 1
+        if looks[0] == at:
+            (tmp_path / LOCK).unlink()
+            new = History(tmp_path)
+            new.append(batch(1))
+            new.close()
 
     monkeypatch.setattr(old.table, "check_writer", then_taken_over)
-    old.vacuum(0)
+    with suppress(WriterConflictError):  # it looks once for expired files, and once for all others
+        old.vacuum(0)
+    assert looks[0] == at
     check_stored(tmp_path, [0, 1])
     assert History(tmp_path).verify().values == 2 * len(batch(0))
     old.close()

@@ -108,7 +108,6 @@ class Held:
         return LocalExecutor().map(tasks)
 
 
-@pytest.mark.usefixtures("no_hang")
 def test_appends_and_questions_go_on_while_a_merge_runs(tmp_path: Path, rng: Rng) -> None:
     model, executor = Model(BY_NAME["float64"]), Held()
     with small(), History(tmp_path / "s", eps=0.05, kappa=1, executor=executor) as history:
@@ -138,7 +137,6 @@ def test_appends_and_questions_go_on_while_a_merge_runs(tmp_path: Path, rng: Rng
         history.verify()
 
 
-@pytest.mark.usefixtures("no_hang")
 def test_many_threads_ask_while_one_writes(tmp_path: Path) -> None:
     """Every answer is right for some moment: n tells which, for values arrive in order."""
     history = History(tmp_path / "s", eps=0.01, kappa=2)

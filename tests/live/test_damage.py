@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from quantide import History
-from quantide.errors import CorruptBytesError, StorageError
+from quantide.errors import CorruptBytesError, RepairWarning, StorageError
 from quantide.live import LiveStream
-from quantide.store import faults
+from quantide.store import commits, faults
 from quantide.store.manifest import Manifest
 from quantide.store.recent import RecentFile
 from tests.history.work import leftovers
@@ -142,7 +142,31 @@ def test_a_recent_file(damage: str, tmp_path: Path, rng: Rng) -> None:
 
 @pytest.mark.parametrize("damage", [*DAMAGE, "missing"])
 def test_a_manifest(damage: str, tmp_path: Path, rng: Rng) -> None:
+    """The log has a copy: readers go on with it, verify() names the file, and the next writer writes it again."""
+    with small(fan=100):
+        grown = store(tmp_path, rng)
+        live = LiveStream(grown.path, follow=False)
+        grown.history.close()
+        path = names(grown, "manifest")[-1]
+        if damage == "missing":
+            path.unlink()
+        else:
+            path.write_bytes(DAMAGE[damage](path.read_bytes()))
+        check(live, grown.model, rng)
+        check(LiveStream(grown.path, follow=False), grown.model, rng)
+        with History(grown.path) as history:
+            assert history.answer(0.5).n == 150
+            with pytest.raises(CorruptBytesError, match="manifest"):
+                history.verify()
+            with pytest.warns(RepairWarning, match="copy in the log"):
+                history.append([1.0], key="a", times=1.0, filters={"f": True, "g": True})
+            assert (history.n, history.verify().values) == (151, 151)
+
+
+@pytest.mark.parametrize("damage", [*DAMAGE, "missing"])
+def test_a_manifest_without_a_copy(damage: str, tmp_path: Path, rng: Rng, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is known of recent rows: a reader does not open. The history is as it was."""
+    monkeypatch.setattr(commits, "COPIED", 10)
     with small(fan=100):
         grown = store(tmp_path, rng)
         live = LiveStream(grown.path, follow=False)
@@ -159,7 +183,7 @@ def test_a_manifest(damage: str, tmp_path: Path, rng: Rng) -> None:
             assert history.answer(0.5).n == 150
             with pytest.raises(CorruptBytesError, match="manifest"):
                 history.verify()
-            with pytest.raises(CorruptBytesError, match="manifest"):
+            with pytest.raises(CorruptBytesError, match="quantide history repair"):
                 history.append([1.0], key="a", times=1.0, filters={"f": True, "g": True})
             assert history.n == 150
 

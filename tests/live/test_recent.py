@@ -19,6 +19,7 @@ from quantide.live.kept import Kept
 from quantide.live.lane import Between
 from quantide.live.recent import Recent, Wanted
 from quantide.store.manifest import Entry, Manifest
+from quantide.store.names import recent_name
 from quantide.store.recent import RecentFile, RecentRows, write_recent
 from quantide.summary.types import type_named
 from tests import oracle
@@ -83,7 +84,7 @@ def files(all_rows: Rows, cuts: list[int], joins: list[int], keyed: bool, eps: f
     manifest, out = Manifest(), []
     with tempfile.TemporaryDirectory() as folder:
         for number, part in enumerate(parts):
-            name = f"{number}.recent"
+            name = recent_name(1, number)
             size, about = write_recent(str(Path(folder, name)), part, ("f", "g"), eps, False)
             entry = Entry(name, 0, about.rows, about.oldest, about.newest, size)
             manifest = manifest.after([entry], "seconds", True)

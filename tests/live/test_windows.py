@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from quantide import History, Summary
-from quantide.errors import EmptyError, InvalidArgumentError, SpanError, UnknownKeyError
+from quantide.errors import EmptyError, FutureTimeError, InvalidArgumentError, SpanError, UnknownKeyError
 from quantide.history.arrivals import read_arrivals
 from quantide.history.load import Loaded, Slot, write_chunks
 from quantide.history.source import Piece
@@ -213,8 +213,9 @@ def test_a_batch_that_came_before(tmp_path: Path) -> None:
 def test_a_clock_that_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows without times: those that came later are never older."""
     with History(tmp_path) as history:
+        monkeypatch.setattr("quantide.history.arrival_clock.ticks_ns", lambda: 0)
         for number, now in enumerate([10**18, 10**18 - 10**12, 5, 10**18 + 10**9]):
-            monkeypatch.setattr("quantide.history.arrivals.time.time_ns", lambda now=now: now)
+            monkeypatch.setattr("quantide.history.arrival_clock.wall_clock_ns", lambda now=now: now)
             history.append([float(number)])
         live = LiveStream(tmp_path, follow=False)
         assert live.newest == np.datetime64(10**18 + 10**9, "ns")
@@ -225,14 +226,14 @@ def test_a_clock_that_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_times_as_far_apart_as_can_be(tmp_path: Path) -> None:
     ends = np.array([1 - 2**63, 0, 2**63 - 1])
     for name, times in (("ns", ends.view("M8[ns]")), ("s", np.array([-1e300, 0.0, 1e300]))):
-        with History(tmp_path / name) as history:
+        with History(tmp_path / name, max_ahead="off") as history:
             history.append([1.0, 2.0, 3.0], times=times)
             live = LiveStream(tmp_path / name, follow=False)
             assert live.answer(1, within="24 hours").n == 1
             assert live.answer(1, last=2).n == 2
             with pytest.raises(SpanError):
                 live.answer(1, within="24 hours", now=times[0])
-    with History(tmp_path / "long", window=10**12) as history:
+    with History(tmp_path / "long", window=10**12, max_ahead="off") as history:
         history.append([1.0, 2.0, 3.0], times=ends.view("M8[ns]"))
         assert LiveStream(tmp_path / "long", follow=False).answer(1, within=10**12).n == 3
 
@@ -258,6 +259,11 @@ def test_rows_that_tasks_bring(tmp_path: Path, rng: Rng) -> None:
 
         history.load(2, write, [pa.string()])
         history._writer.join()
+        times[parts[1][0]], right = 1e12, times[parts[1][0]]
+        with pytest.raises(FutureTimeError, match="milliseconds"):
+            history.load(2, write, [pa.string()])
+        times[parts[1][0]] = right
+        assert history.n == 90
         live = LiveStream(tmp_path, follow=False)
         mine = np.array(keys.to_pylist()) == "a"
         for last in (1, 40, 70, 90):

@@ -1,8 +1,8 @@
 """Arrivals: the rows of an append in the order they came, with their times and what filters say of them."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from quantide.store.recent import FLAG, RecentRows
 from quantide.store.settings import Settings
 from quantide.summary.column import Column, has_nan
 from quantide.summary.types import type_named
+from quantide.windows.ahead import Horizon
 from quantide.windows.clock import Clock
 
 MOST = 1 << 22  # rows of a recent file
@@ -33,10 +34,10 @@ class Arrivals:
     times: Array | None
     flags: Array | None
 
-    def pieces(self, settings: Settings, known: Manifest) -> tuple[Clock, list[RecentRows]]:
-        """Rows for recent files, each of bounded size, on the clock of the store."""
+    def pieces(self, settings: Settings, known: Manifest, now: int) -> tuple[Clock, list[RecentRows]]:
+        """Rows for recent files, each of bounded size, on the clock of the store; rows without times came `now`."""
         clock = self._on_clock(known)
-        times = self.times if self.times is not None else np.array([_now(known)])
+        times = self.times if self.times is not None else np.array([now])
         kind, out = type_named(settings.value_type), []
         for start in range(0, len(self.values), MOST):
             rows = slice(start, start + MOST)
@@ -46,6 +47,11 @@ class Arrivals:
             flags = None if self.flags is None else self.flags[rows]
             out.append(RecentRows.of(kind, clock.kind, keys, values, when, flags))
         return clock, out
+
+    def check_ahead(self, ahead: Fraction | None) -> None:
+        """Refuse times that are further ahead of the wall clock than so many seconds."""
+        if ahead is not None and self.clock is not None and self.times is not None:
+            Horizon.of(ahead).check(self.clock, self.times)
 
     def _on_clock(self, known: Manifest) -> Clock:
         given = self.times is not None
@@ -128,12 +134,6 @@ def _mask(given: Any, name: str, rows: int) -> NDArray[np.bool_]:
         )
     found: NDArray[np.bool_] = mask.fill_null(False).to_numpy(zero_copy_only=False)
     return found
-
-
-def _now(known: Manifest) -> int:
-    """When rows without times come: now, and never before those that came earlier, whatever the clock does."""
-    now = time.time_ns()
-    return now if known.newest is None else max(now, int(known.newest))
 
 
 def _has_length(times: Any) -> bool:

@@ -14,16 +14,17 @@ from quantide.history.keys import read_key, read_keys
 from quantide.history.load import Loaded, Slot
 from quantide.history.reader import HistoryReader
 from quantide.history.rebuild import replace_side
+from quantide.history.restore import Restored, restore
 from quantide.history.snapshot import Snapshot
 from quantide.history.sort import Chunk, chunk_of
 from quantide.history.source import Piece, check_paths, read_files
 from quantide.history.tasks import Executor
-from quantide.history.vacuum import Vacuumed, check_hours, vacuum
+from quantide.history.vacuum import Vacuumed, check_hours, purge_retired, vacuum
 from quantide.history.writer import Writer
 from quantide.store.commits import WritableTable
 from quantide.store.creation import create_table
 from quantide.store.place import Folder, folder_of
-from quantide.store.settings import Settings
+from quantide.store.settings import CHANGEABLE, Settings
 from quantide.summary.column import Column, check_nan_policy, plain_values, read_column, read_rows
 
 
@@ -49,6 +50,10 @@ class History(HistoryReader):
     """
 
     table: WritableTable
+    REOPEN = (
+        "it holds the lease of its store, and a store has one writer; pass its path, and open HistoryReader(path) "
+        "where it is read, or close it and open History(path) where it is written"
+    )
 
     def __init__(
         self,
@@ -63,18 +68,20 @@ class History(HistoryReader):
         executor: Executor | None = None,
         window: Any = None,
         filters: str | Sequence[str] | None = None,
+        max_ahead: Any = None,
     ) -> None:
         given: dict[str, Any] = {"eps": eps, "kappa": kappa, "memory": memory, "keys": keys, "value_type": value_type}
-        given |= {"retention": retention, "window": window, "filters": filters}
+        given |= {"retention": retention, "window": window, "filters": filters, "max_ahead": max_ahead}
         asked = {name: value for name, value in given.items() if value is not None}
         if eps is not None and memory is not None:
             raise InvalidArgumentError("eps and memory both say how accurate answers are; give one of them")
         folder = folder_of(path)
         table = WritableTable.open(Folder(folder))
         if table is None:
-            table = create_table(folder, Settings.of(**asked))
+            table = create_table(folder, Settings.of(**asked), durable)
         if asked:
             table.settings.check_same(asked)
+        self._changes = {name: asked[name] for name in CHANGEABLE if name in asked}
         super().__init__(table)
         table.durable = durable
         self._writing = RLock()  # questions do not wait for chunks to be written
@@ -102,11 +109,13 @@ class History(HistoryReader):
 
         `key` is one key for all, or one for each value; tuples where keys have several columns. A batch_id that was
         used before changes nothing: a number or text, or (source, number) for a source that counts upwards, of
-        which only the last number is kept.
+        which only the last number is kept. After CommitUncertainError repeat the call as it was, or with the error's
+        batch_id: rows that are in the store are not added again.
 
         `times` are for questions about recent values (quantide.live): one for each value or one for all, in any order;
-        numbers (seconds) or timestamps. Without them values have the time at which they come. `filters` tells for each
-        declared filter which values satisfy it.
+        numbers (seconds) or timestamps. Without them values have the time at which they come. One further ahead of the
+        wall clock than `max_ahead` raises FutureTimeError: it would move all windows of time there. `filters` tells for
+        each declared filter which values satisfy it.
         """
         plain = plain_values(values)
         policy = check_nan_policy(nan)
@@ -124,7 +133,7 @@ class History(HistoryReader):
         arrivals = self._arrivals(keys, column, valid, times, filters)
         with self._writing:
             self._begin()
-            if batch_id is not None and self.table.batch_seen(batch_id):
+            if batch_id is not None and self._writer.attempts.batch_seen(batch_id):
                 return
             self._settle_keys(keys)
             self._writer.append([chunk], batch_id, arrivals)
@@ -141,7 +150,7 @@ class History(HistoryReader):
         pieces = read_files(check_paths(names), column, self._settings, self.table.key_types)
         with self._writing:
             self._begin()
-            if batch_id is not None and self.table.batch_seen(batch_id):
+            if batch_id is not None and self._writer.attempts.batch_seen(batch_id):
                 return 0
             return self._writer.append(self._settled(pieces, policy), batch_id)
 
@@ -158,7 +167,7 @@ class History(HistoryReader):
         """
         with self._loading, self._writing:
             self._begin()
-            if batch_id is not None and self.table.batch_seen(batch_id):
+            if batch_id is not None and self._writer.attempts.batch_seen(batch_id):
                 return 0
             if key_types and self.table.key_types() is None:
                 self.table.add_keys(list(key_types))
@@ -168,7 +177,7 @@ class History(HistoryReader):
         """Whether a batch with that id was appended; of a source that counts upwards, that one or a later one."""
         if not self._writer.active:
             self.table.refresh()
-        return self.table.batch_seen(batch_id)
+        return self._writer.attempts.batch_seen(batch_id)
 
     def open(self) -> None:
         """Become the store's one writer now, and not with the first append; WriterConflictError names another one."""
@@ -184,7 +193,17 @@ class History(HistoryReader):
         with self._writing:
             self._begin()
             self._writer.end_step()
-        self._writer.merger.merge_levels(wait)
+        if not self.table.behind:  # else the step has ended, and the next one makes up for its merges
+            self._writer.merger.merge_levels(wait)
+
+    def hold_steps(self, first: int, until: int) -> None:
+        """Let the steps from `first` on, up to step `until`, expire as if they had ended when `until` was the open one.
+
+        For rows whose steps were counted too early: they stay for one more retention from `until` on.
+        """
+        with self._writing:
+            self._begin()
+            self.table.commit(held=range(first, until))
 
     @property
     def merging(self) -> bool:
@@ -201,13 +220,29 @@ class History(HistoryReader):
         """The number of the open step; steps count from 1."""
         return self.table.step
 
-    def vacuum(self, older_than_hours: float = 1) -> Vacuumed:
-        """Remove files that were merged away, or left by writers that died, that long ago; shorten the log."""
+    def vacuum(self, older_than_hours: float = 1, grace_hours: float | None = None) -> Vacuumed:
+        """Remove files that were merged away, or left by writers that died, that long ago; shorten the log.
+
+        Runs that retention dropped can be restored until half as many steps ended as the retention has, or until
+        `grace_hours` of running time have passed: then they are removed, too.
+        """
         hours = check_hours(older_than_hours)
+        grace = None if grace_hours is None else check_hours(grace_hours, "grace_hours")
         with self._loading:
             with self._writing:
                 self._begin()
-            return vacuum(self.table, self._writer.serials.pending, self._writer.recent.pending, hours)
+            old = purge_retired(self.table, self._writer.retired, grace)
+            rest = vacuum(self.table, self._writer.serials.pending, self._writer.recent.pending, hours)
+            return Vacuumed(old.files + rest.files, old.bytes + rest.bytes)
+
+    def restore(self) -> Restored:
+        """Bring back the runs that retention dropped and that vacuum has not removed; they stay for one more retention.
+
+        For a store whose steps ended too early, because a clock ran ahead. Restoring twice changes nothing.
+        """
+        with self._writing:
+            self._begin()
+            return restore(self.table, self._writer.retired)
 
     def close(self) -> None:
         """Wait for merges and give the lease back. A handle that is dropped instead loses nothing."""
@@ -223,6 +258,7 @@ class History(HistoryReader):
         if not self._writer.active:
             self._writer.begin()
             try:
+                self.table.change_settings(self.table.settings.changed(self._changes))
                 self.asking(self._pin.newest)
             except BaseException:
                 self._writer.close()
@@ -237,7 +273,9 @@ class History(HistoryReader):
     def _arrivals(self, keys: Any, column: Column, valid: Any, times: Any, filters: Any) -> Arrivals | None:
         """The rows of an append for questions about recent values; None in a store that keeps none."""
         if self._settings.window is not None:
-            return read_arrivals(keys, column, valid, times, filters, self._settings.filters)
+            arrivals = read_arrivals(keys, column, valid, times, filters, self._settings.filters)
+            arrivals.check_ahead(self.table.settings.changed(self._changes).ahead)
+            return arrivals
         if times is not None or filters is not None:
             raise InvalidArgumentError("this store keeps no recent values, so times and filters are of no use to it")
         return None

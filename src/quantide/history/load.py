@@ -30,6 +30,7 @@ class Slot:
     durable: bool
     recent: int = 0
     known: Manifest = field(default_factory=Manifest)
+    now: int = 0  # when rows come that have no times, in nanoseconds
 
     def from_chunk(self, number: int) -> "Slot":
         """Where a task goes on that has written so many chunks already."""
@@ -61,7 +62,7 @@ def write_chunks(slot: Slot, task: int, pieces: Iterable[Piece], nan: str) -> li
         run = RunId(slot.step, slot.step, 0, slot.epoch, slot.serial + task * EACH + number)
         entries, clock, given = [], None, False
         if piece.arrivals is not None and chunk.rows:
-            found, recent = piece.arrivals.pieces(settings, slot.known)
+            found, recent = piece.arrivals.pieces(settings, slot.known, slot.now)
             if len(recent) > FILES:
                 raise InvalidArgumentError(f"{chunk.rows} rows in one piece; give them in smaller ones")
             clock, given = found.kind, piece.arrivals.times is not None

@@ -44,9 +44,21 @@ class Merge:
         return max(run.id.last for run in self.runs)
 
 
-def expired(run: Run, step: int, retention: int | None) -> bool:
-    """Whether all of a run is older than the retention (in steps) while a step is open."""
-    return retention is not None and run.id.last < step - retention
+def expired(run: Run, step: int, retention: int | None, held: range = range(0)) -> bool:
+    """Return True if all of a run is older than the retention (in steps) while a step is open.
+
+    Steps that are `held` count as if they had ended when the step after all of them was the open one.
+    """
+    if retention is None:
+        return False
+    return (held.stop - 1 if run.id.last in held else run.id.last) < step - retention
+
+
+def next_expired(runs: Sequence[Run], retention: int) -> list[Run]:
+    """The expired runs that are dropped at once: the oldest, with no more steps than one run may have."""
+    old = sorted(runs, key=lambda run: run.id)
+    longest = max(1, retention // DROPPED)
+    return [run for run in old if run.id.last < old[0].id.first + longest or run.id.last <= old[0].id.last]
 
 
 def next_merge(runs: Sequence[Run], kappa: int, retention: int | None) -> Merge | None:

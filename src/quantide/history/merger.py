@@ -5,7 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
 
 from quantide.history.blocks import Blocks
-from quantide.history.merge import FAN, Merge, expired, next_compaction, next_merge, ranges
+from quantide.history.merge import FAN, Merge, expired, next_compaction, next_expired, next_merge, ranges
 from quantide.history.run import Run
 from quantide.history.serials import Serials
 from quantide.history.snapshot import Snapshot
@@ -13,6 +13,7 @@ from quantide.history.tasks import Executor, LocalExecutor, MergeTask, named
 from quantide.store import faults
 from quantide.store.commits import WritableTable
 from quantide.store.disk import check_space
+from quantide.store.retired import RetiredFiles
 from quantide.summary.types import type_named
 
 
@@ -24,10 +25,12 @@ class Merger:
         table: WritableTable,
         snapshot: Callable[[], Snapshot],
         serials: Serials,
+        retired: RetiredFiles,
         active: Callable[[], bool],
         executor: Executor | None,
     ) -> None:
         self._table, self._snapshot, self._serials, self._active = table, snapshot, serials, active
+        self._retired = retired
         self._executor: Executor = executor or LocalExecutor()
         self._one_merge, self._lock = Lock(), Lock()
         self._background: ThreadPoolExecutor | None = None
@@ -141,13 +144,17 @@ class Merger:
         check_space(self._table.path, size + size // 4)
 
     def _expired(self, run: Run, step: int) -> bool:
-        return expired(run, step, self._table.settings.retention)
+        return expired(run, step, self._table.settings.retention, self._table.held)
 
     def _drop_expired(self) -> None:
-        snapshot = self._snapshot()
+        """Retire the oldest of the runs that expired; the others follow at the ends of the next steps."""
+        snapshot, retention = self._snapshot(), self._table.settings.retention
         old = [run for run in snapshot.runs if self._expired(run, snapshot.step)]
-        if old:
-            self._table.commit(remove=[part.name for run in old for part in run.parts])
+        if old and retention is not None:
+            names = [part.name for run in next_expired(old, retention) for part in run.parts]
+            with self._retired.lock:
+                self._retired.retire(names, snapshot.step, self._table.durable)
+                self._table.commit(remove=names)
 
     def _join_merging(self) -> None:
         merging, self._merging = self._merging, None

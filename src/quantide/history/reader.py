@@ -16,16 +16,19 @@ from quantide.history.snapshot import Catalog, Snapshot, Span
 from quantide.history.verify import Name, Verified, verify
 from quantide.history.view import View
 from quantide.history.views import Views
+from quantide.store.aside import count_aside
+from quantide.store.clock_state import read_clock_problem
 from quantide.store.place import Place, place_of
 from quantide.store.settings import Settings
 from quantide.store.table import StreamTable
+from quantide.summary.copying import NotCopied
 from quantide.summary.ranks import check_phis
 from quantide.summary.types import type_named
 
 T = TypeVar("T")
 
 
-class HistoryReader:
+class HistoryReader(NotCopied):
     """A store as it was when it was opened, or last refreshed; it writes nothing and needs no lease.
 
     >>> import tempfile
@@ -41,7 +44,10 @@ class HistoryReader:
     Questions may come from several threads, while another refreshes. Where files of the version it answers from were
     vacuumed away, it goes on with the newest. A store that was copied to "s3://bucket/stream" is read there, with
     `storage_options` as deltalake takes them: what is looked at often is fetched, blocks of data are read one by one.
+    A reader is not copied or pickled (CopyError): give its path to the other process, and open it there.
     """
+
+    REOPEN = "its files are open in this process; pass its path, and open HistoryReader(path) where it is needed"
 
     def __init__(
         self,
@@ -53,7 +59,7 @@ class HistoryReader:
         self.path, self._settings = table.path, table.settings
         settings, place = self._settings, table.place
         self._kind = type_named(settings.value_type)
-        self._catalog = Catalog(place, lambda name: rebuild_side(place, name, settings))
+        self._catalog = Catalog(place, settings, lambda name: rebuild_side(place, name, settings))
         self._pin = Pin(table, self._catalog)
         self._views = Views(settings, place, memory)
 
@@ -205,6 +211,8 @@ class HistoryReader:
             "bytes": sum(part.side.about.data_size for part in parts),
             "memory": self._catalog.nbytes + self._views.nbytes,
             "version": snapshot.version,
+            "clock_problem": read_clock_problem(self.table.place),
+            "set_aside": 0 if self.table.place.far else count_aside(self.path),
         }
 
     def runs(self) -> list[Run]:
@@ -231,7 +239,7 @@ class HistoryReader:
 
     @property
     def settings(self) -> Settings:
-        return self._settings
+        return self.table.settings
 
     def __repr__(self) -> str:
         snapshot = self.asking(lambda: self.snapshot)

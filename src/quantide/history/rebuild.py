@@ -44,7 +44,7 @@ def load(place: Place, path: str, settings: Settings) -> SortedRows:
     if not names:
         bounds, distinct = np.array([0, len(values)]), ALL
     else:
-        columns = [pa.concat_arrays(held) for held in keys]
+        columns = [_joined(path, held) for held in keys]
         whole = columns[0] if len(names) == 1 else pa.StructArray.from_arrays(columns, names=list(names))
         codes, distinct = encode_keys(whole)
         if (codes[1:] < codes[:-1]).any():
@@ -55,3 +55,13 @@ def load(place: Place, path: str, settings: Settings) -> SortedRows:
     if falls.any():
         raise CorruptBytesError(f"{path} is damaged: its values are not in order")
     return SortedRows(kind, distinct, bounds, values)
+
+
+def _joined(path: str, columns: list[pa.Array]) -> pa.Array:
+    """A key column out of its pieces. Texts stay numbers into the distinct ones: written out they could be huge."""
+    try:
+        if not pa.types.is_dictionary(columns[0].type):
+            return pa.concat_arrays(columns)
+        return pa.chunked_array(columns).unify_dictionaries().combine_chunks()
+    except (pa.ArrowException, LookupError) as error:
+        raise CorruptBytesError(f"{path} is damaged: its keys cannot be read: {error}") from error

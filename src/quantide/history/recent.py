@@ -6,12 +6,16 @@ Compaction has a thread of its own: merges of history, which may take minutes, d
 import math
 import os
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from threading import Lock
 
+import numpy as np
+
 from quantide.errors import CorruptBytesError
+from quantide.history.arrival_clock import ArrivalClock
 from quantide.history.arrivals import MOST, Arrivals
 from quantide.history.sort import in_threads
 from quantide.store import faults
@@ -20,6 +24,7 @@ from quantide.store.disk import remove
 from quantide.store.manifest import Entry, Manifest
 from quantide.store.names import recent_name
 from quantide.store.recent import RecentFile, RecentRows, write_recent
+from quantide.store.rows import key_type
 from quantide.store.settings import Settings
 from quantide.windows.clock import Clock
 
@@ -40,29 +45,39 @@ class RecentLog:
         self._damaged: set[str] = set()
         self._trouble: BaseException | None = None  # what compactions failed by, as long as nobody was told
         self.pending: set[str] = set()  # files that are about to be committed
+        self._arrival_clock = ArrivalClock()
 
     def write(self, arrivals: Arrivals) -> tuple[list[Entry], Change]:
         """Files of rows that came now, and the change of the manifest that shows them."""
-        clock, pieces = arrivals.pieces(self._settings, self._manifest)
+        manifest, given = self._manifest, arrivals.times is not None
+        now, ahead = (0, 0) if given else self._now(manifest)
+        clock, pieces = arrivals.pieces(self._settings, manifest, now)
         entries = self._write(pieces)
-        return entries, self.shown(entries, clock.kind, arrivals.times is not None)
+        return entries, self.shown(entries, clock.kind, given, ahead)
 
-    def slot(self, files: int) -> tuple[int, Manifest]:
-        """Where tasks may write so many recent files: the first number, and what is known of those there are."""
+    def slot(self, files: int) -> tuple[int, Manifest, int]:
+        """Where tasks may write so many recent files: the first number, what is known of those there are, and when
+        rows come that have no times."""
         with self._lock:
             first, self._serial = self._serial + 1, self._serial + files
-        return first, replace(self._manifest, entries=())
+        manifest = self._manifest
+        now, ahead = self._now(manifest)
+        return first, replace(manifest, entries=(), ahead=ahead), now
 
-    def shown(self, entries: Sequence[Entry], clock: str, given: bool) -> Change:
+    def shown(self, entries: Sequence[Entry], clock: str, given: bool, ahead: int) -> Change:
         """The change of the manifest that shows files."""
         span = self._settings.span
         assert span is not None
 
         def change(manifest: Manifest) -> Manifest:
-            after = manifest.after(entries, clock, given)
-            return after if after.newest is None else after.without_old(Clock(clock).back(after.newest, span))
+            after = manifest.after(entries, clock, given, ahead)
+            return after.without_old(lambda time: Clock(clock).back(time, span))
 
         return change
+
+    def _now(self, manifest: Manifest) -> tuple[int, int]:
+        """When rows without times come, and how far ahead of the wall clock that is; (0, 0) where all have times."""
+        return (0, 0) if manifest.given else self._arrival_clock.now(manifest)
 
     @property
     def _manifest(self) -> Manifest:
@@ -92,6 +107,26 @@ class RecentLog:
         if error is not None:
             raise error
 
+    def rewrite(
+        self, chosen: Sequence[Entry], edit: Callable[[Entry, RecentRows], RecentRows | None], dry_run: bool = False
+    ) -> dict[str, Entry | None]:
+        """Write edited rows as new files, by the names of the old ones; None where no row is left, or can be read.
+
+        With `dry_run` nothing is written, and files have the names that they had.
+        """
+        out: dict[str, Entry | None] = {}
+        for entry in chosen:
+            rows = self._read(entry)
+            edited = None if rows is None else edit(entry, rows)
+            if edited is None:
+                out[entry.name] = None
+            elif dry_run:
+                ends = edited.times.min().item(), edited.times.max().item()
+                out[entry.name] = replace(entry, rows=len(edited), oldest=ends[0], newest=ends[1])
+            else:
+                out[entry.name] = self._write([edited])[0]
+        return out
+
     def check(self) -> None:
         """Raise the error of a compaction that is over."""
         if self._compacting is not None and self._compacting.done():
@@ -105,7 +140,7 @@ class RecentLog:
     def _compact(self) -> None:
         while chosen := self._next():
             names = [entry.name for entry in chosen]
-            rows = [found for name in names if (found := self._read(name)) is not None]
+            rows = [found for entry in chosen if (found := self._read(entry)) is not None]
             if len(rows) < len(names):
                 continue
             (entry,) = self._write([RecentRows.joined(rows)])
@@ -120,13 +155,18 @@ class RecentLog:
         """What is to be compacted; a file that cannot be read is left alone, as are those on either side of it."""
         return next_compaction(self._manifest.entries, self._damaged)
 
-    def _read(self, name: str) -> RecentRows | None:
+    def _read(self, entry: Entry) -> RecentRows | None:
         """The rows of a file; None when it is damaged or gone."""
+        name, table = entry.name, self._table
+        keys = key_type(self._settings.keys, table.key_types())
         try:
-            return RecentFile(self._table.place.mapped(name), name).rows()
+            data = table.place.mapped(name)
+            return RecentFile.open(data, entry, self._manifest.clock, self._settings, keys).rows()
         except (CorruptBytesError, FileNotFoundError) as error:
-            if any(entry.name == name for entry in self._manifest.entries):  # else it aged, and was vacuumed
+            sizes = [entry.size for entry in self._manifest.entries if entry.name == name]
+            if sizes:  # else it aged, and was vacuumed
                 self._damaged.add(name)
+            if any(sizes):  # else it stands for a file that a repair named as lost
                 self._trouble = self._trouble or CorruptBytesError(f"{name} cannot be read: {error}")
             return None
 
@@ -138,7 +178,8 @@ class RecentLog:
             old = [name for when, name in self._retired if now - when > GRACE]
             self._retired = [(when, name) for when, name in self._retired if now - when <= GRACE]
         for name in old:
-            remove(os.path.join(self._table.path, name))
+            with suppress(OSError):  # the commit is made; vacuum removes them
+                remove(os.path.join(self._table.path, name))
 
     def _write(self, pieces: Sequence[RecentRows]) -> list[Entry]:
         with self._lock:
@@ -160,7 +201,9 @@ def write_entry(folder: str, name: str, rows: RecentRows, settings: Settings, du
     """A recent file of these rows; its place among all is known when it is committed."""
     size, about = write_recent(os.path.join(folder, name), rows, settings.filters, settings.eps, durable)
     faults.point("recent.written")
-    return Entry(name, 0, about.rows, about.oldest, about.newest, size)
+    middle = (len(rows) - 1) // 2
+    median = about.oldest if about.oldest == about.newest else np.partition(rows.times, middle)[middle].item()
+    return Entry(name, 0, about.rows, about.oldest, about.newest, size, median)
 
 
 def next_compaction(entries: Sequence[Entry], damaged: Container[str] = ()) -> Sequence[Entry]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from quantide.history.segment import Segment
 from quantide.store.names import FileName, RunId
 from quantide.store.sidefile import SideFile
+from quantide.summary.copying import NotCopied
 from quantide.summary.summary import Summary
 
 Key = tuple[Any, ...]
@@ -33,18 +34,17 @@ class Part:
         """The rows of the key at that place of the directory."""
         start, end = int(self.side.first_rows[place]), int(self.side.first_rows[place + 1])
         size = self.side.about.block_rows
-        group = np.arange(start // size, (end - 1) // size + 1)
-        first, last = self.side.ends_of(place)
-        fences = self.side.fences[group].copy()
-        fences[0] = first  # the block may begin with another key
+        group, fences, last = self.side.fences_of(place)
         starts = np.append(np.maximum(group * size, start), end) - start
         skip = np.maximum(start - group * size, 0)
         return Segment(fences, starts, last, (self.path,), np.zeros(len(group), dtype=np.int64), group, skip)
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(NotCopied):
     """The parts of a run, in the order of (key, value)."""
+
+    REOPEN = "its files are open in this process; call runs() of a HistoryReader(path) where it is needed"
 
     id: RunId
     parts: tuple[Part, ...]

@@ -1,9 +1,13 @@
 """A history for people: answers in a table, runs as a picture in the terminal."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, TextIO
 
+from quantide.history.future_rows import REDATE, FutureRows, repair_future_rows
 from quantide.history.reader import HistoryReader
+from quantide.history.repair import repair
+from quantide.history.verify import check_log
 from quantide.summary import shown
 
 WIDTH = 60
@@ -70,6 +74,7 @@ def show_verified(out: TextIO, path: str, json: bool = False) -> bool:
     history = HistoryReader(path)
     try:
         found = history.verify()
+        check_log(path)
     except ValueError as error:  # CorruptBytesError is one, and so are Arrow's own
         said = f"damaged: {error}"
         body = {"ok": False, "damaged": str(error)}
@@ -81,6 +86,40 @@ def show_verified(out: TextIO, path: str, json: bool = False) -> bool:
     else:
         out.write(f"{path} is {said}\n")
     return bool(body["ok"])
+
+
+def show_repaired(
+    out: TextIO, path: str, dry_run: bool, roll_back: bool, future: tuple[str, Any] | None = None, json: bool = False
+) -> bool:
+    """Repair a store and list what was found, with what was done about each; return True if nothing is lost.
+
+    `future` is what to do with recent rows dated too far ahead, and the time after which they are.
+    """
+    found = repair(path, dry_run, roll_back)
+    ok = not any(finding.lost for finding in found)
+    rows = None if not ok else _future_rows(path, future, dry_run)
+    if json:
+        listed = {"findings": [asdict(one) for one in found], "future": None if rows is None else rows.to_json()}
+        shown.write_line(out, {"path": path, "ok": ok, "dry_run": dry_run} | listed)
+        return ok
+    if rows is not None:
+        out.write(f"{rows}\n" + ("" if future else "Add --future redate, or --future remove, to do so\n"))
+    for finding in found:
+        out.write(f"{finding.kind}: {finding}\n")
+    lost = sum(finding.lost for finding in found)
+    state = "is in order" if not found else "is in order now" if ok and not dry_run else "can be put in order"
+    out.write(f"{path} {state}\n" if ok else f"{path}: {lost} of {len(found)} findings are losses\n")
+    return ok
+
+
+def _future_rows(path: str, future: tuple[str, Any] | None, dry_run: bool) -> FutureRows | None:
+    """Repair rows dated ahead as asked; unasked, only look for them. None when there are none to tell of."""
+    if future is not None:
+        return repair_future_rows(path, *future, dry_run)
+    if HistoryReader(path).settings.ahead is None:
+        return None
+    found = repair_future_rows(path, REDATE, dry_run=True)
+    return found if found.rows else None
 
 
 def _history(path: str, history: HistoryReader) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from quantide.errors import CorruptBytesError, SpanError
 from quantide.history.run import Part, Run
 from quantide.store.names import FileName
 from quantide.store.place import Place
+from quantide.store.rows import key_type
+from quantide.store.settings import Settings
 from quantide.store.sidefile import SideFile
 from quantide.store.table import StreamTable
 
@@ -83,8 +85,8 @@ class Snapshot:
 class Catalog:
     """Side files by the data files they belong to, read once."""
 
-    def __init__(self, place: Place, rebuild: Callable[[FileName], bytes]) -> None:
-        self._place, self._rebuild = place, rebuild
+    def __init__(self, place: Place, settings: Settings, rebuild: Callable[[FileName], bytes]) -> None:
+        self._place, self._settings, self._rebuild = place, settings, rebuild
         self._parts: dict[FileName, Part] = {}
         self.rebuilt: list[FileName] = []
 
@@ -94,18 +96,22 @@ class Catalog:
         names, step = state.files, state.step
         known = self._parts
         new = [name for name in names if name not in known]
-        read = dict(zip(new, self._place.each(self._part, new), strict=True))
+        keys = key_type(self._settings.keys, state.key_types)
+        read = dict(zip(new, self._place.each(lambda name: self._part(name, keys), new), strict=True))
         self._parts = parts = {name: known[name] if name in known else read[name] for name in names}
         runs = [Run(run, tuple(parts[name] for name in held)) for run, held in groupby(names, key=lambda n: n.run)]
         ended = tuple(run for run in runs if run.id.last < step)
         chunks = tuple(run for run in runs if run.id.last >= step)
         return Snapshot(state.version, step, ended, chunks, state.key_types, state.recent)
 
-    def _part(self, name: FileName) -> Part:
+    def _part(self, name: FileName, keys: pa.DataType | None) -> Part:
+        kind = self._settings.value_type
         try:
             side = SideFile(self._place.mapped(name.side), name.side)
+            side.check_belongs(kind, keys)
         except (FileNotFoundError, CorruptBytesError):
-            side = SideFile(self._rebuild(name), name.side)
+            side = SideFile(self._rebuild(name), name.data)
+            side.check_belongs(kind, keys)
             self.rebuilt.append(name)
         return Part(name, self._place.whole(name.data), side)
 

@@ -89,8 +89,9 @@ def merge_range(task: MergeTask) -> Written:
     files = DataFiles(type_named(task.value_type), place)
     pieces, nulls, nans, batches = [], 0, 0, set()
     for source in task.sources:
-        with open(os.path.join(task.folder, source.side), "rb") as file:
-            side = SideFile(file.read(), source.side)
+        side = SideFile(place.mapped(source.side), source.side)
+        if not 0 <= source.start < source.end <= side.about.rows or side.kind.name != task.value_type:
+            raise CorruptBytesError(f"{source.side} is damaged: it is not the one that this merge was planned with")
         path = os.path.join(task.folder, source.data)
         if source.start == 0:  # once for each file: it is looked at whole, for what is merged cannot be told from good
             check_whole(place, path, side.about.data_size, side.about.data_crc)

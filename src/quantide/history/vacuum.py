@@ -1,7 +1,6 @@
 """Vacuum: files that no version of the table needs any more."""
 
 import os
-import time
 from collections.abc import Container, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,7 +9,10 @@ from typing import Any
 from quantide.errors import InvalidArgumentError
 from quantide.store import faults
 from quantide.store.commits import WritableTable
+from quantide.store.confine import check_confined
+from quantide.store.disk import remove, sync_filesystem
 from quantide.store.names import DATA, SIDE, FileName, RunId, without_spare
+from quantide.store.retired import Age, RetiredFiles
 
 MOST_HOURS = 10**6
 
@@ -23,10 +25,10 @@ class Vacuumed:
     bytes: int
 
 
-def check_hours(hours: Any) -> float:
+def check_hours(hours: Any, name: str = "older_than_hours") -> float:
     """How long a file may wait."""
     if isinstance(hours, bool) or not isinstance(hours, (int, float)) or not 0 <= hours <= MOST_HOURS:
-        raise InvalidArgumentError(f"older_than_hours is a number from 0 to {MOST_HOURS}, not {hours!r}")
+        raise InvalidArgumentError(f"{name} is a number from 0 to {MOST_HOURS}, not {hours!r}")
     return float(hours)
 
 
@@ -40,24 +42,43 @@ def vacuum(table: WritableTable, pending: Iterable[RunId], recent: Container[str
     A merge may run meanwhile. So what lies there is listed first, then what is in hand, then what is active: a file
     of the list that is committed on the way is found in one of the two. `recent` are names of recent files in hand.
     """
+    check_confined(table.path)
     table.check_writer()
     found = _entries(table.path)
     in_hand = set(pending)
     active = set(table.files())
-    latest = time.time() - hours * 3600
+    latest = table.file_time() - hours * 3600
+    sync_filesystem(table.path)  # what replaces files outlasts a loss of power before these are removed
     removed = table.clear_recent(recent, hours)
     files, size = table.clear_log(hours) + len(removed), sum(removed)
     for name, whole, entry in found:
         if name.run in in_hand or name.run.epoch > table.epoch or (whole and name in active):
             continue
         with suppress(FileNotFoundError):
-            held = entry.stat()
+            held = entry.stat(follow_symlinks=False)
             if whole and hours and held.st_mtime > latest:
                 continue
-            os.remove(entry.path)
-            files, size = files + 1, size + held.st_size
+            gone = remove(entry.path)
+            files, size = files + gone, size + (held.st_size if gone and held.st_nlink == 1 else 0)
         faults.point("vacuum.removed")
     return Vacuumed(files, size)
+
+
+def purge_retired(table: WritableTable, retired: RetiredFiles, grace: float | None) -> Vacuumed:
+    """Remove files that retention retired that many hours ago; None: as many steps ago as half the retention has."""
+    table.check_writer()
+    step, retention = table.step, table.settings.retention
+
+    def is_over(name: FileName, age: Age) -> bool:
+        if name in active:  # it was brought back
+            return True
+        if grace is not None:
+            return age.seconds >= grace * 3600
+        return step - age.step >= max(1, (retention or 0) // 2)
+
+    with retired.lock:
+        active = set(table.files())
+        return Vacuumed(*retired.purge(step, is_over))
 
 
 def _entries(path: str) -> list[tuple[FileName, bool, "os.DirEntry[str]"]]:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from threading import RLock
+from typing import Any
 
 from quantide.errors import CorruptBytesError, QuantideError, StorageError
 from quantide.history.reader import HistoryReader
@@ -15,7 +16,9 @@ from quantide.history.snapshot import Snapshot
 from quantide.live.kept import Kept
 from quantide.live.recent import Recent, Unreadable
 from quantide.live.views import Views
+from quantide.store.manifest import Entry
 from quantide.store.recent import RecentFile
+from quantide.store.rows import key_type
 
 PAUSE = 0.0001  # seconds that a question waits while a commit is looked at
 
@@ -30,7 +33,7 @@ class Follower:
         self._files: dict[str, RecentFile | Unreadable] = {}
         self._ready: Recent | None = None  # what questions are answered from next
         self.trouble: Exception | None = None  # why commits cannot be followed just now
-        self.polled = time.time()
+        self.polled = time.monotonic()
         self._go_on(self._open_recent())
 
     def poll(self) -> bool:
@@ -41,7 +44,7 @@ class Follower:
                 self._reader.refresh(self._make_ready)
                 if self._reader.version != before:
                     self._go_on(self._newest())
-            self.trouble, self.polled = None, time.time()
+            self.trouble, self.polled = None, time.monotonic()
             return self.recent.version != before
 
     def failed(self, error: Exception) -> None:
@@ -104,15 +107,16 @@ class Follower:
     def _read(self, snapshot: Snapshot) -> Recent:
         table = self._reader.table
         manifest = table.manifest(snapshot.recent)
-        files = table.place.each(self._file, [entry.name for entry in manifest.entries])
+        keys = key_type(table.settings.keys, snapshot.key_types)
+        files = table.place.each(lambda entry: self._file(entry, manifest.clock, keys), manifest.entries)
         return Recent(snapshot.version, manifest, files, self._reader.eps, self._kept)
 
-    def _file(self, name: str) -> RecentFile | Unreadable:
+    def _file(self, entry: Entry, clock: str | None, keys: Any) -> RecentFile | Unreadable:
         """A recent file; one that is damaged or missing is a matter of the windows that need it, not of others."""
-        held = self._files.get(name)
+        held, table = self._files.get(entry.name), self._reader.table
         if isinstance(held, RecentFile):
             return held
         try:
-            return RecentFile(self._reader.table.place.mapped(name), name)
+            return RecentFile.open(table.place.mapped(entry.name), entry, clock, table.settings, keys)
         except (FileNotFoundError, CorruptBytesError) as error:
-            return Unreadable(name, str(error))
+            return Unreadable(entry.name, str(error))

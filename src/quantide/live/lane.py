@@ -74,9 +74,7 @@ class Lane:
         values, times = file.values(rows), file.times(rows)
         wanted = None if filter is None else file.satisfies(rows, filter)
         if place is None and file.keyed:  # rows lie key by key
-            numbers = file.numbers(rows)
-            order = np.empty(len(numbers), dtype=np.int64)
-            order[numbers] = np.arange(len(numbers))
+            order = file.order()
             values, times = values[order], times[order]
             wanted = None if wanted is None else wanted[order]
         if wanted is None:

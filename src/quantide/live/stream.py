@@ -18,11 +18,14 @@ from quantide.live.course import LiveCourse, course_of, window_ends
 from quantide.live.follower import Follower
 from quantide.live.kept import Kept
 from quantide.live.keys import KnownKeys
+from quantide.live.lag import ahead_problem, event_lag
 from quantide.live.standing import StandingQuestions
 from quantide.live.view import View
 from quantide.live.views import Views
 from quantide.live.window import window_of
+from quantide.store.ingest_status import INGEST_STATUS, IngestStatus
 from quantide.store.settings import Settings, read_bytes
+from quantide.summary.copying import NotCopied
 from quantide.summary.ranks import check_phis, check_size
 from quantide.summary.types import type_named
 from quantide.windows.clock import read_span, show_span
@@ -33,7 +36,7 @@ EVERY, SLOWLY = 0.02, 0.25  # seconds between two looks for a new commit: in a f
 REST = 4  # a part of the memory is for what history keeps: blocks that were read, summaries of the open step
 
 
-class LiveStream(StandingQuestions):
+class LiveStream(NotCopied, StandingQuestions):
     """A stream as of its newest commit, and any question about it.
 
     One method for every window: `answer(phi)` is about everything, `last_steps=k` about the last steps of history,
@@ -61,8 +64,12 @@ class LiveStream(StandingQuestions):
     (7.0, 2, 0.0, 120.0, 240.0)
     >>> live.close(); h.close()
 
+    It is not copied or pickled (CopyError): give its path to the other process, and open it there.
+
     Guarantee: docs/guarantees/live.md. How to use it: docs/live.md.
     """
+
+    REOPEN = "it follows its store in this process; pass its path, and open LiveStream(path) where it is needed"
 
     def __init__(
         self,
@@ -196,6 +203,19 @@ class LiveStream(StandingQuestions):
         return None if clock is None else clock.show(self._follower.recent.manifest.newest)
 
     @property
+    def lag(self) -> float | None:
+        """Seconds from the newest time to now, below zero when that time is ahead of this machine's clock; None where
+        times are not of the wall clock, or nothing came yet."""
+        recent = self._follower.recent
+        return event_lag(recent.clock, recent.manifest.newest, self.settings.ahead)
+
+    @property
+    def clock_problem(self) -> str | None:
+        """Why windows of time cannot be trusted: the newest time is implausibly far ahead of this machine's clock."""
+        recent = self._follower.recent
+        return ahead_problem(recent.clock, recent.manifest.newest, self.settings.ahead)
+
+    @property
     def zoned(self) -> bool:
         """Whether times are timestamps with a zone; they are told as UTC."""
         clock = self._follower.recent.clock
@@ -217,8 +237,18 @@ class LiveStream(StandingQuestions):
             "monitors": len(self._monitors),
             "memory": held,
             "memory_limit": self._kept.most,
-            "polled": time.time() - self._follower.polled,
+            "polled": time.monotonic() - self._follower.polled,
+            "newest_time": self.newest,
+            "lag": self.lag,
+            "clock_problem": self.clock_problem or stored["clock_problem"],
         }
+
+    def ingest_status(self) -> IngestStatus | None:
+        """Return the status that ingestion last published; None where a program appends by itself."""
+        try:
+            return IngestStatus.from_bytes(bytes(self._reader.table.place.mapped(INGEST_STATUS)))
+        except FileNotFoundError:
+            return None
 
     def __repr__(self) -> str:
         return f"LiveStream({self._reader.path!r}, values={self.n}, version={self.version})"

@@ -1,4 +1,8 @@
-"""Data files: sorted rows as Parquet that anyone can read, in blocks (row groups) that are read one by one."""
+"""Data files: sorted rows as Parquet that anyone can read, in blocks (row groups) that are read one by one.
+
+A footer can lie. What it says of columns, compression and rows is checked before a block is read, and values after, so
+that a block costs the memory of MOST_BLOCK rows at most, and kernels get values of the type they were told.
+"""
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -15,12 +19,15 @@ from quantide.store.place import Place
 from quantide.store.rows import SortedRows
 from quantide.store.settings import VALUE
 from quantide.summary.column import read_column
+from quantide.summary.format import are_of
 from quantide.summary.types import ValueType
 
 BLOCK = 1 << 16  # rows of a block
 WRITE_ROWS = 1 << 20  # rows that are handed to the writer at once
 OPEN_FILES = 64
-UNREADABLE = (OSError, ValueError, LookupError, OverflowError, pa.ArrowException)  # what damaged Parquet can lead to
+MOST_BLOCK = 1 << 16  # rows of a block that is read
+CODEC = "lz4"  # it expands a byte to 255 at most
+UNREADABLE = (OSError, ValueError, TypeError, LookupError, OverflowError, pa.ArrowException)  # of damaged Parquet
 AS_THEY_ARE = (
     "float64",
     "float32",
@@ -50,7 +57,7 @@ def write_data(path: str, rows: SortedRows, names: Sequence[str], durable: bool)
         with pq.ParquetWriter(
             pa.PythonFile(sink, "w"),
             schema,
-            compression="lz4",
+            compression=CODEC,
             use_dictionary=list(names),
             column_encoding={VALUE: _encoding(rows.kind)},
             write_page_checksum=True,
@@ -78,7 +85,7 @@ class DataFiles:
         try:
             with lock:
                 column = parquet.read_row_groups(groups, columns=[VALUE], use_threads=False)[VALUE]
-            return carried(column, self._kind)
+            return _checked(column, self._kind)
         except UNREADABLE as error:
             raise self._place.trouble(path, error) from error
 
@@ -91,17 +98,21 @@ class DataFiles:
         with self._lock:
             found = self._open.get(path)
             if found is None:
-                found = self._open[path] = (open_data(path, self._place), Lock())
+                found = self._open[path] = (open_data(path, self._place, self._kind), Lock())
                 while len(self._open) > OPEN_FILES:
                     self._open.popitem(last=False)
             self._open.move_to_end(path)
             return found
 
 
-def open_data(path: str, place: Place) -> Any:
-    """A data file; FileNotFoundError when it is gone."""
+def open_data(path: str, place: Place, kind: ValueType, keys: Sequence[str] = ()) -> Any:
+    """A data file; FileNotFoundError when it is gone. Texts of `keys` are read as numbers into the distinct ones."""
     try:
-        return pq.ParquetFile(place.open(path), pre_buffer=False, page_checksum_verification=True)
+        parquet = pq.ParquetFile(
+            place.open(path), pre_buffer=False, page_checksum_verification=True, read_dictionary=list(keys)
+        )
+        _check_footer(parquet, kind)
+        return parquet
     except FileNotFoundError:
         raise
     except UNREADABLE as error:
@@ -112,12 +123,39 @@ def read_rows(
     path: str, place: Place, kind: ValueType, names: Sequence[str]
 ) -> Iterator[tuple[list[Any], NDArray[Any]]]:
     """Everything in a data file, some blocks at a time: the key columns, and the values carried."""
-    parquet = open_data(path, place)
+    parquet = open_data(path, place, kind, names)
     try:
+        if parquet.schema_arrow.names != [*names, VALUE]:
+            raise ValueError(f"it has the columns {', '.join(parquet.schema_arrow.names)[:200]}")
         for batch in parquet.iter_batches(WRITE_ROWS, use_threads=False):
-            yield [batch.column(name) for name in names], carried(batch.column(VALUE), kind)
+            yield [batch.column(name) for name in names], _checked(batch.column(VALUE), kind)
     except UNREADABLE as error:
         raise place.trouble(path, error) from error
+
+
+def _check_footer(parquet: Any, kind: ValueType) -> None:
+    """Refuse a file that Quantide does not write; ValueError says why."""
+    names, wanted = parquet.schema_arrow.names, stored_type(kind)
+    if names.count(VALUE) != 1 or parquet.schema_arrow.field(VALUE).type != wanted:
+        raise ValueError(f"it has no column {VALUE!r} of {wanted}")
+    footer, rows = parquet.metadata, 0
+    for group in map(footer.row_group, range(footer.num_row_groups)):
+        columns = [group.column(i) for i in range(group.num_columns)]
+        if not 0 < group.num_rows <= MOST_BLOCK or any(column.num_values != group.num_rows for column in columns):
+            raise ValueError(f"a block of it has {group.num_rows:,} rows; they have from 1 to {MOST_BLOCK:,}")
+        if any(column.compression != CODEC.upper() for column in columns):
+            raise ValueError(f"it is not compressed with {CODEC}")
+        rows += group.num_rows
+    if rows != footer.num_rows:
+        raise ValueError(f"it tells of {footer.num_rows:,} rows, and its blocks have {rows:,}")
+
+
+def _checked(column: Any, kind: ValueType) -> NDArray[Any]:
+    """A stored column as carried numbers; ValueError for any that are not of the type."""
+    values = carried(column, kind)
+    if column.null_count or values.dtype != kind.carrier or not are_of(values, kind):
+        raise ValueError(f"a value of it is not a {kind}")
+    return values
 
 
 def carried(column: Any, kind: ValueType) -> NDArray[Any]:

@@ -1,11 +1,13 @@
 """The disk: files written whole and, where power loss matters, for good; and errors that say which file it was."""
 
+import ctypes
 import os
 import shutil
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
+from uuid import uuid4
 
 from quantide.errors import StorageError
 from quantide.store import faults
@@ -50,7 +52,7 @@ def write_file(path: str, fill: Callable[[Sink], None], durable: bool) -> tuple[
     """
     spare = spare_of(path)
     try:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+        make_folder(os.path.dirname(path), durable)
         sink = Sink(spare)
         try:
             fill(sink)
@@ -77,6 +79,57 @@ def write_bytes(path: str, data: bytes, durable: bool) -> None:
     write_file(path, fill, durable)
 
 
+def put_file(path: str, data: bytes, durable: bool) -> None:
+    """Create a file under a name that is free; FileExistsError when it is taken.
+
+    The name appears by a link to a file that is whole already and, where durable, synced.
+    """
+    spare = f"{path}#{uuid4().hex}"
+    try:
+        sink = Sink(spare)
+        try:
+            sink.write(data)
+            if durable:
+                sink.sync()
+        finally:
+            sink.close()
+        os.link(spare, path)
+    finally:
+        with suppress(OSError):  # vacuum removes it
+            os.remove(spare)
+
+
+def make_folder(path: str, durable: bool) -> None:
+    """Create a folder and its parents; where durable, sync the folders that new names are in."""
+    new = []
+    while not os.path.isdir(path):
+        new.append(path)
+        path = os.path.dirname(path)
+    for folder in reversed(new):
+        os.makedirs(folder, exist_ok=True)
+        if durable:
+            sync(os.path.dirname(folder))
+
+
+def move_file(source: str, target: str, durable: bool) -> None:
+    """Rename a file, into another folder; where durable, sync both folders."""
+    make_folder(os.path.dirname(target), durable)
+    os.rename(source, target)
+    if durable:
+        sync(os.path.dirname(target), os.path.dirname(source))
+
+
+def sync_filesystem(path: str) -> None:
+    """Flush everything that was written to the filesystem of a folder, by this process or others."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(handle):
+            code = ctypes.get_errno()
+            raise StorageError(f"{path} cannot be flushed to the disk: {os.strerror(code)}")
+    finally:
+        os.close(handle)
+
+
 def sync(*paths: str) -> None:
     """Make files that others wrote, and the names of new files in a folder, outlast a loss of power."""
     for path in paths:
@@ -96,8 +149,10 @@ def remove(path: str) -> bool:
     """Remove a file if it is there."""
     try:
         os.remove(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
+    except IsADirectoryError as error:
+        raise StorageError(f"{path} is a folder where a store has a file; move it away: {error}") from error
     return True
 
 
@@ -105,7 +160,7 @@ def touch(*paths: str) -> None:
     """Let files be as old as this moment."""
     for path in paths:
         with suppress(FileNotFoundError):
-            os.utime(path)
+            os.utime(path, follow_symlinks=False)
 
 
 def check_space(folder: str, needed: int) -> None:

@@ -12,6 +12,7 @@ import weakref
 from contextlib import suppress
 
 from quantide.errors import StorageError, WriterConflictError
+from quantide.store.confine import check_confined
 from quantide.store.names import LOCK
 
 
@@ -20,9 +21,10 @@ class Lease:
 
     def __init__(self, folder: str) -> None:
         path = os.path.join(folder, LOCK)
+        check_confined(folder)
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
         except OSError as error:
             raise StorageError(f"{folder} cannot be written to: {error}") from error
         self._release = weakref.finalize(self, os.close, file)
@@ -36,6 +38,8 @@ class Lease:
                 "Reading needs no lease"
             ) from error
         with suppress(OSError):  # a full disk: the lock holds, whatever the file says
+            if os.fstat(file).st_nlink > 1:  # it is some other file, too, which is not ours to write to
+                return
             os.ftruncate(file, 0)
             os.pwrite(file, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
 

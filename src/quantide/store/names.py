@@ -12,9 +12,17 @@ DATA, SIDE, RECENT = "runs", "_quantide/side", "_quantide/recent"
 LOCK = "_quantide/writer.lock"
 RECORDS, QUARANTINE = "_quantide/sources", "_quantide/quarantine"
 CHECKPOINTS, STAGING = "_quantide/checkpoints", "_quantide/staging"
+RETIRED = "_quantide/retired"
+CLOCK_PROBLEM, CLOCK_ACCEPTED = "_quantide/clock_problem.json", "_quantide/clock_accepted.json"
+FOLDERS = ("_delta_log", DATA, "_quantide", SIDE, RECENT, RECORDS, QUARANTINE, CHECKPOINTS, STAGING, RETIRED)
+
+# A number has one spelling: ASCII digits without leading zeros, few enough for 64 bits. So a name that is read and the
+# path that is built from its numbers are the same, and no name leads out of the store.
+_N = "(0|[1-9][0-9]{0,17})"
 _SPARE = re.compile(r"\.[0-9a-f]{32}\.tmp")
-_NAME = re.compile(r"runs/L(\d+)-S(\d+)-(\d+)-E(\d+)-(\d+)-P(\d+)\.parquet")
-_RECENT = re.compile(r"_quantide/recent/E(\d+)-\d+\.(?:recent|manifest)")
+_NAME = re.compile(rf"runs/L{_N}-S{_N}-{_N}-E{_N}-{_N}-P{_N}\.parquet")
+_RECENT = re.compile(rf"_quantide/recent/E{_N}-{_N}\.(recent|manifest)")
+_HELD = re.compile(rf"[a-z0-9]{{1,64}}-{_N}-{_N}-{_N}\.parquet")
 
 
 @dataclass(frozen=True, order=True)
@@ -57,7 +65,7 @@ class FileName:
         if found is None:
             return None
         level, first, last, epoch, serial, part = map(int, found.groups())
-        return cls(RunId(first, last, level, epoch, serial), part)
+        return cls(RunId(first, last, level, epoch, serial), part) if first <= last else None
 
     @classmethod
     def parse_side(cls, side: str) -> "FileName | None":
@@ -81,6 +89,23 @@ def recent_epoch(name: str) -> int | None:
     """The epoch of who wrote a recent file or a manifest; None for what is not ours."""
     found = _RECENT.fullmatch(name)
     return int(found[1]) if found else None
+
+
+def is_recent_file(name: str) -> bool:
+    """Return True if this is the name of a recent file, and of nothing outside their folder."""
+    found = _RECENT.fullmatch(name)
+    return found is not None and found[3] == "recent"
+
+
+def is_held_file(name: str) -> bool:
+    """Return True if this is the name of a file of the quarantine, within its folder."""
+    return _HELD.fullmatch(name) is not None
+
+
+def data_epoch(name: str) -> int | None:
+    """The epoch of the writer of a data file; None for a name of another kind."""
+    found = FileName.parse(name)
+    return None if found is None else found.run.epoch
 
 
 def spare_of(path: str) -> str:

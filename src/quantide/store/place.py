@@ -9,6 +9,7 @@ import errno
 import mmap
 import os
 import re
+import stat
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping
@@ -46,15 +47,24 @@ class Folder:
 
     def mapped(self, name: str) -> Any:
         """The bytes of a file, read when they are looked at; FileNotFoundError when it is not there."""
-        with open(self.whole(name), "rb") as file:
-            return _mapped(file)
+        path = self.whole(name)
+        try:
+            with open_regular(path) as file:
+                return _mapped(file)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise self.trouble(path, error) from error
 
     def open(self, path: str) -> Any:
         """A file by its whole path, for Arrow."""
+        open_regular(path).close()
         return pa.memory_map(path)
 
     def trouble(self, path: str, error: Exception) -> Exception:
         """What to raise when such a file cannot be read."""
+        if isinstance(error, PermissionError):
+            return StorageError(f"{path} cannot be read: {error}. Check who may read it")
         return CorruptBytesError(f"{path} is damaged: {error}")
 
     def each(self, do: Callable[[A], B], things: Iterable[A]) -> list[B]:
@@ -146,6 +156,15 @@ def folder_of(path: Any) -> str:
     if not isinstance(given, str) or not given or "://" in given:
         raise InvalidArgumentError(f"{given!r}: a history lies in a folder that this machine can write to")
     return _check_name(os.path.abspath(given))
+
+
+def open_regular(path: str) -> IO[bytes]:
+    """Open a file to read it; a pipe, at which open() would wait for ever, or a device is refused."""
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(errno.EINVAL, "it is not a file", path)
+    return os.fdopen(file, "rb")
 
 
 def checksum(place: Place, path: str) -> tuple[int, int]:

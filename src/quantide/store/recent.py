@@ -13,17 +13,23 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from quantide.errors import CorruptBytesError
 from quantide.kernels.segments import scatter
 from quantide.store.disk import Sink, write_file
-from quantide.store.rows import ALL, SortedRows, keys_from_bytes, keys_to_bytes
-from quantide.store.sections import Sections, pack
-from quantide.summary.format import Tuples
+from quantide.store.fields import Fields, Read, integer, moment, one_of, sequence, text
+from quantide.store.manifest import MOST_ROWS, Entry
+from quantide.store.rows import ALL, SortedRows, keys_from_bytes, keys_to_bytes, read_type, values_check
+from quantide.store.sections import PageCheck, Sections, pack
+from quantide.store.settings import MOST_FILTERS, Settings
+from quantide.summary.format import Tuples, check_tuples
 from quantide.summary.grouping import sort_segments
 from quantide.summary.keys import encode_keys
 from quantide.summary.summary import Summary
-from quantide.summary.types import ValueType, type_named
+from quantide.summary.types import ValueType
+from quantide.windows.clock import Clock
 
 MAGIC, VERSION = b"QTRF", 1
+PAGED = ("values", "times", "numbers", "flags")
 PART = 4  # a stored summary is within eps / PART
 HEAVY = 8  # rows, times 1/eps, above which a summary is stored
 INT, NUMBER, FLAG = np.dtype(np.int64), np.dtype(np.uint32), np.dtype(np.uint16)
@@ -78,6 +84,17 @@ class RecentRows:
         flags = None if flags is None else flags[order]
         return RecentRows(first.kind, first.clock, distinct, bounds, values[order], times[order], numbers[order], flags)
 
+    def selected(self, mask: NDArray[np.bool_]) -> "RecentRows":
+        """Those rows for which a mask is true, as if the others had not come."""
+        order = np.arange(len(self)) if self.numbers is None else np.argsort(self.numbers)
+        order = order[mask[order]]
+        keys = None
+        if self.numbers is not None:
+            codes = np.repeat(np.arange(len(self.keys)), np.diff(self.bounds))
+            keys = self.keys.take(pa.array(codes[order]))
+        flags = None if self.flags is None else self.flags[order]
+        return RecentRows.of(self.kind, self.clock, keys, self.values[order], self.times[order], flags)
+
 
 def _by_key(codes: Ints, keys: int) -> tuple[Array, Ints]:
     """The order that brings the rows of each key together, as they came, and where each key's begin."""
@@ -97,6 +114,23 @@ class About:
     newest: Any
     filters: list[str]
 
+    @classmethod
+    def read(cls, found: Any) -> "About":
+        """Check what a header says."""
+        fields = Fields(found)
+        clock = fields.take("clock", one_of(Clock.KINDS))
+        reads: dict[str, Read[Any]] = {
+            "rows": integer(1, MOST_ROWS),
+            "value_type": text,
+            "oldest": moment(clock),
+            "newest": moment(clock),
+            "filters": lambda found: list(sequence(text, MOST_FILTERS)(found)),
+        }
+        about = cls(clock=clock, **fields.take_all(reads))
+        if about.oldest > about.newest or len(set(about.filters)) < len(about.filters):
+            raise ValueError("its oldest time is after its newest, or a filter stands twice")
+        return about
+
 
 def write_recent(path: str, rows: RecentRows, filters: Sequence[str], eps: float, durable: bool) -> tuple[int, About]:
     """Write rows; the size of the file and what it says of itself."""
@@ -112,7 +146,7 @@ def write_recent(path: str, rows: RecentRows, filters: Sequence[str], eps: float
     if len(rows) > HEAVY / eps:
         for place in range(len(filters) + 1):
             sections |= _summaries(rows, place, eps)
-    pieces = pack(MAGIC, VERSION, asdict(about), sections, ("values", "times", "numbers", "flags"))
+    pieces = pack(MAGIC, VERSION, asdict(about), sections, PAGED)
 
     def fill(sink: Sink) -> None:
         for piece in pieces:
@@ -155,18 +189,47 @@ class RecentFile:
 
     def __init__(self, data: Any, name: str) -> None:
         mend = "values within the window cannot be asked about; the table still has them all"
-        self._held = Sections(data, MAGIC, VERSION, name, "recent file", mend)
-        self.name, self.about = name, About(**self._held.about)
-        self.kind = type_named(self.about.value_type)
-        self.keyed = "keys" in self._held
-        self.keys = keys_from_bytes(self._held.section("keys")) if self.keyed else ALL
-        counts = self._held.array("counts", INT) if self.keyed else np.array([self.about.rows])
+        self._held = held = Sections(data, MAGIC, VERSION, name, "recent file", mend, PAGED)
+        self.name, self.size = name, len(data)
+        self.about = about = held.parse(lambda: About.read(held.about))
+        self.kind = held.parse(lambda: read_type(about.value_type))
+        self.keyed = "keys" in held
+        self.keys = held.parse(lambda: keys_from_bytes(held.section("keys"))) if self.keyed else ALL
+        counts = held.array("counts", INT, len(self.keys)) if self.keyed else np.array([about.rows])
         self.bounds = np.concatenate(([0], np.cumsum(counts)))
-        if self.bounds[-1] != self.about.rows or len(self.keys) != len(counts):
-            raise self._held.damaged("its counts contradict each other")
-        self._time_type = np.dtype(np.float64 if self.about.clock == "seconds" else np.int64)
+        rises = (counts > 0).all() and (self.bounds[1:] > self.bounds[:-1]).all()  # sums can overflow
+        if not rises or self.bounds[-1] != about.rows:
+            raise held.damaged("its counts contradict each other")
+        self._time_type = np.dtype(np.float64 if about.clock == "seconds" else np.int64)
+        self._check_columns()
+        held.page_checks = _page_checks(about, self.kind, self._time_type)
         self._totals: dict[int, Summary | None] = {}  # summaries that were read, by the number of their filter
         self._heavies: dict[int, list[Array]] = {}
+
+    @classmethod
+    def open(cls, data: Any, entry: Entry, clock: str | None, settings: Settings, key_type: Any) -> "RecentFile":
+        """The file of an entry of a manifest; refuses one that the entry, or the store, does not describe."""
+        file = cls(data, entry.name)
+        about = file.about
+        own = (about.rows, about.oldest, about.newest, file.size, about.clock)
+        if own != (entry.rows, entry.oldest, entry.newest, entry.size, clock):
+            raise file._held.damaged("its rows, times or size are not those that the manifest tells")
+        if (about.value_type, tuple(about.filters)) != (settings.value_type, settings.filters):
+            raise file._held.damaged("its values or filters are not those of this store")
+        if (file.keys.type if file.keyed else None) != key_type:
+            raise file._held.damaged(f"its keys are not of type {key_type}, as in this store")
+        return file
+
+    def _check_columns(self) -> None:
+        """A column has a number for each row. What it holds is checked page by page, when it is read."""
+        held, rows = self._held, self.about.rows
+        held.check_length("values", self.kind.carrier, rows)
+        if "times" in held or self.about.oldest != self.about.newest:
+            held.check_length("times", self._time_type, rows)
+        if self.keyed:
+            held.check_length("numbers", NUMBER, rows)
+        if self.about.filters:
+            held.check_length("flags", FLAG, rows)
 
     @property
     def nbytes(self) -> int:
@@ -193,6 +256,15 @@ class RecentFile:
             return np.arange(lane.start, lane.stop)
         return self._held.part("numbers", NUMBER, lane.start, lane.stop)
 
+    def order(self) -> Ints:
+        """Where the rows lie, in the order they came: each of them once."""
+        numbers = self.numbers(self.lane(None))
+        order = np.full(len(numbers), -1, dtype=np.int64)
+        order[numbers] = np.arange(len(numbers))
+        if (order < 0).any():
+            raise self._held.damaged("two rows have the same number")
+        return order
+
     def satisfies(self, lane: slice, filter: str) -> NDArray[np.bool_]:
         """Whether each row satisfies a filter."""
         flags = self._held.part("flags", FLAG, lane.start, lane.stop)
@@ -211,11 +283,15 @@ class RecentFile:
         if at == len(places) or places[at] != place:
             return None
         part = slice(bounds[at], bounds[at + 1])
-        return Summary(values[part], ranks[part], ranks[part], int(counts[at]), self.kind)
+        own, n, none = np.array([0, len(values[part])]), counts[at : at + 1], np.zeros(1, dtype=np.int64)
+        check_tuples(Tuples(self.kind, values[part], ranks[part], ranks[part], own, n, none, none))
+        return Summary(values[part], ranks[part], ranks[part], int(n[0]), self.kind)
 
     def rows(self) -> RecentRows:
         """Everything, to be compacted with others."""
         every = self.lane(None)
+        if self.keyed:
+            self.order()
         numbers = self.numbers(every) if self.keyed else None
         flags = self._held.part("flags", FLAG, 0, self.about.rows) if self.about.filters else None
         lanes = self.values(every), self.times(every)
@@ -224,19 +300,58 @@ class RecentFile:
     def check(self) -> None:
         """Look at every byte."""
         self._held.check(MAGIC, VERSION)
+        self.order()
+        for number in range(len(self.about.filters) + 1):
+            self._total(number)
+            if f"heavy{number}.places" in self._held:
+                self._heavy(number)
         times = self.times(self.lane(None))
         if self.about.rows and (times.min() != self.about.oldest or times.max() != self.about.newest):
             raise self._held.damaged("its times are not those it tells")
 
     def _total(self, number: int) -> Summary | None:
         if number not in self._totals:
-            name = f"total{number}"
-            found = Summary.from_bytes(bytes(self._held.section(name))) if name in self._held else None
+            name, held = f"total{number}", self._held
+            found = held.parse(lambda: Summary.from_bytes(bytes(held.section(name)))) if name in held else None
+            if found is not None and (found.type != self.kind or not self._fits(found.n, self.about.rows, number)):
+                raise held.damaged(f"its {name} contradicts its counts")
             self._totals[number] = found
         return self._totals[number]
 
     def _heavy(self, number: int) -> list[Array]:
         if number not in self._heavies:
             types = {"places": INT, "bounds": INT, "values": self.kind.carrier, "ranks": INT, "n": INT}
-            self._heavies[number] = [self._held.array(f"heavy{number}.{name}", kind) for name, kind in types.items()]
+            found = [self._held.array(f"heavy{number}.{name}", kind) for name, kind in types.items()]
+            self._held.parse(lambda: self._check_heavy(number, *found))
+            self._heavies[number] = found
         return self._heavies[number]
+
+    def _check_heavy(self, number: int, places: Ints, bounds: Ints, values: Array, ranks: Ints, n: Ints) -> None:
+        """Refuse summaries of keys that there are not, or of more rows than a key has."""
+        rises = len(places) and (places[1:] > places[:-1]).all() and places[0] >= 0 and places[-1] < len(self.keys)
+        if not rises or len(n) != len(places) or len(bounds) != len(places) + 1:
+            raise CorruptBytesError("summaries of its keys contradict its counts")
+        none = np.zeros(len(n), dtype=np.int64)
+        check_tuples(Tuples(self.kind, values, ranks, ranks, bounds, n, none, none))
+        rows = np.diff(self.bounds)[places]
+        if not (n > 0).all() or not self._fits(n, rows, number):
+            raise CorruptBytesError("summaries of its keys contradict its counts")
+
+    def _fits(self, n: Any, rows: Any, number: int) -> bool:
+        """Return True if summaries can be of so many rows: of all of them, or of those that satisfy a filter."""
+        return bool(np.all(n <= rows if number else n == rows))
+
+
+def _page_checks(about: About, kind: ValueType, times: np.dtype[Any]) -> dict[str, PageCheck]:
+    """What the columns may hold. Windows take rows by the oldest and newest time, and by their numbers."""
+
+    def fit_times(page: memoryview) -> bool:
+        found = np.frombuffer(page, times)
+        return bool((found >= about.oldest).all() and (found <= about.newest).all())
+
+    return {
+        "values": values_check(kind),
+        "times": fit_times,
+        "numbers": lambda page: bool((np.frombuffer(page, NUMBER) < about.rows).all()),
+        "flags": lambda page: bool((np.frombuffer(page, FLAG) >> len(about.filters) == 0).all()),
+    }

@@ -1,16 +1,20 @@
 """Sorted rows: values in the order of (key, value), each key once with where its values begin."""
 
+import struct
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from quantide.errors import TypeMismatchError
 from quantide.kernels.segments import sample
-from quantide.summary.format import Tuples
+from quantide.summary.format import Tuples, are_of
 from quantide.summary.summaries import Summaries
-from quantide.summary.types import ValueType
+from quantide.summary.types import ValueType, type_named
 
 ALL = pa.array([True])  # the one key of rows without keys
 
@@ -25,7 +29,73 @@ def keys_to_bytes(keys: pa.Array) -> bytes:
 
 
 def keys_from_bytes(data: memoryview) -> pa.Array:
-    return next(iter(pa.ipc.open_stream(pa.py_buffer(data)))).column(0)
+    """Parse keys; ValueError for anything but one plain, uncompressed column whose every offset is in range."""
+    try:
+        messages = list(islice(pa.ipc.MessageReader.open_stream(pa.py_buffer(data)), 3))
+        if [message.type for message in messages] != ["schema", "record batch"]:
+            raise ValueError("its keys are not one batch")
+        schema = pa.ipc.read_schema(messages[0])
+        if len(schema) != 1 or not _is_key_type(schema.field(0).type):
+            raise ValueError(f"its keys have the schema {str(schema)[:200]!r}")
+        if _is_compressed(messages[1].metadata.to_pybytes()):
+            raise ValueError("its keys are compressed")
+        keys = pa.ipc.read_record_batch(messages[1], schema).column(0)
+        keys.validate(full=True)
+    except (pa.ArrowException, OSError, LookupError, struct.error) as error:
+        raise ValueError(f"its keys cannot be read: {error}") from error
+    return keys
+
+
+def key_type(names: Sequence[str], types: Sequence[pa.DataType] | None) -> pa.DataType | None:
+    """The type of the keys of a store with these key columns; None without any, or before the first batch."""
+    if not names or types is None:
+        return None
+    return types[0] if len(names) == 1 else pa.struct(list(zip(names, types, strict=True)))
+
+
+def read_type(name: str) -> ValueType:
+    """The type of values that a file names; ValueError for an unknown one."""
+    try:
+        return type_named(name)
+    except TypeMismatchError as error:
+        raise ValueError(str(error)) from error
+
+
+def values_check(kind: ValueType) -> Callable[[memoryview], bool]:
+    """A test of stored values: no NaN, nothing out of range."""
+    return lambda page: are_of(np.frombuffer(page, kind.carrier), kind)
+
+
+def _is_key_type(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return kind.num_fields > 0 and all(_is_plain(field.type) for field in kind)
+    return _is_plain(kind)
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Return True for types whose arrays are as large as their bytes."""
+    t = pa.types
+    tests = (t.is_integer, t.is_floating, t.is_boolean, t.is_date, t.is_timestamp, t.is_decimal)
+    return any(test(kind) for test in (*tests, t.is_string, t.is_large_string, t.is_binary, t.is_large_binary))
+
+
+def _is_compressed(metadata: bytes) -> bool:
+    """Return True if a record batch has the field `compression`: its buffers could be of any length then.
+
+    Arrow has no function for this. Metadata is a flatbuffer: a table points back to a list of where its fields are;
+    field 2 of the message is the batch, and field 3 of the batch the compression.
+    """
+
+    def field(table: int, index: int) -> int:
+        fields = table - struct.unpack_from("<i", metadata, table)[0]
+        (size,) = struct.unpack_from("<H", metadata, fields)
+        place = 4 + 2 * index
+        return int(struct.unpack_from("<H", metadata, fields + place)[0]) if place < size else 0
+
+    (message,) = struct.unpack_from("<I", metadata)
+    header = message + field(message, 2)
+    batch = header + struct.unpack_from("<I", metadata, header)[0]
+    return field(batch, 3) != 0
 
 
 @dataclass(frozen=True)

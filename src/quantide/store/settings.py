@@ -3,17 +3,19 @@
 import json
 import math
 import re
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from typing import Any
 
-from quantide.errors import CorruptBytesError, InvalidArgumentError, SettingsError
+from quantide.errors import CorruptBytesError, InvalidArgumentError, SettingsError, TypeMismatchError
+from quantide.store.fields import Fields, Read, integer, number, optional, parse_json, sequence, text
 from quantide.summary.ranks import check_eps, check_size
 from quantide.summary.types import type_named
-from quantide.windows.clock import read_span
+from quantide.windows.ahead import OFF, read_ahead
+from quantide.windows.clock import LONGEST, read_span
 
-VERSION = 2
-READABLE = (1, 2)  # stores of version 1 keep nothing for windows
+VERSION = 3
+READABLE = (1, 2, 3)  # stores of version 1 keep nothing for windows, those before version 3 no max_ahead
 PROPERTY = "quantide.settings"
 VALUE = "value"  # the name of the column of values
 FORBIDDEN = " ,;{}()\n\t="
@@ -21,7 +23,11 @@ UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 BYTES_A_TUPLE = 24
 MOST_MEMORY = 10**15
 MOST_FILTERS = 16
+MOST_TEXT = 1 << 20  # bytes of settings
 WINDOW = "24 hours"
+AHEAD = "3600"
+CHANGEABLE = ("max_ahead",)  # settings that another opening may change
+_SECONDS = re.compile(r"[1-9][0-9]{0,400}(/[1-9][0-9]{0,400})?")  # a length of time as it is stored
 
 
 @dataclass(frozen=True)
@@ -29,7 +35,8 @@ class Settings:
     """`eps` is for the stream (and quick answers), `run_eps` for the summaries of runs, `retention` is in steps.
 
     `window` is how far back questions about recent values reach, in seconds, as text; None when none are kept.
-    `filters` are names of what rows are told apart by.
+    `filters` are names of what rows are told apart by. `max_ahead` is how many seconds a time may be ahead of the wall
+    clock, as text, or "off".
     """
 
     eps: float
@@ -41,6 +48,7 @@ class Settings:
     retention: int | None = None
     window: str | None = None
     filters: tuple[str, ...] = ()
+    max_ahead: str = AHEAD
 
     @classmethod
     def of(
@@ -53,6 +61,7 @@ class Settings:
         retention: int | None = None,
         window: Any = WINDOW,
         filters: Any = None,
+        max_ahead: Any = AHEAD,
     ) -> "Settings":
         """Settings out of what a user says: checked, with what they imply."""
         names = _names("keys", keys)
@@ -71,12 +80,17 @@ class Settings:
         kind, budget = type_named(value_type).name, None if memory is None else read_bytes(memory)
         both = (check_eps(eps), check_eps(eps) / 4) if budget is None else share_memory(budget, kappa)
         recent = _read_window(window), _read_filters(filters, window)
-        return cls(*both, kappa, kind, names, budget, retention, *recent)
+        return cls(*both, kappa, kind, names, budget, retention, *recent, show_ahead(max_ahead))
 
     @property
     def span(self) -> Fraction | None:
         """How far back questions about recent values reach, in seconds; None when none are kept."""
         return None if self.window is None else Fraction(self.window)
+
+    @property
+    def ahead(self) -> Fraction | None:
+        """Seconds that times may be ahead of the wall clock; None for "off"."""
+        return None if self.max_ahead == OFF else Fraction(self.max_ahead)
 
     @property
     def chunk_eps(self) -> float:
@@ -89,22 +103,28 @@ class Settings:
     @classmethod
     def from_json(cls, text: str) -> "Settings":
         try:
-            held = json.loads(text)
-            version = held.pop("version")
+            fields = Fields(parse_json(text, MOST_TEXT))
+            version = fields.take("version", integer())
             if version not in READABLE:
                 raise SettingsError(f"a store of version {version}; this Quantide reads version {VERSION}: upgrade it")
-            return cls(**{**held, "keys": tuple(held["keys"]), "filters": tuple(held.get("filters", ()))})
-        except (json.JSONDecodeError, KeyError, AttributeError, TypeError) as error:
-            raise CorruptBytesError(f"the settings of this store cannot be read: {text[:80]!r}") from error
+            return _read_settings(fields)
+        except (ValueError, TypeMismatchError) as error:
+            if isinstance(error, SettingsError):
+                raise
+            raise CorruptBytesError(
+                f"the settings of this store cannot be read: {error}; restore its _delta_log from a copy"
+            ) from error
 
     def check_same(self, asked: dict[str, Any]) -> None:
-        """Refuse to open with settings other than these; `asked` has those that were said."""
+        """Refuse to open with settings other than these, but for CHANGEABLE ones; `asked` has those that were given."""
         mine = self.said()
         for one, other in (("eps", "memory"), ("memory", "eps")):
             if one in asked:
                 mine.pop(other, None)
         wanted = Settings.of(**{**mine, **asked})
         for field in fields(self):
+            if field.name in CHANGEABLE:
+                continue
             own, theirs = getattr(self, field.name), getattr(wanted, field.name)
             if own != theirs:
                 raise SettingsError(
@@ -112,11 +132,45 @@ class Settings:
                     "open the store as it is, or build a new store with the other settings (quantide history build)"
                 )
 
+    def changed(self, given: dict[str, Any]) -> "Settings":
+        """With other values of CHANGEABLE settings."""
+        return Settings.of(**{**self.said(), **given}) if given else self
+
     def said(self) -> dict[str, Any]:
         """The arguments that make these settings."""
         size = {"eps": self.eps} if self.memory is None else {"memory": self.memory}
         same = {"kappa": self.kappa, "keys": self.keys, "value_type": self.value_type, "retention": self.retention}
-        return size | same | {"window": self.window or 0, "filters": self.filters}
+        return size | same | {"window": self.window or 0, "filters": self.filters, "max_ahead": self.max_ahead}
+
+
+def _read_settings(fields: Fields) -> Settings:
+    """Settings as they are stored, each checked as if a user gave it."""
+    reads: dict[str, Read[Any]] = {
+        "eps": number,
+        "run_eps": lambda found: check_eps(number(found)),
+        "kappa": integer(1),
+        "value_type": text,
+        "keys": sequence(text),
+        "memory": optional(integer(1, MOST_MEMORY)),
+        "retention": optional(integer(1)),
+        "window": optional(_stored_span),
+        "filters": sequence(text),
+        "max_ahead": _stored_ahead,
+    }
+    found = fields.take_all(reads, ("memory", "retention", "window", "filters", "max_ahead"))
+    own = {name: found.pop(name, None) for name in ("run_eps", "memory")}
+    return replace(Settings.of(**found | {"window": found.get("window") or 0}), **own)
+
+
+def _stored_span(found: Any) -> str:
+    """A length of time as it is stored: a whole number or a fraction of seconds."""
+    if not _SECONDS.fullmatch(text(found)) or Fraction(found) > LONGEST:
+        raise ValueError(f"{found[:80]!r} is not a number of seconds")
+    return str(found)
+
+
+def _stored_ahead(found: Any) -> Any:
+    return OFF if found == OFF else Fraction(_stored_span(found))
 
 
 def _names(what: str, given: Any) -> tuple[Any, ...]:
@@ -128,9 +182,21 @@ def _names(what: str, given: Any) -> tuple[Any, ...]:
 def _read_window(window: Any) -> str | None:
     if isinstance(window, (int, float)) and not isinstance(window, bool) and window == 0:
         return None
-    if isinstance(window, str) and re.fullmatch(r"[1-9][0-9]*(/[1-9][0-9]*)?", window):  # as it is stored
+    if isinstance(window, str) and _SECONDS.fullmatch(window):
         return window
     return str(read_span(window))
+
+
+def show_ahead(max_ahead: Any) -> str:
+    """How far times may be ahead of the clock, as it is stored: seconds as text, or "off".
+
+    >>> show_ahead("1 hour"), show_ahead("off")
+    ('3600', 'off')
+    """
+    if isinstance(max_ahead, str) and _SECONDS.fullmatch(max_ahead):
+        return max_ahead
+    ahead = read_ahead(max_ahead)
+    return OFF if ahead is None else str(ahead)
 
 
 def _read_filters(filters: Any, window: Any) -> tuple[str, ...]:

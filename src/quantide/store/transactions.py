@@ -4,12 +4,23 @@ from typing import Any
 
 import numpy as np
 
-from quantide.errors import InvalidArgumentError
+from quantide.errors import CorruptBytesError, InvalidArgumentError
 
 WRITER = "quantide.writer"  # the epoch of the writer
 STEP = "quantide.step"  # the last step that ended
 RECENT_FILES = "quantide.recent"  # the manifest of recent files
+HELD_FROM, HELD_UNTIL = "quantide.held_from", "quantide.held_until"  # steps that stay for one more retention
+MOST = {WRITER: 2**31 - 2, STEP: 10**15}  # an epoch is the upper half of a manifest's number; names hold both
+MOST_NUMBER = 2**63 - 1
 BATCH, SOURCE = "quantide.batch:", "quantide.source:"
+
+
+def check_number(app: str, number: int | None) -> int | None:
+    """Refuse a number that no writer of Quantide can have written: names of files are made of it."""
+    most = MOST.get(app, MOST_NUMBER)
+    if number is not None and not 0 <= number <= most:
+        raise CorruptBytesError(f"the log has the transaction {app!r} at {number}, which is not from 0 to {most}")
+    return number
 
 
 def batch_transaction(batch: Any) -> tuple[str, int]:

@@ -1,0 +1,477 @@
+"""Every kind of file of a store missing, empty, cut short or full of zeros: opening, reading, writing and repair."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+
+from quantide import History
+from quantide.cli import main
+from quantide.errors import CorruptBytesError, RepairWarning, StorageError, WriterConflictError
+from quantide.history import HistoryReader
+from quantide.history.repair import repair
+from quantide.live import LiveStream
+from quantide.store import commits
+from quantide.store.log_repair import Finding
+from quantide.store.manifest import Manifest
+from tests.history.work import ROWS, SETTINGS, Work, active, all_of, batch, check_stored, recent, small
+
+NUMBERS = range(11)
+CHECKPOINT = 9
+
+DAMAGE: dict[str, Callable[[bytes], bytes | None]] = {
+    "missing": lambda data: None,
+    "empty": lambda data: b"",
+    "cut": lambda data: data[: len(data) // 2],
+    "one byte short": lambda data: data[:-1],
+    "a line short": lambda data: data[: data.rfind(b"\n")],
+    "zeros": lambda data: bytes(len(data)),
+    "zeros at the end": lambda data: data[: len(data) // 2] + bytes(len(data) - len(data) // 2),
+}
+TORN = [name for name in DAMAGE if name != "missing"]
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    small(monkeypatch.setattr)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with runs and chunks, a checkpoint, entries after it, recent files; the last commit is batch 10."""
+    folder = tmp_path_factory.mktemp("made") / "store"
+    with pytest.MonkeyPatch.context() as patch:
+        small(patch.setattr)
+        work = Work(str(folder), SETTINGS | {"window": 10**9})
+        for number in NUMBERS:
+            work.append(number)
+            work.history._writer.join()
+            if number in (2, 4):
+                work.step(0)
+        work.close(0)
+    assert newest(folder) > CHECKPOINT
+    assert (folder / "_delta_log" / f"{CHECKPOINT:020}.checkpoint.parquet").exists()
+    return folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "store"))
+
+
+def entry(folder: Path, version: int) -> Path:
+    return folder / "_delta_log" / f"{version:020}.json"
+
+
+def newest(folder: Path) -> int:
+    return max(int(path.stem) for path in (folder / "_delta_log").glob("*.json"))
+
+
+def hurt(path: Path, damage: str) -> None:
+    """Damage a file. It is a new one, as old as the other: what has mapped that one keeps it."""
+    data, times = DAMAGE[damage](path.read_bytes()), path.stat()
+    path.unlink()
+    if data is not None:
+        path.write_bytes(data)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def check_writable(folder: Path, numbers: list[int]) -> None:
+    """What is there is right, also for other readers of Delta, and another batch can be added."""
+    check_stored(folder, numbers)
+    with History(folder) as history:
+        assert history.n == len(all_of(numbers))
+        history.append(batch(50), batch_id=50)
+        history.end_step()
+        assert history.verify().values == len(all_of([*numbers, 50]))
+    check_stored(folder, [*numbers, 50])
+    assert len(pl.read_delta(str(folder))) == len(all_of([*numbers, 50]))
+    assert repair(folder) == []
+
+
+# The log
+
+
+@pytest.mark.parametrize("damage", TORN)
+def test_a_torn_newest_entry(damage: str, folder: Path) -> None:
+    """A reader stays at the version before; the next writer sets it aside, with the data that it was about."""
+    version = newest(folder)
+    hurt(entry(folder, version), damage)
+    reader, live = HistoryReader(folder), LiveStream(folder, follow=False)
+    assert reader.n == live.answer(0.5).n == len(all_of(NUMBERS[:-1]))
+    assert not reader.refresh()
+    assert not live.poll()
+    with History(folder) as history:
+        with pytest.warns(RepairWarning, match=f"{version:020}.json is torn.*{ROWS} rows.*may be lost.*append_files"):
+            history.open()
+        assert history.n == len(all_of(NUMBERS[:-1]))
+        assert history.stats()["set_aside"] == 1
+        assert not history.batch_seen(NUMBERS[-1])
+        assert reader.refresh()
+        assert live.poll()
+        kept = list((folder / "_quantide/aside").glob("*.parquet"))
+        assert history.append_files([str(path) for path in kept], batch_id=NUMBERS[-1]) == ROWS
+        assert (history.n, history.verify().values) == (len(all_of(NUMBERS)),) * 2
+    check_stored(folder, NUMBERS)
+
+
+def test_torn_at_every_byte(made: Path, tmp_path: Path) -> None:
+    """A reader of an entry that ends anywhere is at the version before."""
+    folder = Path(shutil.copytree(made, tmp_path / "store"))
+    path = entry(folder, newest(folder))
+    data = path.read_bytes()
+    reader = HistoryReader(folder)
+    for end in range(len(data)):
+        path.write_bytes(data[:end])
+        reader._pin.reload()
+        assert reader.version == newest(folder) - 1, end
+    path.write_bytes(data)
+    assert reader.refresh()
+
+
+def test_several_torn_entries(folder: Path) -> None:
+    version = newest(folder)
+    for number, damage in zip(range(version - 2, version + 1), ("zeros", "empty", "cut"), strict=True):
+        hurt(entry(folder, number), damage)
+    found = repair(folder, dry_run=True)
+    assert [(finding.kind, finding.lost) for finding in found] == [("log entry", True)] * 3
+    assert newest(folder) == version
+    before = HistoryReader(folder).version
+    assert len(repair(folder)) == 3
+    assert newest(folder) == before + 1
+    check_writable(folder, [n for n in NUMBERS if n < NUMBERS[-3]])
+
+
+def test_the_writer_goes_on_after_a_reader_saw_a_torn_entry(folder: Path) -> None:
+    reader = HistoryReader(folder)
+    assert reader.n == len(all_of(NUMBERS))
+    entry(folder, newest(folder) + 1).write_bytes(b"")
+    assert not reader.refresh()
+    with History(folder) as history, pytest.warns(RepairWarning, match="no data of it was found"):
+        history.append(batch(50), batch_id=50)
+    assert reader.refresh()
+    assert reader.n == len(all_of([*NUMBERS, 50]))
+
+
+def test_a_torn_merge_loses_nothing(folder: Path) -> None:
+    """Its inputs are active again."""
+    with History(folder) as history:
+        history.end_step()
+    path = entry(folder, newest(folder))
+    assert b'"remove"' in path.read_bytes()
+    hurt(path, "one byte short")
+    [finding] = repair(folder, dry_run=True)
+    assert not finding.lost
+    with pytest.warns(RepairWarning, match="nothing is lost"), History(folder) as history:
+        history.open()
+    check_writable(folder, list(NUMBERS))
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_torn_entry_with_commits_after_it(damage: str, folder: Path) -> None:
+    """No commit that is whole is dropped, unless somebody says so."""
+    version = newest(folder) - 1
+    hurt(entry(folder, version), damage)
+    assert HistoryReader(folder).version == version - 1
+    with History(folder) as history, pytest.raises(CorruptBytesError, match="quantide history repair"):
+        history.append(batch(50))
+    [finding] = repair(folder)
+    assert finding.lost
+    assert "--roll-back" in finding.action
+    assert f"up to {2 * ROWS if damage != 'missing' else ROWS} rows" in finding.problem
+    assert newest(folder) == version + 1
+    found = repair(folder, roll_back=True)
+    assert [one.kind for one in found if one.lost] == ["log entry"] * (1 if damage == "missing" else 2)
+    assert list((folder / "_quantide/aside").glob("*.parquet"))
+    check_writable(folder, list(NUMBERS[:-2]))
+
+
+def test_a_missing_newest_entry_is_a_commit_that_never_was(folder: Path) -> None:
+    hurt(entry(folder, newest(folder)), "missing")
+    assert repair(folder) == []
+    check_writable(folder, list(NUMBERS[:-1]))
+
+
+def test_a_torn_entry_that_a_checkpoint_covers(folder: Path) -> None:
+    hurt(entry(folder, CHECKPOINT - 1), "zeros")
+    hurt(entry(folder, CHECKPOINT), "empty")
+    check_writable(folder, list(NUMBERS))
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_torn_first_entry(damage: str, tmp_path: Path) -> None:
+    """A store that was never acknowledged: there is none, and one can be made."""
+    folder = tmp_path / "store"
+    History(folder, **SETTINGS).close()
+    hurt(entry(folder, 0), damage)
+    with pytest.raises(StorageError, match="no history"):
+        HistoryReader(folder)
+    with pytest.raises(StorageError, match="nothing to repair"):
+        repair(folder)
+    if damage == "missing":
+        history = History(folder, **SETTINGS)
+    else:
+        with pytest.warns(RepairWarning, match="first entry"):
+            history = History(folder, **SETTINGS)
+    history.append(batch(0), batch_id=0)
+    history.close()
+    check_writable(folder, [0])
+
+
+def test_a_log_whose_beginning_is_lost(folder: Path) -> None:
+    for version in range(CHECKPOINT):
+        entry(folder, version).unlink()
+    hurt(folder / "_delta_log" / f"{CHECKPOINT:020}.checkpoint.parquet", "zeros")
+    with pytest.raises(CorruptBytesError, match="quantide history repair"):
+        HistoryReader(folder)
+    [finding] = repair(folder)
+    assert finding.lost
+    assert "restore _delta_log" in finding.action
+
+
+# Checkpoints
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "one byte short", "zeros", "zeros at the end"])
+@pytest.mark.parametrize("what", ["checkpoint", "_last_checkpoint", "both"])
+@pytest.mark.filterwarnings("ignore::quantide.errors.RepairWarning")
+def test_a_checkpoint(what: str, damage: str, folder: Path) -> None:
+    """Older entries tell the same: everything is read, and the writer makes a new one."""
+    paths = [folder / "_delta_log" / f"{CHECKPOINT:020}.checkpoint.parquet", folder / "_delta_log" / "_last_checkpoint"]
+    paths[1].write_bytes(paths[1].read_bytes().rstrip())
+    for path in paths if what == "both" else [paths[what == "_last_checkpoint"]]:
+        hurt(path, damage)
+    reader = HistoryReader(folder)
+    assert reader.n == LiveStream(folder, follow=False).answer(0.5).n == len(all_of(NUMBERS))
+    found = repair(folder, dry_run=True)
+    assert {finding.kind for finding in found} <= {"checkpoint"}
+    assert not any(finding.lost for finding in found)
+    assert bool(found) == (damage != "missing" or what == "checkpoint")
+    if found:
+        repair(folder)
+        last = json.loads((folder / "_delta_log/_last_checkpoint").read_text())["version"]
+        assert last == DeltaTable(folder).version() == newest(folder)
+    check_writable(folder, list(NUMBERS))
+    assert reader.refresh()
+    assert reader.n == len(all_of([*NUMBERS, 50]))
+
+
+def test_the_log_is_not_trimmed_to_a_checkpoint_that_is_damaged(folder: Path) -> None:
+    with History(folder) as history:
+        history.open()
+        hurt(folder / "_delta_log" / f"{CHECKPOINT:020}.checkpoint.parquet", "zeros at the end")
+        history.table.clear_log(0)
+        assert entry(folder, 0).exists()
+
+
+# Manifests and recent files
+
+
+def manifest_of(folder: Path) -> Path:
+    [name] = [name for name in recent(folder) if name.endswith("manifest")]
+    return folder / name
+
+
+@pytest.mark.parametrize("damage", [name for name in DAMAGE if name != "a line short"])
+def test_a_lost_manifest_comes_back_from_the_log(damage: str, folder: Path) -> None:
+    path = manifest_of(folder)
+    good = path.read_bytes()
+    hurt(path, damage)
+    assert LiveStream(folder, follow=False).answer(0.5, last=ROWS).n == ROWS
+    with pytest.raises(CorruptBytesError, match="manifest"):
+        HistoryReader(folder).verify()
+    assert [one.kind for one in repair(folder, dry_run=True)] == ["manifest"]
+    with History(folder) as history, pytest.warns(RepairWarning, match="copy in the log"):
+        history.open()
+    assert path.read_bytes() == good
+    assert LiveStream(folder, follow=False).answer(0.5, last=len(all_of(NUMBERS))).n == len(all_of(NUMBERS))
+    check_writable(folder, list(NUMBERS))
+
+
+def without_copies(folder: Path, monkeypatch: pytest.MonkeyPatch, numbers: range = range(11, 14)) -> Path:
+    """Commits of a manifest that is too large for the log; the newest one is lost."""
+    monkeypatch.setattr(commits, "COPIED", 10)
+    with History(folder) as history:
+        for number in numbers:
+            history.append(batch(number), batch_id=number)
+    return manifest_of(folder)
+
+
+def test_a_lost_manifest_without_a_copy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the command; older rows are known from the copy before, windows over the rest are refused."""
+    path = without_copies(folder, monkeypatch)
+    for old in path.parent.glob("*.manifest"):
+        old.unlink()
+    with History(folder) as history, pytest.raises(CorruptBytesError, match="quantide history repair"):
+        history.append(batch(50))
+    assert [one.lost for one in repair(folder, dry_run=True)] == [True]
+    assert not path.exists()
+    found = repair(folder)
+    assert [(one.kind, one.rows) for one in found if one.lost] == [("manifest", 3 * ROWS), ("recent file", 3 * ROWS)]
+    assert "3 rows" not in found[0].problem
+    with History(folder) as history:
+        history.append(batch(50), batch_id=50)
+        live = LiveStream(folder, follow=False)
+        assert live.answer(0.5, last=ROWS).n == ROWS
+        questions: list[dict[str, Any]] = [{"last": ROWS + 1}, {"within": 10**9}]
+        for question in questions:
+            with pytest.raises(CorruptBytesError, match="this window needs"):
+                live.answer(0.5, **question)
+        history.end_step()
+    check_stored(folder, [*range(14), 50])
+
+
+def test_an_older_manifest_is_the_base(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what came after it is not known."""
+    path = without_copies(folder, monkeypatch, range(11, 12))
+    older = path.read_bytes()
+    with History(folder) as history:
+        history.append(batch(12), batch_id=12)
+    manifest_of(folder).unlink()
+    path.write_bytes(older)
+    [lost, _] = repair(folder)
+    assert (lost.kind, lost.rows) == ("manifest", ROWS)
+    manifest = Manifest.from_json(manifest_of(folder).read_text(), "")
+    assert manifest.entries[:-1] == Manifest.from_json(older.decode(), "").entries
+    assert manifest.arrived == 13 * ROWS
+
+
+def test_no_manifest_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is known of times: windows begin anew, and that is said."""
+    monkeypatch.setattr(commits, "COPIED", 10)
+    with History(tmp_path, **SETTINGS) as history:
+        for number in range(3):
+            history.append(batch(number), times=np.arange(ROWS) + 1.0, batch_id=number)
+    for path in tmp_path.glob("_quantide/recent/*.manifest"):
+        path.unlink()
+    with pytest.raises(CorruptBytesError):
+        LiveStream(tmp_path, follow=False)
+    with History(tmp_path) as history, pytest.raises(CorruptBytesError, match="quantide history repair"):
+        history.append(batch(3), times=1.0)
+    [finding] = repair(tmp_path)
+    assert (finding.kind, finding.lost, finding.rows) == ("manifest", True, 3 * ROWS)
+    assert f"none of the {3 * ROWS} before" in finding.problem
+    with History(tmp_path) as history:
+        history.append(batch(3), batch_id=3)  # without times, which it had before
+        assert LiveStream(tmp_path, follow=False).answer(0.5, last=ROWS).n == ROWS
+    check_stored(tmp_path, range(4))
+
+
+@pytest.mark.parametrize("damage", [name for name in DAMAGE if name != "a line short"])
+def test_a_recent_file_is_named(damage: str, folder: Path) -> None:
+    """Nothing else has the times of its rows; it ages like others."""
+    first = Manifest.from_json(manifest_of(folder).read_text(), "").entries[0]
+    hurt(folder / first.name, damage)
+    for dry_run in (True, False):
+        [finding] = repair(folder, dry_run)
+        assert (finding.kind, finding.name, finding.lost) == ("recent file", first.name, True)
+        assert (finding.rows, f"{first.rows:,} rows" in finding.action) == (first.rows, True)
+    with History(folder) as history:
+        history.append(batch(50), batch_id=50)
+        assert history.n == len(all_of([*NUMBERS, 50]))
+    check_stored(folder, [*NUMBERS, 50])
+
+
+# Data and side files
+
+
+@pytest.mark.parametrize("damage", [name for name in DAMAGE if name != "a line short"])
+def test_a_side_file_is_rebuilt(damage: str, folder: Path) -> None:
+    path = active(folder)[1][-1]
+    hurt(path, damage)
+    [finding] = repair(folder, dry_run=True)
+    assert "would be rebuilt" in finding.action
+    assert not path.exists() or path.read_bytes() != b"QTSF"
+    [finding] = repair(folder)
+    assert (finding.kind, finding.name, finding.lost) == ("side file", f"_quantide/side/{path.name}", False)
+    check_writable(folder, list(NUMBERS))
+
+
+def test_a_side_file_is_not_rebuilt_from_damaged_data(folder: Path) -> None:
+    data, side = active(folder)[0][-1], active(folder)[1][-1]
+    hurt(side, "missing")
+    hurt(data, "zeros at the end")
+    [finding] = repair(folder)
+    assert (finding.kind, finding.lost) == ("data file", True)
+    assert not side.exists()
+
+
+@pytest.mark.parametrize("damage", [name for name in DAMAGE if name != "a line short"])
+def test_a_data_file_is_named(damage: str, folder: Path) -> None:
+    path = active(folder)[0][0]
+    rows = pl.read_parquet(path).height
+    hurt(path, damage)
+    before = sorted(str(p) for p in folder.rglob("*") if p.is_file())
+    [finding] = repair(folder, dry_run=True)
+    assert sorted(str(p) for p in folder.rglob("*") if p.is_file()) == before
+    assert repair(folder) == [finding]
+    assert (finding.kind, finding.name, finding.lost, finding.rows) == ("data file", f"runs/{path.name}", True, rows)
+    assert "rows of step" in finding.action
+    with History(folder) as history:
+        history.append(batch(50), batch_id=50)
+        assert history.n == len(all_of([*NUMBERS, 50]))
+    path.unlink(missing_ok=True)
+    active(folder)[1][0].unlink()
+    assert [one.kind for one in repair(folder)] == ["data file"]
+
+
+# The command
+
+
+def run(capsys: pytest.CaptureFixture[str], *argv: Any) -> tuple[int, Any]:
+    code = main(["history", "repair", *map(str, argv), "--json"])
+    out = capsys.readouterr().out
+    return code, json.loads(out) if out else None
+
+
+def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, folder) == (
+        0,
+        {"path": str(folder), "ok": True, "dry_run": False, "findings": [], "future": None},
+    )
+    hurt(active(folder)[1][0], "empty")
+    (folder / "_delta_log/00000000000000000077.json#1").write_bytes(b"x")
+    code, body = run(capsys, folder, "--dry-run")
+    assert (code, [one["kind"] for one in body["findings"]]) == (0, ["side file"])
+    code, body = run(capsys, folder)
+    assert (code, [one["kind"] for one in body["findings"]]) == (0, ["side file", "garbage"])
+    assert set(body["findings"][0]) == set(Finding.__dataclass_fields__)
+    hurt(active(folder)[0][0], "missing")
+    assert run(capsys, folder)[0] == 1
+    assert main(["history", "repair", str(folder)]) == 1
+    assert "1 of 1 findings are losses" in capsys.readouterr().out
+    hurt(active(folder)[1][1], "missing")
+    assert main(["history", "repair", str(folder)]) == 1
+    assert "it is rebuilt" in capsys.readouterr().out
+
+
+def test_repair_needs_the_lease(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with History(folder) as history:
+        history.open()
+        with pytest.raises(WriterConflictError):
+            repair(folder)
+        assert repair(folder, dry_run=True) == []
+    assert main(["history", "repair", str(tmp_path / "none")]) == 2
+    assert "no history" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_store_of_an_older_version(folder: Path) -> None:
+    """Entries without a checksum, as Delta's library writes them."""
+    for version in range(newest(folder) + 1):
+        text = entry(folder, version).read_bytes()
+        head, *rest = text.split(b"\n")
+        entry(folder, version).write_bytes(b"\n".join([head.split(b',"quantide.crc"')[0] + b"}}", *rest]))
+    check_writable(folder, list(NUMBERS))
+    path = entry(folder, newest(folder))
+    data = path.read_bytes()
+    for end in np.linspace(0, len(data) - 1, 20).astype(int):
+        path.write_bytes(data[:end])
+        assert HistoryReader(folder).version == newest(folder) - 1

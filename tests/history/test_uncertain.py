@@ -1,0 +1,358 @@
+"""The log cannot be reached while a commit is made, or just after: nothing is lost, and nothing is added twice."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from quantide.errors import CommitUncertainError, StorageError
+from quantide.history import History
+from quantide.history.load import Loaded, Slot, write_chunks
+from quantide.history.source import Piece
+from quantide.live import LiveStream
+from quantide.store import disk, log_writer
+from quantide.store.delta import DeltaError, DeltaTable
+from quantide.store.log import Log
+from quantide.summary.column import read_column
+from quantide.summary.types import type_named
+from tests.history.work import KEYED, ROWS, SETTINGS, batch, check_stored, key_of, small
+
+Patch = pytest.MonkeyPatch
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: Patch) -> None:
+    small(monkeypatch.setattr)
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    with History(tmp_path / "store", **SETTINGS) as found:
+        found.append(batch(0))
+        found._writer.join()
+        yield found
+
+
+def unreachable(*_: Any, **__: Any) -> Any:
+    raise PermissionError(13, "Permission denied")
+
+
+def unreadable(*_: Any, **__: Any) -> Any:
+    raise DeltaError("cannot be read")
+
+
+@contextmanager
+def log_not_read(monkeypatch: Patch) -> Iterator[None]:
+    """Nothing can be read of the log; entries are written."""
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaTable, "update_incremental", unreadable)
+        patch.setattr(Log, "follows", unreachable)
+        patch.setattr("quantide.store.table._read_log", unreachable)
+        yield
+
+
+@contextmanager
+def log_gone(monkeypatch: Patch, linked: bool) -> Iterator[None]:
+    """The log's filesystem goes away in the middle of a commit, after the entry has its name or before."""
+    with monkeypatch.context() as patch:
+
+        def put(self: Log, version: int, data: bytes, durable: bool) -> None:
+            if linked:
+                disk.put_file(self.entry(version), data, durable)
+            patch.setattr(Log, "has", unreachable)
+            raise OSError(5, "Input/output error")
+
+        patch.setattr(Log, "put", put)
+        yield
+
+
+# Committed, and only reading fails
+
+
+WRITES: dict[str, Callable[[History], Any]] = {
+    "append": lambda history: history.append(batch(1)),
+    "append with an id": lambda history: history.append(batch(1), batch_id=1),
+    "files": lambda history: history.append_files([_file(history)]),
+    "load": lambda history: history.load(1, lambda slot: _load(slot, 1)),
+    "end_step": lambda history: history.end_step(),
+    "end_step in the background": lambda history: history.end_step(wait=False),
+}
+
+
+def _file(history: History) -> str:
+    path = f"{history.path}-1.parquet"
+    pq.write_table(pa.table({"value": batch(1)}), path)
+    return path
+
+
+def _load(slot: Slot, number: int) -> list[Loaded]:
+    piece = Piece(None, read_column(pa.array(batch(number)), type_named("float64")))
+    return write_chunks(slot, 0, [piece], "refuse")
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_commit_that_cannot_be_read_is_a_commit(write: str, history: History, monkeypatch: Patch) -> None:
+    """The call returns; whoever asks before the log can be read again is refused, and sees everything after."""
+    with log_not_read(monkeypatch):
+        WRITES[write](history)
+        for ask in (lambda: history.n, lambda: history.step, lambda: history.append(batch(2)), history.end_step):
+            with pytest.raises(StorageError) as error:
+                ask()
+            assert not isinstance(error.value, CommitUncertainError)
+    steps = "end_step" in write
+    assert (history.n, history.step) == ((ROWS, 2) if steps else (2 * ROWS, 1))
+    history.append(batch(2))
+    history.end_step()
+    assert history.step == 2 + steps
+    check_stored(history.path, [0, 2] if steps else [0, 1, 2])
+    history.verify()
+
+
+def test_a_commit_that_cannot_be_read_with_every_handle(history: History, monkeypatch: Patch) -> None:
+    """Of many commits in a row only the first is accepted: the next needs to know the version."""
+    with log_not_read(monkeypatch):
+        history.append(batch(1))
+        for number in range(2, 5):
+            with pytest.raises(StorageError):
+                history.append(batch(number))
+    assert History(history.path).n == 2 * ROWS
+    for number in range(2, 14):
+        history.append(batch(number))
+    check_stored(history.path, range(14))
+
+
+# Not known
+
+
+@pytest.mark.parametrize("linked", [True, False])
+@pytest.mark.parametrize("again", ["the same call", "with the id", "another handle"])
+@pytest.mark.parametrize("write", ["append", "append with an id", "files", "load"])
+def test_a_repeat_is_recognised(write: str, again: str, linked: bool, history: History, monkeypatch: Patch) -> None:
+    with log_gone(monkeypatch, linked), pytest.raises(CommitUncertainError, match="batch_id=") as error:
+        WRITES[write](history)
+    identity = error.value.batch_id
+    assert (identity == 1) == (write == "append with an id")
+    if again == "another handle":
+        history.close()
+        history = History(history.path)
+    if again == "the same call":
+        WRITES[write](history)
+    else:
+        assert history.batch_seen(identity) == linked
+        history.append(batch(1), batch_id=identity)
+        history.append(batch(1), batch_id=identity)
+    check_stored(history.path, [0, 1])
+    assert history.n == 2 * ROWS
+    history.append(batch(2))
+    history.verify()
+    check_stored(history.path, [0, 1, 2])
+    history.close()
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_the_log_stays_away(linked: bool, history: History, monkeypatch: Patch) -> None:
+    """Repeats while it is away change nothing."""
+    with log_gone(monkeypatch, linked), pytest.raises(CommitUncertainError):
+        history.append(batch(1))
+    with log_not_read(monkeypatch):
+        for _ in range(3):
+            with pytest.raises(StorageError):
+                history.append(batch(1))
+    for _ in range(2):
+        with log_gone(monkeypatch, linked=False):
+            if linked:
+                history.append(batch(1))
+                break
+            with pytest.raises(CommitUncertainError):
+                history.append(batch(1))
+    if not linked:
+        history.append(batch(1))
+    assert history.n == 2 * ROWS
+    check_stored(history.path, [0, 1])
+
+
+def test_two_honest_appends_are_two(history: History, monkeypatch: Patch) -> None:
+    for _ in range(2):
+        history.append([7.0] * 10)
+    assert history.n == ROWS + 20
+    with log_gone(monkeypatch, linked=True), pytest.raises(CommitUncertainError):
+        history.append([8.0] * 10)
+    for _ in range(3):
+        history.append([8.0] * 10)  # a repeat, and two more
+    assert history.n == ROWS + 50
+
+
+@pytest.mark.parametrize("other", ["values", "times", "filters", "keys", "one more"])
+def test_other_rows_are_no_repeat(other: str, tmp_path: Path, monkeypatch: Patch) -> None:
+    values, keys = batch(1), key_of(batch(1))
+    call: dict[str, Any] = {"values": values, "key": keys, "times": np.arange(ROWS) + 1.0, "filters": {"f": values > 0}}
+    changed: dict[str, Any] = {
+        "values": call | {"values": values + 1000 * (np.arange(ROWS) == 3)},
+        "times": call | {"times": np.arange(ROWS) + 2.0},
+        "filters": call | {"filters": {"f": values < 0}},
+        "keys": call | {"key": np.roll(keys, 1)},
+        "one more": {name: _more(given) for name, given in call.items()},
+    }
+    with History(tmp_path, **KEYED, filters="f") as history:
+        history.open()
+        history.table.add_keys([pa.string()])
+        with log_gone(monkeypatch, linked=True), pytest.raises(CommitUncertainError):
+            history.append(**call)
+        history.append(**changed[other])
+        assert history.n == 2 * ROWS + (other == "one more")
+        assert LiveStream(tmp_path, follow=False).answer(0.5, last=history.n).n == history.n
+        history.append(**call)  # not right after the error any more
+        assert history.n == 3 * ROWS + (other == "one more")
+
+
+def _more(given: Any) -> Any:
+    return {name: _more(one) for name, one in given.items()} if isinstance(given, dict) else np.append(given, given[0])
+
+
+@pytest.mark.parametrize("times", [True, False])
+def test_a_repeat_with_recent_rows(times: bool, tmp_path: Path, monkeypatch: Patch) -> None:
+    """Rows without times came at another time when they come again."""
+    call: dict[str, Any] = {"values": batch(1), "filters": {"f": batch(1) > 0}}
+    call |= {"times": np.arange(ROWS) + 1.0} if times else {}
+    with History(tmp_path, **SETTINGS, filters="f") as history:
+        history.open()
+        with log_gone(monkeypatch, linked=True), pytest.raises(CommitUncertainError):
+            history.append(**call)
+        history.append(**call)
+        assert history.n == ROWS
+        assert LiveStream(tmp_path, follow=False).answer(0.5, last=ROWS).n == ROWS
+
+
+def test_another_thread_appends_in_between(history: History, monkeypatch: Patch) -> None:
+    with log_gone(monkeypatch, linked=True), pytest.raises(CommitUncertainError):
+        history.append(batch(1))
+    other = Thread(target=lambda: history.append(batch(2)))
+    other.start()
+    other.join()
+    history.append(batch(1))
+    check_stored(history.path, [0, 1, 2])
+
+
+@pytest.mark.parametrize("linked", [True, False])
+@pytest.mark.parametrize("handle", ["the same", "another"])
+def test_a_step_ends_once(handle: str, linked: bool, history: History, monkeypatch: Patch) -> None:
+    with log_gone(monkeypatch, linked), pytest.raises(CommitUncertainError) as error:
+        history.end_step()
+    if handle == "another":
+        history.close()
+        history = History(history.path)
+        if not history.batch_seen(error.value.batch_id):
+            history.end_step()
+    else:
+        history.end_step()
+    assert history.step == 2
+    history.end_step()
+    assert history.step == 3
+    history.close()
+
+
+def test_an_id_that_the_log_has_forgotten(history: History, monkeypatch: Patch) -> None:
+    """It is said, and nothing is added by guess."""
+    with log_gone(monkeypatch, linked=True), pytest.raises(CommitUncertainError) as error:
+        history.append(batch(1))
+    for number in range(2, 14):
+        history.append(batch(number))
+    history._writer.join()
+    history.table.clear_log(0)
+    with pytest.raises(StorageError, match="no longer tells"):
+        history.append(batch(1), batch_id=error.value.batch_id)
+    check_stored(history.path, range(14))
+
+
+def test_a_commit_that_may_not_outlast_power_loss(tmp_path: Path, monkeypatch: Patch) -> None:
+    """Where it must, and its folder cannot be synced, it is not acknowledged; the repeat syncs it."""
+    with History(tmp_path, **SETTINGS, durable=True) as history:
+        history.append(batch(0))
+        synced: list[str] = []
+
+        def fails(*paths: str) -> None:
+            raise StorageError("Input/output error")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(log_writer, "sync", fails)
+            with pytest.raises(CommitUncertainError):
+                history.append(batch(1))
+            with pytest.raises(StorageError):
+                history.append(batch(1))
+        monkeypatch.setattr(log_writer, "sync", lambda *paths: synced.extend(paths))
+        history.append(batch(1))
+        assert any(path.endswith("_delta_log") for path in synced)
+    check_stored(tmp_path, [0, 1])
+
+
+def test_nothing_was_committed(history: History, monkeypatch: Patch) -> None:
+    """A full disk, with a log that can be read, is known to have changed nothing."""
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Log, "put", full)
+        with pytest.raises(StorageError, match="nothing was changed") as error:
+            history.append(batch(1))
+        assert not isinstance(error.value, CommitUncertainError)
+    for _ in range(2):
+        history.append(batch(1))
+    assert history.n == 3 * ROWS
+
+
+def test_keys_that_may_be_in_the_table(tmp_path: Path, monkeypatch: Patch) -> None:
+    """Their columns are added by a commit before the rows."""
+    with History(tmp_path, **KEYED) as history:
+        history.open()
+        with log_gone(monkeypatch, linked=True), pytest.raises(StorageError, match="None of the rows was added"):
+            history.append(batch(1), key=key_of(batch(1)))
+        assert history.n == 0
+        history.append(batch(1), key=key_of(batch(1)))
+    check_stored(tmp_path, [1])
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_writer_that_may_have_taken_over(linked: bool, tmp_path: Path, monkeypatch: Patch) -> None:
+    """Its first commit has no rows: an id of it must not pass for one of the rows."""
+    with History(tmp_path, **SETTINGS) as history:
+        with log_gone(monkeypatch, linked), pytest.raises(StorageError, match="Nothing was added") as error:
+            history.append(batch(1))
+        assert not isinstance(error.value, CommitUncertainError)
+        history.append(batch(1))
+    check_stored(tmp_path, [1])
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_merge_that_may_be_in_the_table(linked: bool, history: History, monkeypatch: Patch) -> None:
+    """All rows are there in any case, and a repeat of the call ends no other step."""
+    history.append(batch(1))
+    merge = history._writer.merger._merge
+
+    def merges(*arguments: Any) -> None:
+        with log_gone(monkeypatch, linked):
+            merge(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(history._writer.merger, "_merge", merges)
+        with pytest.raises(StorageError, match="merged or not") as error:
+            history.end_step()
+    assert not isinstance(error.value, CommitUncertainError)
+    history.end_step()
+    assert (history.n, history.step, history.stats()["runs"]) == (2 * ROWS, 2, 1)
+    check_stored(history.path, [0, 1])
+
+
+def test_old_files_that_cannot_be_removed(history: History, monkeypatch: Patch) -> None:
+    """Manifests that were replaced are removed after a commit: that must not fail it."""
+    monkeypatch.setattr("quantide.history.recent.GRACE", 0)
+    monkeypatch.setattr("quantide.history.recent.remove", unreachable)
+    for number in range(1, 4):
+        history.append(batch(number))
+    check_stored(history.path, range(4))
