@@ -1,10 +1,15 @@
 """Soak: a driver that takes in a feed is killed at random, again and again; in the end all of it must be there once.
 
+Beside the kills, the clock of the driver moves by minutes and by months, rows come that are dated in the future or in
+the wrong unit, and while no driver runs the log gets a torn entry, loses a checkpoint, or loses the newest commit where
+nobody was told of it.
+
 `make soak`, or `python -m tests.spark.soak --seed 2`; SOAK="2 min" says for how long (10 minutes). The seed decides
 what is done and fed; when it happens, the machine decides.
 """
 
 import argparse
+import json
 import os
 import shutil
 import signal
@@ -15,21 +20,35 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from benchmarks.process import family, spawn
 from quantide import History
+from quantide.errors import StorageError
+from quantide.history import HistoryReader
+from quantide.history.view import MODES
 from quantide.live import LiveStream
 from quantide.queries.monitor import Monitor
+from quantide.spark.stream.casts import LOOKS_LIKE
+from quantide.spark.stream.intake import AHEAD
+from quantide.store.entry import LogEntry
+from quantide.store.transactions import SOURCE as BATCHES
 from quantide.windows.clock import read_span
+from quantide.windows.wall_clock import VARIABLE
 from tests.oracle import bound_faults
 from tests.spark.processes import environment, tail
 from tests.spark.streams import Feed
 
 COMMAND = [sys.executable, "-m", "quantide"]
-SETTINGS = 'keys = ["k"]\ntime = "t"\nfilters = { big = "v > 1" }\nstep = "5 s"\nkappa = 2\neps = 0.01\n'
+SETTINGS = (
+    'keys = ["k"]\ntime = "t"\nfilters = { big = "v > 1" }\nstep = "5 s"\nkappa = 2\neps = 0.01\n'
+    'retention = "2 days"\ndurable = true\n'
+)
 SOURCE = 'format = "parquet", max_files = 3'
 POINTS = {  # where a driver dies, or finds the disk full, at the latest at the so-manieth time that it is there
     "write.data": 20,
@@ -54,6 +73,9 @@ ENDINGS = {"kill the driver": 5, "kill all its processes": 3, "kill the JVM": 1,
 FEED = 0.25  # seconds between two files
 PATIENCE = 180.0  # seconds that anything may take
 PHI, EPS = 0.9, 0.02  # of the standing query
+FUTURE = (3.9e9, 1.7e12, 1.7e15)  # times that are refused: the year 2093; milliseconds, microseconds as seconds
+REASONS = (AHEAD, LOOKS_LIKE)  # of such rows in quarantine
+MINUTE, DAY = 60, 86_400
 
 
 class Fault(AssertionError):
@@ -77,6 +99,9 @@ class Soak:
         self.monitor: Monitor | None = None
         self.query = self.seen = self.starts = 0
         self.driver_log = folder
+        self.clock = folder / "clock"  # seconds that the driver's clock is off
+        self.ahead: dict[str, int] = {}  # files with rows dated ahead, and how many of them
+        self.move_clock(0)
 
     # What is done
 
@@ -94,6 +119,9 @@ class Soak:
         fault = self.fault()
         if self.rng.random() < 0.2:
             self.lose_checkpoint()
+        if self.rng.random() < 0.4:
+            self.tear_log()
+        self.move_clock(self.offset())
         self.start(fault)
         self.end_old()
         before, early = self.rows(), self.rng.random() < 0.25
@@ -101,6 +129,10 @@ class Soak:
             self.wait(lambda: self.rows() > before or not self.running or self.over)
         if self.rng.random() < 0.4:
             self.damage()
+        if self.rng.random() < 0.4:
+            self.date_ahead()
+        if self.rng.random() < 0.3:
+            self.move_clock(self.offset())
         self.wait_for(float(self.rng.uniform(0, 12 if early or fault else 6)))
         if self.rng.random() < 0.25 and self.rows() > before:
             self.second_writer()
@@ -159,6 +191,74 @@ class Soak:
         self.damaged.append((path, whole, number))
         self.tell("drop a damaged file", path.name)
 
+    def date_ahead(self) -> None:
+        """A file in which some rows are dated in the future, or in another unit than seconds."""
+        hidden = self.feed.write(f".ahead-{len(self.feed.values)}.parquet", rows=int(self.rng.integers(50, 500)))
+        rows = pq.read_table(hidden)
+        count = int(self.rng.integers(1, 20))
+        bad = rows.slice(0, count).set_column(2, "t", pa.array(self.rng.choice(FUTURE, count)))
+        bad = bad.set_column(0, "v", pa.array(np.full(count, 1e9)))
+        pq.write_table(pa.concat_tables([bad, rows]), hidden)
+        hidden.rename(hidden.with_name(hidden.name[1:]))
+        self.ahead[str(hidden.with_name(hidden.name[1:]))] = count
+        self.tell("drop rows dated in the future", f"{count} rows in {hidden.name[1:]}")
+
+    def offset(self) -> int:
+        """Seconds that the clock is to be off: right, some minutes or many days, ahead or behind."""
+        minutes, days = self.rng.integers(1, 20), self.rng.integers(2, 60)
+        size = int(self.rng.choice(np.array([0, 0, minutes * MINUTE, days * DAY])))
+        return size if self.rng.random() < 0.7 else -size
+
+    def move_clock(self, seconds: int) -> None:
+        spare = self.clock.with_suffix(".tmp")
+        spare.write_text(str(seconds))
+        spare.rename(self.clock)
+        if seconds:
+            self.tell("move the clock", f"{seconds / DAY:+.3f} days")
+
+    def tear_log(self) -> None:
+        """Leave in the log what a loss of power leaves: an entry that was not whole yet, or an empty checkpoint.
+
+        The newest entry itself is torn where its batch was never acknowledged: Spark sends that batch again.
+        """
+        log = self.feed.store / "_delta_log"
+        entries = sorted(log.glob("*.json"))
+        if not entries or not self.rows():
+            return
+        self.end_old()
+        checkpoints = sorted(log.glob("*.checkpoint.parquet"))
+        versions = {int(path.name[:20]) for path in entries}
+        if self.is_unacknowledged(entries[-1]):
+            return self.tear_commit(entries[-1])
+        if len(checkpoints) > 1 and self.rng.random() < 0.4:
+            before, last = (int(path.name[:20]) for path in checkpoints[-2:])
+            if versions.issuperset(range(before + 1, last + 1)):
+                checkpoints[-1].write_bytes(b"")
+                return self.tell("empty a checkpoint", checkpoints[-1].name)
+        whole = entries[-1].read_bytes()
+        cut = int(self.rng.integers(0, len(whole)))
+        torn = whole[:cut] if self.rng.random() < 0.7 else b"\0" * cut
+        (log / f"{max(versions) + 1:020}.json").write_bytes(torn)
+        self.tell("tear the log", f"version {max(versions) + 1}: {cut} of {len(whole)} bytes")
+
+    def is_unacknowledged(self, entry: Path) -> bool:
+        """Return True if an entry is the commit of a batch that Spark has not noted as done."""
+        numbers = LogEntry.read(entry.read_bytes()).transactions
+        sources = {name.removeprefix(BATCHES): n for name, n in numbers.items() if name.startswith(BATCHES)}
+        place = self.feed.store / "_quantide" / "checkpoints"
+        begun = [(place / source, str(number)) for source, number in sources.items()]
+        return any((at / "offsets" / n).exists() and not (at / "commits" / n).exists() for at, n in begun)
+
+    def tear_commit(self, entry: Path) -> None:
+        """Cut a commit short that nobody was told of. Readers do not outlast a loss of power either."""
+        if self.live is not None:
+            self.live.close()
+        self.live = self.monitor = None
+        self.seen = 0
+        whole = entry.read_bytes()
+        entry.write_bytes(whole[: int(self.rng.integers(0, len(whole)))])
+        self.tell("tear a commit that was not acknowledged", entry.name)
+
     def end_driver(self, fault: str) -> None:
         assert self.driver is not None
         if not self.running:
@@ -198,18 +298,18 @@ class Soak:
 
     def finish(self) -> None:
         """Everything is taken in, without faults, and checked; then damaged files are mended and taken in, too."""
+        self.move_clock(0)
         self.tell("take in what is left")
         self.once(["ingest", str(self.feed.config), "--once", *self.reset()])
         self.check(without={number for _, _, number in self.damaged})
-        held = self.once(["quarantine", "list", str(self.feed.config)])
-        if self.damaged and f"{len(self.damaged)} files and 0 rows are held" not in held:
-            raise Fault(f"{len(self.damaged)} files should be in quarantine: {held}")
+        self.check_held({str(path) for path, _, _ in self.damaged})
         for path, whole, _ in self.damaged:
             path.write_bytes(whole)
         if self.damaged:
             self.tell("mend damaged files and take them in")
             self.once(["quarantine", "retry", str(self.feed.config)])
             self.check(without=set())
+            self.check_held(set())
 
     # What must hold
 
@@ -233,9 +333,27 @@ class Soak:
             for name, answer in (("reader", self.live.answer(PHI)), ("query", self.monitor.answer(self.query))):
                 if faults := bound_faults(data, answer):
                     raise Fault(f"the {name} is wrong: {', '.join(faults)}")
+            for phi, mode in product((0.01, 0.5, PHI), MODES):
+                if faults := bound_faults(data, self.live.answer(phi, mode=mode)):
+                    raise Fault(f"the answer of mode {mode!r} for {phi} is wrong: {', '.join(faults)}")
         finally:
             feed.values, feed.keys, feed.times = all_values, all_keys, all_times
         self.tell("checked", f"{len(data):,} rows of {len(kept):,} files, verify(), answers, query, reader: all right")
+
+    def check_held(self, files: set[str]) -> None:
+        """Every damaged file and every row dated ahead is in quarantine, once, with its reason."""
+        listed = self.once(["quarantine", "list", str(self.feed.config), "--json"])
+        (held,) = json.loads(next(line for line in listed.splitlines() if line.startswith("{")))["streams"]
+        if {file["path"] for file in held["files"]} != files or held["waiting"]:
+            raise Fault(f"{len(files)} files should be in quarantine, and none should wait: {listed}")
+        rows: Counter[str] = Counter()
+        for kind in held["rows"]:
+            rows[kind["path"]] += kind["count"]
+            if not kind["reason"].startswith(REASONS):
+                raise Fault(f"rows of {kind['path']} are in quarantine for another reason: {kind['reason']}")
+        if dict(rows) != self.ahead:
+            raise Fault(f"rows dated ahead, and rows in quarantine: {self.ahead}, {dict(rows)}")
+        self.tell("checked the quarantine", f"{len(files):,} files, {sum(rows.values()):,} rows")
 
     def look(self) -> None:
         """A reader that follows sees neither less than before nor more than was fed."""
@@ -264,12 +382,15 @@ class Soak:
     def rows(self) -> int:
         if self.live is not None:
             return self.live.n
-        return History(self.feed.store).n if (self.feed.store / "_delta_log").exists() else 0
+        try:
+            return HistoryReader(self.feed.store).n  # it makes no store where the driver is about to make one
+        except StorageError:
+            return 0
 
     def spawn(self, arguments: Sequence[str], fault: str = "") -> subprocess.Popen[bytes]:
         """A command in a group of its own, with a log."""
         self.starts += 1
-        env = environment() | ({"QUANTIDE_FAULT": fault} if fault else {})
+        env = environment() | {VARIABLE: str(self.clock)} | ({"QUANTIDE_FAULT": fault} if fault else {})
         command = [*COMMAND, *arguments, *([] if "list" in arguments else ["--master", "local[2]"])]
         return spawn(command, self.log(self.starts), env)
 

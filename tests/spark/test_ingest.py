@@ -3,6 +3,7 @@
 import io
 import shutil
 from pathlib import Path
+from time import sleep
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +14,19 @@ from pyspark.sql import SparkSession
 from quantide import History
 from quantide.cli import main
 from quantide.config import read_config
-from quantide.errors import CheckpointError, ConfigError, StorageError, TypeMismatchError, WriterConflictError
+from quantide.errors import (
+    CheckpointError,
+    CommitUncertainError,
+    ConfigError,
+    StorageError,
+    TypeMismatchError,
+    WriterConflictError,
+)
 from quantide.spark.ingest import ingest, session_for
 from quantide.spark.stream import batch, share
+from quantide.spark.stream.stream import Stream
 from quantide.store.ledger import Ledger
+from quantide.store.log import Log
 from tests.spark.streams import Feed
 
 Out = pytest.CaptureFixture[str]
@@ -63,7 +73,7 @@ def test_what_cannot_start(spark: SparkSession, tmp_path: Path) -> None:
         feed.configure(settings)
         with pytest.raises(ConfigError, match=told):
             feed.ingest()
-    feed.configure("", 'format = "nosuch"')
+    feed.configure("", 'format = "org.example.NoSuch"')
     with pytest.raises(ConfigError, match=r"streams\.s\.source cannot be opened"):
         feed.ingest()
     feed.configure("")
@@ -106,7 +116,7 @@ def test_bad_records_can_stop_a_stream(spark: SparkSession, tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_files_that_are_still_copied(spark: SparkSession, tmp_path: Path, capsys: Out) -> None:
-    """A file that is damaged, then mended: taken from quarantine. One under a name of the time being is passed by."""
+    """A file that is damaged, then mended: taken by itself. One under a name of the time being is passed by."""
     feed = Feed(tmp_path)
     path = feed.write("late.parquet")
     whole = path.read_bytes()
@@ -114,12 +124,13 @@ def test_files_that_are_still_copied(spark: SparkSession, tmp_path: Path, capsys
     (feed.incoming / "x.parquet.tmp").write_bytes(whole)
     feed.ingest()
     assert History(feed.store).n == 0
+    main(["quarantine", "list", str(feed.config)])
+    assert "s: 1 files and 0 rows are held" in capsys.readouterr().out
     path.write_bytes(whole)
     feed.ingest()
-    assert History(feed.store).n == 0, "Spark saw this name; it is for quarantine retry"
-    assert main(["quarantine", "retry", str(feed.config)]) == 0
-    assert "1,000 rows were taken in; 0 files" in capsys.readouterr().out
     feed.check()
+    main(["quarantine", "list", str(feed.config)])
+    assert "s: 0 files and 0 rows are held" in capsys.readouterr().out
     feed.ingest(reset=True)
     feed.check()
 
@@ -195,8 +206,9 @@ def test_lines_of_json(spark: SparkSession, tmp_path: Path, capsys: Out) -> None
     main(["quarantine", "list", str(feed.config)])
     told = capsys.readouterr().out
     assert "0 files and 3 rows are held" in told
-    assert f"2 of {feed.incoming}/a.json: Spark cannot read this line" in told
-    assert "the row has no time" in told
+    assert f"1 of {feed.incoming}/a.json: the column ms is not DOUBLE\n        line 2, column ms: {lines[1]}\n" in told
+    assert f"1 of {feed.incoming}/a.json: the line is not JSON\n        line 3: {{\n" in told
+    assert "the row has no time\n        line 4, column ts: {" in told
 
 
 @pytest.mark.slow
@@ -238,7 +250,9 @@ def test_the_session_of_the_caller_is_left_alone(spark: SparkSession, tmp_path: 
 
 
 @pytest.mark.slow
-def test_a_file_that_is_removed_too_early(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_removed_too_early(
+    spark: SparkSession, tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Spark repeats a batch with all its files; one that is gone does not stop the others."""
     feed = Feed(tmp_path)
     gone = feed.write("0.parquet")
@@ -252,3 +266,49 @@ def test_a_file_that_is_removed_too_early(spark: SparkSession, tmp_path: Path, m
     del feed.values[0], feed.keys[:1000]
     feed.ingest()
     feed.check()
+    main(["quarantine", "list", str(feed.config)])
+    assert f"file  {gone}: it was removed before it was read" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_commit_that_may_be_in_the_table(
+    linked: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log goes away while a batch is committed: the batch comes again, and is in the store once."""
+    feed = Feed(tmp_path, KEYED, 'format = "parquet", max_files = 1')
+    for number in range(3):
+        feed.write(f"{number}.parquet")
+    put, has = Log.put, Log.has
+    failed: list[int] = []
+
+    def away(log: Log, version: int) -> bool:
+        monkeypatch.setattr(Log, "has", has)
+        raise OSError(5, "Input/output error")
+
+    def put_once(log: Log, version: int, data: bytes, durable: bool) -> None:
+        if b"quantide.source:" not in data or failed:
+            return put(log, version, data, durable)
+        failed.append(version)
+        if linked:
+            put(log, version, data, durable)
+        monkeypatch.setattr(Log, "has", away)
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(Log, "put", put_once)
+    config = read_config(feed.config)
+    with session_for(config, "local[2]") as session:
+        stream = Stream(session, config.streams["s"], once=True)
+        try:
+            for fails in (True, False):
+                stream.start()
+                while stream.running:
+                    sleep(0.05)
+                assert isinstance(stream.problem(), CommitUncertainError) == fails
+            stream.tick()
+            assert (stream.ledger.rows, stream.status.rows, stream.history.n) == (3000, 3000, 3000)
+        finally:
+            stream.stop()
+    assert failed
+    feed.check()
+    with History(feed.store) as history:
+        assert Ledger(str(feed.store), history.batch_seen).rows == 3000

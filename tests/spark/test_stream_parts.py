@@ -14,9 +14,10 @@ import pytest
 
 from quantide.config import Source, Step, StreamConfig
 from quantide.errors import CheckpointError, CorruptBytesError
-from quantide.spark.stream.casts import CLOCKS, cast_rows
+from quantide.spark.stream.casts import CLOCKS, cast_rows, in_seconds
 from quantide.spark.stream.checkpoint import choose_checkpoint
-from quantide.spark.stream.intake import REASON, Rules, read_rows
+from quantide.spark.stream.intake import COLUMN, REASON, Rules, read_rows
+from quantide.spark.stream.origin import LINE
 from quantide.spark.stream.selection import PROBLEM, VALUE, Selection
 from quantide.spark.stream.status import Board, Status
 from quantide.spark.stream.steps import StepClock
@@ -26,6 +27,7 @@ from quantide.store.ledger import HELD, RETRY, WAITING, Entry, Ledger, Record, S
 
 HOUR = 3600
 Committed = set[tuple[str, int]]
+BAD = "retry-0-0-0.parquet"  # a file of the quarantine
 
 
 def stream(folder: Path, **changed: Any) -> StreamConfig:
@@ -85,6 +87,8 @@ def test_bad_rows_are_parted_with_their_reasons() -> None:
     assert bad is not None
     assert bad["v"].to_pylist() == ["x", "2", "nan"], "as they came"
     assert bad[REASON].to_pylist() == ["the value is not float64", "the key k is not int64", "the value is nan"]
+    assert bad[COLUMN].to_pylist() == ["v", "k", "v"]
+    assert bad[LINE].to_pylist() == [2, 4, 5]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +99,7 @@ def test_bad_rows_are_parted_with_their_reasons() -> None:
         (pa.array(["2026-01-01"]), "seconds", ["the time is no seconds"]),
         (pa.array([5]), "timestamp", ["the time is no timestamp, but int64"]),
         (pa.array([0], pa.date32()), "timestamp", [None]),
-        (pa.array([0, 2**60], pa.timestamp("ms")), "timestamp", [None, "the time is no timestamp, but timestamp[ms]"]),
+        (pa.array([0, 2**62], pa.timestamp("ms")), "timestamp", [None, "the time is no timestamp, but timestamp[ms]"]),
         (pa.array([0], pa.timestamp("us", "Europe/Paris")), "timestamp", [None]),
     ],
 )
@@ -108,12 +112,48 @@ def test_times_of_every_kind(column: Any, clock: str, reasons: list[str | None])
     assert len(good.time) == reasons.count(None)
 
 
+@pytest.mark.parametrize(
+    ("column", "unit"),
+    [
+        (pa.array([1_700_000_000_500, None]), "ms"),
+        (pa.array([1_700_000_000.5e3, None]), "ms"),
+        (pa.array([1_700_000_000_500_000, None]), "us"),
+        (pa.array([1_700_000_000_500_000_000, None]), "ns"),
+    ],
+)
+def test_units_of_times(column: Any, unit: str) -> None:
+    """Times in another unit than seconds are refused with the name of that unit, and read once it is set."""
+    assert in_seconds(column, unit).to_pylist() == [1_700_000_000.5, None]
+    table = pa.table({"v": [1.0, 2.0, 3.0], "t": pa.concat_arrays([column, pa.array([5], column.type)])})
+    good, bad = read_rows(table, rules(time="t", clock="seconds"))
+    assert good.value.to_pylist() == [3.0]
+    assert bad is not None
+    assert f'since 1970, read as seconds; set time_unit = "{unit}"' in bad[REASON].to_pylist()[0]
+    assert bad[COLUMN].to_pylist() == ["t", "t"]
+    good, bad = read_rows(table, rules(time="t", clock="seconds", time_unit=unit))
+    assert good.time is not None
+    assert good.time.to_pylist()[0] == 1_700_000_000.5
+    assert bad is not None
+    assert bad[REASON].to_pylist() == ["the row has no time"]
+    good, _ = read_rows(table, rules(time="t", clock="seconds", time_unit="s"))
+    assert len(good) == (1 if unit == "ns" else 2), "seconds that are set are seconds, where float64 has them"
+
+
+def test_numbers_that_spark_reads_as_seconds() -> None:
+    """JSON with `ts TIMESTAMP` and milliseconds: Spark makes timestamps of the year 55,841."""
+    stamps = pa.array([1_700_000_000_000 * 10**6, 1_700_000_000 * 10**6], pa.timestamp("us", "UTC"))
+    good, bad = read_rows(pa.table({"v": [1.0, 2.0], "t": stamps}), rules(time="t"))
+    assert good.value.to_pylist() == [2.0]
+    assert bad is not None
+    assert bad[REASON].to_pylist()[0].endswith('declare the column as BIGINT and set time_unit = "ms"')
+
+
 def test_what_spark_computed_and_could_not() -> None:
     table = pa.table({"v": ["1", "x"], VALUE: [1.0, None], PROBLEM: pa.array([None, "a CAST failed"])})
     good, bad = read_rows(table, rules())
     assert good.value.to_pylist() == [1.0]
     assert bad is not None
-    assert bad.to_pylist() == [{"v": "x", REASON: "a CAST failed"}]
+    assert bad.select(["v", REASON]).to_pylist() == [{"v": "x", REASON: "a CAST failed"}]
 
 
 def test_times_and_filters_go_with_their_rows() -> None:
@@ -154,19 +194,19 @@ def test_casts_row_by_row(column: Any, kind: Any, cast: list[Any], failed: list[
 
 def test_steps_end_with_the_hour() -> None:
     clock = StepClock(Step(Fraction(HOUR)), None, 7, 10 * HOUR + 5)
-    assert clock.due(7, 100, 11 * HOUR - 1) == 0
-    assert clock.due(7, 0, 11 * HOUR) == 1
-    assert clock.due(8, 0, 11 * HOUR + 5) == 0
-    assert clock.due(8, 0, 9 * HOUR) == 0, "a clock that was set back ends nothing"
+    assert clock.due(7, 100, 11 * HOUR - 1, 0) == 0
+    assert clock.due(7, 0, 11 * HOUR, 0) == 1
+    assert clock.due(8, 0, 11 * HOUR + 5, 0) == 0
+    assert clock.due(8, 0, 9 * HOUR, 0) == 0, "a clock that was set back ends nothing"
     again = StepClock(Step(Fraction(HOUR)), clock.origin, 8, 20 * HOUR)
-    assert again.due(8, 0, 20 * HOUR) == 9, "hours in which nothing ran are steps too"
+    assert again.due(8, 0, 20 * HOUR, 0) == 9, "hours in which nothing ran are steps too"
     other = StepClock(Step(Fraction(60)), clock.origin, 8, 20 * HOUR)
-    assert other.due(8, 0, 20 * HOUR + 61) == 1, "another length begins anew"
+    assert other.due(8, 0, 20 * HOUR + 61, 0) == 1, "another length begins anew"
 
 
 def test_steps_end_with_enough_rows() -> None:
     clock = StepClock(Step(None, 100), None, 1, 0.0)
-    assert [clock.due(1, rows, 1e9) for rows in (0, 99, 100, 1000)] == [0, 0, 1, 1]
+    assert [clock.due(1, rows, 1e9, 1e9) for rows in (0, 99, 100, 1000)] == [0, 0, 1, 1]
 
 
 # The ledger
@@ -184,7 +224,7 @@ def test_records_count_when_their_batch_does(tmp_path: Path) -> None:
     assert opened(tmp_path, committed).last == {}, "not committed: garbage"
     committed.add(("c0", 0))
     ledger.committed(first)
-    retried = ledger.write(Record(RETRY, 0, rows=2, bad=1, held=("bad",), entries=(Entry(replace(two, size=9)),)))
+    retried = ledger.write(Record(RETRY, 0, rows=2, bad=1, held=(BAD,), entries=(Entry(replace(two, size=9)),)))
     committed.add((RETRY, 0))
     ledger.committed(retried)
     held = ledger.write(Record("c0", 1, entries=(Entry(three, HELD, "no"),), newest=3.0, offsets="{}"))
@@ -193,13 +233,15 @@ def test_records_count_when_their_batch_does(tmp_path: Path) -> None:
     ledger.write(Record("c0", 2, rows=1000))
     for found in (ledger, opened(tmp_path, committed)):
         assert (found.rows, found.bad, found.last) == (7, 1, {"c0": 1, RETRY: 0})
-        assert (found.waiting, list(found.quarantined), list(found.held)) == ({}, ["/in/2"], ["bad"])
+        assert (found.waiting, list(found.quarantined), list(found.held)) == ({}, ["/in/2"], [BAD])
         assert (found.types, found.newest, found.offsets) == ({"v": "double"}, 3.0, "{}")
         assert found.known(replace(two, size=9), "c0")
         assert not found.known(two, "c0")
     found = opened(tmp_path, committed)
     assert found.known(one, "c1")
     assert not found.known(one, "c0"), "whoever counts a source's batches knows its files"
+    assert ledger.taken == {"/in/0": one, "/in/1": replace(two, size=9)}
+    assert found.held_by == {"/in/2": ""}
     found.clean()
     assert sorted(os.listdir(tmp_path / "_quantide/sources")) == ["c0-0.jsonl", "c0-1.jsonl", "retry-0.jsonl"]
 

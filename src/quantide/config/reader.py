@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any
 
 from quantide.config.server import read_server
-from quantide.config.stream import FILES, Config, Source, Step, StreamConfig
-from quantide.config.table import Table, shown
+from quantide.config.stream import BUILT_IN, FILES, Config, Source, Step, StreamConfig
+from quantide.config.table import Table, nearest, shown
 from quantide.errors import ConfigError, InvalidArgumentError
-from quantide.store.settings import Settings, read_bytes
+from quantide.store.settings import Settings, read_bytes, show_ahead
 from quantide.summary.ranks import check_eps
 from quantide.summary.types import type_named
 from quantide.windows.clock import read_span, show_span
@@ -21,7 +21,14 @@ SCHEMA_NEEDED = set(FILES) - {"parquet", "orc", "avro", "text"}  # formats whose
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 LATE = ("keep", "quarantine")
+TIME_UNITS = ("s", "ms", "us", "ns")
 RESERVED = {"path": "path", "maxFilesPerTrigger": "max_files", "maxBytesPerTrigger": "max_bytes"}
+OWN_OPTIONS = {  # options of Spark's that would hide bad records from the quarantine
+    "mode": "lines that Spark cannot read go to the quarantine; streams.NAME.bad_records decides about them",
+    "columnnameofcorruptrecord": "the quarantine needs that column",
+    "ignorecorruptfiles": "files that Spark cannot read go to the quarantine",
+}
+TIME_ZONE = "spark.sql.session.timeZone"
 A_STREAM = "write its settings below a line [streams.latency]"
 
 
@@ -45,13 +52,15 @@ def _config(top: Table, path: str) -> Config:
     base = os.path.dirname(path)
     store = os.path.normpath(os.path.join(base, top.text("store", '"data"', needed=True) or ""))
     tables = top.table("streams", A_STREAM)
-    spark = top.table("spark", 'write settings of Spark, such as "spark.jars.packages" = "..."')
+    spark = _spark(top.table("spark", 'write settings of Spark, such as "spark.jars.packages" = "..."'))
     server = top.table("server", "write its settings below a line [server]")
     top.check_all_known()
     named = tables.items() if tables else []
     if tables is None or not named:
         raise ConfigError(f"streams is missing: there is nothing to do; {A_STREAM}")
     streams = {name: _stream(name, Table(found, f"streams.{name}", A_STREAM), store, base) for name, found in named}
+    for stream in streams.values():
+        _check_format(stream, spark)
     low = [name.lower() for name in streams]
     for name in streams:
         if low.count(name.lower()) > 1:
@@ -60,7 +69,7 @@ def _config(top: Table, path: str) -> Config:
     def resolve(*parts: str) -> str:
         return os.path.normpath(os.path.join(base, *parts))
 
-    return Config(path, store, streams, read_server(server, store, resolve), _options(spark))
+    return Config(path, store, streams, read_server(server, store, resolve), spark)
 
 
 def _stream(name: str, table: Table, store: str, base: str) -> StreamConfig:
@@ -68,7 +77,7 @@ def _stream(name: str, table: Table, store: str, base: str) -> StreamConfig:
         raise ConfigError(f"{table.name}: a stream's name is that of a folder: letters, digits, _ . and -; rename it")
     source = table.table("source", 'write source = { format = "parquet", path = "incoming" }')
     if source is None:
-        raise ConfigError(f'{table.name}.source is missing; add source = {{ format = "parquet", path = "incoming" }}')
+        raise table.missing("source", '{ format = "parquet", path = "incoming" }')
     step = _step(table)
     stream = StreamConfig(
         name=name,
@@ -76,6 +85,7 @@ def _stream(name: str, table: Table, store: str, base: str) -> StreamConfig:
         source=_source(source, base),
         value=table.text("value", '"latency_ms"', needed=True) or "",
         time=table.text("time", '"ts"'),
+        time_unit=None if table.raw("time_unit") is None else table.choice("time_unit", TIME_UNITS),
         keys=_keys(table),
         filters=_filters(table),
         value_type=table.read("value_type", lambda x: type_named(x).name, '"float64"'),
@@ -84,6 +94,7 @@ def _stream(name: str, table: Table, store: str, base: str) -> StreamConfig:
         kappa=table.count("kappa", "kappa = 10"),
         step=step,
         window=table.read("window", read_span, '"24 hours"') or StreamConfig.window,
+        max_ahead=table.read("max_ahead", show_ahead, '"1 hour", or "off"'),
         retention=_retention(table, step),
         nan=table.choice("nan", ("refuse", "skip")),
         bad_records=table.choice("bad_records", ("quarantine", "fail")),
@@ -103,6 +114,8 @@ def _check_together(stream: StreamConfig) -> None:
         raise ConfigError(f"{stream.key}.memory and {stream.key}.eps both say how accurate answers are; leave one out")
     if stream.late != "keep" and stream.time is None:
         raise ConfigError(f'{stream.key}.late is "{stream.late}" and no times are known; add time = "ts"')
+    if stream.time_unit is not None and stream.time is None:
+        raise ConfigError(f'{stream.key}.time_unit is "{stream.time_unit}" and no times are known; add time = "ts"')
     if stream.late_after is not None and stream.late == "keep":
         raise ConfigError(f'{stream.key}.late_after is of no use with late = "keep"; add late = "quarantine"')
     try:
@@ -113,7 +126,8 @@ def _check_together(stream: StreamConfig) -> None:
 
 
 def _source(table: Table, base: str) -> Source:
-    kind = (table.text("format", '"parquet"', needed=True) or "").lower()
+    said = table.text("format", '"parquet"', needed=True) or ""
+    kind = said if "." in said else said.lower()  # the name of a class has large letters
     path = table.text("path", '"incoming/latency"', needed=kind in FILES)
     schema = table.text("schema", '"ts TIMESTAMP, latency_ms DOUBLE"', needed=kind in SCHEMA_NEEDED)
     options = table.table("options", "write Spark's options of that source, such as { subscribe = 'latency' }")
@@ -132,7 +146,35 @@ def _source(table: Table, base: str) -> Source:
     return source
 
 
+def _spark(table: Table | None) -> dict[str, str]:
+    """Settings of Spark's, less those that would change what data means."""
+    spark = _options(table)
+    for name, value in spark.items():
+        if name.lower() == TIME_ZONE.lower() and value.upper() not in ("UTC", "Z", "ETC/UTC"):
+            raise ConfigError(
+                f"spark.{TIME_ZONE} is {shown(value)}; times without a zone are in UTC in every stream. Write the zone "
+                f"where it is needed: time = \"to_utc_timestamp(ts, '{value}')\""
+            )
+    return spark
+
+
+def _check_format(stream: StreamConfig, spark: dict[str, str]) -> None:
+    """Refuse a format that nothing brings along: a class has dots in its name, a package is named under [spark]."""
+    kind, known = stream.source.format, (*FILES, *BUILT_IN)
+    if kind in known or "." in kind or any(name.startswith("spark.jars") for name in spark):
+        return
+    near = nearest(kind, known, 0.6)
+    fix = f"did you mean {shown(near)}?" if near else f"Spark itself has {', '.join(known)}."
+    raise ConfigError(
+        f"{stream.key}.source.format is {shown(kind)}, which Spark does not have; {fix} A format of another package "
+        'needs [spark] "spark.jars.packages" = "group:artifact:version", or the full name of its class'
+    )
+
+
 def _check_limits(source: Source, table: Table) -> None:
+    for option in source.options:
+        if source.is_files and option.lower() in OWN_OPTIONS:
+            raise ConfigError(f"{table.key('options')}.{option}: {OWN_OPTIONS[option.lower()]}; leave it out")
     for option, ours in RESERVED.items():
         if option in source.options:
             raise ConfigError(f"{table.key('options')}.{option} is set by {table.key(ours)}; write it there")

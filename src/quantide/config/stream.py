@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from hashlib import sha256
 
 from quantide.config.server import ServerConfig
 
 FILES = ("parquet", "json", "csv", "text", "orc", "avro", "xml")  # formats whose data lies in files of a folder
+BUILT_IN = ("kafka", "rate", "rate-micro-batch", "rate-streaming", "socket")  # Spark's sources that are not files
 COUNTED = ("kafka",)  # formats that number their rows: a new checkpoint can go on where the store ends
 
 
@@ -51,6 +53,8 @@ class StreamConfig:
     source: Source
     value: str
     time: str | None = None
+    time_unit: str | None = None
+    """The unit of times that are numbers; seconds unless it is given."""
     keys: tuple[str, ...] = ()
     filters: Mapping[str, str] = field(default_factory=dict)
     value_type: str | None = None
@@ -59,6 +63,7 @@ class StreamConfig:
     kappa: int | None = None
     step: Step = Step(Fraction(3600))
     window: Fraction = Fraction(24 * 3600)
+    max_ahead: str | None = None
     retention: int | None = None
     nan: str = "refuse"
     bad_records: str = "quarantine"
@@ -71,6 +76,13 @@ class StreamConfig:
     def key(self) -> str:
         """What errors call this stream."""
         return f"streams.{self.name}"
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of the settings that decide which files can be read: held files are tried again when it changes."""
+        source = (self.source.format, self.source.path, self.source.schema, sorted(self.source.options.items()))
+        chosen = (self.value, self.time, self.time_unit, self.keys, sorted(self.filters.items()), self.schema_change)
+        return sha256(repr((source, chosen)).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from quantide.errors import ConfigError, QuantideError
 
 T = TypeVar("T")
+ALIKE = 0.8  # how like a key must be to one that is needed: value_type is not meant for value
 
 
 class Table:
@@ -30,7 +31,7 @@ class Table:
         """Text that says something."""
         found = self.raw(name)
         if found is None and needed:
-            raise ConfigError(f"{self.key(name)} is missing; add {name} = {example}")
+            raise self.missing(name, example)
         if found is not None and (not isinstance(found, str) or not found.strip()):
             raise ConfigError(f"{self.key(name)} is {shown(found)}; write text, such as {name} = {example}")
         return found
@@ -54,7 +55,9 @@ class Table:
         if found is None:
             return words[0]
         if found not in words:
-            raise ConfigError(f"{self.key(name)} is {shown(found)}; write one of " + ", ".join(map(shown, words)))
+            near = nearest(found, words)
+            hint = f"; did you mean {shown(near)}?" if near else ""
+            raise ConfigError(f"{self.key(name)} is {shown(found)}; write one of {', '.join(map(shown, words))}{hint}")
         return str(found)
 
     def read(self, name: str, reader: Callable[[Any], T], example: str) -> T | None:
@@ -71,6 +74,12 @@ class Table:
         found = self.raw(name)
         return None if found is None else Table(found, self.key(name), fix)
 
+    def missing(self, name: str, example: str) -> ConfigError:
+        """The error about a key that is needed; it names the key that was probably meant for it."""
+        near = nearest(name, [given for given in self._found if given not in self._known], ALIKE)
+        fix = f"{self.key(near)} is not a setting: rename it to {name}" if near else f"add {name} = {example}"
+        return ConfigError(f"{self.key(name)} is missing; {fix}")
+
     def items(self) -> list[tuple[str, Any]]:
         """All keys of a table whose keys are names that users choose."""
         self._known |= set(self._found)
@@ -79,9 +88,22 @@ class Table:
     def check_all_known(self, hint: str = "") -> None:
         for name in self._found:
             if name not in self._known:
-                near = get_close_matches(name, self._known, 1, 0.5)
-                fix = f"did you mean {near[0]}?" if near else f"known here are {', '.join(sorted(self._known))}"
+                near = nearest(name, sorted(self._known))
+                fix = f"did you mean {near}?" if near else f"known here are {', '.join(sorted(self._known))}"
                 raise ConfigError(f"{self.key(name)} is not a setting; {fix}{hint if not near else ''}")
+
+
+def nearest(name: Any, names: Iterable[str], cutoff: float = 0.5) -> str | None:
+    """The name most like another one, upper and lower case being the same; None if none is like it.
+
+    >>> nearest("Latency", ["latency_ms", "ts"])
+    'latency_ms'
+    """
+    if not isinstance(name, str):
+        return None
+    lower = {known.lower(): known for known in names}
+    near = get_close_matches(name.lower(), lower, 1, cutoff)
+    return lower[near[0]] if near else None
 
 
 def shown(found: Any) -> str:

@@ -45,9 +45,13 @@ OF_STREAMS = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.minBatchesToRetain": "10",  # each tenth one has the names of all files: rollover.py
+    "spark.sql.streaming.fileSource.log.cleanupDelay": "1s",
     "spark.sql.files.ignoreMissingFiles": "true",  # or a file that is removed too early stops the stream for good
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # text, as Arrow has it
+    "spark.sql.optimizer.enableCsvExpressionOptimization": "false",  # or from_csv fails where it finds a bad line
+    "spark.sql.session.timeZone": "UTC",  # of times without a zone, whatever the machine's is
 }
 
 
@@ -113,12 +117,14 @@ def _run(streams: list[Stream], board: Board, once: bool, stop: threading.Event)
             if error is not None and not stream.running:
                 _start_again(stream, error, again)
         board.show([stream.status for stream in streams])
-        if once and not any(stream.running or stream.waiting for stream in streams):
+        if once and not any(stream.unfinished for stream in streams):
             break
         stop.wait(TICK)
     for stream in streams:
         stream.look()
     board.show([stream.status for stream in streams], last=True)
+    for stream in streams if once and not stop.is_set() else ():
+        stream.check_found()
 
 
 def _start_again(stream: Stream, error: Exception, again: dict[Stream, tuple[float, float]]) -> None:

@@ -8,6 +8,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 CLOCKS = {"seconds": pa.float64(), "timestamp": pa.timestamp("ns", "UTC")}
+EACH = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # of a unit, in a second
+LONG = {"ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+YEARS = (946_684_800, 4_102_444_800)  # 2000 and 2100, in seconds since 1970
+LOOKS_LIKE = "the time looks like"
 ZONE = r"T?[0-9:.]+(Z|[+-][0-9]{2}:?([0-9]{2})?)$"  # at the end of a time of day
 
 
@@ -15,6 +19,41 @@ def clock_of(kind: pa.DataType) -> str:
     """What clock times of a type are on."""
     numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     return "seconds" if numbers else "timestamp"
+
+
+def in_seconds(column: Any, unit: str) -> Any:
+    """Times in a unit as seconds, null where a time is no number.
+
+    Whole seconds of integers are split off first: nanoseconds since 1970 do not fit float64.
+    """
+    each = EACH[unit]
+    if each == 1:
+        return column
+    if not pa.types.is_integer(column.type):
+        column, _ = cast_rows(column, pa.float64())
+        return pc.divide(column, float(each))
+    column, _ = cast_rows(column, pa.int64())
+    whole = pc.divide(column, each)
+    rest = pc.subtract(column, pc.multiply(whole, each))
+    return pc.add(whole.cast(pa.float64(), safe=False), pc.divide(rest.cast(pa.float64()), float(each)))
+
+
+def suspect_unit(column: Any) -> list[tuple[NDArray[np.bool_], str]]:
+    """Times of the years 2000 to 2100 in another unit than seconds, which would lie far ahead; and what to do."""
+    stamps = pa.types.is_timestamp(column.type)
+    if not stamps and clock_of(column.type) != "seconds":
+        return []
+    numbers = column.cast(pa.int64()) if stamps else column
+    seconds = numbers.cast(pa.float64(), safe=False).fill_null(0).to_numpy(zero_copy_only=False)
+    seconds = seconds / (EACH[column.type.unit] if stamps else 1)
+    if not (seconds > YEARS[1]).any():
+        return []
+    fix = "declare the column as BIGINT and set" if stamps else "set"
+    return [
+        (where, f'{LOOKS_LIKE} {LONG[unit]} since 1970, read as seconds; {fix} time_unit = "{unit}"')
+        for unit, each in EACH.items()
+        if each > 1 and (where := (seconds >= YEARS[0] * each) & (seconds < YEARS[1] * each)).any()
+    ]
 
 
 def cast_rows(column: Any, kind: pa.DataType) -> tuple[Any, NDArray[np.bool_] | None]:

@@ -10,22 +10,24 @@ import shutil
 
 from quantide.config import StreamConfig
 from quantide.errors import CheckpointError
+from quantide.store.confine import check_tree
 from quantide.store.ledger import Ledger
 from quantide.store.names import CHECKPOINTS
 
-_SOURCE = re.compile(r"c(\d+)")
+_SOURCE = re.compile(r"c(0|[1-9][0-9]{0,8})")
 
 
 def choose_checkpoint(stream: StreamConfig, ledger: Ledger, reset: bool, allow_duplicates: bool) -> str:
     """The name of the checkpoint to go on with, which is also that of the source its batches are of."""
     place = os.path.join(stream.folder, CHECKPOINTS)
     there = [name for name in (os.listdir(place) if os.path.isdir(place) else []) if _SOURCE.fullmatch(name)]
-    known = [name for name in ledger.last if _SOURCE.fullmatch(name)]
+    known = [name for name in (*ledger.last, ledger.checkpoint) if _SOURCE.fullmatch(name)]
     newest = max([*there, *known], key=_number, default=None)
     if newest is None:
         return "c0"
     if not reset:
         _check(stream, place, newest, ledger)
+        check_tree(os.path.join(place, newest))
         for name in there:
             if _number(name) < _number(newest):
                 shutil.rmtree(os.path.join(place, name), ignore_errors=True)
@@ -35,7 +37,22 @@ def choose_checkpoint(stream: StreamConfig, ledger: Ledger, reset: bool, allow_d
             f"{stream.key}: a source of format {stream.source.format} has no names for what it sends: with a new "
             "checkpoint, what is in the store may come again. Pass --allow-duplicates with --reset to accept that"
         )
-    return f"c{_number(newest) + 1}"
+    return next_checkpoint(newest)
+
+
+def next_checkpoint(name: str) -> str:
+    """The name of the checkpoint after this one."""
+    return f"c{_number(name) + 1}"
+
+
+def count_files(folder: str) -> int:
+    """How many source files Spark's log in a checkpoint has: those of its newest compaction, and of what came after."""
+    place = os.path.join(folder, "sources", "0")
+    names = [name for name in (os.listdir(place) if os.path.isdir(place) else []) if _is_log(name)]
+    logs = {name: int(name.split(".")[0]) for name in names}
+    newest = max((number for name, number in logs.items() if name.endswith(".compact")), default=-1)
+    read = [name for name, n in logs.items() if n > newest or (n == newest and name.endswith(".compact"))]
+    return sum(_lines(os.path.join(place, name)) for name in read)
 
 
 def checkpoint_folder(stream: StreamConfig, name: str) -> str:
@@ -54,7 +71,7 @@ def offsets_of(stream: StreamConfig, name: str, batch: int) -> str:
 def _check(stream: StreamConfig, place: str, name: str, ledger: Ledger) -> None:
     """Refuse a checkpoint that does not know a batch that is in the store."""
     folder = os.path.join(place, name, "offsets")
-    begun = [int(entry) for entry in (os.listdir(folder) if os.path.isdir(folder) else []) if entry.isdigit()]
+    begun = [int(e) for e in (os.listdir(folder) if os.path.isdir(folder) else []) if re.fullmatch("[0-9]{1,18}", e)]
     last = ledger.last.get(name, -1)
     if max(begun, default=-1) >= last:
         return
@@ -69,6 +86,19 @@ def _check(stream: StreamConfig, place: str, name: str, ledger: Ledger) -> None:
         f"{stream.key}: the checkpoint {os.path.join(place, name)} is lost, or older than the store, which has "
         f"{last + 1:,} of its batches. Put it back, or pass --reset to begin a new one: {skips}"
     )
+
+
+def _is_log(name: str) -> bool:
+    return re.fullmatch(r"[0-9]{1,18}(\.compact)?", name) is not None
+
+
+def _lines(path: str) -> int:
+    """Lines after the first, which is the version; none where the file is gone."""
+    try:
+        with open(path, "rb") as file:
+            return max(0, sum(1 for line in file if line.strip()) - 1)
+    except OSError:
+        return 0
 
 
 def _number(name: str) -> int:

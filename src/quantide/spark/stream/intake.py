@@ -13,13 +13,17 @@ from quantide.history.arrivals import read_arrivals
 from quantide.history.keys import read_keys
 from quantide.history.load import Loaded, Slot, write_chunks
 from quantide.history.source import Piece
-from quantide.spark.stream.casts import CLOCKS, cast_rows, is_text, times_of_text
+from quantide.spark.stream.casts import CLOCKS, cast_rows, in_seconds, is_text, suspect_unit, times_of_text
+from quantide.spark.stream.lines import BLOCK, ROW, positions
+from quantide.spark.stream.origin import LINE
 from quantide.spark.stream.selection import Selection
 from quantide.summary.column import read_column
 from quantide.summary.types import type_named
-from quantide.windows.clock import NANOSECONDS, Clock
+from quantide.windows.ahead import Horizon
+from quantide.windows.clock import NANOSECONDS, Clock, show_span
 
-REASON = "_quantide_reason"
+REASON, COLUMN = "_quantide_reason", "_quantide_column"  # why a row is bad, and the column at fault
+AHEAD = "the time is ahead"  # a reason begins with this
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,8 @@ class Rules:
     clock: str = ""  # what times are: "seconds" or "timestamp"
     timed: bool = False  # whether the newest time is wanted
     late_before: float | None = None  # times before this one, in seconds, are late
+    time_unit: str | None = None  # of times that are numbers; None: seconds, unless they look like another unit
+    horizon: Horizon | None = None  # how far times may be ahead of the clock
 
 
 @dataclass(frozen=True)
@@ -90,31 +96,41 @@ def read_rows(table: pa.Table, rules: Rules) -> tuple[Rows, pa.Table | None]:
     found = rules.selection.select(table)
     bad = _Bad(len(table))
     if found.problem is not None:
-        bad.told(found.problem)
+        bad.told(found.problem, found.fault)
     kind = type_named(rules.value_type)
+    bad.column = rules.selection.value
     value = bad.cast(found.value, kind.arrow, f"the value is not {kind}")
     if kind.is_float and rules.nan == "refuse":
         bad.add(pc.is_nan(value), "the value is nan")
     keys = tuple(
-        bad.cast(column, wanted, f"the key {name} is not {wanted}")
+        bad.key(column, wanted, name)
         for column, wanted, name in zip(found.keys, rules.key_types, rules.keys, strict=True)
     )
-    time = None if found.time is None else bad.time(found.time, rules.clock)
+    bad.column = rules.selection.time or ""
+    time = None if found.time is None else bad.time(found.time, rules.clock, rules.time_unit)
+    if time is not None and rules.horizon is not None:
+        bad.ahead(time, rules.horizon)
     newest = bad.newest(time, rules.late_before) if time is not None and rules.timed else None
     rows = Rows(value, time, keys, found.filters, newest)
     if not bad.some:
         return rows, None
     mask = bad.mask
     kept = table.filter(pa.array(mask))
-    kept = kept.select([name for name in kept.column_names if not name.startswith("=")])
-    return rows.filter(pa.array(~mask)), kept.append_column(REASON, pa.array(bad.reasons, pa.string()))
+    dropped = {REASON, COLUMN} | {name for name in table.column_names if name.startswith("=")} - {ROW, BLOCK}
+    kept = kept.select([name for name in kept.column_names if name not in dropped])
+    if LINE not in kept.column_names:
+        kept = kept.append_column(LINE, positions(mask))
+    for name, texts in ((REASON, bad.reasons), (COLUMN, bad.columns)):
+        kept = kept.append_column(name, pa.array(texts, pa.string()))
+    return rows.filter(pa.array(~mask)), kept
 
 
 class _Bad:
     """Which rows are bad, and the first reason found for each; nothing is kept while all are good."""
 
     def __init__(self, rows: int) -> None:
-        self._rows, self._texts = rows, [""]
+        self._rows, self._texts = rows, [("", "")]
+        self.column = ""  # the column that is looked at, as the configuration names it
         self._codes: NDArray[np.int16] | None = None  # places of reasons; 0 for a good row
 
     @property
@@ -128,6 +144,15 @@ class _Bad:
     @property
     def reasons(self) -> list[str]:
         """Of the bad rows."""
+        return [reason for reason, _ in self._found]
+
+    @property
+    def columns(self) -> list[str | None]:
+        """The column at fault of each bad row, where one is."""
+        return [column or None for _, column in self._found]
+
+    @property
+    def _found(self) -> list[tuple[str, str]]:
         return [] if self._codes is None else [self._texts[code] for code in self._codes[self._codes != 0].tolist()]
 
     def add(self, where: Any, reason: str) -> None:
@@ -135,10 +160,13 @@ class _Bad:
         if pc.any(where).as_py():
             self._mark(where.fill_null(False).to_numpy(zero_copy_only=False), reason)
 
-    def told(self, reasons: Any) -> None:
-        """Reasons that came with the rows."""
+    def told(self, reasons: Any, columns: Any | None) -> None:
+        """Reasons that came with the rows, and the columns at fault."""
+        given = pa.repeat(pa.scalar(""), len(reasons)) if columns is None else columns.fill_null("")
         for reason in reasons.unique().drop_null().to_pylist():
-            self.add(pc.equal(reasons, reason), reason)
+            same = pc.equal(reasons, reason).fill_null(False)
+            for self.column in given.filter(same).unique().to_pylist():
+                self.add(pc.and_(same, pc.equal(given, self.column)), reason)
 
     def cast(self, column: Any, kind: pa.DataType, reason: str) -> Any:
         """A column in that type, null where that cannot be."""
@@ -147,9 +175,20 @@ class _Bad:
             self._mark(failed, f"{reason}, but {column.type}" if not is_text(column.type) else reason)
         return out
 
-    def time(self, column: Any, clock: str) -> Any:
+    def key(self, column: Any, kind: pa.DataType, name: str) -> Any:
+        """A key column in its type."""
+        self.column = name
+        return self.cast(column, kind, f"the key {name} is not {kind}")
+
+    def time(self, column: Any, clock: str, unit: str | None = None) -> Any:
         """Times as seconds, or as timestamps in UTC; text is read as timestamps."""
         nulls = column.is_null()
+        if unit is None:
+            for where, reason in suspect_unit(column):
+                self._mark(where, reason)
+        elif clock == "seconds":
+            column = in_seconds(column, unit)
+            self.add(pc.and_not(column.is_null(), nulls), "the time is no number")
         if clock == "timestamp" and is_text(column.type):
             column, failed = times_of_text(column)
             self._mark(failed, "the time cannot be read")
@@ -161,16 +200,30 @@ class _Bad:
 
     def newest(self, column: Any, late_before: float | None) -> float | None:
         """The newest time, in seconds; older ones than allowed are late."""
-        good = column.filter(pa.array(~self.mask)) if self.some else column
-        if not len(good):
+        clock, numbers = self._good_times(column)
+        if not len(numbers):
             return None
-        clock, numbers = Clock.read(good, None)
         each = 1 if clock.kind == "seconds" else NANOSECONDS
         if late_before is not None:
-            late = np.zeros(self._rows, dtype=bool)
-            late[~self.mask] = numbers < late_before * each
-            self._mark(late, "the row is late")
+            self._mark(self._among_all(numbers < late_before * each), "the row is late")
         return float(numbers.max()) / each
+
+    def ahead(self, column: Any, horizon: Horizon) -> None:
+        """Times further ahead of the clock than is plausible."""
+        clock, numbers = self._good_times(column)
+        if len(numbers) and numbers.max() > horizon.latest(clock):
+            reason = f"{AHEAD} of this machine's clock by more than max_ahead, {show_span(horizon.ahead)}"
+            self._mark(self._among_all(numbers > horizon.latest(clock)), reason)
+
+    def _good_times(self, column: Any) -> tuple[Clock, NDArray[Any]]:
+        """The times of the rows that are not bad."""
+        return Clock.read(column.filter(pa.array(~self.mask)) if self.some else column, None)
+
+    def _among_all(self, good: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Rows of the good ones, as rows of all."""
+        found = np.zeros(self._rows, dtype=bool)
+        found[~self.mask] = good
+        return found
 
     def _mark(self, where: NDArray[np.bool_], reason: str) -> None:
         if not where.any():
@@ -178,7 +231,7 @@ class _Bad:
         if self._codes is None:
             self._codes = np.zeros(self._rows, dtype=np.int16)
         self._codes[where & (self._codes == 0)] = len(self._texts)
-        self._texts.append(reason)
+        self._texts.append((reason, self.column))
 
 
 def _joined(columns: list[Any]) -> Any:

@@ -3,27 +3,29 @@
 import os
 from typing import Any, TextIO
 
-import pyarrow.parquet as pq
-
 from quantide.config import Config, StreamConfig
 from quantide.errors import InvalidArgumentError
 from quantide.history.history import History
 from quantide.spark.ingest import session_for
+from quantide.spark.stream.bad_rows import read_bad_rows
 from quantide.spark.stream.batch import BatchWriter
-from quantide.spark.stream.intake import REASON
+from quantide.spark.stream.lines import TEXT_FORMATS
+from quantide.spark.stream.listing import changed_files, list_files
 from quantide.spark.stream.retry import next_retry
-from quantide.spark.stream.selection import CAME_FROM
 from quantide.spark.stream.stream import open_history
 from quantide.spark.stream.work import look
 from quantide.store.disk import remove
 from quantide.store.ledger import Ledger
 from quantide.store.names import QUARANTINE
+from quantide.store.storage import Storage
 from quantide.summary.shown import write_line
 
+ROWS = 3  # bad rows of a kind that are shown
 
-def show(config: Config, name: str | None, out: TextIO, json: bool = False) -> None:
-    """Every file that is held, and every kind of bad row, with its reason."""
-    held = [_held(stream) for stream in _chosen(config, name)]
+
+def show(config: Config, name: str | None, out: TextIO, json: bool = False, rows: int = ROWS) -> None:
+    """Every file that is held, and every kind of bad row, with its reason and the first `rows` of them."""
+    held = [_held(stream, rows) for stream in _chosen(config, name)]
     if json:
         write_line(out, {"streams": held})
         return
@@ -35,26 +37,49 @@ def show(config: Config, name: str | None, out: TextIO, json: bool = False) -> N
             f"{one['stream']}: {len(one['files']):,} files and {sum(row['count'] for row in one['rows']):,} rows are "
             f"held, {len(one['waiting']):,} files wait to be tried again\n"
         )
+        count = "line" if config.streams[one["stream"]].source.format in TEXT_FORMATS else "row"
         out.writelines(f"  file  {file['path']}: {file['reason']}\n" for file in one["files"])
-        out.writelines(
-            f"  rows  {row['count']:,} of {row['path'] or 'the stream'}: {row['reason']}\n" for row in one["rows"]
-        )
+        for kind in one["rows"]:
+            out.write(f"  rows  {kind['count']:,} of {kind['path'] or 'the stream'}: {kind['reason']}\n")
+            out.writelines(f"        {_place_of(row, count)}{row['content']}\n" for row in kind["examples"])
         out.writelines(f"  waits {file['path']}: {file['reason']}\n" for file in one["waiting"])
+        out.writelines(f"  other {file['path']}: {file['reason']}\n" for file in one["changed"])
 
 
-def _held(stream: StreamConfig) -> dict[str, Any]:
-    """What is held of a stream: files, rows by file and reason, and files that will be tried again by themselves."""
-    if not os.path.isdir(os.path.join(stream.folder, "_delta_log")):
-        return {"stream": stream.name, "begun": False, "files": [], "rows": [], "waiting": []}
-    ledger = Ledger(stream.folder, History(stream.folder).batch_seen)
-    rows = sorted(_bad_rows(stream, ledger).items())
-    return {
+def _place_of(row: dict[str, Any], count: str) -> str:
+    """Place of a row, as the list shows it; `count` is "line" or "row"."""
+    line = "" if row["line"] is None else f"{count} {row['line']:,}"
+    column = "" if row["column"] is None else f"column {row['column']}"
+    place = ", ".join(part for part in (line, column) if part)
+    return f"{place}: " if place else ""
+
+
+def _held(stream: StreamConfig, rows: int) -> dict[str, Any]:
+    """Held files and rows of a stream, files that will be tried again, and files that changed after they were taken."""
+    found: dict[str, Any] = {
         "stream": stream.name,
+        "begun": False,
+        "files": [],
+        "rows": [],
+        "waiting": [],
+        "changed": [],
+    }
+    if not os.path.isdir(os.path.join(stream.folder, "_delta_log")):
+        return found
+    ledger = Ledger(stream.folder, History(stream.folder).batch_seen)
+    return found | {
         "begun": True,
         "files": [{"path": path, "reason": entry.reason} for path, entry in sorted(ledger.quarantined.items())],
-        "rows": [{"path": path or None, "reason": reason, "count": count} for (path, reason), count in rows],
+        "rows": _bad_rows(stream, ledger, rows),
         "waiting": [{"path": path, "reason": entry.reason} for path, entry in sorted(ledger.waiting.items())],
+        "changed": [{"path": path, "reason": reason} for path, reason in _changed(stream, ledger).items()],
     }
+
+
+def _changed(stream: StreamConfig, ledger: Ledger) -> dict[str, str]:
+    if not stream.source.is_files:
+        return {}
+    return changed_files(ledger.taken, list_files(stream.source, Storage()))
 
 
 def retry(config: Config, name: str | None, master: str, out: TextIO, json: bool = False) -> None:
@@ -71,7 +96,7 @@ def retry(config: Config, name: str | None, master: str, out: TextIO, json: bool
                 _retry_files(writer)
                 _retry_rows(writer)
                 taken, files = ledger.rows - before, len(ledger.quarantined)
-                rows = sum(_bad_rows(stream, ledger).values())
+                rows = sum(kind["count"] for kind in _bad_rows(stream, ledger, 0))
             done.append({"stream": stream.name, "rows": taken, "held_files": files, "held_rows": rows})
             if not json:
                 out.write(
@@ -82,10 +107,8 @@ def retry(config: Config, name: str | None, master: str, out: TextIO, json: bool
 
 
 def _retry_files(writer: BatchWriter) -> None:
-    held = writer.ledger.quarantined
-    files = [look(writer.storage, path) or entry.file for path, entry in held.items()]
-    if files:
-        writer.take_files(next_retry(writer), files)
+    if writer.ledger.quarantined:
+        writer.take_again(next_retry(writer), list(writer.ledger.quarantined))
 
 
 def _retry_rows(writer: BatchWriter) -> None:
@@ -99,15 +122,8 @@ def _retry_rows(writer: BatchWriter) -> None:
             remove(_place(writer.stream, name))
 
 
-def _bad_rows(stream: StreamConfig, ledger: Ledger) -> dict[tuple[str, str], int]:
-    """How many rows of which file have which reason."""
-    out: dict[tuple[str, str], int] = {}
-    for name in ledger.held:
-        table = pq.read_table(_place(stream, name), columns=[CAME_FROM, REASON])
-        for row in table.group_by([CAME_FROM, REASON]).aggregate([([], "count_all")]).to_pylist():
-            where = (row[CAME_FROM] or "", row[REASON])
-            out[where] = out.get(where, 0) + row["count_all"]
-    return out
+def _bad_rows(stream: StreamConfig, ledger: Ledger, examples: int) -> list[dict[str, Any]]:
+    return read_bad_rows([_place(stream, name) for name in ledger.held], examples)
 
 
 def _place(stream: StreamConfig, name: str) -> str:

@@ -9,29 +9,30 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from quantide.config import StreamConfig
 from quantide.errors import InvalidArgumentError
 from quantide.spark.condition import read_condition
 from quantide.spark.rows import quoted
+from quantide.spark.stream.origin import CORRUPT, NOWHERE, Origin
 from quantide.spark.stream.text import careful, columns_of, find_name, plain_name
 
-VALUE, TIME, FILTER, PROBLEM = "=value", "=time", "=filter:", "=problem"
-CAME_FROM = "_quantide_file"  # the file a row is from, where Spark reads files
-CORRUPT = "_corrupt_record"  # where Spark puts lines of JSON and CSV that it cannot read
+VALUE, TIME, FILTER, PROBLEM, FAULT = "=value", "=time", "=filter:", "=problem", "=fault"
+CAST_FAILED = "a CAST failed"
 
 
 @dataclass(frozen=True)
 class Selected:
-    """Columns of the same rows; `problem` says what Spark could not read."""
+    """Columns of the same rows; `problem` says what Spark could not read, and `fault` in which column."""
 
     value: Any
     time: Any | None
     keys: tuple[Any, ...]
     filters: tuple[Any, ...]
     problem: Any | None
+    fault: Any | None
 
 
 @dataclass(frozen=True)
@@ -62,11 +63,15 @@ class Selection:
         corrupt = [CORRUPT] if CORRUPT in names else []
         return list(dict.fromkeys([name for name in found if name is not None] + corrupt))
 
-    def missing(self, names: Sequence[str]) -> list[str]:
+    @property
+    def required(self) -> list[str]:
         """The columns without which nothing can be taken: those of value, time and keys."""
         texts = [self.value, *([] if self.time is None else [self.time]), *map(quoted, self.keys)]
-        used = [name for text in texts for name in columns_of(text) or ()]
-        return [name for name in used if find_name(name, list(names)) is None]
+        return [name for text in texts for name in columns_of(text) or ()]
+
+    def missing(self, names: Sequence[str]) -> list[str]:
+        """Required columns that a source does not have."""
+        return [name for name in self.required if find_name(name, list(names)) is None]
 
     def is_plain(self, schema: pa.Schema) -> bool:
         """Whether Arrow can do all of it."""
@@ -99,23 +104,23 @@ class Selection:
             tuple(self._column(quoted(key), table) for key in self.keys),
             tuple(self._said(name, text, table) for name, text in self.filters),
             problem,
+            table[FAULT] if FAULT in names else None,
         )
 
-    def computed(self, frame: DataFrame, is_files: bool) -> DataFrame:
+    def computed(self, frame: DataFrame, origin: Origin = NOWHERE) -> DataFrame:
         """The source columns that are used, and beside them what only Spark can compute."""
-        added: list[Column] = []
-        if is_files:
-            added.append(F.regexp_replace("_metadata.file_path", "^file:(//)?(?=/)", "").alias(CAME_FROM))
-        failed: list[str] = []
+        added, problems, faults = list(origin.columns), [*origin.problems], [*origin.faults]
         for name, text in ((VALUE, self.value), (TIME, self.time)):
             if text is not None and plain_name(text) is None:
                 tried, failures = careful(text)
                 added.append(F.expr(tried).alias(name))
-                failed += failures
+                if failures:
+                    failed = F.expr(" OR ".join(failures))
+                    problems.append(F.when(failed, F.lit(CAST_FAILED)))
+                    faults.append(F.when(failed, F.lit(", ".join(columns_of(text) or [text]))))
         added += [F.expr(careful(text)[0]).alias(FILTER + name) for name, text in self.filters]
-        if failed:
-            told = F.when(F.expr(" OR ".join(failed)), F.lit("a CAST failed"))
-            added.append(told.alias(PROBLEM))
+        if problems:
+            added += [F.coalesce(*problems).alias(PROBLEM), F.coalesce(*faults).alias(FAULT)]
         kept = [F.col(quoted(name)) for name in self.needed(frame.columns)]
         return frame.select(*kept, *added)
 

@@ -3,21 +3,28 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from quantide.config import StreamConfig
 from quantide.errors import QuantideError
 from quantide.spark.files import DataFile, Files
 from quantide.spark.session import cores
 from quantide.spark.splits import LEAST, Split, plan
-from quantide.spark.stream.selection import CORRUPT, Selection
+from quantide.spark.stream.layouts import LAID_OUT, Layouts, parse_schema
+from quantide.spark.stream.lines import BLOCK, ROW, Numbering, TextFormat, count_blocks
+from quantide.spark.stream.missing import column_missing
+from quantide.spark.stream.origin import CAME_FROM, CORRUPT, WITH_CORRUPT, origin_of_files
+from quantide.spark.stream.selection import Selection
 from quantide.spark.stream.source import SPARK_ERRORS, first_line
-from quantide.spark.stream.work import CHANGING, UNREADABLE, look
+from quantide.spark.stream.work import CHANGED, CHANGING, UNREADABLE, look
 from quantide.store.ledger import HELD, WAITING, SourceFile
 from quantide.store.names import STAGING
 from quantide.store.storage import Storage
@@ -38,6 +45,7 @@ class Share:
     schema: pa.Schema | None = None
     failed: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     staged: str | None = None
+    numbering: Numbering | None = None
 
     @property
     def size(self) -> int:
@@ -69,9 +77,20 @@ class Shares:
         added = [one for one in share.schema or () if one.name.startswith("=")]
         return replace(share, schema=pa.schema([*first, *added]), failed={**share.failed, **failed})
 
+    def fits(self, file: SourceFile) -> bool:
+        """Return True if a file has the columns that are needed."""
+        form = self._stream.source.format
+        try:
+            if form == "parquet":
+                return not self._selection.missing(self._schema(file).names)
+            layouts = Layouts(self._stream, self._storage, self._selection)
+            return form in LAID_OUT and not layouts.problems([file], form, self._keys_of)
+        except UNREADABLE:
+            return False
+
     def of_rows(self, frame: DataFrame, name: str) -> Share:
         """The rows of a source that is not files."""
-        return self._staged(self._selection.computed(frame, False), name)
+        return self._staged(self._selection.computed(frame), name)
 
     def _direct(self, files: Sequence[SourceFile], schema: pa.Schema | None) -> Share:
         """Parquet that Arrow reads as it is: values never cross the JVM."""
@@ -97,36 +116,64 @@ class Shares:
 
     def _by_spark(self, files: Sequence[SourceFile], form: str, name: str) -> Share:
         """Files that only Spark can read, or expressions that only Spark can compute."""
-        failed: Failures = {}
+        layouts = Layouts(self._stream, self._storage, self._selection)
+        failed = layouts.problems(files, form, self._keys_of)
+        files = [file for file in files if file.path not in failed]
         while files:
             try:
-                share = self._staged(self._selection.computed(self._read(files, form), True), name)
+                frame = self._computed(files, form, layouts)
+                share = Share() if frame is None else self._numbered(self._staged(frame, name), form)
                 bad = {file.path: (WAITING, CHANGING) for file in files if look(self._storage, file.path) != file}
                 if not bad:
                     return replace(share, failed=failed)
             except SPARK_ERRORS:
-                bad = {file.path: (WAITING, why) for file in files if (why := self._unreadable(file, form))}
+                bad = {file.path: why for file in files if (why := self._unreadable(file, form, layouts))}
                 if not bad:
                     raise
             failed |= bad
             files = [file for file in files if file.path not in failed]
         return Share(failed=failed)
 
-    def _unreadable(self, file: SourceFile, form: str) -> str:
-        """Why Spark cannot read a file; empty when it can."""
+    def _unreadable(self, file: SourceFile, form: str, layouts: Layouts) -> tuple[str, str] | None:
+        """Why Spark cannot read a file; None when it can."""
         try:
-            self._selection.computed(self._read([file], form), True).write.format("noop").mode("append").save()
+            frame = self._read([file], form, None)
+            missing = self._selection.missing(frame.columns)
+            if missing:
+                return HELD, f"{CHANGED}: {column_missing(missing[0], frame.columns)}"
+            if (computed := self._computed([file], form, layouts)) is not None:
+                computed.write.format("noop").mode("append").save()
         except SPARK_ERRORS as error:
-            return first_line(error)
-        return ""
+            return WAITING, first_line(error)
+        return None
 
-    def _read(self, files: Sequence[SourceFile], form: str) -> DataFrame:
+    def _computed(self, files: Sequence[SourceFile], form: str, layouts: Layouts) -> DataFrame | None:
+        """The rows of files, each read in the order of its own columns; None when all files are without a line."""
+        options, frames = self._stream.source.options, []
+        for schema, alike in layouts.of_files(files, form).items():
+            frame = self._read(alike, form, schema)
+            origin = origin_of_files(frame, TextFormat.of(form, options), schema, options)
+            frames.append(self._selection.computed(self._with_all(frame, schema), origin))
+        return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames) if frames else None
+
+    def _with_all(self, frame: DataFrame, schema: StructType | None) -> DataFrame:
+        """A column of the stream's schema that a CSV file lacks is null."""
+        if schema is None:
+            return frame
+        wanted = parse_schema(self._stream.source.schema or "").fields
+        return frame.withColumns(
+            {one.name: F.lit(None).cast(one.dataType) for one in wanted if one.name not in frame.columns}
+        )
+
+    def _read(self, files: Sequence[SourceFile], form: str, schema: StructType | None) -> DataFrame:
         source = self._stream.source
         reader = self._session.read.format(form)
         if form == source.format:
             reader = reader.options(**source.options)
-            if source.schema:
-                reader = reader.schema(with_corrupt(source.schema, form))
+            if schema is not None or source.schema:
+                reader = reader.schema(with_corrupt(schema or parse_schema(source.schema or ""), form))
+        if form == "csv":  # or Spark counts no columns, and fills short lines with nulls
+            reader = reader.option("columnPruning", "false").option("enforceSchema", "true")
         if any(self._keys_of(file.path) for file in files):
             reader = reader.option("basePath", source.path or "")
         return reader.option("__globPaths__", "false").load([file.path for file in files])
@@ -141,6 +188,19 @@ class Shares:
         names = sorted(name for name in os.listdir(folder) if name.endswith(".parquet"))
         found = [DataFile(path := os.path.join(folder, name), os.path.getsize(path)) for name in names]
         return Share(tuple(self._plan(found, frame.columns)), None, table.schema, staged=folder)
+
+    def _numbered(self, share: Share, form: str) -> Share:
+        """The share with all that is needed to tell the lines of its rows."""
+        if share.schema is None or BLOCK not in share.schema.names:
+            return share
+        text = TextFormat.of(form, self._stream.source.options)
+        if share.table is not None:
+            counted = count_blocks(share.table, CAME_FROM)
+        else:
+            rows = self._session.read.parquet(share.staged or "").groupBy(CAME_FROM, BLOCK)
+            counts = rows.agg(F.min(ROW).alias("first"), F.count("*").alias("rows"))
+            counted = counts.withColumnsRenamed({CAME_FROM: "path", BLOCK: "block"}).toArrow().to_pylist()
+        return replace(share, numbering=Numbering.of(text, self._storage, counted))
 
     def _first_schema(self, files: Sequence[SourceFile]) -> pa.Schema | None:
         """The schema of the first file that has the columns that are needed."""
@@ -180,6 +240,8 @@ class Shares:
         return tuple((name, unquote(value)) for name, sign, value in parts if sign and name)
 
 
-def with_corrupt(schema: str, form: str) -> str:
-    """A schema that has a place for lines that cannot be read."""
-    return f"{schema}, {CORRUPT} STRING" if form in ("json", "csv") and CORRUPT not in schema else schema
+def with_corrupt(schema: StructType, form: str) -> StructType:
+    """A schema that has a place for records that cannot be read."""
+    if form not in WITH_CORRUPT or CORRUPT in schema.names:
+        return schema
+    return StructType([*schema.fields]).add(CORRUPT, "string")

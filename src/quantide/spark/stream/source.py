@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from quantide import errors
 from quantide.config import StreamConfig
@@ -24,18 +23,22 @@ OF_LISTING = (
     "maxCachedFiles",
     "discardCachedInputRatio",
 )
+COLUMNS = ("path", "length", "unix_millis(modificationTime) AS modified")
 OURS = re.compile(r"quantide\.errors\.(\w+): (.*)")
 SPARK_ERRORS = (PySparkException, Py4JError)
-MAX_AGE = "365d"  # a file that is so much older than the newest is passed by
+MAX_AGE = "36500d"  # a file that is so much older than the newest is passed by; one with a time far ahead hides none
 MAX_BYTES = 1 << 30  # of the files of a batch
 MAX_ROWS = 5_000_000  # of a batch, where the source can be told
 BEING_WRITTEN = (".tmp", ".temp", ".part", ".partial", ".filepart", ".inprogress", "._COPYING_", ".crdownload")
 
 
-def open_source(session: SparkSession, stream: StreamConfig, offsets: str) -> DataFrame:
-    """The source as a stream; `offsets` says where to begin when there is no checkpoint that does."""
+def open_source(session: SparkSession, stream: StreamConfig, offsets: str, limited: bool = True) -> DataFrame:
+    """The source as a stream; `offsets` says where to begin when there is no checkpoint that does.
+
+    Files are not `limited` where one batch is to have all of them.
+    """
     try:
-        return _files(session, stream) if stream.source.is_files else _rows(session, stream, offsets)
+        return _files(session, stream, limited) if stream.source.is_files else _rows(session, stream, offsets)
     except SPARK_ERRORS as error:
         raise ConfigError(
             f"{stream.key}.source cannot be opened: {first_line(error)}. Check its format, path and "
@@ -43,19 +46,27 @@ def open_source(session: SparkSession, stream: StreamConfig, offsets: str) -> Da
         ) from error
 
 
-def _files(session: SparkSession, stream: StreamConfig) -> DataFrame:
+def _files(session: SparkSession, stream: StreamConfig, limited: bool) -> DataFrame:
     source = stream.source
     path = source.path or ""
     if "://" not in path and not any(letter in path for letter in "*?[{") and not os.path.isdir(path):
         raise ConfigError(f"{stream.key}.source.path: there is no folder {path}; make it, or correct the path")
     reader = session.readStream.format("binaryFile").schema(BINARY).option("recursiveFileLookup", "true")
-    if source.max_files:
+    if limited and source.max_files:
         reader = reader.option("maxFilesPerTrigger", source.max_files)
-    else:
+    elif limited:
         reader = reader.option("maxBytesPerTrigger", source.max_bytes or MAX_BYTES)
     chosen = {name: value for name, value in source.options.items() if name in OF_LISTING}
     reader = reader.options(**{"maxFileAge": MAX_AGE, **chosen})
-    return reader.load(path).select("path", "length", F.unix_millis("modificationTime").alias("modified"))
+    return reader.load(path).selectExpr(*COLUMNS)
+
+
+def list_source(session: SparkSession, stream: StreamConfig) -> list[SourceFile]:
+    """All files that lie in a source's folder now, as Spark finds them; no file is read."""
+    chosen = {name: value for name, value in stream.source.options.items() if name == "pathGlobFilter"}
+    reader = session.read.format("binaryFile").option("recursiveFileLookup", "true").options(**chosen)
+    with our_errors():
+        return _named(reader.load(stream.source.path or "").selectExpr(*COLUMNS))
 
 
 def _rows(session: SparkSession, stream: StreamConfig, offsets: str) -> DataFrame:
@@ -95,8 +106,11 @@ def first_line(error: Exception) -> str:
 
 def named_files(frame: DataFrame) -> list[SourceFile]:
     """The files of a batch, less those whose names say that they are not finished."""
-    files = [SourceFile(_plain(row["path"]), row["length"], row["modified"]) for row in frame.collect()]
-    return sorted((file for file in files if not file.path.endswith(BEING_WRITTEN)), key=lambda file: file.path)
+    return sorted((file for file in _named(frame) if not file.path.endswith(BEING_WRITTEN)), key=lambda f: f.path)
+
+
+def _named(frame: DataFrame) -> list[SourceFile]:
+    return [SourceFile(_plain(row["path"]), row["length"], row["modified"]) for row in frame.collect()]
 
 
 def _plain(path: str) -> str:

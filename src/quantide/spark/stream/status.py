@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
+from quantide.store.ingest_status import IngestStatus
 from quantide.store.ledger import Record
 from quantide.summary.shown import write_line
+from quantide.windows.wall_clock import wall_clock
 
 SPAN = 10.0  # seconds that rows a second are counted over
 PAPER = 10.0  # seconds between lines where there is no terminal
@@ -18,13 +20,13 @@ UP, CLEAR = "\x1b[{}A", "\x1b[K"
 class Status:
     """Counts what was taken in."""
 
-    def __init__(self, name: str, rows: int, bad: int) -> None:
+    def __init__(self, name: str, rows: int, bad: int, ahead: int = 0) -> None:
         self.name = name
-        self.rows, self.bad = rows, bad
+        self.rows, self.bad, self.ahead = rows, bad, ahead
         self.batches = 0
         self.seconds = self.lag = 0.0
-        self.waiting = self.held = 0
-        self.problem = self.note = ""
+        self.waiting = self.held = self.changed = 0
+        self.problem = self.note = self.clock_problem = ""
         self.stats: dict[str, Any] = {"steps": 0, "runs": 0, "chunks": 0}
         self._recent: deque[tuple[float, int]] = deque()
         self._began = time.monotonic()
@@ -36,6 +38,7 @@ class Status:
         self.lag = max(0.0, now - min(times, default=now - seconds))
         self.seconds, self.problem = seconds, ""
         self.rows, self.bad, self.batches = self.rows + record.rows, self.bad + record.bad, self.batches + 1
+        self.ahead += record.ahead
         self._recent.append((time.monotonic(), record.rows))
 
     @property
@@ -46,6 +49,19 @@ class Status:
             self._recent.popleft()
         since = min(SPAN, max(now - self._began, 1e-3))
         return sum(rows for _, rows in self._recent) / since
+
+    def published(self, running: bool) -> IngestStatus:
+        """Status for readers of the store."""
+        return IngestStatus(
+            time=wall_clock(),
+            running=running,
+            rows=self.rows,
+            bad_rows=self.bad,
+            held_files=self.held,
+            waiting_files=self.waiting,
+            problem=self.problem,
+            clock_problem=self.clock_problem,
+        )
 
     def line(self) -> str:
         parts = [
@@ -58,13 +74,17 @@ class Status:
             f"{self.stats['runs'] + self.stats['chunks']:,} runs",
         ]
         if self.bad:
-            parts.append(f"{self.bad:,} bad")
+            parts.append(f"{self.bad:,} bad" + (f", {self.ahead:,} ahead of the clock" if self.ahead else ""))
         if self.held:
             parts.append(f"{self.held:,} files in quarantine")
         if self.waiting:
             parts.append(f"{self.waiting:,} files wait")
+        if self.changed:
+            parts.append(f"{self.changed:,} files changed after they were taken")
         if self.note:
             parts.append(self.note)
+        if self.clock_problem:
+            parts.append(self.clock_problem)
         if self.problem:
             parts.append(self.problem)
         return "  ".join(parts)
@@ -82,10 +102,13 @@ class Status:
             "steps": self.stats["steps"],
             "runs": self.stats["runs"] + self.stats["chunks"],
             "bad": self.bad,
+            "ahead": self.ahead,
             "quarantined_files": self.held,
             "waiting_files": self.waiting,
+            "changed_files": self.changed,
             "note": self.note or None,
             "problem": self.problem or None,
+            "clock_problem": self.clock_problem or None,
         }
 
 

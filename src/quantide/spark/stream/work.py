@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from quantide.errors import QuantideError
@@ -18,7 +19,10 @@ from quantide.history.source import PIECE
 from quantide.spark.reading import read_split
 from quantide.spark.splits import Piece, Split
 from quantide.spark.stream.intake import REASON, Rows, Rules, read_rows, write_rows
-from quantide.spark.stream.selection import CAME_FROM, Selection
+from quantide.spark.stream.lines import BLOCK, ROW, Numbering
+from quantide.spark.stream.missing import column_missing
+from quantide.spark.stream.origin import CAME_FROM, LINE
+from quantide.spark.stream.selection import Selection
 from quantide.store.disk import Sink, write_file
 from quantide.store.ledger import HELD, WAITING, SourceFile
 from quantide.store.names import QUARANTINE
@@ -72,6 +76,7 @@ class Job:
     files: dict[str, SourceFile]
     types: dict[str, str]
     schema_change: str
+    numbering: Numbering | None = None
 
 
 def work(job: Job, task: int, split: Split) -> Done:
@@ -86,9 +91,11 @@ def work(job: Job, task: int, split: Split) -> Done:
                 collector.done.failed[path] = (HELD, problem)
                 continue
             needed = job.rules.selection.needed(schema.names)
-            added = [name for name in schema.names if name.startswith("=") or name == CAME_FROM]
+            added = [name for name in schema.names if name.startswith("=") or name in (CAME_FROM, LINE)]
             tables = list(read_split((piece,), [*needed, *added], schema, None, job.storage))
             read = [read_rows(table, job.rules) for table in tables]
+            if LINE not in schema.names:
+                read = _numbered(read, tables, None if CAME_FROM in schema.names else _rows_before(job, piece))
             _check_same(job, path)
         except UNREADABLE as error:
             collector.done.failed[path] = (WAITING, str(error))
@@ -105,7 +112,8 @@ def work(job: Job, task: int, split: Split) -> Done:
 def work_table(job: Job, table: pa.Table) -> Done:
     """As work(), of rows that are here already."""
     collector = Collector(job, 0)
-    collector.add([read_rows(table, job.rules)], "")
+    read = [read_rows(table, job.rules)]
+    collector.add(read if LINE in table.column_names else _numbered(read, [table], None), "")
     collector.flush()
     return collector.done
 
@@ -130,12 +138,22 @@ class Collector:
                 self._add_bad(bad, path)
 
     def _add_bad(self, bad: pa.Table, path: str) -> None:
+        if BLOCK in bad.column_names:
+            bad = self._with_lines(bad)
         if CAME_FROM not in bad.column_names:
             bad = bad.append_column(CAME_FROM, pa.repeat(pa.scalar(path), len(bad)))
         self._bad.append(bad)
         self.done.bad[path] = self.done.bad.get(path, 0) + len(bad)
         for found in bad[REASON].value_counts().to_pylist():
             self.done.reasons[found["values"]] = self.done.reasons.get(found["values"], 0) + found["counts"]
+
+    def _with_lines(self, bad: pa.Table) -> pa.Table:
+        """Bad rows of text files with the lines they are on."""
+        numbering = self._job.numbering
+        where = [bad[name].to_pylist() for name in (CAME_FROM, BLOCK, ROW)]
+        lines = [None] * len(bad) if numbering is None else numbering.lines(*where)
+        place = bad.column_names.index(LINE)
+        return bad.set_column(place, LINE, pa.array(lines, pa.int64())).drop_columns([ROW, BLOCK])
 
     def flush(self, file: str | None = None) -> None:
         """Write what there is."""
@@ -174,7 +192,7 @@ def schema_problem(selection: Selection, schema: pa.Schema, types: dict[str, str
     names = list(schema.names)
     missing = selection.missing(names)
     if missing:
-        return f"{CHANGED}: there is no column {missing[0]!r}; there are {', '.join(names)}"
+        return f"{CHANGED}: {column_missing(missing[0], names)}"
     for name, known in types.items() if policy != "adapt" else ():
         if name.startswith("="):
             continue
@@ -182,6 +200,29 @@ def schema_problem(selection: Selection, schema: pa.Schema, types: dict[str, str
         if found != known:
             return f"{CHANGED}: column {name!r} is {found} and was {known}"
     return None
+
+
+def _rows_before(job: Job, piece: Piece) -> int:
+    """Rows of a file before its piece."""
+    if not piece.groups:
+        return 0
+    filesystem, path = job.storage.locate(piece.file.uri)
+    metadata = pq.read_metadata(path, filesystem=filesystem)
+    return sum(metadata.row_group(group).num_rows for group in range(piece.groups[0]))
+
+
+def _numbered(
+    read: Sequence[tuple[Rows, pa.Table | None]], tables: Sequence[pa.Table], before: int | None
+) -> list[tuple[Rows, pa.Table | None]]:
+    """Bad rows of tables that follow each other, numbered within their file; None for tables that are no whole file."""
+    out = []
+    for (rows, bad), table in zip(read, tables, strict=True):
+        if bad is not None:
+            numbers = pa.nulls(len(bad), pa.int64()) if before is None else pc.add(bad[LINE], before)
+            bad = bad.set_column(bad.column_names.index(LINE), LINE, numbers)
+        out.append((rows, bad))
+        before = None if before is None else before + len(table)
+    return out
 
 
 def _check_same(job: Job, path: str) -> None:
