@@ -11,7 +11,9 @@ from playwright.sync_api import Page, expect
 from quantide import History
 from quantide.server.registry import Registry
 from quantide.server.tokens import create_token
-from tests.browser.chrome import Complaints
+from quantide.store.ingest_status import IngestStatus, publish_status
+from quantide.windows.wall_clock import VARIABLE, wall_clock
+from tests.browser.chrome import Complaints, picture
 from tests.browser.looking import SOON, open_page, until
 from tests.browser.small import NOON, Small, moments, small, store
 
@@ -137,4 +139,22 @@ def test_a_page_has_one_event_stream_whatever_it_shows(tmp_path: Path, page: Pag
             expect(page.locator("#queries")).to_contain_text("answers changed", timeout=SOON)
             page.wait_for_timeout(300)  # the connections that were given up end
             assert "quantide_event_streams 1.0" in server.api.get("/metrics").text
+            page.goto("about:blank")
+
+
+def test_problems_of_a_stream(tmp_path: Path, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A newest time ahead of the clock is never shown as live; bad rows, held files and problems are on the page."""
+    live, problems = page.locator("#live"), page.locator("#problems")
+    with store(tmp_path) as history:
+        fill(history)
+        publish_status(history.path, IngestStatus(wall_clock(), True, 100, 7, 3, 0, "a batch failed"))
+        monkeypatch.setenv(VARIABLE, str(-2 * 365 * 86_400))
+        with small(tmp_path) as server:
+            open_page(page, server.url, window="within:1h")
+            expect(live).to_have_attribute("data-state", "ahead")
+            expect(live).to_contain_text("ahead of the clock")
+            expect(live).to_contain_text("7 bad rows · 3 held files")
+            expect(problems).to_contain_text("ahead of this machine's clock")
+            expect(problems).to_contain_text("a batch failed")
+            picture(page, "problems")
             page.goto("about:blank")

@@ -15,7 +15,6 @@ from quantide.errors import InvalidArgumentError, ServerError, UnknownAlarmError
 from tests.client.raw import raw, response
 from tests.server.serving import STREAM, configure, make_store, serving
 
-pytestmark = pytest.mark.usefixtures("no_hang")
 PRICES = '[streams.prices]\nsource = { format = "parquet", path = "in" }\nvalue = "price"\n'
 
 

@@ -13,8 +13,6 @@ from quantide.client import Client, Event, Events, events
 from quantide.errors import InvalidArgumentError, ServerError, TokenError, UnknownQueryError
 from tests.client.raw import EVENTS, HOLD, raw, response
 
-pytestmark = pytest.mark.usefixtures("no_hang")
-
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,24 +17,21 @@ from tests.client.restart import Restarted
 from tests.server.serving import configure, make_store, traffic
 from tests.server.test_serve import write_certificate
 
-pytestmark = pytest.mark.usefixtures("no_hang")
 
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("guarded")
-    with make_store(folder) as history:
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    with make_store(tmp_path) as history:
         traffic(history, np.random.default_rng(3), 1000, 0.0)
-    return folder
+    return tmp_path
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def server(folder: Path) -> Iterator[Restarted]:
     with Restarted(configure(folder)) as found:
         yield found
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def registry(folder: Path, server: Restarted) -> Iterator[Registry]:
     found = Registry(configure(folder).server.state)
     yield found
@@ -58,7 +55,7 @@ def test_tokens_and_their_roles(server: Restarted, registry: Registry) -> None:
 
 
 def test_a_token_that_is_revoked_ends_events(
-    server: Restarted, registry: Registry, monkeypatch: pytest.MonkeyPatch, no_hang: None
+    server: Restarted, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events, "LONGEST_PAUSE", 0.01)
     id, token = create_token(registry, "listener", "reader")

@@ -16,7 +16,6 @@ from tests.client.raw import raw, response
 from tests.client.restart import Restarted
 from tests.server.serving import STREAM, configure, make_store, serving, traffic
 
-pytestmark = pytest.mark.usefixtures("no_hang")
 PRICES = '[streams.prices]\nsource = { format = "parquet", path = "in" }\nvalue = "price"\n'
 
 

@@ -64,7 +64,7 @@ def serving(config: Config, app: FastAPI | None = None, port: int = 0, **client:
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])), daemon=True)
     thread.start()
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{listening.getsockname()[1]}", timeout=10, **client) as found:
+        with httpx.Client(base_url=f"http://127.0.0.1:{listening.getsockname()[1]}", timeout=60, **client) as found:
             yield found
     finally:
         app.state.service.hub.close()

@@ -1,11 +1,12 @@
 """Server-sent events: the state, then changes only; resumed, restarted; clients that are slow, dead or many."""
 
+import gc
 import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import numpy as np
@@ -13,11 +14,14 @@ import pytest
 
 from quantide.server import eventstream, listener, reply
 from quantide.server.app import make_app
+from quantide.server.lines import WAITING, Line
 from quantide.server.registry import Registry
 from quantide.server.service import Service
 from quantide.server.tokens import create_token, revoke_token
 from tests.server.listening import Listening, Truth, listening
 from tests.server.serving import configure, make_store, serving
+
+T = TypeVar("T")
 
 LIMITS = "[server.limits]\nevents = 3"
 PHIS = (0.1, 0.5, 0.9, 0.99)
@@ -58,8 +62,15 @@ def served(folder: Path, server: str = "") -> Iterator[Served]:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """For tests that append nothing: what moves an answer depends on all that was appended before."""
     with served(tmp_path_factory.mktemp("events")) as found:
+        yield found
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Served]:
+    with served(tmp_path) as found:
         yield found
 
 
@@ -138,15 +149,15 @@ def test_one_who_saw_everything_is_told_nothing(server: Served) -> None:
 
 
 @pytest.mark.parametrize("last", ["", "999.0.0", "1.999999.0", "0.5.0", "1.0.99999"])
-def test_an_id_of_another_server_brings_the_state(server: Served, last: str) -> None:
-    with listening(server.client, last, query=server.queries) as events:
-        server.check(events.changes(4))
+def test_an_id_of_another_server_brings_the_state(shared: Served, last: str) -> None:
+    with listening(shared.client, last, query=shared.queries) as events:
+        shared.check(events.changes(4))
 
 
 @pytest.mark.parametrize("last", ["x", "1", "1.2", "1.2.3.4", "-1.0.0", "1.2.٣", "1." + "9" * 30 + ".0", "1.2.3x"])
-def test_an_id_that_is_none_is_refused(server: Served, last: str) -> None:
+def test_an_id_that_is_none_is_refused(shared: Served, last: str) -> None:
     headers = {b"last-event-id": last.encode()}
-    response = server.client.get("/api/events", params={"query": server.queries[0]}, headers=headers)
+    response = shared.client.get("/api/events", params={"query": shared.queries[0]}, headers=headers)
     assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_argument")
 
 
@@ -166,26 +177,26 @@ def test_an_id_that_is_none_is_refused(server: Served, last: str) -> None:
         ("everything=1", 400, "invalid_argument"),
     ],
 )
-def test_wrong_choices_are_refused(server: Served, chosen: str, status: int, code: str) -> None:
-    response = server.client.get(f"/api/events?{chosen}")
+def test_wrong_choices_are_refused(shared: Served, chosen: str, status: int, code: str) -> None:
+    response = shared.client.get(f"/api/events?{chosen}")
     assert (response.status_code, response.json()["error"]["code"]) == (status, code)
 
 
-def test_what_an_event_stream_says_of_itself(server: Served) -> None:
-    with listening(server.client, stream="latency") as events:
+def test_what_an_event_stream_says_of_itself(shared: Served) -> None:
+    with listening(shared.client, stream="latency") as events:
         head = events.response.headers
         assert head["content-type"].startswith("text/event-stream")
         assert (head["cache-control"], head["x-accel-buffering"]) == ("no-store", "no")
 
 
-def test_queries_of_a_label(server: Served) -> None:
-    mine = register(server.client, *({"phi": phi, "label": "page"} for phi in PHIS))
-    register(server.client, {"phi": 0.5, "label": "other"})
-    with listening(server.client, label=["page", "page"], query=mine[:2]) as events:
+def test_queries_of_a_label(shared: Served) -> None:
+    mine = register(shared.client, *({"phi": phi, "label": "page"} for phi in PHIS))
+    register(shared.client, {"phi": 0.5, "label": "other"})
+    with listening(shared.client, label=["page", "page"], query=mine[:2]) as events:
         told = events.changes(4)
         assert sorted(told) == mine
         for id, phi in zip(mine, PHIS, strict=True):
-            server.truth.check(told[id], phi, 0.02)
+            shared.truth.check(told[id], phi, 0.02)
 
 
 def test_a_dropped_query_is_told_and_others_go_on(server: Served) -> None:
@@ -277,28 +288,28 @@ def test_there_are_at_most_so_many_and_one_who_leaves_makes_room(tmp_path: Path)
                 server.check(events.changes(4))
 
 
-def test_silence_is_broken_now_and_then(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silence_is_broken_now_and_then(shared: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eventstream, "KEEP", 0.02)
-    with listening(server.client, stream="latency") as events:
+    with listening(shared.client, stream="latency") as events:
         next(events)
         assert events.lines(3) == [":", ":", ":"]
 
 
 def test_many_queries_come_in_several_events_and_only_the_last_has_an_id(
-    server: Served, monkeypatch: pytest.MonkeyPatch
+    shared: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "TOGETHER", 100)
     phis = np.random.default_rng(8).uniform(0.01, 1, 950)
-    mine = register(server.client, *({"phi": phi, "label": "many"} for phi in phis.tolist()))
-    with listening(server.client, label="many") as events:
+    mine = register(shared.client, *({"phi": phi, "label": "many"} for phi in phis.tolist()))
+    with listening(shared.client, label="many") as events:
         state = [next(events) for _ in range(10)]
         assert [len(event.data["changes"]) for event in state] == [100] * 9 + [50]
         assert [event.id is None for event in state] == [True] * 9 + [False]
         told = [one for event in state for one in event.data["changes"]]
         assert [one["id"] for one in told] == mine
         for one, phi in zip(told, phis, strict=True):
-            server.truth.check(one, phi, 0.02)
-    server.client.delete("/api/queries", params={"label": "many"}).raise_for_status()
+            shared.truth.check(one, phi, 0.02)
+    shared.client.delete("/api/queries", params={"label": "many"}).raise_for_status()
 
 
 def connect(server: Served, path: str) -> socket.socket:
@@ -335,11 +346,11 @@ def test_a_client_that_never_reads_is_let_go_and_holds_up_nobody(
             slow.close()
 
 
-def test_clients_that_vanish_leave_nothing_behind(server: Served) -> None:
-    hub, standing = server.service.hub, server.service.standing
-    query = server.queries[0]
+def test_clients_that_vanish_leave_nothing_behind(shared: Served) -> None:
+    hub, standing = shared.service.hub, shared.service.standing
+    query = shared.queries[0]
     for abrupt in (False, True):
-        raws = [connect(server, f"/api/events?query={query}&stream=latency") for _ in range(5)]
+        raws = [connect(shared, f"/api/events?query={query}&stream=latency") for _ in range(5)]
         wait_until(lambda: len(hub) == 5)
         for raw in raws:
             if abrupt:  # a reset, as of a machine that was switched off and on
@@ -407,3 +418,33 @@ def test_a_token_that_is_revoked_ends_its_event_streams(tmp_path: Path, monkeypa
                 assert goes_on.lines(3) == [":", ":", ":"]
             assert client.get(chosen, headers=theirs).status_code == 401
     registry.close()
+
+
+def all_of(kind: type[T]) -> list[T]:
+    return [one for one in gc.get_objects() if isinstance(one, kind)]
+
+
+def test_clients_that_never_read_hold_little(tmp_path: Path) -> None:
+    """Changes of 20,000 queries wait for each of 50 clients; a few events are kept for each."""
+    with served(tmp_path) as server:
+        phis = np.random.default_rng(4).uniform(0.01, 1, 20_000).tolist()
+        register(server.client, *({"phi": phi, "label": "much"} for phi in phis))
+        hub, standing = server.service.hub, server.service.standing
+        raws = [connect(server, "/api/events?label=much") for _ in range(50)]
+        wait_until(lambda: len(hub) == 50 and standing.heard > 0)
+        for slow in (40.0, 1600.0):
+            server.truth.append(5000, slow)
+            found = server.client.get("/api/streams/latency/quantiles", params={"phi": 0.5, "window": "last:1000"})
+            assert found.status_code == 200, "questions are answered beside them"
+
+        def unread() -> list[int]:
+            lines = [line for line in all_of(Line) if not line.transport.is_closing()]
+            return [line.transport.get_write_buffer_size() for line in lines]
+
+        wait_until(lambda: sum(size > 0 for size in unread()) >= 50)
+        assert max(unread()) <= 4 * WAITING
+        streams = [stream for stream in all_of(eventstream.EventStream) if stream._service is server.service]
+        assert (len(streams), len({id(stream._queries) for stream in streams})) == (50, 1), "one label, one set"
+        for raw in raws:
+            raw.close()
+        wait_until(lambda: len(hub) == 0 and standing.heard == 0)

@@ -11,6 +11,7 @@ import pytest
 
 from quantide.errors import LimitError, NotReadyError
 from quantide.server import hub as hubs
+from quantide.server.heap import trim
 from quantide.server.hub import Hub
 
 
@@ -115,3 +116,24 @@ def test_waking_and_closing_without_a_loop_is_nothing() -> None:
     run(work())
     after.wake()
     after.close()
+
+
+def test_memory_is_returned_after_many_have_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    returned: list[int] = []
+    hub = Hub(1000)
+    monkeypatch.setattr(hubs, "SOON", 0.0)
+    monkeypatch.setattr(hubs, "trim", lambda: returned.append(len(hub)))
+
+    async def work() -> None:
+        for bell in [hub.join() for _ in range(2 * hubs.MANY + 1)]:
+            hub.leave(bell)
+        while len(returned) < 2:
+            await asyncio.sleep(0.01)
+        hub.close()
+
+    run(work())
+    assert returned == [0, 0]
+
+
+def test_trimming_the_heap_does_no_harm() -> None:
+    trim()

@@ -1,7 +1,6 @@
 """Queries that are dropped when nobody listens to them: by a clock that the test winds."""
 
 import asyncio
-import sqlite3
 import time
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,14 @@ import pytest
 
 from quantide.server import standing as module
 from quantide.server.about import Name
-from quantide.server.registry import SCHEMA, Registry
+from quantide.server.columns import QuerySet
+from quantide.server.registry import Registry
+from quantide.server.registry_file import VERSION
 from quantide.server.standing import Standing
 from quantide.server.streams import Streams
 from tests.server.listening import Truth
 from tests.server.serving import configure, make_store, serving
+from tests.server.test_access import older
 
 PAY = Name.of("latency", "/pay", "all", None)
 
@@ -64,7 +66,7 @@ def test_listening_keeps_it_and_the_time_begins_when_the_last_leaves(made: Any) 
     [id] = add(standing, 10.0)
     ids, bells = np.array([id, 999]), [asyncio.Event(), asyncio.Event()]
     now[0] += 9
-    windows = [standing.listen(ids, [], bell) for bell in bells]
+    windows = [standing.listen(QuerySet(ids), [], bell) for bell in bells]
     now[0] += 1000
     assert left(standing) == [id]
     standing.leave(ids, windows[0], [], bells[0])
@@ -92,7 +94,7 @@ def test_one_that_is_dropped_by_hand_is_forgotten(made: Any) -> None:
     start, now = made
     standing = start()
     first, second = add(standing, 10.0, 10.0)
-    windows = standing.listen(np.array([first]), [], bell := asyncio.Event())
+    windows = standing.listen(QuerySet(np.array([first])), [], bell := asyncio.Event())
     standing.drop(np.array([first]))
     standing.leave(np.array([first]), windows, [], bell)
     now[0] += 10
@@ -102,17 +104,14 @@ def test_one_that_is_dropped_by_hand_is_forgotten(made: Any) -> None:
 
 
 def test_a_registry_of_before_is_brought_up_to_date(tmp_path: Path) -> None:
-    old = sqlite3.connect(tmp_path / "registry.db")
-    old.executescript(SCHEMA.replace(",\n    idle REAL", ""))
     columns = "stream, key, window, phi, eps, owner, created"
     row = f"INSERT INTO queries ({columns}) VALUES ('latency', 'null', 'all', 0.5, 0.1, 'me', 1)"
-    old.executescript(f"{row}; PRAGMA user_version = 1")
-    old.close()
+    folder = older(tmp_path / "state", 1, row)
     for _ in range(2):
-        registry = Registry(str(tmp_path))
+        registry = Registry(str(folder))
         [found] = registry.rows("SELECT * FROM queries")
         assert (found["stream"], found["idle"]) == ("latency", None)
-        assert registry.rows("PRAGMA user_version")[0][0] == 2
+        assert registry.rows("PRAGMA user_version")[0][0] == VERSION
         registry.close()
 
 

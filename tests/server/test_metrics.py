@@ -62,7 +62,8 @@ def test_events_are_counted_but_not_timed(client: httpx.Client) -> None:
 
 def test_health(client: httpx.Client) -> None:
     assert client.get("/healthz").json() == {"status": "ok"}
-    assert client.get("/readyz").json() == {"ready": True, "waiting": {}}
+    found = client.get("/readyz").json()
+    assert (found["ready"], found["waiting"], set(found["streams"])) == (True, {}, set(STREAMS))
 
 
 def test_a_stream_that_is_not_there_yet(tmp_path: Path) -> None:

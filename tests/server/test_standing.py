@@ -15,7 +15,7 @@ import pytest
 from quantide.errors import LimitError, StorageError, UnknownQueryError
 from quantide.server import monitors
 from quantide.server.about import Name
-from quantide.server.columns import Columns
+from quantide.server.columns import Columns, QuerySet
 from quantide.server.service import Service
 from tests.server.listening import Truth
 from tests.server.serving import configure, make_store
@@ -89,7 +89,7 @@ def test_threads_that_come_go_and_look_leave_everything_right(service: tuple[Ser
             with suppress(UnknownQueryError):  # it was dropped meanwhile
                 standing.answer(int(rng.choice(ids)))
 
-    standing.listen(add(served, 100, np.random.default_rng(0)), [], asyncio.Event())
+    standing.listen(QuerySet(add(served, 100, np.random.default_rng(0))), [], asyncio.Event())
     threads = [until_end(work, seed) for seed, work in enumerate((come_and_go, come_and_go, ask, ask))]
     for thread in threads:
         thread.start()
@@ -120,7 +120,7 @@ def test_what_was_told_last_is_what_is_right_now(service: tuple[Service, Truth])
     standing = served.standing
     ids = add(served, 500, np.random.default_rng(3))
     bell = asyncio.Event()
-    windows = standing.listen(ids, [], bell)
+    windows = standing.listen(QuerySet(ids), [], bell)
     standing.look_at(windows)
     known: dict[int, Any] = {}
     since = 0
@@ -160,11 +160,11 @@ def test_a_failure_that_passes_is_forgotten_without_a_commit(
 
     with monkeypatch.context() as patch:
         patch.setattr(live, "monitor", fails)
-        windows = standing.listen(ids, [], asyncio.Event())
+        windows = standing.listen(QuerySet(ids), [], asyncio.Event())
         standing.look_at(windows)
         assert {orjson.loads(text)["state"] for text in standing.columns.text} == {"failed"}
     assert all(map(standing.is_stale, windows))
-    standing.listen(ids, [], asyncio.Event())
+    standing.listen(QuerySet(ids), [], asyncio.Event())
     until(lambda: all(orjson.loads(text)["state"] in ("value", "empty") for text in standing.columns.text))
 
 

@@ -67,7 +67,7 @@ def test_the_secret_is_nowhere_on_disk(registry: Registry, tmp_path: Path) -> No
 def test_only_the_owner_can_read_the_registry(registry: Registry, tmp_path: Path) -> None:
     create_token(registry, "one", "reader")
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "state").iterdir()}
-    assert modes == dict.fromkeys(("registry.db", "registry.db-wal", "registry.db-shm"), 0o600)
+    assert modes == dict.fromkeys(("registry.db", "registry.db-wal", "registry.db-shm", "tokens-required"), 0o600)
     assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
 
 

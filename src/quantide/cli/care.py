@@ -1,9 +1,10 @@
-"""Commands that look after an installation: doctor, history verify, quarantine."""
+"""Commands that look after an installation: doctor, history verify and repair, quarantine."""
 
 import argparse
 import sys
 
 from quantide.cli.command import Command, add_config, add_master
+from quantide.errors import InvalidArgumentError
 
 FAILED = 1
 
@@ -30,9 +31,41 @@ def _verify(args: argparse.Namespace) -> int:
     return 0 if show_verified(sys.stdout, args.path, args.json) else FAILED
 
 
+def _repair_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", metavar="PATH", help="the folder of a history")
+    parser.add_argument("--dry-run", action="store_true", help="only say what is damaged, and what would be done")
+    parser.add_argument(
+        "--roll-back",
+        action="store_true",
+        help="where an entry of the log is lost, set aside the commits after it, which cannot be read without it",
+    )
+    parser.add_argument(
+        "--future",
+        choices=("remove", "redate"),
+        help="recent rows that are dated too far ahead of the clock: remove them from windows, or date them anew",
+    )
+    parser.add_argument(
+        "--newer-than", metavar="TIME", help="with --future: rows after this time; needed where max_ahead is off"
+    )
+
+
+def _repair(args: argparse.Namespace) -> int:
+    from quantide.history.show import show_repaired
+
+    if args.newer_than is not None and args.future is None:
+        raise InvalidArgumentError("--newer-than says which rows are dated too late; add --future remove or redate")
+    future = None if args.future is None else (args.future, args.newer_than)
+    return 0 if show_repaired(sys.stdout, args.path, args.dry_run, args.roll_back, future, args.json) else FAILED
+
+
 def _list_options(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
     parser.add_argument("--stream", metavar="NAME", help="of one stream only")
+
+
+def _list_rows_options(parser: argparse.ArgumentParser) -> None:
+    _list_options(parser)
+    parser.add_argument("--rows", metavar="N", type=int, default=3, help="bad rows to show of each kind (%(default)s)")
 
 
 def _list(args: argparse.Namespace) -> None:
@@ -41,7 +74,7 @@ def _list(args: argparse.Namespace) -> None:
     config = read_config(args.config)
     from quantide.spark.stream.quarantine import show
 
-    show(config, args.stream, sys.stdout, args.json)
+    show(config, args.stream, sys.stdout, args.json, args.rows)
 
 
 def _retry_options(parser: argparse.ArgumentParser) -> None:
@@ -76,12 +109,21 @@ VERIFY = Command(
     _verify,
     ("history",),
 )
+REPAIR = Command(
+    "history repair",
+    "Mend a history after a loss of power or a damaged disk, and name what is lost",
+    "Ends with 1 when something is lost. Stop its writer before: a store has one writer.",
+    ("quantide history repair data/latency --dry-run", "quantide history repair data/latency --future redate"),
+    _repair_options,
+    _repair,
+    ("history",),
+)
 QUARANTINE_LIST = Command(
     "quarantine list",
     "Files and rows that could not be taken in, and why",
     "They are held beside the store, so that nothing is lost.",
-    ("quantide quarantine list quantide.toml --stream latency",),
-    _list_options,
+    ("quantide quarantine list quantide.toml --stream latency --rows 20",),
+    _list_rows_options,
     _list,
     ("history", "spark"),
 )

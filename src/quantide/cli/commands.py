@@ -7,19 +7,23 @@ from difflib import get_close_matches
 
 from quantide import __version__
 from quantide.cli.asking import HISTORY, QUANTILE
-from quantide.cli.care import DOCTOR, QUARANTINE_LIST, QUARANTINE_RETRY, VERIFY
+from quantide.cli.care import DOCTOR, QUARANTINE_LIST, QUARANTINE_RETRY, REPAIR, VERIFY
 from quantide.cli.command import Command, UsageError
 from quantide.cli.extras import check_extras, extra_for
 from quantide.cli.feeding import BUILD, INGEST
+from quantide.cli.retention import CLOCK, RESTORE
 from quantide.cli.serving import DEMO, RUN, SERVE
-from quantide.cli.token import TOKEN_CREATE, TOKEN_LIST, TOKEN_REVOKE
+from quantide.cli.token import TOKEN_CREATE, TOKEN_LIST, TOKEN_OPEN, TOKEN_REVOKE
 from quantide.errors import QuantideError
 from quantide.summary.shown import write_line
 
 GROUPS: dict[str, tuple[Command, ...]] = {
     "ask": (QUANTILE, HISTORY),
     "run": (DEMO, RUN, INGEST, SERVE, BUILD),
-    "look after": (DOCTOR, VERIFY, QUARANTINE_LIST, QUARANTINE_RETRY, TOKEN_CREATE, TOKEN_LIST, TOKEN_REVOKE),
+    "look after": (
+        *(DOCTOR, VERIFY, REPAIR, CLOCK, RESTORE, QUARANTINE_LIST, QUARANTINE_RETRY),
+        *(TOKEN_CREATE, TOKEN_LIST, TOKEN_REVOKE, TOKEN_OPEN),
+    ),
 }
 COMMANDS = {command.name: command for group in GROUPS.values() for command in group}
 WIDTH = max(map(len, COMMANDS)) + 2

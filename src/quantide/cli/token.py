@@ -1,4 +1,4 @@
-"""Commands for the tokens of a server: create, list, revoke."""
+"""Commands for the tokens of a server: create, list, revoke, open."""
 
 import argparse
 import sys
@@ -61,10 +61,10 @@ def _create(args: argparse.Namespace) -> None:
 
 
 def _list(args: argparse.Namespace) -> None:
-    from quantide.server.tokens import list_tokens
+    from quantide.server.tokens import are_needed, list_tokens
 
     with opened(args.config) as registry:
-        tokens = list_tokens(registry)
+        tokens, closed = list_tokens(registry), are_needed(registry)
     now = time.time()
     if args.json:
         found = [
@@ -82,6 +82,8 @@ def _list(args: argparse.Namespace) -> None:
         return
     if not tokens:
         print(f"There are no tokens. To make one: quantide token create {args.config} --role reader")
+        if closed:
+            print(f"Without one every request is refused. To change that: quantide token open {args.config}")
         return
     print(f"{'id':<10}{'role':<8}{'created':<22}{'expires':<30}name")
     for one in tokens:
@@ -104,6 +106,20 @@ def _revoke(args: argparse.Namespace) -> None:
         write_line(sys.stdout, {"id": args.id, "revoked": True})
     else:
         print(f"The token {args.id} holds no longer, from the next request on.")
+
+
+def _open(args: argparse.Namespace) -> None:
+    from quantide.server.tokens import allow_anonymous
+
+    with opened(args.config) as registry:
+        allow_anonymous(registry)
+    if args.json:
+        write_line(sys.stdout, {"open": True})
+    else:
+        print(
+            "When the server starts again, everyone on this machine may ask and change everything, without a token.\n"
+            f"To close it: quantide token create {args.config} --role admin"
+        )
 
 
 def _moment(seconds: float | None) -> str | None:
@@ -139,5 +155,15 @@ TOKEN_REVOKE = Command(
     ("quantide token revoke quantide.toml 1a2b3c4d",),
     _revoke_options,
     _revoke,
+    ("server",),
+)
+TOKEN_OPEN = Command(
+    "token open",
+    "Let everyone on this machine use the server without a token",
+    "Revoke all tokens first: without this command a server that had one answers no request without a token. It takes "
+    "effect when the server starts again. Other machines always need a token.",
+    ("quantide token open quantide.toml",),
+    add_config,
+    _open,
     ("server",),
 )

@@ -13,17 +13,20 @@ import httpx
 from quantide.client.address import EXAMPLE, check_token, is_loopback, read_address
 from quantide.client.problems import error_of, not_understood
 from quantide.errors import InvalidArgumentError, ServerError
+from quantide.summary.copying import NotCopied
 
 IDLE = 4.0  # seconds that a connection is kept for the next request; servers close theirs after 5
 BROKEN = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError, httpx.CloseError)
 
 
-class Connection:
+class Connection(NotCopied):
     """What every part of a client sends its requests with.
 
     Redirects are not followed: a token goes to the address that was given and nowhere else. Proxies of the environment
     (HTTPS_PROXY, NO_PROXY) are used for https only, which they cannot read, and never towards this machine itself.
     """
+
+    REOPEN = "it holds connections, perhaps a token; pass its address, and make a Client(address) where it is needed"
 
     def __init__(
         self,

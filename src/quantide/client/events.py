@@ -18,6 +18,7 @@ from quantide.client.connection import Connection, check_seconds
 from quantide.client.problems import understood
 from quantide.client.sse import Message, Parser
 from quantide.errors import LimitError, NotReadyError, QuantideError, ServerError, StorageError
+from quantide.summary.copying import NotCopied
 
 SILENCE = 40.0  # seconds without a word after which a server is taken for dead; it says one every 15
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0
@@ -34,7 +35,7 @@ class Event:
     data: Any
 
 
-class Events(Iterator[Event]):
+class Events(NotCopied, Iterator[Event]):
     """Events as they come, without end; `close()`, leaving a `with`, or dropping it ends the connection.
 
     The first connection is made at once, and what is wrong with it is raised. When a later one breaks, or the server
@@ -44,6 +45,8 @@ class Events(Iterator[Event]):
 
     One thread at a time may ask for the next event; any thread may close.
     """
+
+    REOPEN = "it is an open connection; call events() of a Client where it is needed, from the id of the last event on"
 
     def __init__(
         self,

@@ -91,10 +91,17 @@ def render(state: State, look: Look) -> list[str]:
     return [*headline(state, look), "", *table(state.rows, look), "", *alarms(state.alarms, look)]
 
 
+def newest(lag: float) -> str:
+    """Age of the newest value; a value that is dated ahead of the clock is never shown as new."""
+    if lag < -1:  # clocks differ by less
+        return f"the newest is dated {-lag:.1f} s ahead of the clock"
+    return f"the newest came {max(0.0, lag):.1f} s ago"
+
+
 def headline(state: State, look: Look) -> list[str]:
     coming = f"{state.rate:,.0f} a second come in" if state.rate else "none came of late (Spark takes a while to start)"
     facts = (
-        f"{state.n:,} values, {coming}; the newest came {state.lag:.1f} s ago",
+        f"{state.n:,} values, {coming}; {newest(state.lag)}",
         f"spreads of the last {state.window} in basis points, each with the ranks that are proved for it",
     )
     title = f"Quantide demo, the same in a browser: {state.address}"

@@ -52,7 +52,7 @@ class View(Part):
             seconds=time.monotonic() - self._began,
             n=stream["n"],
             rate=self._rate(stream["n"]),
-            lag=max(0.0, time.time() - _seconds(stream["newest"])),
+            lag=time.time() - _seconds(stream["newest"]),
             window=WINDOW,
             rows=rows,
             alarms=tuple(_alarm(found) for found in self._client.alarms()),

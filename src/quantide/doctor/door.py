@@ -14,6 +14,7 @@ from quantide.config import Config, ServerConfig
 from quantide.config.server import PORT
 from quantide.doctor.certificate import days_left
 from quantide.doctor.finding import FAILED, OK, WARNING, Finding
+from quantide.errors import QuantideError
 
 SECONDS = 3.0
 FEW_DAYS = 14
@@ -115,6 +116,28 @@ def check_registry(config: Config | None = None) -> Iterator[Finding]:
         yield Finding("registry", FAILED, f"{path} cannot be read and written", fix)
     else:
         yield from private("registry", path)
+        yield from access(config, path)
+
+
+def access(config: Config, path: str) -> Iterator[Finding]:
+    """Whether requests need a token, and whether there is a valid one. The registry is only read."""
+    from quantide.server.registry_file import read_access  # needs the extra `server`
+
+    try:
+        closed, valid = read_access(path)
+    except QuantideError as error:
+        yield Finding("registry", FAILED, str(error), f"restore {path} from a copy, or move it away")
+        return
+    if closed and not valid:
+        told = "requests need a token, and none is valid: the server refuses every request"
+        fix = (
+            f"quantide token create {config.path} --role reader; or, without tokens: quantide token open {config.path}"
+        )
+        yield Finding("registry", WARNING, told, fix)
+    elif closed:
+        yield Finding("registry", OK, f"requests need a token; {valid:,} valid")
+    else:
+        yield Finding("registry", OK, "no token was made: everyone on this machine may ask and change everything")
 
 
 def check_secret(config: Config | None = None) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from types import ModuleType
 from quantide.config import Config
 from quantide.doctor.finding import OK, WARNING, Finding
 from quantide.kernels import merge, warm
+from quantide.kernels.compiled import CHECKED
 
 WARM = "python -m quantide.kernels"
 VERSION = f"py{sys.version_info[0]}{sys.version_info[1]}"
@@ -47,7 +48,8 @@ def not_compiled(place: Path) -> list[str]:
         name = getattr(module, "__name__", "") if isinstance(module, ModuleType) else ""
         if name.startswith("quantide.kernels."):
             source = Path(module.__file__)
-            kept = [file.stat().st_mtime for file in place.glob(f"{source.stem}.*.{VERSION}.nbi")]
+            files = place.glob(f"{source.stem}.*.{VERSION}.nbi")
+            kept = [file.stat().st_mtime for file in files if f"{CHECKED}-" not in file.name]
             if max(kept, default=0.0) < source.stat().st_mtime:
                 out.append(source.stem)
     return out

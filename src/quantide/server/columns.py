@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 NEW = -1  # the id with its monitor of a query that none has yet
 NEVER, VALUE, EMPTY, WAITING, FAILED = range(
@@ -60,7 +61,7 @@ class Columns:
     def without(self, places: Ints) -> Self:
         return self._each(lambda name: np.delete(getattr(self, name), places))
 
-    def find(self, ids: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+    def find(self, ids: Ints) -> tuple[Ints, Flags]:
         """Where queries are, and which of the ids there are: places of those only."""
         at = np.searchsorted(self.id, ids)
         known = at < len(self.id)
@@ -80,3 +81,27 @@ class Columns:
 
     def _each(self, made: Any) -> Self:
         return type(self)(*(made(field.name) for field in fields(self)))
+
+
+class QuerySet:
+    """Queries by their ids, with where they are in the newest columns; clients that chose the same share one."""
+
+    def __init__(self, ids: Ints) -> None:
+        self.ids = ids
+        self._found: tuple[Columns, Ints, Flags, list[int]] | None = None
+
+    def places(self, columns: Columns) -> tuple[Ints, Flags]:
+        """Return where the queries are, and which of the ids there are."""
+        _, places, known, _ = self._find(columns)
+        return places, known
+
+    def windows(self, columns: Columns) -> list[int]:
+        """Return the numbers of the windows that the queries are about."""
+        return self._find(columns)[3]
+
+    def _find(self, columns: Columns) -> tuple[Columns, Ints, Flags, list[int]]:
+        found = self._found
+        if found is None or found[0] is not columns:
+            places, known = columns.find(self.ids)
+            found = self._found = (columns, places, known, np.unique(columns.window[places]).tolist())
+        return found

@@ -1,6 +1,5 @@
 """Server-sent events: what changes of chosen queries, streams and alarms, for as long as a client listens."""
 
-from functools import partial
 from typing import Annotated
 
 import numpy as np
@@ -8,7 +7,7 @@ from fastapi import APIRouter, Header, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from quantide.errors import InvalidArgumentError, UnknownQueryError
-from quantide.server.columns import Ints
+from quantide.server.columns import QuerySet
 from quantide.server.eventstream import EventStream
 from quantide.server.listener import Chosen, Told
 from quantide.server.service import Service
@@ -65,14 +64,10 @@ async def choose(service: Service, choice: Choice, again: bool) -> Chosen:
     known = service.standing.columns.find(ids)[1]
     if not known.all() and not again:
         raise unknown(ids[~known])
+    queries = QuerySet(ids)
     for label in dict.fromkeys(choice.label):
-        found = await service.ask(partial(_labelled, service, label))
-        if not len(found) and not again:
+        found = await service.labels.queries(label)
+        if not len(found.ids) and not again:
             raise UnknownQueryError(f"no query has the label {label!r}; register some, then listen")
-        ids = np.union1d(ids, found)
-    return Chosen(ids, list(dict.fromkeys(choice.stream)), None if choice.alarms else set(choice.alarm))
-
-
-def _labelled(service: Service, label: str) -> Ints:
-    rows = service.registry.rows("SELECT id FROM queries WHERE label = ?", (label,))
-    return np.array([row[0] for row in rows], dtype=np.int64)
+        queries = QuerySet(np.union1d(queries.ids, found.ids)) if len(queries.ids) else found
+    return Chosen(queries, list(dict.fromkeys(choice.stream)), None if choice.alarms else set(choice.alarm))

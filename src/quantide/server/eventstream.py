@@ -6,7 +6,8 @@ from typing import Any
 from fastapi import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from quantide.server.lines import ABORT
+from quantide.server.about import Window
+from quantide.server.lines import ABORT, SLOW
 from quantide.server.listener import Chosen, Listener, Told
 from quantide.server.service import Service
 
@@ -26,18 +27,26 @@ class EventStream(Response):
     def __init__(self, service: Service, chosen: Chosen, told: Told | None) -> None:
         super().__init__(headers=HEADERS)
         del self.headers["content-length"]
-        self._service, self._ids, self._streams = service, chosen.ids, chosen.streams
+        self._service, self._queries, self._streams = service, chosen.queries, chosen.streams
         self._listener = Listener(service, chosen, told)
         self._gone = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         hub, standing = self._service.hub, self._service.standing
+        if SLOW in scope.get("extensions", {}):
+            scope["extensions"][SLOW]["now"]()
         bell = hub.join()
-        windows = standing.listen(self._ids, self._streams, bell)
         leaving = asyncio.create_task(self._notice(receive, bell))
+        windows: list[Window] | None = None
         try:
+            await hub.pacer.turn()
+            if self._gone:
+                return
             await _send(send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            await _send(send, _body(HELLO))
+            await _send(send, _body(HELLO, more=not hub.closing))
+            if hub.closing:
+                return
+            windows = standing.listen(self._queries, self._streams, bell)
             if any(map(standing.is_stale, windows)):
                 await _ring(bell, FIRST)
             await self._talk(send, bell)
@@ -47,7 +56,8 @@ class EventStream(Response):
                 await leaving
         finally:
             leaving.cancel()
-            standing.leave(self._ids, windows, self._streams, bell)
+            if windows is not None:
+                standing.leave(self._queries.ids, windows, self._streams, bell)
             hub.leave(bell)
 
     async def _notice(self, receive: Receive, bell: asyncio.Event) -> None:
@@ -67,8 +77,13 @@ class EventStream(Response):
                 await _send(send, _body(SILENCE))
 
     async def _tell(self, send: Send) -> None:
+        hub = self._service.hub
+        await hub.pacer.turn()
         for event in await self._listener.news():
+            if self._gone or hub.closing:
+                return
             await _send(send, _body(event))
+            await hub.pacer.turn()
 
 
 async def _ring(bell: asyncio.Event, seconds: float) -> bool:

@@ -21,7 +21,7 @@ from quantide.server.registry import Registry
 from quantide.server.reply import Reply
 from quantide.server.roles import READING, role_for
 from quantide.server.sessions import cookie_name, who_in
-from quantide.server.tokens import LOCAL, NOBODY, Who, are_needed, who_has
+from quantide.server.tokens import LOCAL, NOBODY, Who, are_needed, count_valid, who_has
 
 Head = dict[bytes, bytes]
 
@@ -31,13 +31,14 @@ ONCE = frozenset(
 )
 SECRET = re.compile(rb"(?:^|[&;])\s*(?:access_?|auth_?)?token=", re.IGNORECASE)
 UNKNOWN = "this needs a token that holds: send it as Authorization: Bearer; `quantide token create` makes one"
+NONE_LEFT = "this server needs a token, and none holds any more: `quantide token create CONFIG --role reader` makes one"
 
 
 class Gate:
     """An application behind a gate. `registry` should be a connection of its own, so that it never waits for others.
 
-    Without tokens everyone on this machine is let in as LOCAL. Once there was a token, one is needed for as long as
-    the server runs: that the last one is revoked does not open it again.
+    Until the first token is created, everyone on this machine is let in as LOCAL. From then on a token is needed, also
+    after a restart: revoking the last one does not open the server again, only `quantide token open` does.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class Gate:
         self._app, self._config, self._registry, self._clock = app, config, registry, clock
         self._secure, self._cookie = config.secure, cookie_name(config.secure).encode()
         self._bodies = Bodies(config.limits.body)
-        self._closed = not config.for_this_machine
+        self._closed = not config.for_this_machine or are_needed(registry)
         self._names: dict[Address | None, Names] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -120,7 +121,7 @@ class Gate:
             if who is not None and method not in READING and b"origin" not in head:
                 raise problem("wrong_origin", "a change with a cookie needs the Origin header that browsers send")
         if who is None:
-            raise TokenError(UNKNOWN)
+            raise TokenError(UNKNOWN if count_valid(self._registry, now) else NONE_LEFT)
         return who
 
     async def _refuse(self, error: Exception, scope: Scope, receive: Receive, send: Send) -> None:

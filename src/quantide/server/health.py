@@ -1,9 +1,12 @@
 """Routes for whoever looks after the server: is it alive, is it ready, what does it measure."""
 
+from typing import Any
+
 from fastapi import APIRouter, Response
 
 from quantide.server import shown
 from quantide.server.service import Service
+from quantide.server.stream_health import stream_health
 
 STALE = 10.0  # seconds without a look for commits after which a stream is not followed any more
 
@@ -17,8 +20,8 @@ def routes(service: Service) -> APIRouter:
 
     @router.get("/readyz", summary="Whether every stream can be asked; 503 and the reasons otherwise")
     async def readyz() -> Response:
-        wrong = await service.ask(lambda: troubles(service))
-        return shown.json({"ready": not wrong, "waiting": wrong}, 503 if wrong else 200)
+        wrong, streams = await service.ask(lambda: (troubles(service), healths(service)))
+        return shown.json({"ready": not wrong, "waiting": wrong, "streams": streams}, 503 if wrong else 200)
 
     @router.get("/metrics", summary="Measurements in the format of Prometheus")
     async def metrics() -> Response:
@@ -30,8 +33,19 @@ def routes(service: Service) -> APIRouter:
 
 def troubles(service: Service) -> dict[str, str]:
     """Streams that cannot be asked, and why."""
-    found = {name: service.streams.wrong(name) or stale(service, name) for name in service.streams.names}
+    found = {name: trouble(service, name) for name in service.streams.names}
     return {name: why for name, why in found.items() if why is not None}
+
+
+def trouble(service: Service, name: str) -> str | None:
+    """Reason why a stream cannot be asked, or why its windows of time are wrong."""
+    streams = service.streams
+    return streams.wrong(name) or stale(service, name) or stream_health(streams, name).blocking
+
+
+def healths(service: Service) -> dict[str, Any]:
+    """Health of every stream."""
+    return {name: stream_health(service.streams, name).to_json(public=True) for name in service.streams.names}
 
 
 def stale(service: Service, name: str) -> str | None:

@@ -7,10 +7,35 @@ from contextlib import suppress
 from threading import Lock
 
 from quantide.errors import LimitError, NotReadyError
+from quantide.server.heap import trim
 
 AT_ONCE = 16  # connections that are woken together
 PAUSE = 0.001  # seconds between them: others get the loop, and the interpreter
 ROUND = 0.05  # seconds from one round to the next: so a connection is told things at most 20 times a second
+MANY = 100  # connections that end before the memory they had is returned to the system,
+SOON = 3.0  # seconds later: others may end with them
+BURST = 8  # events that are made before others get as much time as those took
+
+
+class Pacer:
+    """Lets clients make one event at a time, and leaves half of the loop's time to questions."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()  # first come, first served
+        self._made, self._busy = 0, 0.0
+        self.closing = False  # then nobody waits any more
+
+    async def turn(self) -> None:
+        """Wait for the turn to make one event, or to begin to listen."""
+        async with self._lock:
+            if self.closing:
+                return
+            began = time.monotonic()
+            await asyncio.sleep(0)  # one turn in each round of the loop
+            self._made, self._busy = self._made + 1, self._busy + time.monotonic() - began
+            if self._made % BURST == 0:
+                busy, self._busy = self._busy, 0.0
+                await asyncio.sleep(min(busy, ROUND))
 
 
 class Hub:
@@ -27,7 +52,9 @@ class Hub:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
+        self.pacer = Pacer()
         self.closing = False
+        self._left = 0  # connections that ended since memory was last returned to the system
 
     def __len__(self) -> int:
         """How many connections there are."""
@@ -48,6 +75,10 @@ class Hub:
 
     def leave(self, bell: asyncio.Event) -> None:
         self._bells.discard(bell)
+        self._left += 1
+        if self._left >= MANY and self._loop is not None and not self.closing:
+            self._left = 0
+            self._loop.call_later(SOON, self._loop.run_in_executor, None, trim)
 
     def wake(self, bells: Iterable[asyncio.Event] | None = None) -> None:
         """There is something to tell: to some, or to all."""
@@ -60,7 +91,7 @@ class Hub:
 
     def close(self) -> None:
         """Let all event streams end, and no new ones begin. Before the server waits for connections to end."""
-        self.closing = True
+        self.closing = self.pacer.closing = True
         self.wake()
 
     async def _ring(self) -> None:

@@ -37,12 +37,16 @@ class Leases:
 
     def listen(self, ids: Ints) -> None:
         with self._lock:
+            if not self._idle:  # a client may listen to very many queries that are never dropped
+                return
             for id in self._idle.keys() & ids.tolist():
                 self._heard[id] = self._heard.get(id, 0) + 1
 
     def leave(self, ids: Ints) -> None:
         now = self._clock()
         with self._lock:
+            if not self._heard:
+                return
             for id in self._heard.keys() & ids.tolist():
                 self._since[id] = now
                 self._heard[id] -= 1

@@ -1,6 +1,7 @@
 """Connections: how many there may be, how long the head of a request may be, and how long it may take to come."""
 
 import asyncio
+import socket
 from typing import Any
 
 import orjson
@@ -9,6 +10,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 LONGEST_HEAD = 64 * 1024
 PATIENCE = 15.0  # seconds
 ABORT = "quantide.abort"  # an extension of the scope: a function that ends a connection whose client does not read
+SLOW = "quantide.slow"  # another: a function that bounds the bytes that wait to be sent on a connection
+WAITING, SENDING = 8 * 1024, 32 * 1024  # bytes that wait in this process, and half of those in the system
 STATUS = {400: b"400 Bad Request", 431: b"431 Request Header Fields Too Large", 503: b"503 Service Unavailable"}
 
 
@@ -46,7 +49,7 @@ class Line(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.scope["extensions"] = {ABORT: {"now": self.transport.abort}}
+        self.scope["extensions"] = {ABORT: {"now": self.transport.abort}, SLOW: {"now": self._bound_buffers}}
         self._head = -self._now
         self._wait()
 
@@ -61,6 +64,13 @@ class Line(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         self._end(400, "invalid_argument", "this is not a request that HTTP/1.1 allows")
+
+    def _bound_buffers(self) -> None:
+        """Keep little for a client that reads slowly; the system would take megabytes for each."""
+        self.transport.set_write_buffer_limits(high=WAITING)
+        connection = self.transport.get_extra_info("socket")
+        if connection is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SENDING)
 
     def _wait(self) -> None:
         if self._late is None:

@@ -10,11 +10,12 @@ import orjson
 
 from quantide.errors import InvalidArgumentError
 from quantide.server import told
-from quantide.server.columns import Columns, Ints
+from quantide.server.columns import Flags, Ints, QuerySet
 from quantide.server.service import Service
 
-TOGETHER = 500  # queries in one event: a slow client costs no more memory than a few of these
+TOGETHER = 50  # queries in one event, about 8 KB: a client that does not read holds a few of these
 EVENT = b"event: %b\ndata: %b\n\n"
+CHANGES = b'{"changes":[%b]}'
 LAST = b"event: %b\nid: %b\ndata: %b\n\n"
 
 Event = tuple[bytes, bytes]
@@ -24,7 +25,7 @@ Event = tuple[bytes, bytes]
 class Chosen:
     """What a client listens to; `alarms` None: all of them."""
 
-    ids: Ints
+    queries: QuerySet
     streams: list[str]
     alarms: set[int] | None
 
@@ -66,8 +67,7 @@ class Listener:
 
     def __init__(self, service: Service, chosen: Chosen, told: Told | None) -> None:
         self._service, self._chosen, self._told = service, chosen, told
-        self._columns: Columns | None = None
-        self._ids = self._places = chosen.ids
+        self._known: Flags | None = None  # the queries that were there when news were made last
 
     async def news(self) -> Iterator[bytes]:
         """Events, made as they are taken. The last has the id up to which the client was told when it has that: one
@@ -94,25 +94,30 @@ class Listener:
         return await asyncio.to_thread(alarms.transitions, self._told.transition, ids)
 
     def _queries(self, since: int, upto: int) -> Iterator[Event]:
-        texts = self._resolve()
-        columns = self._columns
-        assert columns is not None
-        changes = columns.change[self._places]
-        changed = self._places[(changes > since) & (changes <= upto)]
-        for start in range(0, len(changed), TOGETHER) if len(changed) else (0,) if texts else ():
-            texts += columns.text[changed[start : start + TOGETHER]].tolist()
-            yield b"queries", b'{"changes":[%b]}' % b",".join(texts)
-            texts = []
+        """Changes of the chosen queries. They are searched piece by piece, as the client takes events, so that one who
+        does not read holds little."""
+        columns, texts = self._service.standing.columns, list[bytes]()
+        places, known = self._chosen.queries.places(columns)
+        gone = self._dropped(known)
+        self._known = known
+        for start in range(0, len(gone), TOGETHER):
+            yield b"queries", CHANGES % b",".join(told.dropped(gone[start : start + TOGETHER]))
+        for start in range(0, len(places), TOGETHER):
+            piece = places[start : start + TOGETHER]
+            changes = columns.change[piece]
+            texts += columns.text[piece[(changes > since) & (changes <= upto)]].tolist()
+            if len(texts) >= TOGETHER:
+                yield b"queries", CHANGES % b",".join(texts)
+                texts = []
+        if texts:
+            yield b"queries", CHANGES % b",".join(texts)
 
-    def _resolve(self) -> list[bytes]:
-        """Find the queries again, when some came or went; what is to be said of those that went."""
-        columns = self._service.standing.columns
-        if columns is self._columns:
-            return []
-        self._columns = columns
-        self._places, known = columns.find(self._ids)
-        gone, self._ids = self._ids[~known], self._ids[known]
-        return told.dropped(gone)
+    def _dropped(self, known: Flags) -> Ints:
+        """Ids of queries that are gone, and were there before."""
+        if known is self._known:
+            return self._chosen.queries.ids[:0]
+        gone = ~known if self._known is None else self._known & ~known
+        return self._chosen.queries.ids[gone]
 
     def _moves(self, since: int, upto: int) -> Iterator[Event]:
         for name in self._chosen.streams:

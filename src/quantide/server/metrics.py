@@ -8,7 +8,9 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from quantide.server.stream_health import StreamHealth, stream_health
 from quantide.server.streams import Streams
+from quantide.windows.wall_clock import wall_clock
 
 SECONDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 EVENTS = b"text/event-stream"  # they last as long as someone listens
@@ -20,6 +22,16 @@ OF_STREAMS = {
     "recent_files": ("recent_files", "Files of recent rows"),
     "runs": ("runs", "Runs of ended steps"),
     "monitors": ("monitors", "Windows with standing queries"),
+}
+OF_HEALTH = {
+    "lag_seconds": "Seconds from the newest time to now; negative when that time is ahead of the clock",
+    "newest_time_seconds": "The newest time, in seconds since 1970",
+    "problems": "Problems that a person should act on",
+    "clock_problem": "1 when times or clocks are implausible, else 0",
+    "bad_rows": "Rows that ingestion put into quarantine",
+    "held_files": "Files that ingestion holds in quarantine",
+    "waiting_files": "Files that ingestion tries again",
+    "ingest_age_seconds": "Seconds since ingestion published its status",
 }
 
 
@@ -59,15 +71,34 @@ class Gauges(Collector):
             name: GaugeMetricFamily(f"quantide_stream_{short}", about, labels=["stream"])
             for name, (short, about) in OF_STREAMS.items()
         }
+        of_health = {
+            name: GaugeMetricFamily(f"quantide_stream_{name}", about, labels=["stream"])
+            for name, about in OF_HEALTH.items()
+        }
         for stream in self._streams.names:
             ready.add_metric([stream], 0 if self._streams.wrong(stream) else 1)
             if stream not in waiting:
                 stats = self._streams.live(stream).stats()
                 for name, family in each.items():
                     family.add_metric([stream], stats[name])
-        yield from (ready, *each.values())
+            for name, value in _health_values(stream_health(self._streams, stream)).items():
+                of_health[name].add_metric([stream], value)
+        yield from (ready, *each.values(), *of_health.values())
         for name, (about, read) in self.numbers.items():
             yield GaugeMetricFamily(name, about, value=read())
+
+
+def _health_values(health: StreamHealth) -> dict[str, float]:
+    """Values of OF_HEALTH; those that are unknown are missing."""
+    ingest, now = health.ingest, wall_clock()
+    clock = health.blocking is not None or bool(ingest and ingest.clock_problem)
+    out: dict[str, float] = {"problems": len(health.problems), "clock_problem": clock}
+    if health.lag is not None:
+        out |= {"lag_seconds": health.lag, "newest_time_seconds": now - health.lag}
+    if ingest is not None:
+        out |= {name: getattr(ingest, name) for name in ("bad_rows", "held_files", "waiting_files")}
+        out["ingest_age_seconds"] = now - ingest.time
+    return out
 
 
 class Measured:

@@ -7,43 +7,19 @@ from contextlib import contextmanager, suppress
 from threading import RLock
 from typing import Any
 
-from quantide.errors import StorageError
-
-NAME = "registry.db"
-VERSION = 2
-SCHEMA = """
-CREATE TABLE tokens (
-    id TEXT PRIMARY KEY, name TEXT NOT NULL, role TEXT NOT NULL, hash BLOB NOT NULL UNIQUE,
-    created REAL NOT NULL, expires REAL
-);
-CREATE TABLE sessions (
-    hash BLOB PRIMARY KEY, token TEXT NOT NULL REFERENCES tokens (id) ON DELETE CASCADE, expires REAL NOT NULL
-);
-CREATE TABLE queries (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, stream TEXT NOT NULL, key TEXT NOT NULL, window TEXT NOT NULL,
-    filter TEXT, phi REAL NOT NULL, eps REAL, label TEXT, owner TEXT NOT NULL, created REAL NOT NULL,
-    idle REAL
-);
-CREATE INDEX queries_of_labels ON queries (label) WHERE label IS NOT NULL;
-CREATE TABLE alarms (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT, stream TEXT NOT NULL, key TEXT NOT NULL, window TEXT NOT NULL,
-    filter TEXT, phi REAL NOT NULL, eps REAL, above INTEGER NOT NULL, threshold TEXT NOT NULL, clear TEXT NOT NULL,
-    hold REAL NOT NULL, webhook TEXT, owner TEXT NOT NULL, created REAL NOT NULL,
-    state TEXT NOT NULL, firing INTEGER NOT NULL, since REAL NOT NULL
-);
-CREATE TABLE transitions (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, alarm INTEGER NOT NULL, at REAL NOT NULL, body TEXT NOT NULL
-);
-CREATE INDEX transitions_of_alarms ON transitions (alarm);
-CREATE TABLE deliveries (
-    id TEXT PRIMARY KEY, alarm INTEGER NOT NULL, url TEXT NOT NULL, body BLOB NOT NULL, attempts INTEGER NOT NULL,
-    due REAL, error TEXT
-);
-CREATE INDEX deliveries_of_alarms ON deliveries (alarm);
-CREATE INDEX deliveries_that_wait ON deliveries (alarm) WHERE due IS NOT NULL;
-CREATE TABLE runs (number INTEGER PRIMARY KEY AUTOINCREMENT, began REAL NOT NULL);
-"""
-OLDER = {1: "ALTER TABLE queries ADD COLUMN idle REAL"}  # what makes the next version of each
+from quantide.server.registry_file import (
+    CLOSED,
+    IS_CLOSED,
+    NAME,
+    UPGRADES,
+    VERSION,
+    check_size,
+    make,
+    named,
+    private,
+    version_of,
+)
+from quantide.store.disk import sync
 
 
 class Registry:
@@ -54,32 +30,50 @@ class Registry:
 
     def __init__(self, folder: str) -> None:
         self.path = os.path.join(folder, NAME)
+        self._closed = os.path.join(folder, CLOSED)
         self._lock = RLock()
         try:
             os.makedirs(folder, mode=0o700, exist_ok=True)
-            with suppress(FileExistsError):  # closing one that others use would drop the locks SQLite has on it
-                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            make(self.path)
+            check_size(self.path)
             os.chmod(self.path, 0o600)  # it may be older than this rule; the files beside it get the same mode
             self._open = sqlite3.connect(self.path, timeout=3, isolation_level=None, check_same_thread=False)
             self._open.row_factory = sqlite3.Row
+            self._prepare()
+        except (OSError, sqlite3.Error) as error:
+            raise named(error, self.path, "opened") from error
+
+    def _prepare(self) -> None:
+        try:
             for setting in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
                 self._open.execute(f"PRAGMA {setting}")
-            self._make()
-        except (OSError, sqlite3.Error) as error:
-            raise StorageError(f"the registry {self.path} cannot be opened: {error}") from error
+            self._upgrade()
+        except BaseException:
+            self._open.close()
+            raise
 
-    def _make(self) -> None:
+    def _upgrade(self) -> None:
+        """Check that this is a registry, make it one of this version, and keep it closed if it ever was."""
         with self.change() as write:
-            found = write.execute("PRAGMA user_version").fetchone()[0]
-            if found > VERSION:
-                raise StorageError(f"the registry {self.path} was made by a newer Quantide; use that, or move it away")
-            if found == 0:
-                for statement in SCHEMA.split(";"):
+            version = version_of(write, self.path)
+            for older in range(version, VERSION):
+                for statement in UPGRADES[older].split(";"):
                     write.execute(statement)
-            for version in range(found or VERSION, VERSION):
-                write.execute(OLDER[version])
-            if found != VERSION:
+            if version != VERSION:
                 write.execute(f"PRAGMA user_version = {VERSION}")
+            if os.path.exists(self._closed) or write.execute(IS_CLOSED).fetchone()[0]:
+                self.set_closed(write, True)
+
+    def set_closed(self, write: sqlite3.Connection, closed: bool) -> None:
+        """Change whether requests need a token, within a change(): in the database and in the file beside it."""
+        if closed and not os.path.exists(self._closed):
+            with open(self._closed, "x", opener=private, encoding="utf-8") as file:
+                file.write("This server answers requests with a token only. `quantide token open` changes that.\n")
+            sync(self._closed, os.path.dirname(self._closed))
+        write.execute("UPDATE access SET closed = ?", (closed,))
+        if not closed:
+            with suppress(FileNotFoundError):
+                os.remove(self._closed)
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
         """What a question finds. `values` take the places of its question marks: nothing else goes into SQL."""
@@ -94,7 +88,8 @@ class Registry:
             try:
                 yield self._open
             except BaseException:
-                self._open.execute("ROLLBACK")
+                if self._open.in_transaction:  # SQLite has rolled it back where the database is damaged
+                    self._open.execute("ROLLBACK")
                 raise
             self._open.execute("COMMIT")
 
@@ -111,5 +106,5 @@ class Registry:
     def _named(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
-            raise StorageError(f"the registry {self.path} cannot be used: {error}") from error
+        except (OSError, sqlite3.Error) as error:
+            raise named(error, self.path, "used") from error

@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from socket import socket
@@ -22,6 +23,7 @@ from quantide.server.app import make_app
 from quantide.server.binding import check_binding, listen, tls_of, urls_of
 from quantide.server.lines import lines_of
 from quantide.server.registry import Registry
+from quantide.server.tokens import are_needed, count_valid
 
 LOG = logging.getLogger("quantide.server")
 IDLE = 20  # seconds that a connection may be open between two requests
@@ -41,9 +43,10 @@ def serve(
     registry = Registry(config.server.state)
     try:
         check_binding(config, registry)
+        _prepare(config.server.limits)
+        report_access(config, registry)
     finally:
         registry.close()
-    _prepare(config.server.limits)
     with listen(config.server) as listening:
         urls = urls_of(config.server, listening.getsockname()[1])
         lines = [json_text.dumps({"url": url}) if json else url for url in urls]
@@ -98,6 +101,17 @@ def settings_of(app: FastAPI, config: Config) -> uvicorn.Config:
     found.load()
     found.ssl = tls_of(config.server)
     return found
+
+
+def report_access(config: Config, registry: Registry) -> None:
+    """Log that every request will be refused, where tokens are needed and none is valid."""
+    if are_needed(registry) and not count_valid(registry, time.time()):
+        LOG.warning(
+            "this server needs tokens and none is valid: every request is refused. To make one: quantide token create "
+            "%s --role reader. To let everyone on this machine in without: quantide token open %s",
+            config.path,
+            config.path,
+        )
 
 
 def _prepare(limits: Limits) -> None:

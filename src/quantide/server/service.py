@@ -10,10 +10,12 @@ from quantide.config import Config
 from quantide.errors import LimitError
 from quantide.server.alarms import Alarms
 from quantide.server.hub import Hub
+from quantide.server.label_index import LabelIndex
 from quantide.server.metrics import Metrics
 from quantide.server.outbox import Outbox
 from quantide.server.registry import Registry
 from quantide.server.standing import Standing
+from quantide.server.stream_health import HealthLog
 from quantide.server.streams import Streams
 from quantide.server.webhooks import Webhooks
 
@@ -32,6 +34,7 @@ class Service:
         self.streams = Streams(config)
         self.hub = Hub(self.limits.events)
         self.standing = Standing(self.registry, self.streams, self.limits.queries, self.hub.wake)
+        self.labels = LabelIndex(self.registry, lambda: self.standing.columns)
         self.run = 0
         self.metrics = Metrics(self.streams)
         self.outbox = Outbox(self.registry)
@@ -39,6 +42,7 @@ class Service:
         self.alarms = Alarms(self.registry, self.streams, self.outbox, self.limits.alarms)
         self.alarms.listen(self.webhooks.wake)
         self.alarms.listen(self.hub.wake)
+        self.health_log = HealthLog(self.streams)
         self._measure()
         self._threads = ThreadPoolExecutor(THREADS, "quantide-answers")
         self.waiting = 0
@@ -72,13 +76,16 @@ class Service:
         self.alarms.start()
         self.webhooks.start()
         self.streams.start()
+        self.health_log.start()
 
     def close(self) -> None:
+        self.health_log.close()
         self.hub.close()
         self.alarms.close()  # before streams: one that was closed is no news
         self.streams.close()
         self.standing.close()
         self.webhooks.close()
         self._threads.shutdown()
+        self.labels.close()
         self.registry.close()
         self.reads.close()

@@ -17,7 +17,7 @@ from quantide.live.stream import LiveStream
 from quantide.queries.monitor import Monitor
 from quantide.server import told
 from quantide.server.about import Name, Window
-from quantide.server.columns import EMPTY, FAILED, NEW, VALUE, WAITING, Columns, Ints
+from quantide.server.columns import EMPTY, FAILED, NEW, VALUE, WAITING, Columns, Ints, QuerySet
 from quantide.server.leases import Leases
 from quantide.server.registry import Registry
 from quantide.server.streams import Streams
@@ -264,17 +264,16 @@ class Standing:
 
     # Listening
 
-    def listen(self, ids: Ints, streams: Iterable[str], bell: asyncio.Event) -> list[Window]:
+    def listen(self, queries: QuerySet, streams: Iterable[str], bell: asyncio.Event) -> list[Window]:
         """Ring a bell whenever a query or a stream has something new; the windows that the queries are about, which
         are looked at meanwhile. One thread calls this, and leave()."""
-        columns = self.columns
-        numbers = np.unique(columns.window[columns.find(ids)[0]]).tolist()
+        numbers = queries.windows(self.columns)
         windows = [self._windows[number] for number in numbers if number in self._windows]
         for window in windows:
             self._heard.setdefault(window, set()).add(bell)
         for name in streams:
             self._followed.setdefault(name, set()).add(bell)
-        self._leases.listen(ids)
+        self._leases.listen(queries.ids)
         stale = [window for window in windows if self.is_stale(window)]
         if stale:
             self._unseen.put(stale)

@@ -1,15 +1,14 @@
 """Routes that tell what streams there are: counts, keys, spans, runs, how far behind a reader is."""
 
-import time
 from typing import Annotated, Any
 
-import numpy as np
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from quantide.live.stream import LiveStream
 from quantide.server import shown
 from quantide.server.service import Service
+from quantide.server.stream_health import stream_health
 
 KEYS = 100  # that are told when nothing is said
 MOST_KEYS = 1_000
@@ -51,7 +50,7 @@ def brief(service: Service, name: str) -> dict[str, Any]:
     why = service.streams.wrong(name)
     if why is not None:
         return {"name": name, "ready": False, "why": why}
-    live = service.streams.live(name)
+    live, health = service.streams.live(name), stream_health(service.streams, name)
     settings, stats = live.settings, live.stats()
     return {
         "name": name,
@@ -60,6 +59,8 @@ def brief(service: Service, name: str) -> dict[str, Any]:
         "version": stats["version"],
         "newest": shown.value(stats["newest"]),
         "lag": lag(stats),
+        "ingest": health.to_json()["ingest"],
+        "problems": list(health.problems),
         "eps": settings.eps,
         "value_type": settings.value_type,
         "key_columns": list(settings.keys),
@@ -98,10 +99,4 @@ def details(live: LiveStream) -> dict[str, Any]:
 
 def lag(stats: dict[str, Any]) -> dict[str, Any]:
     """Seconds since commits were looked for; and, where times are timestamps, since the newest of them."""
-    newest = stats["newest"]
-    if not isinstance(newest, np.datetime64):
-        return {"looked": stats["polled"]}
-    return {
-        "looked": stats["polled"],
-        "newest": time.time() - int(newest.astype("datetime64[us]").astype(np.int64)) / 1e6,
-    }
+    return {"looked": stats["polled"]} | ({} if stats["lag"] is None else {"newest": stats["lag"]})

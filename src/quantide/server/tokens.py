@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from quantide.errors import InvalidArgumentError
 from quantide.server.registry import Registry
+from quantide.server.registry_file import IS_CLOSED
 
 ROLES = ("reader", "writer", "admin")  # each may do all that those before it may
 LONGEST_NAME = 100
@@ -54,7 +55,9 @@ def create_token(registry: Registry, name: str, role: str, expires: float | None
         raise InvalidArgumentError("the token would have expired already; let it expire later, or never")
     id = secrets.token_hex(4)
     token = f"qt_{id}_{secrets.token_urlsafe(32)}"
-    registry.write("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?)", (id, name, role, hash_of(token), now, expires))
+    with registry.change() as write:
+        registry.set_closed(write, True)
+        write.execute("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?)", (id, name, role, hash_of(token), now, expires))
     return id, token
 
 
@@ -88,5 +91,22 @@ def who_has(registry: Registry, token: str, now: float) -> Who | None:
 
 
 def are_needed(registry: Registry) -> bool:
-    """Whether there are tokens. An expired one counts: a door does not open because a key has grown old."""
-    return bool(registry.rows("SELECT EXISTS (SELECT 1 FROM tokens)")[0][0])
+    """Return True once a token was created, also when all have expired or are revoked, until allow_anonymous()."""
+    return bool(registry.rows(f"SELECT ({IS_CLOSED}) OR EXISTS (SELECT 1 FROM tokens)")[0][0])
+
+
+def count_valid(registry: Registry, now: float) -> int:
+    """Return the number of tokens that have not expired."""
+    return int(registry.rows("SELECT COUNT(*) FROM tokens WHERE expires IS NULL OR expires > ?", (now,))[0][0])
+
+
+def allow_anonymous(registry: Registry) -> None:
+    """Let everyone on this machine in without a token when the server starts again; raise if a token is left."""
+    with registry.change() as write:
+        left = write.execute("SELECT COUNT(*), MIN(id) FROM tokens").fetchone()
+        if left[0]:
+            raise InvalidArgumentError(
+                f"the server has {left[0]} token{'s' if left[0] > 1 else ''}, such as {left[1]}; end each with "
+                "`quantide token revoke` before you let everyone in"
+            )
+        registry.set_closed(write, False)

@@ -1,10 +1,13 @@
-// How live the page is, in the header: the connection, how late the newest value is, and how many there are.
+// How live the page is, in the header: the connection, the lag of the newest value, the number of values; and below it
+// the problems of the stream.
 
 const TEXT = { live: "live", reconnecting: "reconnecting…", connecting: "connecting…" };
+const STATES = { waiting: "not ready", quiet: "nothing new", ahead: "dated ahead" };
 const LATE = 15_000; // milliseconds without anything new before it is said that nothing comes
 
 export function mount(element, { api, streams, words, announce }) {
   const [state, more] = [element.querySelector(".live-state"), element.querySelector(".live-more")];
+  const list = document.getElementById("problems");
   let before = "connecting";
   let standing = "connecting";
 
@@ -12,14 +15,26 @@ export function mount(element, { api, streams, words, announce }) {
     const stream = streams.chosen();
     const lag = streams.lag(words);
     const shown = standing === "live" && stream && !stream.ready ? "waiting" : standing;
-    const quiet = shown === "live" && lag !== null && lag > LATE;
-    element.dataset.state = quiet ? "quiet" : shown;
+    const late = shown !== "live" || lag === null ? null : lag > LATE ? "quiet" : lag < 0 ? "ahead" : null;
+    element.dataset.state = late ?? shown;
     document.body.classList.toggle("away", standing === "reconnecting");
-    put(state, shown === "waiting" ? "not ready" : quiet ? "nothing new" : TEXT[shown]);
+    put(state, STATES[late ?? shown] ?? TEXT[shown]);
     const parts = [];
-    if (lag !== null) parts.push(lag > LATE ? `newest ${words.ago(lag / 1000)}` : `lag ${(lag / 1000).toFixed(1)}\u00a0s`);
+    if (lag !== null) parts.push(lagText(lag, words));
     if (stream?.n !== undefined) parts.push(`${words.count(stream.n)} values`);
+    if (stream?.ingest?.bad_rows) parts.push(`${words.count(stream.ingest.bad_rows)} bad rows`);
+    if (stream?.ingest?.held_files) parts.push(`${words.count(stream.ingest.held_files)} held files`);
     put(more, parts.join(" · "));
+    showProblems(stream?.ready ? stream.problems ?? [] : []);
+  }
+
+  function showProblems(problems) {
+    const text = problems.join("\n");
+    if (list.dataset.shown === text) return;
+    list.dataset.shown = text;
+    list.hidden = !problems.length;
+    list.replaceChildren(...problems.map((problem) => Object.assign(document.createElement("li"), { textContent: problem })));
+    if (problems.length) announce(`Problems of the stream: ${text}`);
   }
 
   api.onConnection((now) => {
@@ -33,6 +48,11 @@ export function mount(element, { api, streams, words, announce }) {
   });
   streams.onKnown(show);
   setInterval(() => document.hidden || show(), 500);
+}
+
+function lagText(lag, words) {
+  if (lag < 0) return `newest ${words.ago(-lag / 1000).replace(/ ago$/, "")} ahead of the clock`;
+  return lag > LATE ? `newest ${words.ago(lag / 1000)}` : `lag ${(lag / 1000).toFixed(1)}\u00a0s`;
 }
 
 function put(element, text) {

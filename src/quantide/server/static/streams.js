@@ -2,6 +2,8 @@
 
 const PAUSE = 100; // milliseconds between two calls of those who wait for commits
 const AGAIN = 2000; // and between two looks for streams that are not ready, or a server that is not there
+const CHECK = 15_000; // and between two checks of the problems of streams
+const SKEW = 1000; // milliseconds by which two clocks may differ unnoticed
 const TABS = 4; // more streams than these are chosen from a list
 const USUAL = 300; // seconds of the window that is looked at to begin with
 
@@ -34,10 +36,13 @@ export function onKnown(watcher) {
   return () => watchers.delete(watcher);
 }
 
-// Milliseconds since the newest value of the chosen stream, by the server's clock; null where times are no timestamps.
+// Milliseconds since the newest value of the chosen stream, by the server's clock; negative when that value is dated
+// ahead of it, null where times are no timestamps.
 export function lag(words) {
   const newest = chosen()?.newest;
-  return words.isMoment(newest) ? Math.max(0, Date.now() + ahead - words.moment(newest)) : null;
+  if (!words.isMoment(newest)) return null;
+  const milliseconds = Date.now() + ahead - words.moment(newest);
+  return Math.abs(milliseconds) < SKEW ? Math.max(0, milliseconds) : milliseconds;
 }
 
 function tell() {
@@ -57,6 +62,20 @@ export async function mount(element, app) {
   document.addEventListener("visibilitychange", tell);
   app.state.subscribe((_, changed) => changed.has("stream") && choose(app, element));
   await look(app, element);
+  setInterval(() => document.hidden || check(app), CHECK);
+}
+
+// Bring the problems of streams up to date; everything else comes by events.
+async function check(app) {
+  try {
+    for (const found of (await app.api.get("/api/streams")).streams) {
+      const one = known?.find((other) => other.name === found.name);
+      if (one) [one.problems, one.ingest] = [found.problems, found.ingest];
+    }
+    for (const watcher of watchers) watcher();
+  } catch {
+    // The connection is lost, and the header shows it.
+  }
 }
 
 async function look(app, element) {

@@ -1,0 +1,287 @@
+"""Access without a token: never again once a token was made, whatever happens to tokens, servers and files."""
+
+import io
+import json
+import logging
+import os
+import shutil
+import sqlite3
+import threading
+from pathlib import Path
+
+import httpx
+import pytest
+
+from quantide.cli import main
+from quantide.errors import CorruptBytesError, InvalidArgumentError, QuantideError, StorageError
+from quantide.server.registry import Registry
+from quantide.server.registry_file import SCHEMA
+from quantide.server.serve import report_access, serve
+from quantide.server.tokens import allow_anonymous, are_needed, create_token, list_tokens, revoke_token
+from tests.server.serving import configure, serving
+
+LOCAL = {"id": "local", "name": "local", "role": "admin"}
+QUERY = "INSERT INTO queries (stream, key, window, phi, owner, created) VALUES ('latency', '', '', 0.5, ?, 1)"
+ALARM = """INSERT INTO alarms (stream, key, window, phi, above, threshold, clear, hold, owner, created, state, firing,
+since) VALUES ('latency', '', '', 0.5, 1, '1', '1', 0, ?, 1, 'ok', 0, 1)"""
+
+
+def revoked(folder: Path) -> Registry:
+    """Return the registry of a server whose only token was revoked."""
+    registry = Registry(str(folder))
+    id, _ = create_token(registry, "only", "admin")
+    revoke_token(registry, id)
+    return registry
+
+
+def needed(folder: Path) -> bool:
+    """Return whether a server that starts now needs tokens."""
+    registry = Registry(str(folder))
+    try:
+        return are_needed(registry)
+    finally:
+        registry.close()
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+def refusal(response: httpx.Response) -> str:
+    assert (response.status_code, response.json()["error"]["code"]) == (401, "token")
+    return str(response.json()["error"]["message"])
+
+
+def test_a_server_without_its_last_token_stays_closed_when_it_starts_again(tmp_path: Path) -> None:
+    config = configure(tmp_path)
+    revoked(Path(config.server.state)).close()
+    with serving(config) as client:
+        assert "quantide token create" in refusal(client.get("/api/session"))
+        assert "none holds any more" in refusal(client.get("/api/session", headers=bearer("qt_x")))
+        assert client.get("/healthz").status_code == 200
+        assert main(["token", "create", config.path, "--role", "reader"]) == 0
+        assert "none holds any more" not in refusal(client.get("/api/session"))
+        registry = Registry(config.server.state)
+        _, token = create_token(registry, "new", "reader")
+        registry.close()
+        assert client.get("/api/session", headers=bearer(token)).json()["name"] == "new"
+
+
+def test_a_command_opens_it_again_at_the_next_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = configure(tmp_path)
+    registry = Registry(config.server.state)
+    id, _ = create_token(registry, "last", "reader")
+    assert main(["token", "open", config.path]) == 2
+    assert "quantide token revoke" in capsys.readouterr().err
+    revoke_token(registry, id)
+    with serving(config) as client:
+        assert main(["token", "open", config.path, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == {"open": True}
+        refusal(client.get("/api/session"))
+    registry.close()
+    with serving(config) as client:
+        assert client.get("/api/session").json() == LOCAL
+    assert not needed(Path(config.server.state))
+    assert os.listdir(config.server.state) == ["registry.db"]
+
+
+def test_opening_needs_that_no_token_is_left_and_changes_nothing_otherwise(tmp_path: Path) -> None:
+    registry = Registry(str(tmp_path))
+    id, _ = create_token(registry, "one", "reader")
+    registry.write("UPDATE tokens SET expires = 1")
+    with pytest.raises(InvalidArgumentError, match=f"1 token, such as {id}"):
+        allow_anonymous(registry)
+    revoke_token(registry, id)
+    assert are_needed(registry)
+    registry.close()
+
+
+@pytest.mark.parametrize("lost", [["registry.db"], ["registry.db", "registry.db-wal", "registry.db-shm"]])
+def test_removing_the_registry_does_not_open_the_server(tmp_path: Path, lost: list[str]) -> None:
+    registry = Registry(str(tmp_path))
+    create_token(registry, "one", "reader")
+    shutil.copytree(tmp_path, tmp_path / "killed")  # as kill -9 leaves it: with the log of SQLite
+    registry.close()
+    for name in lost:
+        (tmp_path / "killed" / name).unlink()
+    registry = Registry(str(tmp_path / "killed"))
+    assert are_needed(registry)
+    assert list_tokens(registry) == []
+    assert registry.rows("PRAGMA integrity_check")[0][0] == "ok"
+    registry.close()
+
+
+@pytest.mark.parametrize("with_log", [False, True])
+def test_an_older_copy_of_the_registry_does_not_open_the_server(tmp_path: Path, with_log: bool) -> None:
+    registry = Registry(str(tmp_path))
+    before = Path(registry.path).read_bytes()
+    create_token(registry, "one", "reader")
+    if not with_log:
+        registry.close()
+    Path(tmp_path / "copy").mkdir()
+    shutil.copy(tmp_path / "tokens-required", tmp_path / "copy")
+    (tmp_path / "copy" / "registry.db").write_bytes(before)
+    registry.close()
+    assert needed(tmp_path / "copy")
+
+
+def older(folder: Path, version: int, *statements: str, values: tuple[str, ...] = ()) -> Path:
+    """Write a registry as Quantide 0.1 did: without the table `access`, in version 1 without `idle`."""
+    schema = SCHEMA.replace("CREATE TABLE access (closed INTEGER NOT NULL);\nINSERT INTO access VALUES (0)\n", "")
+    assert schema != SCHEMA
+    if version == 1:
+        schema = schema.replace(",\n    idle REAL", "")
+    folder.mkdir()
+    with sqlite3.connect(folder / "registry.db") as file:
+        file.executescript(f"{schema}; PRAGMA user_version = {version}")
+        for statement in statements:
+            file.execute(statement, values)
+    file.close()
+    return folder
+
+
+TOKEN = "INSERT INTO tokens VALUES ('ab', 'ab', 'reader', x'00', 1, 2)"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(
+    ("statement", "values", "closed"),
+    [
+        (TOKEN, (), True),
+        (QUERY, ("1f0c9a2b",), True),
+        (ALARM, ("1f0c9a2b",), True),
+        (QUERY, ("local",), False),
+        (ALARM, ("local",), False),
+        ("SELECT 1", (), False),
+    ],
+    ids=["token", "query of a token", "alarm of a token", "local query", "local alarm", "new"],
+)
+def test_what_an_older_registry_tells_of_its_tokens(
+    tmp_path: Path, version: int, statement: str, values: tuple[str, ...], closed: bool
+) -> None:
+    folder = older(tmp_path / "state", version, statement, values=values)
+    assert needed(folder) == closed
+    registry = Registry(str(folder))
+    registry.write("DELETE FROM tokens")
+    registry.write("DELETE FROM queries")
+    registry.write("DELETE FROM alarms")
+    registry.close()
+    assert needed(folder) == closed
+    assert (folder / "tokens-required").exists() == closed
+
+
+def test_the_log_says_that_nobody_can_come_in(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    config = configure(tmp_path)
+    registry = Registry(config.server.state)
+    report_access(config, registry)
+    id, _ = create_token(registry, "one", "reader")
+    report_access(config, registry)
+    assert caplog.records == []
+    revoke_token(registry, id)
+    with caplog.at_level(logging.WARNING):
+        report_access(config, registry)
+    assert f"quantide token create {config.path} --role reader" in caplog.text
+    assert f"quantide token open {config.path}" in caplog.text
+    registry.close()
+
+
+def test_the_list_says_that_nobody_can_come_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = configure(tmp_path)
+    assert main(["token", "list", config.path]) == 0
+    assert "refused" not in capsys.readouterr().out
+    revoked(Path(config.server.state)).close()
+    assert main(["token", "list", config.path]) == 0
+    assert "every request is refused" in capsys.readouterr().out
+
+
+def test_an_empty_registry_is_refused_and_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = configure(tmp_path)
+    path = Path(config.server.state, "registry.db")
+    path.parent.mkdir(parents=True)
+    path.touch()
+    with pytest.raises(CorruptBytesError, match=r"the file is empty.*from a copy"):
+        serve(config, io.StringIO())
+    for command in (["token", "create", config.path, "--role", "reader"], ["token", "open", config.path]):
+        assert main(command) == 2
+        assert "move both away" in capsys.readouterr().err
+    assert path.read_bytes() == b""
+    path.unlink()
+    assert not needed(path.parent)
+
+
+@pytest.mark.parametrize("statements", ["", "CREATE TABLE notes (text)", "PRAGMA user_version = 2"])
+def test_another_database_is_refused_and_left_alone(tmp_path: Path, statements: str) -> None:
+    with sqlite3.connect(tmp_path / "registry.db") as file:
+        file.executescript(f"CREATE TABLE IF NOT EXISTS other (text); {statements}")
+    file.close()
+    before = file_tables(tmp_path)
+    with pytest.raises(CorruptBytesError, match="no registry, it has no table"):
+        Registry(str(tmp_path))
+    assert file_tables(tmp_path) == before
+
+
+def file_tables(folder: Path) -> list[str]:
+    with sqlite3.connect(folder / "registry.db") as file:
+        found = [name for (name,) in file.execute("SELECT name FROM sqlite_master ORDER BY name")]
+    file.close()
+    return found
+
+
+def outcome(folder: Path) -> str:
+    """Open a registry: "open", "closed", or the name of the error."""
+    try:
+        return "closed" if needed(folder) else "open"
+    except QuantideError as error:
+        return type(error).__name__
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_no_damage_opens_a_closed_server(tmp_path: Path, marked: bool) -> None:
+    """Cut short at each of its 512 bytes, or with a hole of zeros there: refused, or closed still."""
+    registry = revoked(tmp_path)
+    create_token(registry, "two", "reader")
+    registry.close()
+    whole = Path(registry.path).read_bytes()
+    if not marked:  # the file beside it is lost too
+        (tmp_path / "tokens-required").unlink()
+    found = set()
+    for place in range(0, len(whole), 512):
+        for damaged in (whole[:place], whole[:place] + bytes(512) + whole[place + 512 :]):
+            for name in ("registry.db-wal", "registry.db-shm"):
+                (tmp_path / name).unlink(missing_ok=True)
+            Path(registry.path).write_bytes(damaged)
+            found.add(outcome(tmp_path))
+            if not marked:
+                (tmp_path / "tokens-required").unlink(missing_ok=True)
+    assert found == {"closed", "CorruptBytesError"}
+
+
+def test_a_first_start_that_was_killed_can_be_repeated(tmp_path: Path) -> None:
+    for name in ("registry.db.new", "registry.db.new-journal"):
+        (tmp_path / name).write_bytes(b"half of it")
+    assert not needed(tmp_path)
+    assert os.listdir(tmp_path) == ["registry.db"]
+
+
+def test_many_start_at_the_same_moment(tmp_path: Path) -> None:
+    found: list[str] = []
+    together = threading.Barrier(8)
+
+    def start() -> None:
+        together.wait()
+        found.append(outcome(tmp_path))
+
+    threads = [threading.Thread(target=start) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == ["open"] * 8
+
+
+def test_a_registry_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    registry = Registry(str(tmp_path))
+    registry.write("PRAGMA user_version = 99")
+    registry.close()
+    with pytest.raises(StorageError, match="newer Quantide"):
+        Registry(str(tmp_path))
