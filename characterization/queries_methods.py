@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from quantide.kernels.compiled import compiled
 from quantide.queries.board import TOGETHER, TRIGGERS
-from quantide.queries.clusters import FEWEST, ONLINE, WORST_CASE, Clusters
+from quantide.queries.capacity import reserve
+from quantide.queries.clusters import FEWEST, ONLINE, ROOM, WORST_CASE, Clusters
 from quantide.queries.deadlines import DeadlineBoard
 from quantide.queries.intervals import query_intervals
 from quantide.queries.source import MarkedSketch
@@ -61,7 +62,7 @@ class Separate(DeadlineBoard):
         spans = query_intervals(self.queries.phi[alive], self.queries.eps[alive], self.eps)
         k, every = len(alive), np.arange(len(alive))
         made = Clusters(self.stream.kind.carrier)
-        made._reserve(k)
+        reserve(made, ROOM, k)
         made.used = k
         made.span[:k], made.due[:k], made.members[:k], made.sizes[:k] = spans, -1, 1, 1
         made.root[:k] = made.newest[:k] = made.heap[1 : k + 1] = every

@@ -17,6 +17,7 @@ from characterization.scale_settings import Settings
 from quantide import History
 from quantide.config import read_config
 from quantide.server.about import Name
+from quantide.server.columns import QuerySet
 from quantide.server.eventstream import EventStream
 from quantide.server.listener import Chosen
 from quantide.server.service import Service
@@ -97,7 +98,7 @@ class Crowd:
         await self.tally.reach(len(self.ids))
 
     async def _connect(self, ids: Any) -> None:
-        stream = EventStream(self.service, Chosen(ids, [], set()), None)
+        stream = EventStream(self.service, Chosen(QuerySet(ids), [], set()), None)
         await stream({"type": "http"}, self.tally.receive, self.tally.send)
 
     async def leave(self) -> None:
