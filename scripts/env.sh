@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced from the root of the project: use its virtual environment, for Spark's workers too, and the Java
-# that set-up found.
+# Source this in the root of the project to use its virtual environment, also for Spark's workers, and the
+# Java that scripts/setup.sh found.
 export PATH="$PWD/.venv/bin:$PATH"
 export PYSPARK_PYTHON="${PYSPARK_PYTHON:-$PWD/.venv/bin/python}"
 if [ -s .venv/java-home ]; then

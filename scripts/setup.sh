@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The steps of set-up, each safe to repeat. Called by the Makefile:
+# Steps of the installation, each safe to repeat. The Makefile calls them:
 #   setup.sh packages EXTRAS    virtual environment in .venv, this project and its EXTRAS installed in it
-#   setup.sh kernels MARK       compile the kernels, keep the machine code, then touch MARK
-#   setup.sh java MARK          find Java 17 or newer, or install it; touch MARK when there is one
-#   setup.sh browser MARK       find Chromium or Chrome for the tests of the page, or install it; touch MARK when there is one
-#   setup.sh strace MARK        find strace for the test of the order of system calls, or install it; touch MARK when there is one
+#   setup.sh kernels MARK       compile and cache the kernels, then touch MARK
+#   setup.sh java MARK          find Java 17 or newer, or install it; touch MARK if there is one
+#   setup.sh browser MARK       find Chromium or Chrome for the tests of the page, or install it; touch MARK if there is one
+#   setup.sh strace MARK        find strace for the test of the order of system calls, or install it; touch MARK if there is one
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -17,7 +17,7 @@ fail() {
     exit 1
 }
 
-# Run a command as root, or fail quietly where that needs a password.
+# Run a command as root; fail quietly if that needs a password.
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then
         "$@"
@@ -28,7 +28,7 @@ as_root() {
     fi
 }
 
-# Install a Debian package; its output goes to a file that is shown only when something went wrong.
+# Install a Debian package; show the end of its output only if it fails.
 debian_install() {
     command -v apt-get >/dev/null || return 1
     as_root true 2>/dev/null || return 1
@@ -57,17 +57,17 @@ find_python() {
             return
         fi
     done
-    fail "Quantide needs Python 3.11 or newer and found none. Install it (Debian: apt-get install python3)" \
+    fail "There is no Python 3.11 or newer, which Quantide needs. Install it (Debian: apt-get install python3)" \
         "or name it: make PYTHON=/path/to/python3.11 setup"
 }
 
-# Debian parts the venv module from Python.
+# Debian packages the venv module separately.
 ensure_venv_module() {
     "$1" -c 'import ensurepip, venv' 2>/dev/null && return
     local package
     package="python$("$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])')-venv"
     debian_install "$package" && "$1" -c 'import ensurepip, venv' 2>/dev/null && return
-    fail "$1 cannot create virtual environments. Run: sudo apt-get install $package, then the same make command again"
+    fail "$1 cannot create virtual environments. Run: sudo apt-get install $package, then run make again"
 }
 
 make_venv() {
@@ -81,7 +81,7 @@ make_venv() {
     "$python" -m venv --clear $venv
 }
 
-# pip says a lot: show a line for each package as it comes, keep the rest in the log.
+# Show one line per package of pip's output; the log has all of it.
 install_packages() {
     make_venv
     say "Installing Quantide and the packages of [$1]; the first time this takes a few minutes (log: $log)"
@@ -89,14 +89,14 @@ install_packages() {
         { grep --line-buffered -E '^ *(Downloading [^ ]+\.(whl|gz)|Building |Installing collected)' || true; } |
         sed -u -E 's/^ *//; s#(Downloading )[^ ]*/#\1#; s/^(Installing collected packages).*/\1/; s/^/    /'; then
         tail -n 20 "$log" >&2
-        fail "pip could not install the packages. The whole output is in $log. Check the network, then run make again"
+        fail "pip could not install the packages. Its output is in $log. Check the network, then run make again"
     fi
 }
 
-# numba looks at the file of a kernel only, not at the kernels it calls in other files: start afresh when any
-# of them changed since MARK.
+# numba's cache of a kernel does not notice changes of kernels it calls in other files: delete the cache if any
+# file is newer than MARK.
 warm_kernels() {
-    say "Compiling the kernels; the machine code is kept, later starts take a moment"
+    say "Compiling the kernels; the machine code is cached for later starts"
     if [ ! -e "$1" ] || [ -n "$(find src/quantide/kernels -name '*.py' -newer "$1")" ]; then
         find src/quantide/kernels -name '*.nb[ci]' -delete
     fi
@@ -114,7 +114,7 @@ java_candidates() {
     ls -d /usr/lib/jvm/*/ /opt/java/*/ 2>/dev/null || true
 }
 
-# Print the home of the first Java that Spark can use.
+# Print the home of the first Java that is new enough for Spark.
 find_java() {
     local home major
     while IFS= read -r home; do
@@ -137,12 +137,12 @@ ensure_java() {
         touch "$1"
         return
     fi
-    say "Warning: no Java 17 or newer, and it could not be installed from here. Only the Spark parts need it;" \
-        "everything else works. To have it, run: sudo apt-get install openjdk-17-jre-headless" \
-        "(or set JAVA_HOME to a Java you have)"
+    say "Warning: there is no Java 17 or newer, and it could not be installed. Only Spark needs it;" \
+        "everything else works. To install it, run: sudo apt-get install openjdk-17-jre-headless" \
+        "(or set JAVA_HOME to an installed one)"
 }
 
-# Print the browser that the tests will start: tests/browser/chrome.py looks in the same places.
+# Print the browser that the tests start; tests/browser/chrome.py searches in the same order.
 find_browser() {
     local candidate
     for candidate in ${QUANTIDE_BROWSER:+"$QUANTIDE_BROWSER"} chromium chromium-browser google-chrome; do
@@ -160,12 +160,12 @@ ensure_browser() {
     if program="$(find_browser)"; then
         :
     elif [ -n "${QUANTIDE_BROWSER:-}" ]; then
-        fail "QUANTIDE_BROWSER is $QUANTIDE_BROWSER, which does not start. Name the program of Chromium or Chrome," \
+        fail "QUANTIDE_BROWSER is $QUANTIDE_BROWSER, which does not start. Set it to the program of Chromium or Chrome," \
             "or unset it"
     elif ! { debian_install chromium && program="$(find_browser)"; }; then
-        say "Warning: no Chromium or Chrome, and it could not be installed from here. Only the tests of the page need" \
-            "it, and they fail without. To have it, run: sudo apt-get install chromium" \
-            "(or set QUANTIDE_BROWSER to one you have)"
+        say "Warning: there is no Chromium or Chrome, and it could not be installed. Only the tests of the page need" \
+            "it, and they fail without it. To install it, run: sudo apt-get install chromium" \
+            "(or set QUANTIDE_BROWSER to an installed one)"
         return
     fi
     say "Browser found: $("$program" --version 2>/dev/null)"
@@ -178,8 +178,8 @@ ensure_strace() {
         touch "$1"
         return
     fi
-    say "Warning: no strace, and it could not be installed from here. Only the test of the order of system calls needs it," \
-        "and is skipped without. To have it, run: sudo apt-get install strace"
+    say "Warning: there is no strace, and it could not be installed. Only the test of the order of system calls needs it," \
+        "and is skipped without it. To install it, run: sudo apt-get install strace"
 }
 
 case "${1:-}" in
@@ -188,5 +188,5 @@ kernels) warm_kernels "${2:?which file marks that the kernels are compiled?}" ;;
 java) ensure_java "${2:?which file marks that Java is there?}" ;;
 browser) ensure_browser "${2:?which file marks that the browser is there?}" ;;
 strace) ensure_strace "${2:?which file marks that strace is there?}" ;;
-*) fail "unknown step '${1:-}'. Run make setup, which calls the steps in their order" ;;
+*) fail "unknown step '${1:-}'. Run make setup, which runs all steps in order" ;;
 esac

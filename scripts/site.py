@@ -1,6 +1,6 @@
-"""Hook of mkdocs: links from the documentation to files beside it, such as ../examples/embedded.py, work on the site.
+"""mkdocs hook that makes links to files outside docs/, such as ../examples/embedded.py, work on the site.
 
-Such a file is brought along as text, below source/.
+Linked files are copied as text to source/.
 """
 
 import posixpath
@@ -15,25 +15,25 @@ ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"(?<=\]\()((?:\.\./)+[^)#]+)")
 
 
-def outside(page: str, link: str) -> str | None:
-    """The path in the project of what a page links to, unless that is in docs/ itself."""
+def path_outside_docs(page: str, link: str) -> str | None:
+    """Return the path of a linked file in the project; None if it is in docs/."""
     path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page), link))
     return None if path.startswith("docs/") else path
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     pages = {file.src_uri: file.content_string for file in files.documentation_pages()}
-    found = {outside(page, link) for page, text in pages.items() for link in LINK.findall(text)}
-    for path in sorted(path for path in found if path and (ROOT / path).is_file()):
+    linked = {path_outside_docs(page, link) for page, text in pages.items() for link in LINK.findall(text)}
+    for path in sorted(path for path in linked if path and (ROOT / path).is_file()):
         files.append(File.generated(config, f"source/{path}.txt", abs_src_path=str(ROOT / path)))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    here = posixpath.dirname(page.file.src_uri)
+    folder = posixpath.dirname(page.file.src_uri)
 
-    def moved(link: re.Match[str]) -> str:
-        path = outside(page.file.src_uri, link[0])
-        return posixpath.relpath(f"source/{path}.txt", here) if path else link[0]
+    def rewrite(link: re.Match[str]) -> str:
+        path = path_outside_docs(page.file.src_uri, link[0])
+        return posixpath.relpath(f"source/{path}.txt", folder) if path else link[0]
 
-    return LINK.sub(moved, markdown)
+    return LINK.sub(rewrite, markdown)
