@@ -32,8 +32,8 @@ from quantide import (
     last,
     within,
 )
-from quantide.sketches.frame import FrameWriter
-from quantide.summary.types import type_named
+from quantide.sketches.byte_frame import FrameWriter
+from quantide.summary.value_types import type_named
 from tests import oracle
 from tests.windows.small import BucketWindow, SmallRecentWindow
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from quantide import GKSketch, RecentWindow, SlidingWindow, StreamSketch
-from quantide.queries.source import MarkedSketch
+from quantide.queries.marked_sketch import MarkedSketch
 from tests.checks import all_checks
 from tests.checks.kind import Kind, applies, takes_order
 from tests.orders import ORDERS, Floats, Order

@@ -14,8 +14,8 @@ import pytest
 
 from quantide import History, __version__
 from quantide.cli import main
-from quantide.cli.commands import COMMANDS, GROUPS
-from quantide.cli.extras import FIRST, extra_for
+from quantide.cli.command import EXTRA_PACKAGES, describe_import_error
+from quantide.cli.command_line import COMMANDS, GROUPS
 from tests.server.serving import configure
 
 Out = pytest.CaptureFixture[str]
@@ -28,8 +28,8 @@ def help_of(argv: list[str], capsys: Out) -> str:
     return capsys.readouterr().out
 
 
-def refused(argv: list[str], capsys: Out) -> str:
-    """The one line that says why it cannot be done."""
+def error_of(argv: list[str], capsys: Out) -> str:
+    """Run a command that fails; return its one line of error."""
     assert main(argv) == 2
     out, error = capsys.readouterr()
     assert out == ""
@@ -39,7 +39,7 @@ def refused(argv: list[str], capsys: Out) -> str:
 
 
 def document(argv: list[str], capsys: Out) -> Any:
-    """The one document of JSON on standard output."""
+    """Run a command with --json; return the JSON document on standard output."""
     assert main([*argv, "--json"]) == 0
     out, error = capsys.readouterr()
     assert error == ""
@@ -67,18 +67,18 @@ def test_help_names_every_command_in_its_group(argv: list[str], capsys: Out) -> 
 def test_the_help_of_a_command_has_a_sentence_and_an_example(name: str, capsys: Out) -> None:
     shown = help_of([*name.split(), "--help"], capsys)
     assert shown.startswith(f"usage: quantide {name} ")
-    assert COMMANDS[name].line in " ".join(shown.split())
+    assert COMMANDS[name].summary in " ".join(shown.split())
     assert f"quantide {name} " in shown.partition("for example:\n")[2] or f"quantide {name}\n" in shown
     assert "--json" in shown
     assert "--parent" not in shown
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_examples_can_be_read(name: str) -> None:
-    """The options of each example are those that there are."""
+def test_examples_can_be_parsed(name: str) -> None:
+    """Every option of an example exists."""
     for example in COMMANDS[name].examples:
-        words = [word.strip('"') for word in re.findall(r'"[^"]*"|[^\s()$]+', example)]
-        COMMANDS[name].parser().read(words[words.index("quantide") + 1 + len(name.split()) :])
+        arguments = [word.strip('"') for word in re.findall(r'"[^"]*"|[^\s()$]+', example)]
+        COMMANDS[name].make_parser().parse(arguments[arguments.index("quantide") + 1 + len(name.split()) :])
 
 
 def test_help_of_half_a_name(capsys: Out) -> None:
@@ -92,12 +92,15 @@ def test_help_of_half_a_name(capsys: Out) -> None:
 
 
 @pytest.mark.parametrize(
-    ("argv", "told"),
+    ("argv", "message"),
     [
         ("quantil a 0.5", "'quantil' is not a command; did you mean: quantide quantile"),
         ("tokn list", "did you mean: quantide token"),
-        ("token", "say which: quantide token create, quantide token list, quantide token revoke, quantide token open"),
-        ("token frobnicate", "say which"),
+        (
+            "token",
+            "choose one of: quantide token create, quantide token list, quantide token revoke, quantide token open",
+        ),
+        ("token frobnicate", "choose one of"),
         ("token creat quantide.toml", "did you mean: quantide token create"),
         ("history biuld a b", "did you mean: quantide history build"),
         ("nothing-like-it", "`quantide --help` lists"),
@@ -112,8 +115,8 @@ def test_help_of_half_a_name(capsys: Out) -> None:
         ("token create quantide.toml", "required: --role"),
     ],
 )
-def test_a_wrong_call_is_told_what_to_do(argv: str, told: str, capsys: Out) -> None:
-    assert told in refused(argv.split(), capsys)
+def test_usage_errors_say_what_to_do(argv: str, message: str, capsys: Out) -> None:
+    assert message in error_of(argv.split(), capsys)
 
 
 def test_errors_for_programs(capsys: Out) -> None:
@@ -128,9 +131,9 @@ def test_errors_for_programs(capsys: Out) -> None:
         assert main(argv) == 2
         out, error = capsys.readouterr()
         assert out == ""
-        found = json.loads(error)
-        assert found["error"]["code"] == code
-        assert set(found["error"]) == {"code", "message"}
+        body = json.loads(error)
+        assert body["error"]["code"] == code
+        assert set(body["error"]) == {"code", "message"}
 
 
 @pytest.mark.parametrize(
@@ -144,32 +147,32 @@ def test_errors_for_programs(capsys: Out) -> None:
     ],
 )
 def test_our_own_errors_are_one_line(option: str, value: str, capsys: Out) -> None:
-    error = refused(["demo", "--seconds", "0.1", option, value], capsys)
+    error = error_of(["demo", "--seconds", "0.1", option, value], capsys)
     assert option.strip("-") in error
     assert value in error
 
 
 def test_a_package_that_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Out) -> None:
-    monkeypatch.setitem(sys.modules, "quantide.history.show", None)
-    assert "quantide doctor" in refused(["history", str(tmp_path)], capsys)
+    monkeypatch.setitem(sys.modules, "quantide.history.history_report", None)
+    assert "quantide doctor" in error_of(["history", str(tmp_path)], capsys)
     wrapped = ImportError("quantide.spark needs PySpark")
     wrapped.__cause__ = ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
-    assert extra_for(wrapped).endswith('run: pip install "quantide[spark]"')
+    assert describe_import_error(wrapped).endswith('run: pip install "quantide[spark]"')
 
 
 def test_an_error_of_the_system(monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
     def fail(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied", "/private/x")
 
-    monkeypatch.setattr("quantide.history.show.show_history", fail)
-    assert "Permission denied: '/private/x'" in refused(["history", "x"], capsys)
+    monkeypatch.setattr("quantide.history.history_report.show_history", fail)
+    assert "Permission denied: '/private/x'" in error_of(["history", "x"], capsys)
 
 
 def test_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("quantide.history.show.show_history", interrupt)
+    monkeypatch.setattr("quantide.history.history_report.show_history", interrupt)
     assert main(["history", "x"]) == 130
 
 
@@ -190,29 +193,27 @@ def test_ctrl_c_while_it_is_still_importing() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
-def without(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
+def hide_packages(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
     for package in packages:
         monkeypatch.setitem(sys.modules, package, None)
 
 
-@pytest.mark.parametrize("name", sorted(name for name, command in COMMANDS.items() if command.needs))
-def test_all_extras_that_a_command_lacks_are_named_at_once(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: Out
-) -> None:
-    without(monkeypatch, *FIRST.values())
+@pytest.mark.parametrize("name", sorted(name for name, command in COMMANDS.items() if command.extras))
+def test_all_missing_extras_are_named_at_once(name: str, monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
+    hide_packages(monkeypatch, *EXTRA_PACKAGES.values())
     example = COMMANDS[name].examples[0].partition("quantide ")[2].rstrip(")").replace('"', "").split()
     example = example[: example.index("--expires")] if "--expires" in example else example
-    said = refused(example, capsys)
-    assert f'run: pip install "quantide[{",".join(COMMANDS[name].needs)}]"' in said
-    assert f"quantide {name} needs" in said
+    message = error_of(example, capsys)
+    assert f'run: pip install "quantide[{",".join(COMMANDS[name].extras)}]"' in message
+    assert f"quantide {name} needs" in message
 
 
 def test_a_command_that_needs_two_extras_names_the_one_that_is_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: Out
 ) -> None:
-    without(monkeypatch, "pyspark")
-    said = refused(["ingest", "streams.toml"], capsys)
-    assert said.endswith('ingest needs pyspark, which is not installed; run: pip install "quantide[spark]"\n')
+    hide_packages(monkeypatch, "pyspark")
+    message = error_of(["ingest", "streams.toml"], capsys)
+    assert message.endswith('ingest needs pyspark, which is not installed; run: pip install "quantide[spark]"\n')
 
 
 def test_the_module_is_the_command() -> None:
@@ -222,30 +223,30 @@ def test_the_module_is_the_command() -> None:
 
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:
-    reads, writes = os.pipe()
-    os.close(reads)
+    read_end, write_end = os.pipe()
+    os.close(read_end)
     done = subprocess.run(
-        [sys.executable, "-m", "quantide", "--help"], check=False, stdout=writes, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "quantide", "--help"], check=False, stdout=write_end, stderr=subprocess.PIPE, text=True
     )
-    os.close(writes)
+    os.close(write_end)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_answers_for_programs(tmp_path: Path, capsys: Out) -> None:
-    place = str(tmp_path / "s")
-    with History(place, keys=["host", "port"]) as history:
+    path = str(tmp_path / "s")
+    with History(path, keys=["host", "port"]) as history:
         history.append([1.0, 2.0, np.inf], key=[("a", 1), ("a", 1), ("b", 2)])
         history.end_step()
         history.append([-np.inf], key=("a", 1))
-    found = document(["quantile", place, "0.5", "1", "--mode", "exact"], capsys)
-    assert (found["n"], found["stream_n"], found["last_steps"], found["widened"]) == (4, 1, 1, False)
-    assert (found["key"], found["mode"], found["value_type"]) == (None, "exact", "float64")
-    assert [(a["phi"], a["value"], a["rank_lo"], a["rank_hi"]) for a in found["answers"]] == [
+    output = document(["quantile", path, "0.5", "1", "--mode", "exact"], capsys)
+    assert (output["n"], output["stream_n"], output["last_steps"], output["widened"]) == (4, 1, 1, False)
+    assert (output["key"], output["mode"], output["value_type"]) == (None, "exact", "float64")
+    assert [(a["phi"], a["value"], a["rank_lo"], a["rank_hi"]) for a in output["answers"]] == [
         (0.5, 1.0, 2, 2),
         (1.0, "inf", 4, 4),
     ]
-    found = document(["quantile", place, "0.1", "--key", "a", "--key", "1"], capsys)
-    assert (found["key"], found["n"], found["answers"][0]["value"]) == (["a", "1"], 3, "-inf")
+    output = document(["quantile", path, "0.1", "--key", "a", "--key", "1"], capsys)
+    assert (output["key"], output["n"], output["answers"][0]["value"]) == (["a", "1"], 3, "-inf")
 
 
 @pytest.mark.parametrize(
@@ -262,41 +263,41 @@ def test_values_of_other_types_for_programs(values: Any, kind: str, shown: objec
 
 
 def test_a_history_for_programs(tmp_path: Path, capsys: Out) -> None:
-    place = tmp_path / "s"
-    with History(place, eps=0.01) as history:
+    path = tmp_path / "s"
+    with History(path, eps=0.01) as history:
         for _ in range(2):
             history.append([1.0, 2.0])
             history.end_step()
-    found = document(["history", str(place)], capsys)
-    assert (found["values"], found["steps"], found["eps"], found["keys"]) == (4, 2, 0.01, [])
-    assert found["runs"] == [{"level": 0, "first_step": step, "last_step": step, "values": 2} for step in (1, 2)]
-    assert found["last_steps"] == [1, 2]
+    output = document(["history", str(path)], capsys)
+    assert (output["values"], output["steps"], output["eps"], output["keys"]) == (4, 2, 0.01, [])
+    assert output["runs"] == [{"level": 0, "first_step": step, "last_step": step, "values": 2} for step in (1, 2)]
+    assert output["last_steps"] == [1, 2]
 
 
 def test_verify_ends_with_1_when_a_file_is_damaged(tmp_path: Path, capsys: Out) -> None:
-    place = tmp_path / "s"
-    with History(place) as history:
+    path = tmp_path / "s"
+    with History(path) as history:
         history.append(np.arange(1000.0))
         history.end_step()
-    assert main(["history", "verify", str(place)]) == 0
-    assert "is all right: 1 files, 1,000 values" in capsys.readouterr().out
-    assert document(["history", "verify", str(place)], capsys) == {
-        "path": str(place),
+    assert main(["history", "verify", str(path)]) == 0
+    assert "is all right: 1 file, 1,000 values" in capsys.readouterr().out
+    assert document(["history", "verify", str(path)], capsys) == {
+        "path": str(path),
         "ok": True,
         "files": 1,
         "values": 1000,
     }
-    [file] = (place / "runs").iterdir()
+    [file] = (path / "runs").iterdir()
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
-    assert main(["history", "verify", str(place)]) == 1
+    assert main(["history", "verify", str(path)]) == 1
     assert file.name in capsys.readouterr().out
-    assert main(["history", "verify", str(place), "--json"]) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert found["ok"] is False
-    assert file.name in found["damaged"]
-    assert "there is no history" in refused(["history", "verify", str(tmp_path / "none")], capsys)
+    assert main(["history", "verify", str(path), "--json"]) == 1
+    output = json.loads(capsys.readouterr().out)
+    assert output["ok"] is False
+    assert file.name in output["damaged"]
+    assert "there is no history" in error_of(["history", "verify", str(tmp_path / "none")], capsys)
 
 
 def test_tokens(tmp_path: Path, capsys: Out) -> None:
@@ -304,12 +305,12 @@ def test_tokens(tmp_path: Path, capsys: Out) -> None:
     assert main(["token", "list", config]) == 0
     assert "There are no tokens" in capsys.readouterr().out
     assert main(["token", "create", config, "--role", "reader", "--name", "grafana", "--expires", "90 days"]) == 0
-    token, told = capsys.readouterr()
+    token, notice = capsys.readouterr()
     assert re.fullmatch(r"qt_[0-9a-f]+_[\w-]{40,}\n", token), "alone on standard output, for scripts"
-    assert "shown only now" in told
-    assert token.strip() not in told
-    made = document(["token", "create", config, "--role", "admin"], capsys)
-    assert (made["name"], made["role"], made["expires"]) == ("admin", "admin", None)
+    assert "shown only now" in notice
+    assert token.strip() not in notice
+    created = document(["token", "create", config, "--role", "admin"], capsys)
+    assert (created["name"], created["role"], created["expires"]) == ("admin", "admin", None)
     tokens = document(["token", "list", config], capsys)["tokens"]
     assert [(one["name"], one["role"], one["expired"]) for one in tokens] == [
         ("grafana", "reader", False),
@@ -325,13 +326,15 @@ def test_tokens(tmp_path: Path, capsys: Out) -> None:
     assert "never" in listed
     assert main(["token", "revoke", config, first["id"]]) == 0
     assert first["id"] in capsys.readouterr().out
-    assert "there is no token" in refused(["token", "revoke", config, first["id"]], capsys)
-    assert document(["token", "revoke", config, made["id"]], capsys) == {"id": made["id"], "revoked": True}
-    assert document(["token", "list", config], capsys) == {"tokens": []}
+    assert "there is no token" in error_of(["token", "revoke", config, first["id"]], capsys)
+    assert document(["token", "revoke", config, created["id"]], capsys) == {"id": created["id"], "revoked": True}
+    assert document(["token", "list", config], capsys) == {"tokens": [], "open": False}
+    assert document(["token", "open", config], capsys) == {"open": True}
+    assert document(["token", "list", config], capsys) == {"tokens": [], "open": True}
 
 
 @pytest.mark.parametrize(
-    ("rest", "told"),
+    ("rest", "message"),
     [
         (["--role", "boss"], "'boss'"),
         (["--role", "reader", "--expires", "soon"], "'soon' is not a length of time"),
@@ -339,16 +342,16 @@ def test_tokens(tmp_path: Path, capsys: Out) -> None:
         (["--role", "reader", "--name", ""], "needs a name"),
     ],
 )
-def test_a_token_that_cannot_be_made(rest: list[str], told: str, tmp_path: Path, capsys: Out) -> None:
+def test_invalid_tokens_are_not_created(rest: list[str], message: str, tmp_path: Path, capsys: Out) -> None:
     config = configure(tmp_path).path
-    assert told in refused(["token", "create", config, *rest], capsys)
-    assert document(["token", "list", config], capsys) == {"tokens": []}
+    assert message in error_of(["token", "create", config, *rest], capsys)
+    assert document(["token", "list", config], capsys) == {"tokens": [], "open": True}
 
 
 def test_quarantine_of_nothing_for_programs(tmp_path: Path, capsys: Out) -> None:
     config = configure(tmp_path).path
-    found = document(["quarantine", "list", config], capsys)
-    assert found == {
+    output = document(["quarantine", "list", config], capsys)
+    assert output == {
         "streams": [{"stream": "latency", "begun": False, "files": [], "rows": [], "waiting": [], "changed": []}]
     }
-    assert "there is no stream 'x'" in refused(["quarantine", "list", config, "--stream", "x"], capsys)
+    assert "there is no stream 'x'" in error_of(["quarantine", "list", config, "--stream", "x"], capsys)

@@ -1,4 +1,4 @@
-"""Every command, argument and option is documented, and none that there is not."""
+"""Every command, argument and option is documented, and no other."""
 
 import argparse
 import re
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from quantide.cli.commands import COMMANDS
+from quantide.cli.command_line import COMMANDS
 
 TEXT = (Path(__file__).parents[1] / "docs" / "commands.md").read_text(encoding="utf-8")
 SECTIONS = {
@@ -17,17 +17,20 @@ COMMON = {"-h", "--help", "--json"}
 
 
 def actions(name: str) -> list[argparse.Action]:
-    """What can be said to a command, without what is hidden and what holds for all."""
-    found = COMMANDS[name].parser()._actions
-    return [a for a in found if a.help != argparse.SUPPRESS and not COMMON & set(a.option_strings)]
+    """Return a command's arguments and options, without hidden and common ones."""
+    return [
+        a
+        for a in COMMANDS[name].make_parser()._actions
+        if a.help != argparse.SUPPRESS and not COMMON & set(a.option_strings)
+    ]
 
 
 def rows(section: str) -> set[str]:
-    """The first cells of its tables that are arguments or options."""
+    """Return the arguments and options in the first column of its tables."""
     return {cell.split()[0] for cell in re.findall(r"^\| `((?:--)?[A-Za-z-]+(?: [A-Z]+)?)` \|", section, re.M)}
 
 
-def test_every_command_has_a_section_and_no_other_has() -> None:
+def test_every_command_and_no_other_has_a_section() -> None:
     assert sorted(SECTIONS) == sorted(COMMANDS)
     common = TEXT.split("\n### ")[0]
     assert "`--json`" in common
@@ -36,11 +39,11 @@ def test_every_command_has_a_section_and_no_other_has() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_section_tells_of_every_option_and_has_an_example(name: str) -> None:
+def test_a_section_has_every_option_and_an_example(name: str) -> None:
     section = SECTIONS[name]
-    said = {action.option_strings[0] if action.option_strings else str(action.metavar) for action in actions(name)}
+    names = {action.option_strings[0] if action.option_strings else str(action.metavar) for action in actions(name)}
     checks = {"configuration", "disk", "kernels", "port"} if name == "doctor" else set()
-    assert rows(section) - checks == said
+    assert rows(section) - checks == names
     assert re.search(rf"```\n(TOKEN=\$\()?quantide {name}", section)
     assert "With `--json`" in section
 

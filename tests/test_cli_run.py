@@ -1,4 +1,4 @@
-"""`quantide run`: ingestion here, the server as a child; each ends as it should, however the other does."""
+"""`quantide run`: ingestion with the server as a child process; each ends correctly, however the other ends."""
 
 import json
 import os
@@ -14,30 +14,30 @@ from pathlib import Path
 import httpx
 import pytest
 
-from benchmarks.process import ROOT, family
+from bench.processes import ROOT, family
 from tests.server.serving import configure
 
-# The command with something in the place of ingestion: Spark has tests of its own.
+# The command with a stub instead of ingestion: Spark has its own tests.
 DRIVER = """
 import sys, time
-from quantide.cli import child, main, serving
+from quantide.cli import main, server_commands, server_process
 
 def ingest(args):
     print("ingesting", flush=True)
     {stub}
 
-serving.ingest = ingest
-child.FIRST_PAUSE = 0.1
+server_commands.ingest = ingest
+server_process.FIRST_PAUSE = 0.1
 sys.exit(main(["run", *sys.argv[1:]]))
 """
 FOREVER = "time.sleep(600)"
 
 
 @contextmanager
-def running(config: str, stub: str, *words: str) -> Iterator[subprocess.Popen[str]]:
-    """The command in a process group of its own, as a shell would start it."""
+def running(config: str, stub: str, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """Run the command in its own process group, as a shell would."""
     process = subprocess.Popen(
-        [sys.executable, "-c", DRIVER.format(stub=stub), config, *words],
+        [sys.executable, "-c", DRIVER.format(stub=stub), config, *options],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -64,43 +64,43 @@ def line(process: subprocess.Popen[str]) -> str:
 
 
 def child_of(process: subprocess.Popen[str]) -> int:
-    """The server, once there is one."""
+    """Wait for the server process and return its id."""
     wait_until(lambda: len(family(process.pid)) == 2)
     [child] = family(process.pid) - {process.pid}
     return child
 
 
-def wait_until(holds: Callable[[], bool]) -> None:
-    while not holds():  # until the time limit of the test
+def wait_until(condition: Callable[[], bool]) -> None:
+    while not condition():  # until the time limit of the test
         time.sleep(0.02)
 
 
-def gone(pid: int) -> bool:
-    """Whether a process has ended, also where nobody has asked for its exit code."""
+def has_ended(pid: int) -> bool:
+    """Return True if a process has ended, even if its exit code was not read."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
         return True
 
 
-def test_the_server_comes_first_returns_when_it_dies_and_ends_with_ctrl_c(tmp_path: Path) -> None:
+def test_the_server_starts_first_restarts_when_killed_and_ends_with_ctrl_c(tmp_path: Path) -> None:
     with running(configure(tmp_path).path, FOREVER, "--json") as process:
         url = json.loads(line(process))["url"]
         assert line(process) == "ingesting"
         assert httpx.get(f"{url}/api/streams").status_code == 200
         first = child_of(process)
         os.kill(first, signal.SIGKILL)
-        again = json.loads(line(process))["url"]
+        new_url = json.loads(line(process))["url"]
         second = child_of(process)
         assert second != first
-        assert httpx.get(f"{again}/api/streams").status_code == 200
+        assert httpx.get(f"{new_url}/api/streams").status_code == 200
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         out, error = process.communicate()
         assert process.returncode == 130
         assert out == ""
-        [said] = [json.loads(said) for said in error.splitlines()]
-        assert "ended by signal 9; it is started again" in said["warning"]["message"]
-        assert gone(second)
+        [warning] = [json.loads(line) for line in error.splitlines()]
+        assert "ended by signal 9; it restarts in" in warning["warning"]["message"]
+        assert has_ended(second)
 
 
 @pytest.mark.parametrize("how", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL])
@@ -111,7 +111,7 @@ def test_the_server_ends_with_the_run(how: signal.Signals, tmp_path: Path) -> No
         child = child_of(process)
         process.send_signal(how)
         process.wait()
-        wait_until(lambda: gone(child))
+        wait_until(lambda: has_ended(child))
 
 
 @pytest.mark.slow

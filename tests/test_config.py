@@ -1,4 +1,4 @@
-"""The configuration: what it says, and every way in which it can be wrong."""
+"""The configuration: its settings, its defaults, and every error."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from quantide.config import Config, Step, read_config
 from quantide.errors import ConfigError
 
-WHOLE = """
+FULL = """
 store = "data"
 
 [spark]
@@ -51,8 +51,8 @@ def read(tmp_path: Path, text: str) -> Config:
     return read_config(tmp_path / "quantide.toml")
 
 
-def test_everything_that_can_be_said(tmp_path: Path) -> None:
-    config = read(tmp_path, WHOLE)
+def test_all_settings(tmp_path: Path) -> None:
+    config = read(tmp_path, FULL)
     assert config.store == str(tmp_path / "data")
     assert config.spark == {"spark.jars.packages": "org.example:package:1.0"}
     latency, clicks = config.streams["latency"], config.streams["clicks"]
@@ -79,7 +79,7 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
     assert not clicks.source.is_files
 
 
-def test_what_is_not_said(tmp_path: Path) -> None:
+def test_defaults(tmp_path: Path) -> None:
     stream = read(tmp_path, SMALL).streams["s"]
     assert (stream.time, stream.keys, stream.filters, stream.value_type) == (None, (), {}, None)
     assert (stream.step.seconds, stream.window) == (Fraction(3600), Fraction(86400))
@@ -92,7 +92,7 @@ def test_what_is_not_said(tmp_path: Path) -> None:
     )
 
 
-def test_places_elsewhere_stay_as_they_are(tmp_path: Path) -> None:
+def test_absolute_paths_and_urls_stay_as_they_are(tmp_path: Path) -> None:
     text = SMALL.replace('"data"', '"/srv/data"').replace('"in"', '"s3a://bucket/in"')
     config = read(tmp_path, text)
     assert config.store == "/srv/data"
@@ -100,7 +100,7 @@ def test_places_elsewhere_stay_as_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("eps = 2", r"streams\.s\.eps is 2: eps must be in \(0, 1\).*Write it as eps = 0\.001"),
         ('eps = "small"', r"streams\.s\.eps is \"small\""),
@@ -141,13 +141,13 @@ def test_places_elsewhere_stay_as_they_are(tmp_path: Path) -> None:
         ("entirely_other = 1", r"streams\.s\.entirely_other is not a setting; known here are bad_records, "),
     ],
 )
-def test_a_wrong_setting_of_a_stream(tmp_path: Path, line: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=r"quantide\.toml: " + told):
+def test_invalid_settings_of_a_stream(tmp_path: Path, line: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=r"quantide\.toml: " + message):
         read(tmp_path, SMALL + line)
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "message"),
     [
         ("5", r"streams\.s\.source is 5; write source = \{ format"),
         ("{}", r"streams\.s\.source\.format is missing; add format = \"parquet\""),
@@ -181,13 +181,13 @@ def test_a_wrong_setting_of_a_stream(tmp_path: Path, line: str, told: str) -> No
         ),
     ],
 )
-def test_a_wrong_source(tmp_path: Path, source: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_invalid_sources(tmp_path: Path, source: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         read(tmp_path, SMALL.replace('{ format = "parquet", path = "in" }', source))
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("store = ", r"is not TOML"),
         ("", r"store is missing; add store = \"data\""),
@@ -198,7 +198,7 @@ def test_a_wrong_source(tmp_path: Path, source: str, told: str) -> None:
         ('store = "data"\n[streams]\ns = 1', r"streams\.s is 1; write its settings below"),
         (SMALL.replace("streams.s", 'streams."a/b"'), r"streams\.a/b: a stream's name"),
         (SMALL.replace("streams.s", "streams._s"), r"streams\._s: a stream's name"),
-        (SMALL + SMALL.partition("\n[")[2].join(("[", "")).replace(".s]", ".S]"), r"small and large letters"),
+        (SMALL + SMALL.partition("\n[")[2].join(("[", "")).replace(".s]", ".S]"), r"only in upper and lower case"),
         (SMALL.replace('value = "v"', ""), r"streams\.s\.value is missing; add value = \"latency_ms\""),
         (SMALL.replace('source = { format = "parquet", path = "in" }', ""), r"streams\.s\.source is missing"),
         ('stor = "x"\n' + SMALL, r"stor is not a setting; did you mean store\?"),
@@ -216,20 +216,20 @@ def test_a_wrong_source(tmp_path: Path, source: str, told: str) -> None:
         ("spark = 1\n" + SMALL, r"spark is 1; write settings of Spark"),
     ],
 )
-def test_a_wrong_file(tmp_path: Path, text: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_invalid_files(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         read(tmp_path, text)
 
 
 def test_formats_of_packages_and_classes(tmp_path: Path) -> None:
-    """A format that Spark does not bring along is let through when something else may."""
+    """A format that Spark does not have is accepted if a package or class may provide it."""
     other = SMALL.replace('"parquet", path = "in"', '"deltalake"')
     assert read(tmp_path, other + '[spark]\n"spark.jars.packages" = "a:b:1"').streams["s"].source.format == "deltalake"
     named = read(tmp_path, SMALL.replace('"parquet"', '"org.example.Source"')).streams["s"]
-    assert named.source.format == "org.example.Source", "the name of a class keeps its large letters"
+    assert named.source.format == "org.example.Source", "class names are case-sensitive"
 
 
-def test_what_decides_which_files_can_be_read(tmp_path: Path) -> None:
+def test_the_fingerprint_covers_settings_that_decide_which_files_can_be_read(tmp_path: Path) -> None:
     one = read(tmp_path, SMALL).streams["s"].fingerprint
     assert read(tmp_path, SMALL + 'step = "1 min"').streams["s"].fingerprint == one
     assert read(tmp_path, SMALL.replace('"v"', '"w"')).streams["s"].fingerprint != one
@@ -245,9 +245,9 @@ def read_hosts(tmp_path: Path, hosts: str) -> tuple[str, ...]:
     return read(tmp_path, SMALL.replace("[streams.s]", f"[server]\nhosts = {hosts}\n[streams.s]")).server.hosts
 
 
-def test_names_of_a_server(tmp_path: Path) -> None:
-    said = '["Q.example.com", "r.example:99", "[fd00::1]", "[fd00::1]:99", "localhost", "192.0.2.1"]'
-    assert read_hosts(tmp_path, said) == (
+def test_hosts_of_a_server(tmp_path: Path) -> None:
+    hosts = '["Q.example.com", "r.example:99", "[fd00::1]", "[fd00::1]:99", "localhost", "192.0.2.1"]'
+    assert read_hosts(tmp_path, hosts) == (
         "q.example.com", "r.example:99", "[fd00::1]", "[fd00::1]:99", "localhost", "192.0.2.1",
     )  # fmt: skip
 
@@ -267,13 +267,13 @@ def test_names_of_a_server(tmp_path: Path) -> None:
         "q,r",
     ],
 )
-def test_names_that_no_server_has(tmp_path: Path, host: str) -> None:
+def test_invalid_hosts(tmp_path: Path, host: str) -> None:
     with pytest.raises(ConfigError, match=r"server\.hosts has .*quantiles\.example\.com"):
         read_hosts(tmp_path, f'["{host}"]')
 
 
 @pytest.mark.parametrize(
-    ("said", "for_this_machine", "secure"),
+    ("settings", "for_this_machine", "secure"),
     [
         ("", True, False),
         ('tls_cert = "a"\ntls_key = "b"', True, True),
@@ -285,6 +285,6 @@ def test_names_that_no_server_has(tmp_path: Path, host: str) -> None:
         ('host = "127.0.0.1.example.com"', False, False),
     ],
 )
-def test_who_can_reach_a_server(tmp_path: Path, said: str, for_this_machine: bool, secure: bool) -> None:
-    server = read(tmp_path, SMALL.replace("[streams.s]", f"[server]\n{said}\n[streams.s]")).server
+def test_who_can_reach_a_server(tmp_path: Path, settings: str, for_this_machine: bool, secure: bool) -> None:
+    server = read(tmp_path, SMALL.replace("[streams.s]", f"[server]\n{settings}\n[streams.s]")).server
     assert (server.for_this_machine, server.secure) == (for_this_machine, secure)

@@ -36,16 +36,15 @@ from quantide import (
     within,
 )
 from quantide.client import Client
-from quantide.client.answer import CurvePoint, QQPoint, RemoteAnswer
-from quantide.client.events import Event
-from quantide.client.told import QueryState
-from quantide.history.answer import Comparison, HistoryAnswer
-from quantide.history.reader import HistoryReader
+from quantide.client.event_reader import Event
+from quantide.client.response_parsing import CurvePoint, QQPoint, QueryState, RemoteAnswer
+from quantide.history.history_reader import HistoryReader
+from quantide.history.span_view import Comparison, HistoryAnswer
 from quantide.live import LiveStream
-from quantide.live.answer import LiveAnswer, LiveBand, LiveComparison, LiveRank
-from quantide.live.course import LiveCourse
+from quantide.live.live_answer import LiveAnswer, LiveBand, LiveComparison, LiveRank
+from quantide.live.time_series import LiveTimeSeries
 from quantide.summary.answer import AnswerAsOf
-from quantide.windows.view import WindowAnswer
+from quantide.windows.window_view import WindowAnswer
 from tests import oracle
 from tests.checks.copies import WAYS
 from tests.checks.verify import TINY
@@ -102,8 +101,8 @@ def test_summaries_of_many_keys(way: str, rng: Rng) -> None:
         assert twin.to_arrow().schema.equals(original.to_arrow().schema, check_metadata=True)
         assert str(twin.keys) == str(original.keys)  # to Arrow NaN is unequal to itself
         assert twin.to_binary().equals(original.to_binary())
-        held = (twin.tuples.values, twin.rmin, twin.rmax, twin.offsets, twin.n, twin.nulls, twin.nans)
-        assert not any(array.flags.writeable for array in held)
+        arrays = (twin.tuples.values, twin.rmin, twin.rmax, twin.offsets, twin.n, twin.nulls, twin.nans)
+        assert not any(array.flags.writeable for array in arrays)
 
 
 PLAIN = Answer(np.float64(3.5), 0.5, 2, 1, 3, 4, 0.25, 4, 4)
@@ -120,7 +119,7 @@ RESULTS: list[Any] = [
     LiveBand(LiveAnswer(*AS_OF), 1.0, 4.0),
     LiveRank(1.5, 1, 2, 4, 7, "quick", None, None, None),
     LiveComparison(0.5, LiveAnswer(*AS_OF), LiveAnswer(*AS_OF), (0.1, 0.2)),
-    LiveCourse(3, 0.0, [1.0], [2], [[(1.0, 0.5, 2.0), None]]),
+    LiveTimeSeries(3, 0.0, [1.0], [2], [[(1.0, 0.5, 2.0), None]]),
     Comparison(0.5, STORED, STORED, (0.1, 0.2)),
     CurvePoint(1.0, 0.5, 0.4, 0.6),
     QQPoint(0.5, 1.0, Decimal("2.5"), 0.1, 0.2),
@@ -145,10 +144,10 @@ def test_expressions(way: str) -> None:
         assert twin == original
         assert repr(twin) == repr(original)
         table = pa.table({"value": [1.0, 2.0], "time": [0.0, 1.0], "ms": [1, 9], "src": ["a", "a"]})
-        asked = [ConstrainedWindow(one, 0.1) for one in (original, twin)]
-        for window in asked:
+        windows = [ConstrainedWindow(one, 0.1) for one in (original, twin)]
+        for window in windows:
             window.update(table)
-        assert asked[0].to_bytes() == asked[1].to_bytes()
+        assert windows[0].to_bytes() == windows[1].to_bytes()
 
 
 def test_errors_come_back_from_other_processes() -> None:
@@ -306,9 +305,9 @@ def same_monitors(original: Monitor, twin: Monitor, ids: Any, condition: int) ->
     for block in (np.array([0.5]), np.linspace(0, 1, 700)):
         assert [*twin.answers(ids)] == [*original.answers(ids)]
         assert twin.condition(condition) == original.condition(condition)
-        said = [one.changes() for one in (original, twin)]
-        assert said[0].ids.tolist() == said[1].ids.tolist()
-        assert said[0].conditions == said[1].conditions
+        changes = [one.changes() for one in (original, twin)]
+        assert changes[0].ids.tolist() == changes[1].ids.tolist()
+        assert changes[0].conditions == changes[1].conditions
         assert twin.to_bytes() == original.to_bytes()
         original.update(block)
         twin.update(block)
@@ -356,8 +355,8 @@ def test_groups_go_their_own_way(way: str, rng: Rng) -> None:
     twin.update(["new"], [7.0])
     assert (twin.answer(new).value, len(twin), len(original)) == (7.0, 4, 3)
     for one, fed in ((original, mine), (twin, theirs)):
-        for place, id in enumerate(ids):
-            data = np.sort(np.concatenate([both[place::3], more[place::3], fed[place::3]]))
+        for index, id in enumerate(ids):
+            data = np.sort(np.concatenate([both[index::3], more[index::3], fed[index::3]]))
             assert oracle.bound_faults(data, one.answer(id)) == []
             assert one.answer(id).error <= 0.02 + TINY
 
@@ -381,11 +380,11 @@ def test_what_a_monitor_handed_out(way: str, rng: Rng) -> None:
     condition = monitor.watch(0.5, 0.1, above=-5.0)
     monitor.update(rng.normal(size=5000))
     answers, changes = monitor.answers(ids), monitor.changes()
-    told = WAYS[way](changes)  # before it was looked up
+    copied = WAYS[way](changes)  # before it was looked up
     monitor.update(rng.normal(size=5000) + 100)
-    assert (len(told), [*told], told.conditions) == (3, [*changes], [(condition, "certain")])
-    told.conditions.clear()
-    told.ids[:] = 0
+    assert (len(copied), [*copied], copied.conditions) == (3, [*changes], [(condition, "certain")])
+    copied.conditions.clear()
+    copied.ids[:] = 0
     assert (changes.conditions, changes.ids.tolist()) == ([(condition, "certain")], ids.tolist())
     twin = WAYS[way](answers)
     assert [*twin] == [*answers]
@@ -421,8 +420,8 @@ def test_columns_that_were_handed_in_are_not_kept(rng: Rng) -> None:
             array[:] = 0
         assert before == (read.to_binary().to_pylist(), list(read))
     packed = np.frombuffer(Summary.of(values).to_bytes(), np.uint8).copy()
-    places = np.array([0, len(packed)])
-    blobs = pa.Array.from_buffers(pa.large_binary(), 1, [None, pa.py_buffer(places), pa.py_buffer(packed)])
+    offsets = np.array([0, len(packed)])
+    blobs = pa.Array.from_buffers(pa.large_binary(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(packed)])
     read = Summaries.from_binary(["k"], blobs)
     packed[:] = 0
     assert read["k"] == Summary.of(values)

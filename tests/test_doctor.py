@@ -1,4 +1,4 @@
-"""The doctor: finds what is wrong, says what mends it, and leaves everything as it was."""
+"""The doctor: reports problems and their fixes, and changes nothing."""
 
 import json
 import os
@@ -21,20 +21,19 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from quantide.cli import main
 from quantide.config import Config, read_config
-from quantide.doctor import door, java, kernels, machine, packages, spark, stores
-from quantide.doctor.certificate import days_left
-from quantide.doctor.examine import CHECKS, findings
+from quantide.doctor import installation_checks, machine_checks, server_checks, spark_checks, store_checks
+from quantide.doctor.examination import CHECKS, run_checks
 from quantide.doctor.finding import FAILED, OK, WARNING, Finding
-from quantide.server.registry import Registry
-from quantide.server.tokens import create_token, revoke_token
+from quantide.server.http.tokens import create_token, revoke_token
+from quantide.server.server_registry import ServerRegistry
 from tests.server.serving import configure, make_store, serving
 
 Out = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
 
 
-def only(found: list[Finding]) -> Finding:
-    [finding] = found
+def only(findings: list[Finding]) -> Finding:
+    [finding] = findings
     return finding
 
 
@@ -43,9 +42,9 @@ def files_below(folder: Path) -> dict[str, int]:
 
 
 @pytest.fixture
-def quick(monkeypatch: Patch) -> None:
-    """Spark is not started; the only test that does says so."""
-    monkeypatch.setattr(spark, "probe", lambda: {"spark": "4", "python": "3", "path": "/python"})
+def fake_spark(monkeypatch: Patch) -> None:
+    """Replace the probe, so that Spark does not start."""
+    monkeypatch.setattr(spark_checks, "run_probe", lambda: {"spark": "4", "python": "3", "path": "/python"})
 
 
 @pytest.mark.slow
@@ -53,9 +52,9 @@ def test_spark_really_starts_and_a_worker_runs(monkeypatch: Patch, tmp_path: Pat
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    found = only(list(spark.check_spark()))
-    assert found.state == OK, found
-    assert f"workers run Python {'.'.join(map(str, sys.version_info[:3]))}, {sys.executable}" in found.found
+    finding = only(list(spark_checks.check_spark()))
+    assert finding.state == OK, finding
+    assert f"workers run Python {'.'.join(map(str, sys.version_info[:3]))}, {sys.executable}" in finding.found
     assert files_below(tmp_path) == {}
 
 
@@ -63,16 +62,16 @@ def test_spark_really_starts_and_a_worker_runs(monkeypatch: Patch, tmp_path: Pat
 def test_workers_without_packages(monkeypatch: Patch, tmp_path: Path) -> None:
     venv.create(tmp_path / "bare", with_pip=False)
     monkeypatch.setenv("PYSPARK_PYTHON", str(tmp_path / "bare" / "bin" / "python"))
-    found = only(list(spark.check_spark()))
-    assert found.state == FAILED
-    assert "No module named" in found.found
-    assert f"export PYSPARK_PYTHON={sys.executable}" in (found.fix or "")
+    finding = only(list(spark_checks.check_spark()))
+    assert finding.state == FAILED
+    assert "No module named" in finding.found
+    assert f"export PYSPARK_PYTHON={sys.executable}" in (finding.fix or "")
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("fake_spark")
 def test_the_command(tmp_path: Path, monkeypatch: Patch, capsys: Out) -> None:
-    """A configuration of which all is well; nothing is changed, and nothing left."""
-    monkeypatch.setattr(kernels, "not_compiled", lambda place: [])
+    """A good configuration: all checks pass, and no file changes."""
+    monkeypatch.setattr(installation_checks, "list_uncompiled", lambda folder: [])
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=10**12, total=10**12))
     config = configure(tmp_path)
     (tmp_path / "in").mkdir()
@@ -89,15 +88,15 @@ def test_the_command(tmp_path: Path, monkeypatch: Patch, capsys: Out) -> None:
     document = json.loads(capsys.readouterr().out)
     assert document["ok"] is True
     assert {"configuration", "python", "kernels", "disk", "port", "registry", "latency", "java", "spark"} <= {
-        found["check"] for found in document["checks"]
+        check["check"] for check in document["checks"]
     }
-    assert all(set(found) == {"check", "state", "found", "fix"} for found in document["checks"])
-    assert all(found["fix"] for found in document["checks"] if found["state"] == WARNING)
+    assert all(set(check) == {"check", "state", "found", "fix"} for check in document["checks"])
+    assert all(check["fix"] for check in document["checks"] if check["state"] == WARNING)
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("fake_spark")
 def test_something_failed(tmp_path: Path, capsys: Out) -> None:
-    """A configuration that cannot be read ends it with 1, and the machine is looked at all the same."""
+    """An unreadable configuration ends it with 1; the machine is still checked."""
     assert main(["doctor", str(tmp_path / "none.toml")]) == 1
     shown = capsys.readouterr().out
     assert "failed   configuration" in shown
@@ -106,64 +105,64 @@ def test_something_failed(tmp_path: Path, capsys: Out) -> None:
     assert "1 failed" in shown.splitlines()[-1]
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("fake_spark")
 @pytest.mark.parametrize("name", CHECKS)
-def test_a_check_that_breaks_has_failed_and_the_others_go_on(name: str, monkeypatch: Patch) -> None:
+def test_a_check_that_raises_has_failed_and_the_others_still_run(name: str, monkeypatch: Patch) -> None:
     def broken(config: Config | None) -> None:
         raise ZeroDivisionError("division by zero")
 
     monkeypatch.setitem(CHECKS, name, broken)
-    found = [finding for finding in findings(None) if finding.check == name and finding.state == FAILED]
-    assert only(found).found == "this could not be checked: ZeroDivisionError: division by zero"
+    findings = [finding for finding in run_checks(None) if finding.check == name and finding.state == FAILED]
+    assert only(findings).found == "this could not be checked: ZeroDivisionError: division by zero"
 
 
 def test_packages(monkeypatch: Patch) -> None:
     needed = ["numpy<3,>=2.1", "no-such-package<2,>=1.2; extra == 'history'", "pyarrow<2,>=1; extra == 'spark'"]
-    monkeypatch.setattr(packages, "requires", lambda name: needed)
-    core, history, lake = packages.check_packages()
+    monkeypatch.setattr(installation_checks, "requires", lambda name: needed)
+    core, history, lake = installation_checks.check_packages()
     assert core.state == OK
     assert (history.state, lake.state) == (WARNING, WARNING)
     assert "no-such-package is missing" in history.found
     assert 'pip install "quantide[history]"' in (history.fix or "")
     assert "<2,>=1 is needed" in lake.found
-    monkeypatch.setattr(packages, "requires", lambda name: ["no-such-package>=1,<2"])
-    assert only(list(packages.check_packages())).state == FAILED
+    monkeypatch.setattr(installation_checks, "requires", lambda name: ["no-such-package>=1,<2"])
+    assert only(list(installation_checks.check_packages())).state == FAILED
 
 
 def test_an_old_python(monkeypatch: Patch) -> None:
-    assert only(list(packages.check_python())).state == OK
+    assert only(list(installation_checks.check_python())).state == OK
     monkeypatch.setattr(sys, "version_info", (3, 10, 4, "final", 0))
-    assert only(list(packages.check_python())).state == FAILED
+    assert only(list(installation_checks.check_python())).state == FAILED
 
 
 def test_kernels(monkeypatch: Patch, tmp_path: Path) -> None:
-    monkeypatch.setattr(kernels, "cache_place", lambda: tmp_path / "cache")
-    found = only(list(kernels.check_kernels()))
-    assert (found.state, found.fix) == (WARNING, "python -m quantide.kernels")
+    monkeypatch.setattr(installation_checks, "find_kernel_cache", lambda: tmp_path / "cache")
+    finding = only(list(installation_checks.check_kernels()))
+    assert (finding.state, finding.fix) == (WARNING, "python -m quantide.kernels")
     (tmp_path / "cache").mkdir()
-    for name in kernels.not_compiled(tmp_path / "cache"):
-        (tmp_path / "cache" / f"{name}.f-9.{kernels.VERSION}.nbi").touch()
-    assert only(list(kernels.check_kernels())).state == OK
+    for name in installation_checks.list_uncompiled(tmp_path / "cache"):
+        (tmp_path / "cache" / f"{name}.f-9.{installation_checks.PYTHON_TAG}.nbi").touch()
+    assert only(list(installation_checks.check_kernels())).state == OK
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    assert "NUMBA_CACHE_DIR" in (only(list(kernels.check_kernels())).fix or "")
-    monkeypatch.setattr(kernels, "cache_place", lambda: None)
-    assert "NUMBA_CACHE_DIR" in (only(list(kernels.check_kernels())).fix or "")
+    assert "NUMBA_CACHE_DIR" in (only(list(installation_checks.check_kernels())).fix or "")
+    monkeypatch.setattr(installation_checks, "find_kernel_cache", lambda: None)
+    assert "NUMBA_CACHE_DIR" in (only(list(installation_checks.check_kernels())).fix or "")
 
 
-def test_java_that_is_not_there(monkeypatch: Patch, tmp_path: Path) -> None:
+def test_missing_java(monkeypatch: Patch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    found = only(list(java.check_java()))
-    assert found.state == FAILED
-    assert f"JAVA_HOME is {tmp_path}" in found.found
-    assert "17 or newer" in (found.fix or "")
-    assert "no Java" in only(list(spark.check_spark())).found, "Spark is not even tried"
+    finding = only(list(spark_checks.check_java()))
+    assert finding.state == FAILED
+    assert f"JAVA_HOME is {tmp_path}" in finding.found
+    assert "17 or newer" in (finding.fix or "")
+    assert "no Java" in only(list(spark_checks.check_spark())).found, "Spark is not even tried"
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "no java on the path" in only(list(java.check_java())).found
+    assert "no java on the path" in only(list(spark_checks.check_java())).found
 
 
 @pytest.mark.parametrize(
-    ("says", "state"),
+    ("script", "state"),
     [
         ("echo 'java version \"1.8.0_292\"' >&2", FAILED),
         ("echo 'openjdk version \"11.0.2\" 2019-01-15' >&2", FAILED),
@@ -171,34 +170,34 @@ def test_java_that_is_not_there(monkeypatch: Patch, tmp_path: Path) -> None:
         ("echo nothing", FAILED),
     ],
 )
-def test_the_version_of_java(says: str, state: str, monkeypatch: Patch, tmp_path: Path) -> None:
+def test_the_version_of_java(script: str, state: str, monkeypatch: Patch, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "java"
-    program.write_text(f"#!/bin/sh\n{says}\n")
+    program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert only(list(java.check_java())).state == state
+    assert only(list(spark_checks.check_java())).state == state
 
 
-def test_what_the_probe_of_spark_may_say(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(java, "problem", lambda: None)
-    for command, told in (
+def test_reports_of_the_spark_probe(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(spark_checks, "find_java_problem", lambda: None)
+    for command, message in (
         ('print(\'{"problem": "workers cannot run"}\')', "workers cannot run"),
         ("import sys; sys.exit('it broke')", "ended with 1: it broke"),
         ("import time; time.sleep(60)", "did not start within 1 s"),
     ):
-        monkeypatch.setattr(spark, "PROBE", [sys.executable, "-c", command])
-        monkeypatch.setattr(spark, "SECONDS", 1)
-        found = only(list(spark.check_spark()))
-        assert found.state == FAILED
-        assert told in found.found
-        assert found.fix
+        monkeypatch.setattr(spark_checks, "PROBE_COMMAND", [sys.executable, "-c", command])
+        monkeypatch.setattr(spark_checks, "PROBE_TIMEOUT", 1)
+        finding = only(list(spark_checks.check_spark()))
+        assert finding.state == FAILED
+        assert message in finding.found
+        assert finding.fix
 
 
 def test_a_full_disk(monkeypatch: Patch, tmp_path: Path) -> None:
     config = configure(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=10**9, total=10**10))
-    little, written = machine.check_disk(config)
+    little, written = machine_checks.check_disk(config)
     assert (little.state, written.state) == (WARNING, OK)
     assert "1.0 GB of 10.0 GB are free" in little.found
     assert sorted(path.name for path in tmp_path.iterdir()) == ["quantide.toml"], "nothing is left, nothing made"
@@ -209,26 +208,26 @@ def test_a_disk_that_cannot_be_written(monkeypatch: Patch, tmp_path: Path) -> No
         raise OSError(30, "Read-only file system")
 
     monkeypatch.setattr(os, "fsync", refuse)
-    failed = list(machine.check_disk(configure(tmp_path)))[1]
+    failed = list(machine_checks.check_disk(configure(tmp_path)))[1]
     assert failed.state == FAILED
     assert "Read-only file system" in failed.found
     assert sorted(path.name for path in tmp_path.iterdir()) == ["quantide.toml"]
 
 
 def test_memory_files_and_clock(monkeypatch: Patch) -> None:
-    assert machine.available() > 0
-    monkeypatch.setattr(machine, "available", lambda: 10**8)
-    assert only(list(machine.check_memory())).state == WARNING
-    monkeypatch.setattr(machine, "available", lambda: 10**11)
-    assert only(list(machine.check_memory())).state == OK
+    assert machine_checks.available_memory() > 0
+    monkeypatch.setattr(machine_checks, "available_memory", lambda: 10**8)
+    assert only(list(machine_checks.check_memory())).state == WARNING
+    monkeypatch.setattr(machine_checks, "available_memory", lambda: 10**11)
+    assert only(list(machine_checks.check_memory())).state == OK
     for hard, state in ((1024, WARNING), (resource.RLIM_INFINITY, OK), (65536, OK)):
         monkeypatch.setattr(resource, "getrlimit", lambda kind, hard=hard: (1024, hard))
-        assert only(list(machine.check_open_files())).state == state
-    assert only(list(machine.check_clock())).state == OK
+        assert only(list(machine_checks.check_open_files())).state == state
+    assert only(list(machine_checks.check_clock())).state == OK
     monkeypatch.setattr(time, "time", lambda: 0.0)
-    found = only(list(machine.check_clock()))
-    assert found.state == FAILED
-    assert "1970-01-01" in found.found
+    finding = only(list(machine_checks.check_clock()))
+    assert finding.state == FAILED
+    assert "1970-01-01" in finding.found
 
 
 def at_port(folder: Path, port: int, server: str = "") -> Config:
@@ -239,31 +238,31 @@ def at_port(folder: Path, port: int, server: str = "") -> Config:
 
 
 def test_a_port_that_is_taken(tmp_path: Path, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(door, "SECONDS", 0.1)
+    monkeypatch.setattr(server_checks, "REQUEST_TIMEOUT", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        found = only(list(door.check_port(at_port(tmp_path, port))))
-        assert found.state == FAILED
-        assert f"127.0.0.1:{port} cannot be had" in found.found
-        assert str(port) in (found.fix or "")
-    assert only(list(door.check_port(at_port(tmp_path, port)))).state == OK
+        finding = only(list(server_checks.check_port(at_port(tmp_path, port))))
+        assert finding.state == FAILED
+        assert f"127.0.0.1:{port} cannot be used" in finding.found
+        assert str(port) in (finding.fix or "")
+    assert only(list(server_checks.check_port(at_port(tmp_path, port)))).state == OK
 
 
 def test_a_quantide_at_the_port(tmp_path: Path) -> None:
     with serving(configure(tmp_path)) as client:
-        found = only(list(door.check_port(at_port(tmp_path, client.base_url.port or 0))))
-    assert (found.state, "a Quantide answers" in found.found) == (OK, True)
+        finding = only(list(server_checks.check_port(at_port(tmp_path, client.base_url.port or 0))))
+    assert (finding.state, "a Quantide answers" in finding.found) == (OK, True)
 
 
 def test_an_address_of_another_machine(tmp_path: Path) -> None:
-    found = list(door.check_port(at_port(tmp_path, 8642, 'host = "203.0.113.77"')))
-    assert "no TLS" in found[0].found
-    assert "no address of this machine" in found[1].found
-    assert [one.state for one in found] == [FAILED, FAILED]
+    findings = list(server_checks.check_port(at_port(tmp_path, 8642, 'host = "203.0.113.77"')))
+    assert "no TLS" in findings[0].found
+    assert "no address of this machine" in findings[1].found
+    assert [one.state for one in findings] == [FAILED, FAILED]
 
 
-def certificate(folder: Path, days: int, name: str = "server") -> tuple[str, str]:
-    """A certificate that holds for so many days from now on, and its key."""
+def write_certificate(folder: Path, days: int, name: str = "server") -> tuple[str, str]:
+    """Write a certificate that is valid for so many days, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
     ends = datetime.now(UTC) + timedelta(days=days, minutes=1)
@@ -282,74 +281,74 @@ def certificate(folder: Path, days: int, name: str = "server") -> tuple[str, str
 
 
 @pytest.mark.parametrize(("days", "state"), [(90, OK), (3, WARNING), (-3, FAILED)])
-def test_how_long_a_certificate_holds(days: int, state: str, tmp_path: Path) -> None:
-    certificate(tmp_path, days)
-    found = list(door.check_tls(configure(tmp_path, 'tls_cert = "server.crt"\ntls_key = "server.key"')))
-    assert [one.state for one in found] == [state, OK]
-    assert ("expired" in found[0].found) == (days < 0)
+def test_how_long_a_certificate_is_valid(days: int, state: str, tmp_path: Path) -> None:
+    write_certificate(tmp_path, days)
+    findings = list(server_checks.check_tls(configure(tmp_path, 'tls_cert = "server.crt"\ntls_key = "server.key"')))
+    assert [one.state for one in findings] == [state, OK]
+    assert ("expired" in findings[0].found) == (days < 0)
 
 
 def test_certificates_that_cannot_be_used(tmp_path: Path) -> None:
-    certificate(tmp_path, 90)
-    certificate(tmp_path, 90, "other")
+    write_certificate(tmp_path, 90)
+    write_certificate(tmp_path, 90, "other")
     config = configure(tmp_path, 'tls_cert = "server.crt"\ntls_key = "other.key"')
-    assert "cannot be used together" in only(list(door.check_tls(config))).found
+    assert "cannot be used together" in only(list(server_checks.check_tls(config))).found
     with pytest.raises(ssl.SSLError):
-        days_left(str(tmp_path / "quantide.toml"), str(tmp_path / "other.key"), 0.0)
+        server_checks.days_until_expiry(str(tmp_path / "quantide.toml"), str(tmp_path / "other.key"), 0.0)
     (tmp_path / "other.key").unlink()
-    assert "is not there" in only(list(door.check_tls(config))).found
+    assert "does not exist" in only(list(server_checks.check_tls(config))).found
 
 
 def test_files_that_others_may_read(tmp_path: Path) -> None:
     webhooks = '[server.webhooks]\nallow = ["https://a.example"]\nsecret_file = "secret"'
     config = configure(tmp_path, webhooks)
-    assert only(list(door.check_registry(config))).state == OK
-    assert only(list(door.check_secret(config))).state == FAILED
+    assert only(list(server_checks.check_registry(config))).state == OK
+    assert only(list(server_checks.check_secret(config))).state == FAILED
     (tmp_path / "secret").write_text("x")
     (tmp_path / "secret").chmod(0o640)
-    found = only(list(door.check_secret(config)))
-    assert (found.state, found.fix) == (WARNING, f"chmod 600 {tmp_path / 'secret'}")
-    Registry(config.server.state).close()
+    finding = only(list(server_checks.check_secret(config)))
+    assert (finding.state, finding.fix) == (WARNING, f"chmod 600 {tmp_path / 'secret'}")
+    ServerRegistry(config.server.state).close()
     registry = Path(config.server.state, "registry.db")
     registry.chmod(0o644)
-    assert next(iter(door.check_registry(config))).fix == f"chmod 600 {registry}"
+    assert next(iter(server_checks.check_registry(config))).fix == f"chmod 600 {registry}"
     registry.chmod(0o600)
-    assert next(iter(door.check_registry(config))).state == OK
+    assert next(iter(server_checks.check_registry(config))).state == OK
 
 
-def test_the_registry_tells_whether_requests_need_a_token(tmp_path: Path) -> None:
+def test_the_registry_shows_whether_requests_need_a_token(tmp_path: Path) -> None:
     config = configure(tmp_path)
-    registry = Registry(config.server.state)
-    assert "everyone on this machine" in list(door.check_registry(config))[1].found
+    registry = ServerRegistry(config.server.state)
+    assert "everyone on this machine" in list(server_checks.check_registry(config))[1].found
     id, _ = create_token(registry, "one", "reader")
-    found = list(door.check_registry(config))[1]
-    assert (found.state, found.found) == (OK, "requests need a token; 1 valid")
+    finding = list(server_checks.check_registry(config))[1]
+    assert (finding.state, finding.found) == (OK, "requests need a token; 1 valid")
     revoke_token(registry, id)
-    found = list(door.check_registry(config))[1]
-    assert (found.state, "refuses every request" in found.found) == (WARNING, True)
-    assert f"quantide token create {config.path}" in (found.fix or "")
+    finding = list(server_checks.check_registry(config))[1]
+    assert (finding.state, "refuses every request" in finding.found) == (WARNING, True)
+    assert f"quantide token create {config.path}" in (finding.fix or "")
     registry.close()
     Path(config.server.state, "registry.db").write_bytes(b"")
-    found = list(door.check_registry(config))[1]
-    assert (found.state, "the file is empty" in found.found) == (FAILED, True)
+    finding = list(server_checks.check_registry(config))[1]
+    assert (finding.state, "the file is empty" in finding.found) == (FAILED, True)
     assert os.path.getsize(registry.path) == 0
 
 
 def test_stores(tmp_path: Path) -> None:
     config = configure(tmp_path)
-    source, store = stores.check_stores(config)
+    source, store = store_checks.check_stores(config)
     assert (source.state, source.fix) == (
         FAILED,
         f"mkdir -p {tmp_path / 'in'}, or change source.path under [streams.latency]",
     )
-    assert "nothing was taken in yet" in store.found
+    assert "nothing was ingested yet" in store.found
     assert not (tmp_path / "data").exists()
     (tmp_path / "in").mkdir()
     with make_store(tmp_path) as history:
         history.append([1.0], key="/pay", times=1.0, filters={"errors": [True]})
-    assert "nobody writes it now" in only(list(stores.check_stores(config))).found
+    assert "no process writes it now" in only(list(store_checks.check_stores(config))).found
     for file in (tmp_path / "data" / "latency" / "_delta_log").glob("*.json"):
         file.write_text("{")
-    found = only(list(stores.check_stores(config)))
-    assert found.state == FAILED
-    assert "quantide history verify" in (found.fix or "")
+    finding = only(list(store_checks.check_stores(config)))
+    assert finding.state == FAILED
+    assert "quantide history verify" in (finding.fix or "")

@@ -10,14 +10,15 @@ import pyarrow as pa
 import pytest
 
 from quantide import GKSketch, Summaries, Summary, errors
-from quantide.live.lane import Lane
-from quantide.store import recent, sidefile
-from quantide.store.recent import RecentFile, RecentRows, write_recent
-from quantide.store.rows import SortedRows
-from quantide.store.sections import Sections, pack
-from quantide.store.sidefile import About, SideFile, build_side
-from quantide.summary.format import Tuples, check_tuples
-from quantide.summary.types import type_named
+from quantide.live.key_rows import KeyRows
+from quantide.store import index_file, recent_file
+from quantide.store.index_file import IndexFile, IndexFileInfo, build_index_file
+from quantide.store.recent_file import RecentFile, write_recent
+from quantide.store.recent_rows import RecentRows
+from quantide.store.section_file import SectionFile, pack
+from quantide.store.sorted_rows import SortedRows
+from quantide.summary.summary_bytes import SummaryTuples, check_tuples
+from quantide.summary.value_types import type_named
 
 KIND = type_named("float64")
 WRAPS = 1 << 62  # four of these add up to 0 in 64 bits
@@ -25,14 +26,14 @@ WRAPS = 1 << 62  # four of these add up to 0 in 64 bits
 
 def altered(data: bytes, magic: bytes, paged: tuple[str, ...], sections: dict[str, Any]) -> bytes:
     """The same file with other sections, and checksums that fit them."""
-    held = Sections(data, magic, 1, "file", "file", "", paged)
-    every = {name: held.section(name) for name in held.places} | sections
-    return b"".join(pack(magic, 1, held.about, every, paged))
+    held = SectionFile(data, magic, 1, "file", "file", "", paged)
+    every = {name: held.read_section(name) for name in held.directory} | sections
+    return b"".join(pack(magic, 1, held.info, every, paged))
 
 
 def side_bytes() -> bytes:
     rows = SortedRows(KIND, pa.array(list(range(5))), np.arange(6), np.arange(5.0))
-    return build_side(rows, True, About(5, "float64", 4, 1, 1), 0.1, None)
+    return build_index_file(rows, True, IndexFileInfo(5, "float64", 4, 1, 1), 0.1, None)
 
 
 def recent_bytes(tmp_path: Path) -> bytes:
@@ -46,10 +47,10 @@ def recent_bytes(tmp_path: Path) -> bytes:
 @pytest.mark.parametrize("counts", [[7, -4, 1, 0, 1], [WRAPS, WRAPS, WRAPS, WRAPS, 5], [5, WRAPS, -WRAPS, 0, 0]])
 def test_counts_of_a_side_file_that_fall(counts: list[int]) -> None:
     """They add up to the number of rows, and would send a kernel past the end of what it writes."""
-    assert SideFile(side_bytes()).counts.tolist() == [1] * 5
-    data = altered(side_bytes(), sidefile.MAGIC, ("values", "ranks"), {"counts": np.array(counts)})
+    assert IndexFile(side_bytes()).counts.tolist() == [1] * 5
+    data = altered(side_bytes(), index_file.MAGIC, ("values", "ranks"), {"counts": np.array(counts)})
     with pytest.raises(errors.CorruptBytesError, match="counts"):
-        SideFile(data)
+        IndexFile(data)
 
 
 @pytest.mark.parametrize("counts", [[500, -100], [-100, 500]])
@@ -58,17 +59,17 @@ def test_counts_of_a_recent_file_that_fall(counts: list[int], tmp_path: Path) ->
     assert len(RecentFile(data, "file").rows()) == 400
     paged = ("values", "times", "numbers", "flags")
     with pytest.raises(errors.CorruptBytesError, match="counts"):
-        RecentFile(altered(data, recent.MAGIC, paged, {"counts": np.array(counts)}), "file")
+        RecentFile(altered(data, recent_file.MAGIC, paged, {"counts": np.array(counts)}), "file")
 
 
 @pytest.mark.parametrize("name", ["values", "ranks"])
 def test_a_stored_summary_whose_arrays_differ_in_length(name: str, tmp_path: Path) -> None:
     """A kernel reads all of them with one index."""
     data, paged = recent_bytes(tmp_path), ("values", "times", "numbers", "flags")
-    held = Sections(data, recent.MAGIC, 1, "file", "file", "", paged)
+    held = SectionFile(data, recent_file.MAGIC, 1, "file", "file", "", paged)
     section = f"heavy0.{name}"
-    cut = np.frombuffer(held.section(section), dtype=np.float64 if name == "values" else np.int64)[:2]
-    file = RecentFile(altered(data, recent.MAGIC, paged, {section: cut}), "file")
+    cut = np.frombuffer(held.read_section(section), dtype=np.float64 if name == "values" else np.int64)[:2]
+    file = RecentFile(altered(data, recent_file.MAGIC, paged, {section: cut}), "file")
     with pytest.raises(errors.CorruptBytesError):
         file.summary(0, None)
 
@@ -77,9 +78,9 @@ def test_a_stored_summary_whose_arrays_differ_in_length(name: str, tmp_path: Pat
 def test_places_of_rows_that_are_no_permutation(numbers: Any, tmp_path: Path) -> None:
     """What no row is said to have come at would be read from memory that was never written."""
     paged = ("values", "times", "numbers", "flags")
-    data = altered(recent_bytes(tmp_path), recent.MAGIC, paged, {"numbers": numbers.astype(np.uint32)})
+    data = altered(recent_bytes(tmp_path), recent_file.MAGIC, paged, {"numbers": numbers.astype(np.uint32)})
     with pytest.raises(errors.CorruptBytesError, match="number"):
-        Lane.read(RecentFile(data, "file"), None, None)
+        KeyRows.read(RecentFile(data, "file"), None, None)
 
 
 @pytest.mark.parametrize("inner", [-8, 10**12])
@@ -97,16 +98,16 @@ def test_bounds_of_tuples_that_do_not_rise_to_their_end(bounds: list[int]) -> No
     ranks, values = np.arange(1, 5), np.arange(4.0)
     n, none = np.full(max(0, len(bounds) - 1), 4), np.zeros(max(0, len(bounds) - 1), dtype=np.int64)
     with pytest.raises(errors.CorruptBytesError):
-        check_tuples(Tuples(KIND, values, ranks, ranks, np.array(bounds, dtype=np.int64), n, none, none))
+        check_tuples(SummaryTuples(KIND, values, ranks, ranks, np.array(bounds, dtype=np.int64), n, none, none))
 
 
-@pytest.mark.parametrize("places", [[3], [-1, 0], [10**12], [1, 1], [2, 0]])
-def test_places_that_no_summary_has(places: list[int]) -> None:
+@pytest.mark.parametrize("indexes", [[3], [-1, 0], [10**12], [1, 1], [2, 0]])
+def test_indexes_out_of_range(indexes: list[int]) -> None:
     many = Summaries.of(["a", "b", "c"], [1.0, 2.0, 3.0], 0.1)
     assert list(many.take(np.array([0, 2]))) == ["a", "c"]
     assert list(many.take(np.array([], dtype=np.int64))) == []
-    with pytest.raises(errors.InvalidArgumentError, match="places"):
-        many.take(np.array(places))
+    with pytest.raises(errors.InvalidArgumentError, match="indexes"):
+        many.take(np.array(indexes))
 
 
 def test_a_gk_sketch_stays_within_the_shortest_of_its_arrays() -> None:

@@ -66,9 +66,9 @@ class Reader(HTMLParser):
         return {row[0]: row[1:] for row in self.rows}
 
     def numbers(self, tag: str, name: str) -> list[float]:
-        found = [float(x) for one in self.attributes.get(tag, []) for x in one[name].replace(",", " ").split()]
-        assert all(math.isfinite(x) for x in found)
-        return found
+        numbers = [float(x) for one in self.attributes.get(tag, []) for x in one[name].replace(",", " ").split()]
+        assert all(math.isfinite(x) for x in numbers)
+        return numbers
 
 
 def read(shown: Any) -> Reader:
@@ -81,42 +81,42 @@ def ranks(text: str) -> tuple[int, int]:
 
 
 def check_answer(answer: Answer) -> Reader:
-    found = read(answer)
-    assert str(answer.value) in found.text
-    assert found.table["asked for"] == [f"rank {answer.target:,} of {answer.n:,}"]
-    assert ranks(found.table["proved"][0]) == (answer.rank_lo, answer.rank_hi)
-    error = float(found.table["off by at most"][0].removesuffix("% of ranks")) / 100
+    html = read(answer)
+    assert str(answer.value) in html.text
+    assert html.table["asked for"] == [f"rank {answer.target:,} of {answer.n:,}"]
+    assert ranks(html.table["proved"][0]) == (answer.rank_lo, answer.rank_hi)
+    error = float(html.table["off by at most"][0].removesuffix("% of ranks")) / 100
     assert error == pytest.approx(answer.error, rel=1e-3)
     low, high = min(answer.rank_lo, answer.target) - 1, max(answer.rank_hi, answer.target)
     for bar, (start, end) in enumerate([(0, answer.n), (low, high)]):
-        left, width = (found.numbers("rect", name)[2 * bar + 1] for name in ("x", "width"))
-        drawn = np.array([left, found.numbers("line", "x1")[bar], left + width])
+        left, width = (html.numbers("rect", name)[2 * bar + 1] for name in ("x", "width"))
+        drawn = np.array([left, html.numbers("line", "x1")[bar], left + width])
         ranks_drawn = start + drawn / 240 * (end - start)
-        asked = [answer.rank_lo - 1, answer.target - 0.5, answer.rank_hi]
-        assert ranks_drawn == pytest.approx(asked, abs=(end - start) / 10_000)
+        expected = [answer.rank_lo - 1, answer.target - 0.5, answer.rank_hi]
+        assert ranks_drawn == pytest.approx(expected, abs=(end - start) / 10_000)
         assert drawn.min() >= 0
         assert drawn.max() <= 240.01
-    return found
+    return html
 
 
 def check_summary(summary: Summary) -> Reader:
-    found = read(summary)
+    html = read(summary)
     if not summary.n:
-        assert "".join(found.text).startswith("Summary: no values")
-        return found
-    assert f"n = {summary.n:,}, type {summary.type}" in "".join(found.text)
-    assert found.table["min"] == [str(summary.min), f"{summary.rmin[0]:,}"]
-    assert found.table["max"] == [str(summary.max), f"{summary.n:,}"]
+        assert "".join(html.text).startswith("Summary: no values")
+        return html
+    assert f"n = {summary.n:,}, type {summary.type}" in "".join(html.text)
+    assert html.table["min"] == [str(summary.min), f"{summary.rmin[0]:,}"]
+    assert html.table["max"] == [str(summary.max), f"{summary.n:,}"]
     for name, phi in (("median", 0.5), ("p90", 0.9), ("p99", 0.99)):
         answer = summary.answer(phi)
-        value, proved = found.table[name]
+        value, proved = html.table[name]
         assert value == str(answer.value)
         assert ranks(proved) == (answer.rank_lo, answer.rank_hi)
     for tag in ("polygon", "polyline"):
-        points = found.numbers(tag, "points")
+        points = html.numbers(tag, "points")
         assert all(0 <= x <= 240 for x in points[::2])
         assert all(0 <= y <= 72 for y in points[1::2])
-    return found
+    return html
 
 
 VALUES: dict[str, Any] = {
@@ -138,9 +138,9 @@ VALUES: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", VALUES)
 def test_summaries_of_every_type_are_shown(name: str) -> None:
-    found = check_summary(Summary.of(VALUES[name]))
+    html = check_summary(Summary.of(VALUES[name]))
     drawn = name not in ("one", "constant", "none", "only infinite")
-    assert ("polyline" in found.attributes) == drawn
+    assert ("polyline" in html.attributes) == drawn
 
 
 @given(st.lists(st.floats(allow_nan=False), min_size=1, max_size=200), st.integers(1, 30), st.floats(0.001, 1.0))
@@ -151,8 +151,8 @@ def test_numbers_are_those_of_the_answer(values: list[float], size: int, phi: fl
 
 
 def test_the_curve_that_is_shown_is_that_of_the_summary() -> None:
-    found = read(Summary.of([1.0, 2.0, 2.0, 3.0]))
-    line = found.numbers("polyline", "points")
+    html = read(Summary.of([1.0, 2.0, 2.0, 3.0]))
+    line = html.numbers("polyline", "points")
     assert line == [0, 72, 0, 72, 0, 54, 120, 54, 120, 18, 240, 18, 240, 0]
 
 
@@ -170,11 +170,11 @@ def test_huge_numbers_of_values() -> None:
 def test_text_of_whatever_kind_is_escaped() -> None:
     bad = "<script>alert('x')</script>&\""
     answer = AnswerAsOf(bad, 0.5, 1, 1, 1, 1, 0.0, 1, 1, 7, bad, 3, None, bad, None)
-    found = read(answer)
-    assert bad in found.text
-    assert found.table["mode"] == found.table["since"] == [bad]
-    assert found.table["version"] == ["7"]
-    assert "last steps" not in found.table
+    html = read(answer)
+    assert bad in html.text
+    assert html.table["mode"] == html.table["since"] == [bad]
+    assert html.table["version"] == ["7"]
+    assert "last steps" not in html.table
 
 
 def test_a_window_tells_how_many_values_it_may_hold(rng: np.random.Generator) -> None:
@@ -184,9 +184,9 @@ def test_a_window_tells_how_many_values_it_may_hold(rng: np.random.Generator) ->
         window.update_summary(part, first_time=float(second), last_time=second + 0.9)
     answer = window.answer(0.5, within=49.5)
     assert answer.n_lo < answer.n_hi
-    found = read(answer)
-    assert found.table["asked for"] == [f"rank {answer.target:,} of {answer.n_lo:,} to {answer.n_hi:,}"]
-    assert found.table["missing"] == [str(answer.missing)]
+    html = read(answer)
+    assert html.table["asked for"] == [f"rank {answer.target:,} of {answer.n_lo:,} to {answer.n_hi:,}"]
+    assert html.table["missing"] == [str(answer.missing)]
 
 
 def test_plain_text_says_the_same() -> None:

@@ -17,8 +17,7 @@ from matplotlib.figure import Figure
 
 from quantide import StreamSketch, Summary
 from quantide.errors import EmptyError, InvalidArgumentError, MissingPackageError
-from quantide.summary.curve import curve_of
-from quantide.summary.plot import POINTS
+from quantide.summary.cdf_curve import PLOT_POINTS, curve_of
 
 
 @pytest.fixture(autouse=True)
@@ -31,9 +30,9 @@ def axes() -> Any:
     return Figure().subplots()
 
 
-def exact(values: Any, asked: Any) -> Any:
+def exact(values: Any, points: Any) -> Any:
     """How many values are at most each one that is asked about."""
-    return np.searchsorted(np.sort(values), asked, side="right")
+    return np.searchsorted(np.sort(values), points, side="right")
 
 
 def between(values: Any) -> Any:
@@ -63,9 +62,9 @@ def test_the_curve_contains_the_truth(values: list[float], first: int, second: i
     never_seen = data.draw(st.lists(numbers, min_size=missing, max_size=missing))
     x, lo, hi = curve_of(summary.lift(missing), second)
     everything = np.array([*values, *never_seen])
-    asked = between(everything)
-    at = np.searchsorted(x, asked, side="right") - 1
-    truth = exact(everything, asked)
+    points = between(everything)
+    at = np.searchsorted(x, points, side="right") - 1
+    truth = exact(everything, points)
     inside = at >= 0
     assert (lo[at[inside]] <= truth[inside]).all()
     assert (truth[inside] <= hi[at[inside]]).all()
@@ -91,14 +90,14 @@ def test_the_band_that_is_drawn_contains_the_exact_curve(rows: int, rng: np.rand
         ax = axes()
         assert summary.plot(ax) is ax
         where, lower, upper = drawn_band(ax)
-        asked = between(values)
-        at = np.searchsorted(where, asked, side="right") - 1
-        truth = exact(values, asked) / rows
+        points = between(values)
+        at = np.searchsorted(where, points, side="right") - 1
+        truth = exact(values, points) / rows
         assert (lower[at] <= truth + 1e-12).all()
         assert (truth <= upper[at] + 1e-12).all()
-        assert (upper - lower).max() <= 2 * summary.error + 1 / POINTS + 1e-12
+        assert (upper - lower).max() <= 2 * summary.error + 1 / PLOT_POINTS + 1e-12
         x, y = ax.lines[0].get_data()
-        assert len(x) <= POINTS + 2
+        assert len(x) <= PLOT_POINTS + 2
         assert (x[0], x[-1], y[-1]) == (values.min(), values.max(), 1)
         assert (ax.get_xlabel(), ax.get_ylabel()) == ("value", "fraction of values at or below")
         ax.figure.canvas.draw()

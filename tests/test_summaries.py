@@ -22,7 +22,7 @@ Lists = dict[Any, list[Any]]
 
 
 def by_key(keys: Any, values: Any) -> Lists:
-    """The oracle: every key's values; None and NaN left out."""
+    """Return the values of every key without None and NaN (the oracle)."""
     lists: Lists = defaultdict(list)
     for key, value in zip(keys, values, strict=True):
         lists[key] += [value] if value is not None and value == value else []
@@ -34,7 +34,7 @@ def keys_of(s: Summaries) -> list[Any]:
 
 
 def assert_true(s: Summaries, lists: Lists, eps: float) -> None:
-    """Everything the summaries say of every key."""
+    """Check every answer of the summaries for every key."""
     in_order = sorted((key for key in lists if key is not None), key=lambda key: key)
     assert keys_of(s) == in_order + ([None] if None in lists else [])
     assert len(s) == len(lists)
@@ -50,7 +50,7 @@ def assert_true(s: Summaries, lists: Lists, eps: float) -> None:
 
 
 def assert_rows(s: Summaries, lists: Lists) -> None:
-    """The answer table: one row for every key that has values and every phi, each with a true certificate."""
+    """Check the answer table: one row for every key with values and every phi, each with a true error bound."""
     table = s.answer(PHIS)
     assert table.column_names == ["key", "phi", "value", "rank_lo", "rank_hi", "target", "n", "error"]
     rows = table.to_pylist()
@@ -81,8 +81,8 @@ def cases(rng: np.random.Generator) -> Iterator[tuple[list[Any], list[float]]]:
     yield numbers.tolist(), rng.choice([0.0, -0.0, 1.0, -np.inf, np.inf, 2.5], 6000).tolist()
     holes = [None if key % 5 == 0 else int(key) for key in rng.integers(0, 40, 3000)]
     yield holes, rng.random(3000).tolist()
-    words = [None, "", "a", "ä", "Z", "zz", "a\x00b", "日本"]
-    yield [words[i] for i in rng.integers(0, len(words), 4000)], rng.random(4000).tolist()
+    texts = [None, "", "a", "ä", "Z", "zz", "a\x00b", "日本"]
+    yield [texts[i] for i in rng.integers(0, len(texts), 4000)], rng.random(4000).tolist()
 
 
 @pytest.mark.parametrize("eps", [0.2, 0.05, 0.001])
@@ -106,18 +106,18 @@ def test_forms_of_keys_and_values(eps: float, rng: np.random.Generator) -> None:
         same = Summaries.of(form_of_keys, form_of_values, eps)
         assert same.to_binary().equals(reference.to_binary())
         assert same.keys.equals(reference.keys)
-    words = pa.array([f"w{key}" for key in keys])
-    plain, packed = Summaries.of(words, values, eps), Summaries.of(words.dictionary_encode(), values, eps)
+    texts = pa.array([f"w{key}" for key in keys])
+    plain, packed = Summaries.of(texts, values, eps), Summaries.of(texts.dictionary_encode(), values, eps)
     assert plain.to_binary().equals(packed.to_binary())
     assert keys_of(plain) == keys_of(packed) == sorted({f"w{key}" for key in keys})
 
 
 def test_input_is_left_alone(rng: np.random.Generator) -> None:
     keys, values = rng.integers(0, 9, 3000), rng.normal(size=3000)
-    kept = keys.copy(), values.copy()
+    originals = keys.copy(), values.copy()
     s = Summaries.of(keys, values, 0.1)
-    assert np.array_equal(keys, kept[0])
-    assert np.array_equal(values, kept[1])
+    assert np.array_equal(keys, originals[0])
+    assert np.array_equal(values, originals[1])
     before = s.to_binary()
     keys[:], values[:] = 0, 0
     assert s.to_binary().equals(before)
@@ -173,7 +173,7 @@ def test_nothing_at_all() -> None:
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 8])
 def test_merge_by_key(parts: int, rng: np.random.Generator) -> None:
-    """Keys that all know, keys that only one knows, of very unequal sizes."""
+    """Shared keys and keys of one part alone, of very unequal sizes."""
     eps, summaries = 0.1, []
     everything: Lists = defaultdict(list)
     for part in range(parts):
@@ -234,7 +234,7 @@ def test_any_merges(data: st.DataObject) -> None:
 
 
 def addresses(arrow: Any) -> set[int]:
-    """Where the buffers of an Arrow table, batch or array lie."""
+    """Return the addresses of the buffers of an Arrow table, batch or array."""
     if isinstance(arrow, pa.Table | pa.RecordBatch):
         return set().union(*(addresses(column) for column in arrow.columns))
     if isinstance(arrow, pa.ChunkedArray):
@@ -261,7 +261,7 @@ def test_arrow_round_trip_copies_nothing(name: str, rng: np.random.Generator) ->
 
 
 def test_arrow_survives_ipc(rng: np.random.Generator) -> None:
-    """Through a stream, whole or in slices: still the same."""
+    """A round trip through an Arrow stream, whole or in slices, changes nothing."""
     for keys, values in cases(rng):
         s = Summaries.of(keys, values, 0.05)
         arrow = s.to_arrow()
@@ -288,12 +288,12 @@ def test_arrow_slices_are_summaries(rng: np.random.Generator) -> None:
 
 
 def test_arrow_from_strangers_is_refused() -> None:
-    """Tables that are no summaries, or whose ranks are untrue by themselves."""
+    """Return tables that are not summaries, or whose ranks contradict each other."""
     good = Summaries.of(["a", "b"], [1.0, 2.0], 0.1).to_arrow()
     bad = [good.drop_columns([name]) for name in good.column_names]
     bad += [good.replace_schema_metadata(None), pa.table({"a": [1]}), pa.concat_tables([good, good])]
-    place = good.column_names.index("n")
-    bad += [good.set_column(place, "n", pa.array([1, n], good["n"].type)) for n in (0, -1, 2**60)]
+    index = good.column_names.index("n")
+    bad += [good.set_column(index, "n", pa.array([1, n], good["n"].type)) for n in (0, -1, 2**60)]
     for table in bad:
         with pytest.raises(errors.CorruptBytesError):
             Summaries.from_arrow(table)
@@ -338,8 +338,8 @@ def test_a_hundred_thousand_keys(rng: np.random.Generator) -> None:
     keys, values = rng.integers(0, many, n), rng.normal(size=n)
     s = Summaries.of(keys, values, 0.01)
     order = np.lexsort((values, keys))
-    found, starts, counts = np.unique(keys[order], return_index=True, return_counts=True)
-    assert np.array_equal(np.asarray(s.keys), found)
+    distinct, starts, counts = np.unique(keys[order], return_index=True, return_counts=True)
+    assert np.array_equal(np.asarray(s.keys), distinct)
     assert np.array_equal(np.asarray(s.n), counts)
     targets = np.array([oracle.target_rank(0.5, int(count)) for count in counts])
     assert np.array_equal(s.quantiles([0.5])[:, 0], values[order][starts + targets - 1])
@@ -350,16 +350,16 @@ def test_a_hundred_thousand_keys(rng: np.random.Generator) -> None:
 
 
 def test_arrow_arrays_that_lead_outside_their_bytes_are_refused() -> None:
-    """Arrow does not look at the offsets of an array again, whatever was read into its memory."""
+    """Arrow does not check the offsets of an array after its memory changed."""
     blob = Summary.of([1.0, 2.0]).to_bytes()
     good = Summaries.of(["a"], [1.0], 0.1).to_arrow()
-    place = good.column_names.index("tuples")
+    index = good.column_names.index("tuples")
     for wrong in ([0, 10**9], [-5, 1], [1, 0], [10**9, 10**9 + 60], [-(10**9), 1]):
-        places, offsets = np.array([0, len(blob)]), np.array([0, 1])
-        packed = pa.Array.from_buffers(pa.large_binary(), 1, [None, pa.py_buffer(places), pa.py_buffer(blob)])
+        blob_offsets, offsets = np.array([0, len(blob)]), np.array([0, 1])
+        packed = pa.Array.from_buffers(pa.large_binary(), 1, [None, pa.py_buffer(blob_offsets), pa.py_buffer(blob)])
         lists = pa.LargeListArray.from_arrays(pa.array(offsets), good["tuples"].chunk(0).values)
-        table = good.set_column(place, "tuples", lists)
-        places[:], offsets[:] = wrong, wrong
+        table = good.set_column(index, "tuples", lists)
+        blob_offsets[:], offsets[:] = wrong, wrong
         with pytest.raises(errors.CorruptBytesError, match="not the bytes of summaries"):
             Summaries.from_binary(["k"], packed)
         with pytest.raises(errors.CorruptBytesError):

@@ -1,4 +1,4 @@
-"""Summary against the oracle: whatever it is made of and however it was merged, compressed and lifted."""
+"""Summary against the oracle, for all inputs, merges, compressions and lifts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TYPES = ["float64", "float32", *INTEGERS, *TIMES, "decimal"]
 
 @dataclass(frozen=True)
 class Column:
-    """Values of one type: in the form they are handed in, and as a list the oracle can sort."""
+    """Values of one type: as input, and as a list that the oracle can sort."""
 
     type: str
     values: list[Any]
@@ -38,13 +38,13 @@ class Column:
     def __add__(self, other: Column) -> Column:
         return Column(self.type, self.values + other.values)
 
-    def cut(self, places: list[int]) -> list[Column]:
-        ends = [0, *sorted(places), len(self.values)]
+    def cut(self, cuts: list[int]) -> list[Column]:
+        ends = [0, *sorted(cuts), len(self.values)]
         return [Column(self.type, self.values[a:b]) for a, b in pairwise(ends)]
 
 
 def elements(name: str) -> st.SearchStrategy[Any]:
-    """Values of a type; few of them, so that there are ties, and the ends of the type among them."""
+    """Draw values of a type: few distinct ones, so that there are ties, with the extremes of the type among them."""
     if name == "decimal":
         return st.integers(-(10**6), 10**6).map(lambda i: Decimal(i).scaleb(-3)) | st.sampled_from(
             [Decimal("0.000"), Decimal("-1.500"), Decimal("2.125")]
@@ -71,16 +71,16 @@ def columns(draw: st.DrawFn, min_size: int = 1, max_size: int = 60) -> Column:
 
 
 def compressed(draw: Callable[..., Any], s: Summary) -> Summary:
-    """The summary, or its compression to few tuples."""
+    """Draw the summary, or its compression to few tuples."""
     return s.compress(draw(st.integers(1, 20))) if s.n and draw(st.booleans()) else s
 
 
 @st.composite
 def trees(draw: st.DrawFn) -> tuple[Summary, Column]:
-    """A summary that came about by merging and compressing, in a random tree, with all it was made of."""
+    """Draw a summary merged and compressed in a random tree, with all its values."""
     column = draw(columns(max_size=120))
-    places = draw(st.lists(st.integers(0, len(column.values)), max_size=6))
-    grove = [(Summary.of(part.given), part) for part in column.cut(places) if part.values]
+    cuts = draw(st.lists(st.integers(0, len(column.values)), max_size=6))
+    grove = [(Summary.of(part.given), part) for part in column.cut(cuts) if part.values]
     while True:
         grove = [(compressed(draw, s), part) for s, part in grove]
         if len(grove) == 1:
@@ -94,7 +94,7 @@ def trees(draw: st.DrawFn) -> tuple[Summary, Column]:
 
 
 def values_of(s: Summary, column: Column) -> list[Any]:
-    """A summary's values in the form the column has them."""
+    """Return a summary's values in the form of the column."""
     if column.type != "decimal":
         return list(s.values)
     return [value if isinstance(value, Decimal) else Decimal(int(value)).scaleb(-3) for value in s.values]
@@ -237,7 +237,7 @@ def test_ties_follow_the_definition() -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 100, 1000, 4096])
 def test_the_target_is_the_ceiling_with_a_guard(n: int) -> None:
-    """0.07 * 100 is above 7 in floating point, and still asks for rank 7."""
+    """0.07 * 100 is above 7 in floating point, and still means rank 7."""
     s = Summary.of(np.arange(1, n + 1))
     phis = np.concatenate([np.arange(1, n + 1) / n, np.arange(1, 101) / 100, [1e-12, 1 - 1e-12]])
     targets = [oracle.target_rank(phi, n) for phi in phis]
@@ -249,9 +249,9 @@ def test_the_target_is_the_ceiling_with_a_guard(n: int) -> None:
 def test_ten_thousand_at_once() -> None:
     s = Summary.of(np.random.default_rng(5).normal(size=50_000)).compress(400)
     phis = np.random.default_rng(6).random(10_000)
-    found = s.quantiles(phis)
-    assert found.shape == (10_000,)
-    assert list(found[::97]) == [s.quantile(phi) for phi in phis[::97]]
+    values = s.quantiles(phis)
+    assert values.shape == (10_000,)
+    assert list(values[::97]) == [s.quantile(phi) for phi in phis[::97]]
 
 
 # --- merge --------------------------------------------------------------------------------------------------
@@ -266,8 +266,8 @@ def test_trees_of_merges_and_compressions_are_valid(tree: tuple[Summary, Column]
 
 @given(columns(min_size=2, max_size=120), st.data())
 def test_merge_is_the_brute_force_merge(column: Column, data: st.DataObject) -> None:
-    places = data.draw(st.lists(st.integers(0, len(column.values)), max_size=7))
-    parts = [Summary.of(part.given) for part in column.cut(places)]
+    cuts = data.draw(st.lists(st.integers(0, len(column.values)), max_size=7))
+    parts = [Summary.of(part.given) for part in column.cut(cuts)]
     parts = [compressed(data.draw, part) for part in parts]
     lifts = [data.draw(st.integers(0, 3)) if part.n else 0 for part in parts]
     parts = [part.lift(k) for part, k in zip(parts, lifts, strict=True)]
@@ -279,8 +279,8 @@ def test_merge_is_the_brute_force_merge(column: Column, data: st.DataObject) -> 
 
 @given(columns(min_size=3, max_size=60), st.data())
 def test_merging_in_steps_is_merging_at_once(column: Column, data: st.DataObject) -> None:
-    places = data.draw(st.lists(st.integers(0, len(column.values)), min_size=2, max_size=2))
-    a, b, c = (Summary.of(part.given) for part in column.cut(places))
+    cuts = data.draw(st.lists(st.integers(0, len(column.values)), min_size=2, max_size=2))
+    a, b, c = (Summary.of(part.given) for part in column.cut(cuts))
     a, b, c = (s.compress(data.draw(st.integers(1, 6))) if s.n else s for s in (a, b, c))
     assert Summary.merge(a, b, c) == Summary.merge(Summary.merge(a, b), c) == Summary.merge(a, Summary.merge(b, c))
 
@@ -364,7 +364,7 @@ def test_compress_of_a_lifted_summary(tree: tuple[Summary, Column], b: int, k: i
 
 @given(trees(), st.data())
 def test_lift_speaks_of_older_elements_too(tree: tuple[Summary, Column], data: st.DataObject) -> None:
-    """k older elements that the summary never saw, wherever they lie."""
+    """k older elements that the summary never saw, whatever their values."""
     s, column = tree
     older = data.draw(st.lists(st.sampled_from(column.values) | elements(column.type), max_size=50))
     lifted, everything = s.lift(len(older)), column + Column(column.type, older)
@@ -429,7 +429,7 @@ def test_large_summaries(name: str, rng: np.random.Generator) -> None:
 
 
 def _finest(s: Summary, error: float) -> Summary:
-    """The smallest compression still certified to an error."""
+    """Return the smallest compression that is certified to an error."""
     return next(small for b in range(500, 5000, 50) if (small := s.compress(b)).error <= error)
 
 

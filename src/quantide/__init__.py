@@ -1,4 +1,4 @@
-"""Quantiles of data that never stops arriving, with a proved error for every answer."""
+"""Quantiles of data that keeps arriving, with an error bound proved for every answer."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -7,17 +7,17 @@ from quantide import errors
 
 if TYPE_CHECKING:
     from quantide.history.history import History
-    from quantide.queries.group import MonitorGroup
     from quantide.queries.monitor import Monitor
-    from quantide.sketches.gk import GKSketch
-    from quantide.sketches.stream import StreamSketch
+    from quantide.queries.monitor_group import MonitorGroup
+    from quantide.sketches.gk_sketch import GKSketch
+    from quantide.sketches.stream_sketch import StreamSketch
     from quantide.summary.answer import Answer
     from quantide.summary.summaries import Summaries
     from quantide.summary.summary import Summary
-    from quantide.windows.constrained import ConstrainedWindow
-    from quantide.windows.constraint import last, where, within
-    from quantide.windows.recent import RecentWindow
-    from quantide.windows.sliding import SlidingWindow
+    from quantide.windows.constrained_window import ConstrainedWindow
+    from quantide.windows.recent_window import RecentWindow
+    from quantide.windows.sliding_window import SlidingWindow
+    from quantide.windows.window_expression import last, where, within
 
 __version__ = "0.1.0"
 __all__ = [
@@ -37,30 +37,30 @@ __all__ = [
     "where",
     "within",
 ]
-_WHERE = {
+_MODULES = {
     "Answer": "summary.answer",
-    "ConstrainedWindow": "windows.constrained",
-    "GKSketch": "sketches.gk",
+    "ConstrainedWindow": "windows.constrained_window",
+    "GKSketch": "sketches.gk_sketch",
     "History": "history.history",
     "Monitor": "queries.monitor",
-    "MonitorGroup": "queries.group",
-    "RecentWindow": "windows.recent",
-    "SlidingWindow": "windows.sliding",
-    "StreamSketch": "sketches.stream",
+    "MonitorGroup": "queries.monitor_group",
+    "RecentWindow": "windows.recent_window",
+    "SlidingWindow": "windows.sliding_window",
+    "StreamSketch": "sketches.stream_sketch",
     "Summaries": "summary.summaries",
     "Summary": "summary.summary",
-    "last": "windows.constraint",
-    "where": "windows.constraint",
-    "within": "windows.constraint",
+    "last": "windows.window_expression",
+    "where": "windows.window_expression",
+    "within": "windows.window_expression",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Each name is imported when it is used: numba takes a second, and History needs an extra."""
-    if name not in _WHERE:
+    """Import a public name on first use: importing numba takes a second, and History needs an extra."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"quantide.{_WHERE[name]}"), name)
+    return getattr(import_module(f"quantide.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_WHERE})
+    return sorted({*globals(), *_MODULES})

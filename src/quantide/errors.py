@@ -1,78 +1,79 @@
-"""Every error Quantide raises on purpose.
+"""Named errors of Quantide.
 
-Each one also inherits the built-in error a Python programmer would expect, says what was wrong with the
-value itself, and what to do. An operation that raises one of these has changed nothing; the one exception is
-CommitUncertainError, which says how to find out.
+Each also inherits the built-in error that a Python programmer expects. Its message states the problem, the value, and
+what to do. An operation that raises one of these has changed nothing; the exception is CommitUncertainError, whose
+message says how to find out.
 """
 
 import re
 
 
 class QuantideError(Exception):
-    """Base of every error named here. `code` is its name for programs: "unknown_key" of UnknownKeyError."""
+    """Base of all errors here. `code` is the error's name for programs: "unknown_key" for UnknownKeyError."""
 
     code = "quantide"
 
     def __init_subclass__(cls) -> None:
         cls.code = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "_", cls.__name__.removesuffix("Error")).lower()
 
-    def __str__(self) -> str:  # a KeyError's own would put quotes around it
+    def __str__(self) -> str:  # that of KeyError would add quotes
         return str(self.args[0]) if self.args else ""
 
 
 class InvalidArgumentError(QuantideError, ValueError):
-    """An argument is outside its range: phi, eps, a number of tuples, a count."""
+    """An argument is outside its range, such as phi, eps or a count."""
 
 
 class ConfigError(QuantideError, ValueError):
-    """A configuration that cannot be used; the message names the key and says what to write."""
+    """A configuration is invalid; the message names the key and a valid value."""
 
 
 class MissingPackageError(QuantideError, ImportError):
-    """A package of an extra that is not installed; the message says which to install."""
+    """A package of an extra is not installed; the message has the command that installs it."""
 
     @classmethod
-    def of(cls, who: str, package: str, extra: str) -> "MissingPackageError":
-        """
+    def of(cls, feature: str, package: str, extra: str) -> "MissingPackageError":
+        """Return the error for a feature that needs a package of an extra.
+
         >>> str(MissingPackageError.of("quantide.spark", "pyspark", "spark"))
         'quantide.spark needs pyspark, which is not installed; run: pip install "quantide[spark]"'
         """
-        return cls(f'{who} needs {package}, which is not installed; run: pip install "quantide[{extra}]"')
+        return cls(f'{feature} needs {package}, which is not installed; run: pip install "quantide[{extra}]"')
 
 
 class EmptyError(QuantideError, ValueError):
-    """A question was asked of no data at all."""
+    """A query has no data to answer from."""
 
 
 class NaNError(QuantideError, ValueError):
-    """NaN among the values: it has no rank. Pass nan="skip" to skip and count them."""
+    """A value is NaN, which has no rank. Pass nan="skip" to skip and count NaN."""
 
 
 class TypeMismatchError(QuantideError, TypeError):
-    """Values of a type that is not supported, or that does not fit what is already held."""
+    """Values have an unsupported type, or another type than those before."""
 
 
 class CountOverflowError(QuantideError, OverflowError):
-    """More than MAX_N values, the largest number for which ranks are exact."""
+    """There are more than MAX_N values, the largest number for which ranks are exact."""
 
 
 class CorruptBytesError(QuantideError, ValueError):
-    """Bytes that are cut short, altered, or not of this format."""
+    """Bytes are truncated, altered, or of another format."""
 
 
 class CopyError(QuantideError, TypeError):
-    """An object that cannot be copied or pickled: it holds a lease, a thread, a connection or a function."""
+    """An object cannot be copied or pickled because it has a lease, a thread, a connection or a function."""
 
 
 class StorageError(QuantideError, OSError):
-    """A file or an object store that cannot be reached: the network, the credentials, the disk."""
+    """A file or an object store is not accessible: network, credentials, disk."""
 
 
 class CommitUncertainError(StorageError):
-    """A commit of which nothing is known: the log can neither be written nor read just now.
+    """The outcome of a commit is unknown: the log can currently be neither written nor read.
 
-    Repeat the call with `batch_id=error.batch_id`, or on the same handle with the same data: rows that are in the
-    store already are not added again.
+    Repeat the call with `batch_id=error.batch_id`, or on the same handle with the same data: rows that are already in
+    the store are not added again.
     """
 
     batch_id: object = None
@@ -80,67 +81,67 @@ class CommitUncertainError(StorageError):
 
 
 class RepairWarning(UserWarning):
-    """A store was damaged, by a loss of power for instance, and opening it for writing mended that."""
+    """A store was damaged, for instance by a power loss, and opening it for writing repaired it."""
 
 
 class WriterConflictError(QuantideError, RuntimeError):
-    """A store has one writer: another one holds it, or has taken it over from this one."""
+    """Another writer has the lease of a store, or has taken it over from this one."""
 
 
 class CheckpointError(QuantideError, RuntimeError):
-    """What Spark remembers of a source is lost, or does not fit the store. --reset begins anew."""
+    """Spark's checkpoint of a source is lost, or does not match the store. --reset starts a new one."""
 
 
 class StreamError(QuantideError, RuntimeError):
-    """A stream stopped because of something outside: Spark, its source, the network."""
+    """A stream stopped for an external reason: Spark, its source, the network."""
 
 
 class SettingsError(QuantideError, ValueError):
-    """A store was opened with other settings than it was made with."""
+    """A store was opened with settings other than those it was created with."""
 
 
 class SpanError(QuantideError, ValueError):
-    """A span that cannot be answered: steps that do not end where runs end, a window finer than its blocks."""
+    """A span cannot be answered: its steps do not end where runs end, or a window is finer than its blocks."""
 
 
 class LateError(QuantideError, ValueError):
-    """A time that lies before one that came earlier. Pass late="clamp" to count it as arriving now."""
+    """A time is before an earlier arrival's. Pass late="clamp" to count the value as arriving now."""
 
 
 class FutureTimeError(QuantideError, ValueError):
-    """A time further ahead of the clock than max_ahead. Correct it or its unit, or set max_ahead="off"."""
+    """A time is further ahead of the clock than max_ahead. Correct it or its unit, or set max_ahead="off"."""
 
 
 class TooCoarseError(QuantideError, ValueError):
-    """A summary whose certified error is too large for the sketch it is fed to."""
+    """The certified error of a summary is too large for the sketch."""
 
 
 class MergeError(QuantideError, ValueError):
-    """Two sketches that cannot be merged, for instance because their eps differ."""
+    """Two sketches cannot be merged, for instance because their eps differ."""
 
 
 class UnknownKeyError(QuantideError, KeyError):
-    """A key that no summary is held for."""
+    """A key has no summary."""
 
 
 class UnknownQueryError(QuantideError, KeyError):
-    """An id of no standing query: it was dropped, or never registered with this monitor."""
+    """No continuous query has this id: it was dropped, or never registered with this monitor."""
 
 
 class UnknownStreamError(QuantideError, KeyError):
-    """A stream that the configuration of a server does not have."""
+    """A stream is not in the configuration of the server."""
 
 
 class UnknownAlarmError(QuantideError, KeyError):
-    """An id of no alarm: it was dropped, or never set."""
+    """No alarm has this id: it was dropped, or never set."""
 
 
 class NotReadyError(QuantideError, RuntimeError):
-    """What is asked about is not there yet: a store that nothing was written to. Ask again later."""
+    """The data is not there yet: the store is empty. Retry later."""
 
 
 class TokenError(QuantideError, PermissionError):
-    """No token was given where one is needed, or one that is not known, has expired or was revoked."""
+    """A token is missing, unknown, expired or revoked."""
 
 
 class ForbiddenError(QuantideError, PermissionError):
@@ -148,8 +149,8 @@ class ForbiddenError(QuantideError, PermissionError):
 
 
 class LimitError(QuantideError, RuntimeError):
-    """More than a server allows: queries, connections, the size of a request."""
+    """A limit of the server is exceeded: queries, connections, the size of a request."""
 
 
 class ServerError(QuantideError, RuntimeError):
-    """A server that cannot be reached, or that answers what is not understood."""
+    """A server cannot be reached, or its response is invalid."""

@@ -6,7 +6,7 @@ import sys
 
 from tests.bounds.checked import ROOT, command, environment
 
-WARM = "from tests.bounds.negative import install; install(); from quantide.kernels.warm import warm; [*warm()]"
+WARM = "from tests.bounds.negative import install; install(); from quantide.kernels.warm_up import warm; [*warm()]"
 
 if __name__ == "__main__":
     os.chdir(ROOT)

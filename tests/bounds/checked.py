@@ -1,4 +1,4 @@
-"""Processes whose kernels check every index: one that is out of bounds, or negative, raises IndexError there."""
+"""Processes whose kernels check every index: one that is out of bounds, or negative, raises IndexError."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SOURCES = [*sorted((ROOT / "src" / "quantide" / "kernels").glob("*.py")), Path(_
 
 
 def environment() -> dict[str, str]:
-    """Variables of such a process. Machine code is kept as long as no kernel changes: it is compiled once."""
+    """Environment of such a process. Machine code is cached until a kernel changes."""
     digest = hashlib.sha256(sys.version.encode())
     for source in SOURCES:
         digest.update(source.read_bytes())
@@ -27,5 +27,5 @@ def environment() -> dict[str, str]:
 
 
 def command(*arguments: str) -> list[str]:
-    """pytest in such a process, with these arguments."""
+    """Command that runs pytest in such a process, with these arguments."""
     return [sys.executable, "-m", "pytest", "-p", "tests.bounds.negative", *arguments]

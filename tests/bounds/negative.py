@@ -1,8 +1,8 @@
-"""Kernels that refuse negative indexes too.
+"""Kernels that reject negative indexes too.
 
-Bounds checks let -1 pass, which is the last element in Python and in numba, and in a kernel is nearly always a place
-before the first that was not thought of. So where tests run with bounds checks, the sources of kernels are loaded with
-every index that is computed wrapped in a check of its own. What is written as a number, such as `begins[-1]`, is meant.
+Bounds checks let -1 pass, which is the last element in Python and in numba, and in a kernel is nearly always a bug. So
+where tests run with bounds checks, the sources of kernels are loaded with every computed index wrapped in a check.
+Literal indexes, such as `offsets[-1]`, are intended.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from numba.core import types
 from numba.extending import overload
 
 PACKAGE = "quantide.kernels."
-HELPERS = ("compiled", "warm", "__main__")  # modules there that hold no kernels
+HELPERS = ("jit", "warm_up", "__main__")  # modules there without kernels
 NAME = "_not_negative"
 
 
 def not_negative(index: Any) -> Any:
-    """The index as it is; IndexError when it is a number below 0."""
+    """Return the index; raise IndexError if it is a number below 0."""
     if index < 0:
         raise IndexError("index is negative")
     return index
 
 
 def none_negative(index: Any) -> Any:
-    """The same of an array of indexes."""
+    """Do the same for an array of indexes."""
     for one in index:
         if one < 0:
             raise IndexError("an index is negative")
@@ -52,7 +52,7 @@ def _not_negative(index: Any) -> Any:
 
 
 class _Wrap(ast.NodeTransformer):
-    """Wraps what is computed in the brackets of `array[...]`; annotations are none of our business."""
+    """Wraps computed indexes in the brackets of `array[...]`; ignores annotations."""
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)
@@ -82,7 +82,7 @@ def _is_number(node: ast.AST) -> bool:
 
 
 def wrapped(source: str) -> ast.Module:
-    """A module whose functions check their indexes; the rest of it is left as it is."""
+    """Return a module whose functions check their indexes; the rest is unchanged."""
     tree = ast.parse(source)
     tree.body = [_Wrap().visit(node) if isinstance(node, ast.FunctionDef) else node for node in tree.body]
     return ast.fix_missing_locations(tree)
@@ -99,7 +99,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 
 class Finder:
-    """Finds the modules of kernels, and has them loaded so."""
+    """Finds the modules of kernels, and loads them with checks."""
 
     @staticmethod
     def find_spec(fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
@@ -111,7 +111,7 @@ class Finder:
 
 
 def install() -> None:
-    """Load kernels so from now on; to be called before any of them is imported, in a process with bounds checks."""
+    """Load kernels with checks from now on; call it before any of them is imported, in a process with bounds checks."""
     loaded = [name for name in sys.modules if name.startswith(PACKAGE)]
     assert getattr(numba.config, "BOUNDSCHECK", None), "set NUMBA_BOUNDSCHECK=1"
     assert not loaded, f"too late for {loaded}"
@@ -119,5 +119,5 @@ def install() -> None:
 
 
 def pytest_load_initial_conftests() -> None:
-    """As a plugin of pytest (-p), before any test is looked at."""
+    """Install the checks as a plugin of pytest (-p), before any test is collected."""
     install()

@@ -1,4 +1,4 @@
-"""Bounds checks: that they are really on, that they leave other machine code alone, and what runs with them."""
+"""Bounds checks: they are on, do not affect other machine code, and the state machines pass with them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.bounds.checked import ROOT, command, environment
 MACHINES = sorted(path.name for path in (ROOT / "tests" / "machines").glob("test_*.py"))
 KERNEL = """
 import numpy as np
-from quantide.kernels.compiled import compiled, pure
+from quantide.kernels.jit import compiled, pure
 
 @compiled
 def read(values, i):
@@ -32,7 +32,7 @@ CALL = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import numpy as np, wild
-block = np.arange(10.0)  # the view ends inside it: what is read and written past the end is ours
+block = np.arange(10.0)  # the view ends inside it, so that an access past its end stays in our memory
 outcome = []
 for kernel in (wild.read, wild.write, wild.inner):
     try:
@@ -45,7 +45,7 @@ print(*outcome)
 
 
 def outcome(folder: Path, checked: bool) -> list[str]:
-    """What becomes of an index past the end, in a process with or without checks, with one cache for both."""
+    """Outcome of an index past the end, in a process with or without checks, with one cache for both."""
     inherited = {name: value for name, value in os.environ.items() if name != "NUMBA_BOUNDSCHECK"}
     variables = inherited | {"NUMBA_CACHE_DIR": str(folder / "cache")} | ({"NUMBA_BOUNDSCHECK": "1"} if checked else {})
     command = [sys.executable, "-c", CALL, str(folder)]
@@ -53,7 +53,7 @@ def outcome(folder: Path, checked: bool) -> list[str]:
 
 
 def test_checks_and_their_absence_share_no_machine_code(tmp_path: Path) -> None:
-    """Whichever came first, and also when everything is in the cache already."""
+    """In any order, and also when everything is in the cache already."""
     (tmp_path / "wild.py").write_text(KERNEL, encoding="utf-8")
     for checked in (False, True, False, True):
         assert outcome(tmp_path, checked) == ["refused" if checked else "passed"] * 3, checked
@@ -72,8 +72,8 @@ def run_checked(*arguments: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_kernels_refuse_an_index(call: str, error: str) -> None:
-    """Those of Quantide, in a process as tests with bounds checks have it."""
-    imports = "import numpy as np; from quantide.kernels.segments import gather_rows"
+    """Kernels of Quantide, in a process for tests with bounds checks."""
+    imports = "import numpy as np; from quantide.kernels.key_segments import gather_rows"
     run = run_checked(sys.executable, "-c", f"from tests.bounds.negative import install; install(); {imports}; {call}")
     assert run.stderr.strip().endswith(f"IndexError: {error}" if error else ""), run.stderr
     assert run.returncode == bool(error)

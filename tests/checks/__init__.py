@@ -12,7 +12,7 @@ from pkgutil import iter_modules
 
 
 def all_checks() -> list[Callable[..., None]]:
-    """Every check, by name."""
+    """Return every check, by name."""
     modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
     checks = [check for module in modules for name, check in vars(module).items() if name.startswith("check_")]
     return sorted(checks, key=lambda check: check.__name__)

@@ -13,9 +13,9 @@ def check_monotone(kind: Kind, order: Order, rng: Rng) -> None:
     """A larger phi never has a smaller value, nor a larger value a smaller rank."""
     for n in (7, 900, 30_000):
         sketch = fed(kind, 0.1, order(rng, n))
-        found = sketch.quantiles(np.linspace(1e-9, 1, 2001))
-        assert np.all(found[:-1] <= found[1:])
-        probes = np.sort(np.concatenate([found[::50], found[::50] + 1e-7]))
+        quantiles = sketch.quantiles(np.linspace(1e-9, 1, 2001))
+        assert np.all(quantiles[:-1] <= quantiles[1:])
+        probes = np.sort(np.concatenate([quantiles[::50], quantiles[::50] + 1e-7]))
         low, high = sketch.rank(probes)
         assert np.all(low[:-1] <= low[1:])
         assert np.all(high[:-1] <= high[1:])
@@ -25,7 +25,7 @@ def check_monotone(kind: Kind, order: Order, rng: Rng) -> None:
 
 
 def check_quantiles_are_quantile(kind: Kind, order: Order, rng: Rng) -> None:
-    """Many asked at once are the same as each asked alone, of the sketch and of its summary."""
+    """quantiles() equals quantile() of each phi, for the sketch and for its summary."""
     for n in (1, 2, 1300, 20_000):
         sketch = fed(kind, 0.07, order(rng, n))
         phis = np.concatenate([[1.0, 1e-12], rng.random(40)])

@@ -1,4 +1,4 @@
-"""Bad input is refused by name and changes nothing; nulls, NaN and nothing at all are taken as is said."""
+"""Invalid input raises a named error and changes nothing; nulls, NaN and empty input follow the policies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.orders import uniform
 
 
 def bad_values() -> dict[str, tuple[Any, type[Exception]]]:
-    """Inputs that a sketch of float64 must refuse, with the error each deserves."""
+    """Return inputs that a sketch of float64 must refuse, with the error of each."""
     huge = np.arange(200_000.0)
     middle, end = huge.copy(), huge.copy()
     middle[100_000] = np.nan
@@ -55,7 +55,7 @@ FINE_AT_FIRST = {"times among floats", "spans among floats", "an int64 that no f
 
 
 def check_unchanged_after_bad_input(kind: Kind, rng: Rng) -> None:
-    """Every kind of bad input is refused by name, and the sketch is as it was, to the byte, and goes on."""
+    """Every invalid input raises a named error; the sketch is unchanged, to the byte, and continues."""
     for n in (0, 500, 1023, 3000):
         values = rng.normal(size=n)
         sketch = fed(kind, 0.1, values)
@@ -74,7 +74,7 @@ def check_unchanged_after_bad_input(kind: Kind, rng: Rng) -> None:
 
 
 def check_bad_input_among_singles(kind: Kind, rng: Rng) -> None:
-    """Refused right after values that came one by one, and before anything was asked: nothing is lost."""
+    """Invalid input right after buffered values, before any query: nothing is lost."""
     values = rng.normal(size=1030)
     for name, (bad, error) in bad_values().items():
         sketch, twin = fed(kind, 0.1, values[:1020]), fed(kind, 0.1, values[:1020])
@@ -94,12 +94,12 @@ def check_bad_input_among_singles(kind: Kind, rng: Rng) -> None:
 
 
 def check_unchanged_after_bad_questions(kind: Kind, rng: Rng) -> None:
-    """A bad phi or probe is refused by name and changes nothing."""
+    """An invalid phi or value raises a named error and changes nothing."""
     sketch = fed(kind, 0.1, uniform(rng, 2000))
     before = state_of(sketch)
     for phi in (0, 0.0, -0.5, 1.0000001, 2, float("nan"), float("inf"), -float("inf")):
-        for ask, asked in ((sketch.quantile, phi), (sketch.answer, phi), (sketch.quantiles, [0.5, phi])):
-            message = refused(sketch, errors.InvalidArgumentError, ask, asked)
+        for query, argument in ((sketch.quantile, phi), (sketch.answer, phi), (sketch.quantiles, [0.5, phi])):
+            message = refused(sketch, errors.InvalidArgumentError, query, argument)
             assert str(float(phi)) in message or str(phi) in message
     for wrong in ("0.5", None, 0.5j, [[0.5]], object(), b"1"):
         refused(sketch, errors.QuantideError, sketch.quantile, wrong)
@@ -112,7 +112,7 @@ def check_unchanged_after_bad_questions(kind: Kind, rng: Rng) -> None:
 
 @needs("merge")
 def check_unchanged_after_bad_merge(kind: Kind, rng: Rng) -> None:
-    """Sketches of another eps or type are refused, and both stay as they were."""
+    """Merging a sketch of another eps or type raises, and both stay unchanged."""
     sketch = fed(kind, 0.1, uniform(rng, 2000))
     times = np.arange(3000).astype("datetime64[s]")
     others: list[tuple[Any, type[Exception]]] = [
@@ -123,17 +123,17 @@ def check_unchanged_after_bad_merge(kind: Kind, rng: Rng) -> None:
     ]
     before = state_of(sketch)
     for other, error in others:
-        kept = other.to_bytes() if other is not None else b""
+        other_before = other.to_bytes() if other is not None else b""
         refused(sketch, error, sketch.merge, other)
         assert state_of(sketch) == before
-        assert (other.to_bytes() if other is not None else b"") == kept
+        assert (other.to_bytes() if other is not None else b"") == other_before
     if "update_summary" in kind.promises:
         refused(sketch, errors.TypeMismatchError, sketch.update_summary, Summary.of(times))
         assert state_of(sketch) == before
 
 
 def check_skipping(kind: Kind, rng: Rng) -> None:
-    """Nulls, and NaN where that is asked, are left out and counted; the rest is as if there were none."""
+    """Nulls, and NaN with nan="skip", are skipped and counted; the rest is as if there were none."""
     values = rng.normal(size=3000)
     holes = values.copy()
     holes[::7] = np.nan
@@ -163,7 +163,7 @@ def check_skipping(kind: Kind, rng: Rng) -> None:
 
 
 def check_empty(kind: Kind, rng: Rng) -> None:
-    """An empty sketch answers no question, by name; it goes through bytes, and takes empty input."""
+    """An empty sketch raises EmptyError, survives to_bytes(), and accepts empty input."""
     del rng
     sketch: Sketch = kind.make(0.1)
     empties: list[Any] = [[], np.empty(0), np.empty(0, dtype=np.float32), pa.array([], pa.float64()), [None]]

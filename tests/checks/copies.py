@@ -1,4 +1,4 @@
-"""Copies and pickles: they answer as the original does, and share nothing with it."""
+"""Copies and pickles answer as the original, and share nothing with it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
 
 
 def pickled(protocol: int) -> Callable[[Any], Any]:
-    """A way to copy by a pickle."""
+    """Return a function that copies by a pickle."""
     return lambda thing: pickle.loads(pickle.dumps(thing, protocol))
 
 
@@ -29,7 +29,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 
 
 def check_copies_go_their_own_way(kind: Kind, order: Order, rng: Rng) -> None:
-    """Fed differently after a copy was made, each answers for what it was fed itself, and for nothing else."""
+    """After different updates, the original and the copy each answer for their own values alone."""
     for way in ("copy", "deepcopy", f"pickle {rng.choice(PROTOCOLS)}"):
         for eps, n in ((0.3, 2_600), (0.05, 3_100)):
             both, mine, theirs = order(rng, n), order(rng, 1_900), 3 * order(rng, 2_300) + 1
@@ -45,7 +45,7 @@ def check_copies_go_their_own_way(kind: Kind, order: Order, rng: Rng) -> None:
 
 
 def check_every_way_to_copy(kind: Kind, rng: Rng) -> None:
-    """All ways and protocols: the same answers now, and the same bytes after the same values."""
+    """Copies of all protocols give the same answers now, and the same bytes after the same values."""
     both, more = uniform(rng, 4_000), uniform(rng, 3_000)
     for name, way in WAYS.items():
         original = prepared(kind, 0.1, both, rng)
@@ -60,7 +60,7 @@ def check_every_way_to_copy(kind: Kind, rng: Rng) -> None:
 
 
 def check_an_empty_copy(kind: Kind, rng: Rng) -> None:
-    """Before the first value, and with its settings."""
+    """An empty sketch is copied with its settings."""
     for name, way in WAYS.items():
         original: Sketch = kind.make(0.2, nan="skip")
         twin: Sketch = way(original)
@@ -72,7 +72,7 @@ def check_an_empty_copy(kind: Kind, rng: Rng) -> None:
 
 
 def prepared(kind: Kind, eps: float, values: Floats, rng: Rng) -> Sketch:
-    """A sketch in the middle of things: asked before, and with single values that wait."""
+    """Return a sketch with a cached summary and buffered values."""
     sketch: Sketch = kind.make(eps)
     for block in chop(values[:-3], rng, 1_500):
         feed(sketch, block)
@@ -83,7 +83,7 @@ def prepared(kind: Kind, eps: float, values: Floats, rng: Rng) -> Sketch:
 
 
 def same(original: Sketch, twin: Sketch) -> None:
-    """Whatever can be asked of one, the other answers exactly so."""
+    """Both give exactly the same answer to every query."""
     assert type(twin) is type(original)
     for name in ("n", "eps", "error", "nulls", "nans", "type", "arrived"):
         assert getattr(twin, name) == getattr(original, name), name

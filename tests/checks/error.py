@@ -12,7 +12,7 @@ from tests.orders import Floats, Order, uniform
 
 
 def check_every_prefix(kind: Kind, order: Order, rng: Rng) -> None:
-    """One value at a time, asked for every rank after each."""
+    """One value at a time, with every rank queried after each."""
     values = order(rng, 160)
     for eps in (0.3, 0.06):
         sketch: Sketch = kind.make(eps)
@@ -40,7 +40,7 @@ def check_leaf_edges(kind: Kind, order: Order, rng: Rng) -> None:
 
 
 def check_random_moments(kind: Kind, order: Order, rng: Rng) -> None:
-    """Long streams in blocks of all sizes, so that many levels fill; asked at moments that fit no block."""
+    """Long streams in blocks of all sizes, so that many levels fill; queried between block boundaries."""
     for eps, n in ((0.2, 90_000), (0.05, 60_000), (0.02, 40_000)):
         values = order(rng, n)
         sketch: Sketch = kind.make(eps)
@@ -78,7 +78,7 @@ def check_adversary(kind: Kind, rng: Rng) -> None:
 
 
 def _in_widest_gap(s: Summary, size: int) -> Floats:
-    """Values strictly between two neighbours of the summary, where it knows least and numbers are left."""
+    """Return values strictly inside the widest gap of the summary that still contains numbers."""
     wide = np.diff(s.values) / (size + 1) >= np.spacing(np.abs(s.values[1:]))
     for i in np.flatnonzero(wide)[np.argsort((s.rmin[:-1] - s.rmax[1:])[wide], kind="stable")]:
         block = np.linspace(s.values[i], s.values[i + 1], size + 2)[1:-1]

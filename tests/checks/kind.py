@@ -1,4 +1,4 @@
-"""What is under test: a class, what it promises, and which checks it must pass for that."""
+"""Classes under test: what each promises, and the checks it must pass."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Rng = np.random.Generator
 
 
 class Sketch(Protocol):
-    """The verbs of every sketch."""
+    """Methods of every sketch."""
 
     @property
     def n(self) -> int: ...
@@ -77,11 +77,11 @@ def needs(promise: str) -> Callable[[Check], Check]:
 
 
 def applies(check: Callable[..., None], kind: Kind) -> bool:
-    """Whether a kind must pass a check."""
+    """Return True if a kind must pass a check."""
     promise = getattr(check, "needs", None)
     return promise is None or promise in kind.promises
 
 
 def takes_order(check: Callable[..., None]) -> bool:
-    """Whether a check is to be run on every order."""
+    """Return True if a check runs on every order."""
     return "order" in inspect.signature(check).parameters

@@ -14,7 +14,7 @@ from tests.orders import Order
 
 
 def check_memory(kind: Kind, order: Order, rng: Rng) -> None:
-    """`nbytes` counts every array the sketch holds on to, and stays within the documented bound."""
+    """`nbytes` counts every array the sketch references, and stays within the documented bound."""
     for eps, n in ((0.1, 50_000), (0.02, 30_000)):
         sketch: Sketch = kind.make(eps)
         verify_memory(kind, sketch, eps)
@@ -35,7 +35,7 @@ def verify_memory(kind: Kind, sketch: Sketch, eps: float) -> None:
 
 
 def held_nbytes(root: object) -> int:
-    """The bytes of all arrays reachable from an object, each owner counted once and in full."""
+    """Return the bytes of all arrays reachable from an object; each owner counts once and in full."""
     seen: set[int] = set()
     todo: list[Any] = [root]
     total = 0

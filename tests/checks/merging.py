@@ -14,7 +14,7 @@ from tests.orders import Floats, Order, uniform
 
 @needs("merge")
 def check_merge_trees(kind: Kind, order: Order, rng: Rng) -> None:
-    """Sketches of parts of all sizes, merged in a random tree, speak of the whole; then life goes on."""
+    """Sketches of parts of all sizes, merged in a random tree, cover the whole, and accept more values."""
     for eps, n, parts in ((0.1, 3_000, 12), (0.2, 30_000, 9), (0.05, 40_000, 5)):
         values = order(rng, n)
         cuts = np.sort(rng.integers(0, n, parts))
@@ -38,7 +38,7 @@ def check_merge_trees(kind: Kind, order: Order, rng: Rng) -> None:
 
 @needs("merge")
 def check_merge_chain(kind: Kind, rng: Rng) -> None:
-    """One by one into the same sketch, many small ones into a large one and a large one into a small one."""
+    """Merges into one sketch: many small ones into a large one, and a large one into a small one."""
     eps, whole = 0.1, uniform(rng, 20_000)
     sketch = fed(kind, eps, whole[:5000])
     for start in range(5000, 15_000, 500):
@@ -58,7 +58,7 @@ def check_merge_chain(kind: Kind, rng: Rng) -> None:
 
 @needs("any number of merges")
 def check_merged_to_the_largest_count(kind: Kind, rng: Rng) -> None:
-    """Merged with itself and with what it began as until 2^53 is near: every level that can ever be is reached."""
+    """A sketch merged with copies of itself until 2^53 is near: every possible level is reached."""
     for eps in (0.3, 0.05):
         data = np.sort(uniform(rng, 9_700))
         sketch, times = fed(kind, eps, data), 1
@@ -113,7 +113,7 @@ def _mix_in(kind: Kind, sketch: Sketch, eps: float, block: Floats, rng: Rng) -> 
 
 @needs("update_summary")
 def check_lifted_summaries(kind: Kind, rng: Rng) -> None:
-    """A lifted summary speaks of elements it does not know: its error counts like any other."""
+    """The error of a lifted summary, which counts unseen elements, is like any other."""
     eps, values = 0.1, uniform(rng, 24_000) * np.repeat(np.arange(1, 21), 1200)
     sketch: Sketch = kind.make(eps)
     for start in range(0, len(values), 1200):
@@ -132,7 +132,7 @@ def check_lifted_summaries(kind: Kind, rng: Rng) -> None:
 
 @needs("update_summary")
 def check_too_coarse(kind: Kind, rng: Rng) -> None:
-    """A summary certified to exactly eps/2 is taken; one above it is refused, and nothing changes."""
+    """A summary certified to exactly eps/2 is accepted; one above it is refused, and nothing changes."""
     sketch = fed(kind, 0.1, uniform(rng, 100))
     before = sketch.to_bytes()
     coarse = Summary.of(np.arange(10_000.0)).compress(9)

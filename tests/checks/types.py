@@ -1,4 +1,4 @@
-"""The type that went in comes out."""
+"""Answers have the type of the input."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TYPES = [
 
 
 def check_types_come_out(kind: Kind, rng: Rng) -> None:
-    """The type that went in comes out of every question, also after bytes and merges."""
+    """Every answer has the type of the input, also after bytes and merges."""
     for name in TYPES:
         values = rng.integers(0, 120, 3000).astype("int64").astype(name)
         sketch = fed(kind, 0.1, values)
@@ -41,7 +41,7 @@ def check_types_come_out(kind: Kind, rng: Rng) -> None:
 
 
 def check_extreme_values(kind: Kind, rng: Rng) -> None:
-    """The ends of every type are values like others."""
+    """The extreme values of every type are ordinary values."""
     for name in ("int8", "int64", "uint32", "uint8"):
         info = np.iinfo(name)
         values = rng.choice(np.array([info.min, info.min + 1, 0, 1, info.max - 1, info.max], dtype=name), 2000)
@@ -60,7 +60,7 @@ def check_extreme_values(kind: Kind, rng: Rng) -> None:
 
 
 def check_decimals(kind: Kind, rng: Rng) -> None:
-    """Decimals come out as decimals, of the same scale."""
+    """Decimals are returned as decimals of the same scale."""
     everything = [Decimal(int(cents)).scaleb(-2) for cents in rng.integers(-5000, 5000, 2600)]
     values = kind.covers(np.array(everything)).tolist()
     for form in (everything, pa.array(everything, pa.decimal128(9, 2))):

@@ -1,4 +1,4 @@
-"""What is verified at one moment, and how a sketch is fed up to it."""
+"""Verification of a sketch at one moment, and feeding it up to there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PHIS = np.concatenate([[1e-12, 1e-4], np.linspace(0.01, 1, 100)])
 
 
 def verify(kind: Kind, sketch: Sketch, fed: Floats, rng: Rng, deep: bool = False) -> None:
-    """Everything a sketch says now, against everything it was fed."""
+    """Check every answer of a sketch against all values inserted."""
     data = np.sort(kind.covers(fed))
     assert sketch.n == len(data)
     assert sketch.error <= sketch.eps + TINY
@@ -37,12 +37,12 @@ def verify(kind: Kind, sketch: Sketch, fed: Floats, rng: Rng, deep: bool = False
 
 
 def lifted(kind: Kind) -> bool:
-    """Whether summaries may speak of elements that they know by number only."""
+    """Return True if summaries may be lifted."""
     return "the ends are exact" not in kind.promises
 
 
 def verify_ranks(sketch: Sketch | Summary, data: Floats, rng: Rng) -> None:
-    """Ranks are bounded by what is certified, and fractions are within the certified error."""
+    """Check that ranks are within their bounds, and fractions within the certified error."""
     some = rng.choice(data, 5)
     probes = np.concatenate([some, np.nextafter(some, -np.inf), some + 0.5, [-np.inf, 0.0, np.inf, data[0], data[-1]]])
     true = np.searchsorted(data, probes, side="right")
@@ -56,7 +56,7 @@ def verify_ranks(sketch: Sketch | Summary, data: Floats, rng: Rng) -> None:
 
 
 def chop(values: npt.NDArray[Any], rng: Rng, largest: int) -> Iterator[npt.NDArray[Any]]:
-    """The values in blocks of many sizes: ones, a few, an empty one, up to the largest."""
+    """Yield the values in blocks of many sizes: single values, a few, an empty one, up to the largest."""
     start = 0
     while start < len(values):
         size = int(rng.choice([0, 1, 1, 2, 7, 100, largest // 3, largest]))
@@ -65,7 +65,7 @@ def chop(values: npt.NDArray[Any], rng: Rng, largest: int) -> Iterator[npt.NDArr
 
 
 def feed(sketch: Sketch, block: npt.NDArray[Any]) -> None:
-    """A block as it is; short ones value by value, as numbers of Python or of numpy."""
+    """Insert a block; short ones value by value, as numbers of Python or numpy."""
     if len(block) > 7:
         sketch.update(block)
         return
@@ -74,7 +74,7 @@ def feed(sketch: Sketch, block: npt.NDArray[Any]) -> None:
 
 
 def fed(kind: Kind, eps: float, values: Floats) -> Sketch:
-    """A sketch that was given these values."""
+    """Return a sketch of these values."""
     sketch: Sketch = kind.make(eps)
     sketch.update(values)
     return sketch
@@ -85,7 +85,7 @@ def state_of(sketch: Sketch) -> tuple[object, ...]:
 
 
 def refused(sketch: Sketch, error: type[Exception], act: Callable[..., object], *args: object, what: str = "") -> str:
-    """The message of the named error that an act must raise, leaving the sketch as it was."""
+    """Return the message of the named error that an action must raise, leaving the sketch unchanged."""
     before = state_of(sketch)
     try:
         act(*args)

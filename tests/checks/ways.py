@@ -1,4 +1,4 @@
-"""The same whatever the way it came in: blocks, single values, bytes, forms of input."""
+"""The result is the same for all ways of input: blocks, single values, bytes, types."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from tests.orders import Order, uniform
 
 
 def check_blocks_and_singles(kind: Kind, order: Order, rng: Rng) -> None:
-    """One block, many blocks, or one by one: all within bound; the same bytes where that is promised."""
+    """One block, many blocks, or one by one: all within the bound, and the same bytes if promised."""
     for eps, n in ((0.1, 2_100), (0.3, 9_500)):
         values = order(rng, n)
-        singles: Sketch = kind.make(eps)
+        one_by_one: Sketch = kind.make(eps)
         for value in values:
-            singles.update(value)
+            one_by_one.update(value)
         blocks: Sketch = kind.make(eps)
         for block in chop(values, rng, 1500):
             blocks.update(block)
         whole = fed(kind, eps, values)
-        for sketch in (singles, blocks, whole):
+        for sketch in (one_by_one, blocks, whole):
             verify(kind, sketch, values, rng, deep=True)
         if "same bytes whatever the blocks" in kind.promises:
-            assert singles.to_bytes() == blocks.to_bytes() == whole.to_bytes()
+            assert one_by_one.to_bytes() == blocks.to_bytes() == whole.to_bytes()
 
 
 @needs("same bytes whatever the blocks")
 def check_long_streams_have_the_same_bytes(kind: Kind, order: Order, rng: Rng) -> None:
-    """At every level, also when asked in between, and after going through bytes."""
+    """The same at every level, also with queries in between, and after a round trip through bytes."""
     eps, values = 0.05, order(rng, 70_000)
     reference = fed(kind, eps, values).to_bytes()
     for largest in (200, 3_000, 65_000):
@@ -46,29 +46,29 @@ def check_long_streams_have_the_same_bytes(kind: Kind, order: Order, rng: Rng) -
 
 
 def check_same_input_same_bytes(kind: Kind, order: Order, rng: Rng) -> None:
-    """Two sketches fed alike are the same bytes at every moment, whatever one of them was asked."""
+    """Two sketches of the same input have the same bytes at every moment, whatever the queries."""
     eps, values = 0.08, order(rng, 6_000)
-    asked, quiet = kind.make(eps), kind.make(eps)
+    queried, quiet = kind.make(eps), kind.make(eps)
     for block in chop(values, rng, 2500):
-        feed(asked, block)
+        feed(queried, block)
         feed(quiet, block)
-        assert asked.to_bytes() == quiet.to_bytes()
-        if asked.n:
-            before = asked.to_bytes()
+        assert queried.to_bytes() == quiet.to_bytes()
+        if queried.n:
+            before = queried.to_bytes()
             (
-                asked.quantiles(PHIS),
-                asked.answer(0.5),
-                asked.rank(0.0),
-                asked.cdf([0.0]),
-                asked.summary(),
-                asked.error,
+                queried.quantiles(PHIS),
+                queried.answer(0.5),
+                queried.rank(0.0),
+                queried.cdf([0.0]),
+                queried.summary(),
+                queried.error,
             )
-            assert asked.to_bytes() == before
-    assert np.array_equal(asked.quantiles(PHIS), quiet.quantiles(PHIS))
+            assert queried.to_bytes() == before
+    assert np.array_equal(queried.quantiles(PHIS), quiet.quantiles(PHIS))
 
 
 def check_bytes_round_trip(kind: Kind, order: Order, rng: Rng) -> None:
-    """A restored sketch is the same and goes on the same as one that never stopped, from any moment."""
+    """A sketch restored at any moment continues identically to one that was not."""
     for eps in (0.3, 0.04):
         values, more = order(rng, 9_000), order(rng, 5_000)
         sketch, straight = kind.make(eps), kind.make(eps)
@@ -92,26 +92,26 @@ def check_bytes_round_trip(kind: Kind, order: Order, rng: Rng) -> None:
 
 
 def check_input_is_left_alone(kind: Kind, order: Order, rng: Rng) -> None:
-    """The caller's arrays are neither changed nor kept: what he does to them later changes nothing."""
+    """The caller's arrays are neither changed nor referenced: later changes to them have no effect."""
     for n in (50, 1024, 5000):
         values = order(rng, n)
-        kept = values.copy()
+        original = values.copy()
         sketch = fed(kind, 0.1, values)
         sketch.quantiles(PHIS)
-        assert values.tobytes() == kept.tobytes()
+        assert values.tobytes() == original.tobytes()
         before = sketch.to_bytes()
         values[:] = 1e9
         assert sketch.to_bytes() == before
-        verify(kind, sketch, kept, rng, deep=True)
-        frozen = kept.copy()
+        verify(kind, sketch, original, rng, deep=True)
+        frozen = original.copy()
         frozen.setflags(write=False)
         sketch.update(frozen)
-        verify(kind, sketch, np.concatenate([kept, kept]), rng)
+        verify(kind, sketch, np.concatenate([original, original]), rng)
 
 
 @needs("update_summary")
 def check_summaries_are_left_alone(kind: Kind, rng: Rng) -> None:
-    """Neither a summary put in nor one taken out is changed by what the sketch does later."""
+    """Later updates change neither an inserted summary nor a returned one."""
     given = Summary.of(uniform(rng, 3000))
     blob = given.to_bytes()
     sketch: Sketch = kind.make(0.1)

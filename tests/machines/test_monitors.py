@@ -1,4 +1,4 @@
-"""Monitors in any order of register, drop, ask, update and bytes, against all the values that they are about."""
+"""Monitors in any order of register, drop, answer, update and bytes, against all their values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from quantide import Monitor, MonitorGroup, RecentWindow, SlidingWindow, Summary
-from quantide.queries.clusters import CLUSTERINGS
+from quantide.queries.query_clusters import CLUSTERINGS
 from tests.machines.blocks import TYPES, Array, Block, blocks, run, thinned
 from tests.queries import model
 
@@ -23,17 +23,17 @@ PRECISIONS = (0.02, 0.0205, 0.023, 0.03, 0.1, 0.7)
 SOURCES = ("stream", "sliding", "recent", "pull")
 
 
-def faults(answers: Any, data: Array, phis: Array, precisions: Array, gone: bool) -> list[str]:
-    """What is untrue in answers about this data; `gone` allows a value that has just left a window."""
+def faults(answers: Any, data: Array, phis: Array, precisions: Array, allow_departed: bool) -> list[str]:
+    """Faults in answers about this data; `allow_departed` accepts a value that has just left a window."""
     ordered, n, values = np.sort(data), len(data), answers.values
     first = np.searchsorted(ordered, values, side="left") + 1
     last = np.searchsorted(ordered, values, side="right")
     target = np.maximum(1, np.ceil(phis * n - ROUNDING)).astype(np.int64)
-    low, high = (np.minimum(first, n), np.maximum(first, last)) if gone else (first, last)
+    low, high = (np.minimum(first, n), np.maximum(first, last)) if allow_departed else (first, last)
     away = np.maximum(0, np.maximum(low - target, target - high))
     certified = np.maximum(target - answers.rank_lo, answers.rank_hi - target)
     claims = {
-        "the value is one of the data": gone | (first <= last),
+        "the value is one of the data": allow_departed | (first <= last),
         "the target is right": answers.target == target,
         "the error is that of the ranks": np.abs(answers.error * n - certified) < 1e-6,
         "a rank of the value is certified": (answers.rank_lo <= high) & (low <= answers.rank_hi),
@@ -44,25 +44,25 @@ def faults(answers: Any, data: Array, phis: Array, precisions: Array, gone: bool
 
 
 class Queries(RuleBasedStateMachine):
-    """Standing queries of one monitor: what was registered, and what was last told of each."""
+    """Continuous queries of one monitor: the registered ones, and the last published value of each."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.held: dict[int, tuple[float, float]] = {}
-        self.told: dict[int, Any] = {}
+        self.registered: dict[int, tuple[float, float]] = {}
+        self.published: dict[int, Any] = {}
         self.name = "float64"
 
     def note(self, ids: Any, phis: Any, precisions: Any) -> None:
-        self.held |= {int(i): (float(p), float(e)) for i, p, e in zip(ids, phis, precisions, strict=True)}
+        self.registered |= {int(i): (float(p), float(e)) for i, p, e in zip(ids, phis, precisions, strict=True)}
 
     def forget(self, ids: list[int]) -> None:
         for one in ids:
-            del self.held[one]
-            self.told.pop(one, None)
+            del self.registered[one]
+            self.published.pop(one, None)
 
     def some(self, seed: int) -> list[int]:
         """Some of the queries that there are; at least one."""
-        rng, ids = np.random.default_rng(seed), list(self.held)
+        rng, ids = np.random.default_rng(seed), list(self.registered)
         count = int(rng.choice([1, 2, max(1, len(ids) // 2), len(ids)]))
         return [ids[i] for i in rng.permutation(len(ids))[:count]]
 
@@ -150,7 +150,7 @@ class MonitorMachine(Queries):
             if asks and len(self.content):
                 self.monitor.answer(one)
 
-    @precondition(lambda self: bool(self.held))
+    @precondition(lambda self: bool(self.registered))
     @rule(seed=st.integers(0, 999), by_one=st.booleans())
     def drop(self, seed: int, by_one: bool) -> None:
         ids = self.some(seed)
@@ -178,30 +178,30 @@ class MonitorMachine(Queries):
         assert self.monitor.condition(one) in may_be
         self.monitor.drop(one)
 
-    @precondition(lambda self: bool(self.held) and len(self.content) > 0)
+    @precondition(lambda self: bool(self.registered) and len(self.content) > 0)
     @rule(seed=st.integers(0, 999))
     def ask(self, seed: int) -> None:
         ids = self.some(seed)
-        phis, precisions = (np.array(column) for column in zip(*(self.held[one] for one in ids), strict=True))
+        phis, precisions = (np.array(column) for column in zip(*(self.registered[one] for one in ids), strict=True))
         answers = self.monitor.answers(ids)
         assert faults(answers, self.content, phis, precisions, self.source in ("sliding", "recent")) == []
         one = self.monitor.query(ids[0])
-        assert (one.phi, one.eps) == self.held[ids[0]]
+        assert (one.phi, one.eps) == self.registered[ids[0]]
 
     @precondition(lambda self: len(self.content) > 0)
     @rule()
     def changes(self) -> None:
         changes = self.monitor.changes()
-        self.told |= dict(zip(changes.ids.tolist(), changes.values.tolist(), strict=True))
-        ids = list(self.held)
+        self.published |= dict(zip(changes.ids.tolist(), changes.values.tolist(), strict=True))
+        ids = list(self.registered)
         now = self.monitor.answers(ids).values.tolist()
-        assert {one: self.told.get(one) for one in ids} == dict(zip(ids, now, strict=True))
+        assert {one: self.published.get(one) for one in ids} == dict(zip(ids, now, strict=True))
 
     @rule()
     def stats(self) -> None:
         stats = self.monitor.stats()
-        assert (stats["queries"], stats["conditions"]) == (len(self.held), len(self.watched))
-        assert stats["clusters"] <= len(self.held)
+        assert (stats["queries"], stats["conditions"]) == (len(self.registered), len(self.watched))
+        assert stats["clusters"] <= len(self.registered)
         assert model.clusters_faults(self.monitor) == []
 
     @rule()
@@ -253,7 +253,7 @@ class GroupMachine(Queries):
         self.note(ids, phis, precisions)
         self.keys |= dict(zip(ids, keys.tolist(), strict=True))
 
-    @precondition(lambda self: bool(self.held))
+    @precondition(lambda self: bool(self.registered))
     @rule(seed=st.integers(0, 999))
     def drop(self, seed: int) -> None:
         ids = self.some(seed)
@@ -262,11 +262,11 @@ class GroupMachine(Queries):
 
     @rule()
     def ask(self) -> None:
-        ids = [one for one in self.held if self.keys[one] in self.data]
+        ids = [one for one in self.registered if self.keys[one] in self.data]
         answers = self.group.answers(ids)
         assert len(answers) == len(ids)
         for i, one in enumerate(ids):
-            (phi, eps), data = self.held[one], self.data[self.keys[one]]
+            (phi, eps), data = self.registered[one], self.data[self.keys[one]]
             alone = self.group.answers([one])
             assert alone[0] == answers[i]
             assert faults(alone, data, np.array([phi]), np.array([eps]), False) == []
@@ -274,11 +274,11 @@ class GroupMachine(Queries):
     @rule()
     def changes(self) -> None:
         changes = self.group.changes()
-        self.told |= dict(zip(changes.ids.tolist(), changes.values.tolist(), strict=True))
-        ids = [one for one in self.held if self.keys[one] in self.data]
+        self.published |= dict(zip(changes.ids.tolist(), changes.values.tolist(), strict=True))
+        ids = [one for one in self.registered if self.keys[one] in self.data]
         now = self.group.answers(ids).values.tolist()
-        assert {one: self.told.get(one) for one in ids} == dict(zip(ids, now, strict=True))
-        assert self.group.stats()["queries"] == len(self.held)
+        assert {one: self.published.get(one) for one in ids} == dict(zip(ids, now, strict=True))
+        assert self.group.stats()["queries"] == len(self.registered)
 
 
 @pytest.mark.parametrize("clustering", CLUSTERINGS)

@@ -1,4 +1,4 @@
-"""Sketches in any order of update, update_summary, merge, ask and bytes, against everything they were given."""
+"""Sketches in any order of update, update_summary, merge, answer and bytes, against all their values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows in any order of update, update_summary, ask and bytes, against everything that lies in them."""
+"""Windows in any order of update, update_summary, answer and bytes, against all their values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from quantide import ConstrainedWindow, RecentWindow, SlidingWindow, errors
-from quantide.windows import constrained
+from quantide.windows import constrained_window
 from tests.machines.blocks import TYPES, Block, blocks, run
 from tests.windows.feed import Feed
 from tests.windows.small import BucketWindow, SmallRecentWindow, small_layout
@@ -24,7 +24,7 @@ EPS = st.sampled_from([0.4, 0.1, 0.03])
 
 
 class WindowMachine(RuleBasedStateMachine):
-    """One window of values and of blocks that came summarised."""
+    """One window of values and of summarised blocks."""
 
     name: str
     feed: Feed
@@ -129,12 +129,12 @@ class RecentMachine(WindowMachine):
 
 
 class ConstrainedMachine(RuleBasedStateMachine):
-    """The rows for which an expression holds."""
+    """Rows that satisfy an expression."""
 
     def __init__(self) -> None:
         super().__init__()
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(constrained, "layout_for", small_layout)
+        self.patch.setattr(constrained_window, "layout_for", small_layout)
 
     def teardown(self) -> None:
         self.patch.undo()

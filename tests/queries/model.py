@@ -1,4 +1,4 @@
-"""A slow model of standing queries: everything that arrived, sorted at every question."""
+"""Slow model of continuous queries: all values, sorted at every question."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from quantide import Monitor
 from tests import oracle
 
 
-def faults(monitor: Monitor, held: dict[int, tuple[float, float]], data: list[Any]) -> list[str]:
-    """What is wrong in what a monitor says now: a value outside its precision, a certificate that is not true."""
-    found = []
+def faults(monitor: Monitor, registered: dict[int, tuple[float, float]], data: list[Any]) -> list[str]:
+    """Faults in a monitor's answers: a value outside its precision, a false certificate."""
+    messages = []
     ordered, n = sorted(data), len(data)
-    for one, (phi, eps) in held.items():
+    for one, (phi, eps) in registered.items():
         answer = monitor.answer(one)
         in_force = max(eps, monitor.eps)
         first, last = oracle.occupied(ordered, answer.value)
         target = oracle.target_rank(phi, n)
         if first > last or max(first - target, target - last) > in_force * n + 1e-9:
-            found.append(f"query {phi}, {eps} is answered {answer.value} at n = {n}")
+            messages.append(f"query {phi}, {eps} is answered {answer.value} at n = {n}")
         if answer.error > in_force + 1e-9:
-            found.append(f"query {phi}, {eps} has an error of {answer.error} at n = {n}")
-        found += oracle.bound_faults(ordered, answer)
-    return found
+            messages.append(f"query {phi}, {eps} has an error of {answer.error} at n = {n}")
+        messages += oracle.bound_faults(ordered, answer)
+    return messages
 
 
 def states(data: list[Any], phi: float, eps: float, above: Any, below: Any) -> set[str]:
-    """What a condition may be said to be: the truth, or `possible` when the limit is within eps of the quantile."""
+    """States that a condition may have: the true one, or `possible` if the limit is within eps of the quantile."""
     ordered, n = sorted(data), len(data)
     target = oracle.target_rank(phi, n)
     count = bisect_right(ordered, above) if below is None else bisect_left(ordered, below)
@@ -42,31 +42,31 @@ def states(data: list[Any], phi: float, eps: float, above: Any, below: Any) -> s
 
 
 def clusters_faults(monitor: Monitor) -> list[str]:
-    """What is wrong in how queries are clustered: an interval that its cluster's does not lie in, a wrong order."""
-    c = monitor._board.clusters
+    """Faults in the clusters: an interval that does not contain its cluster's, a wrong order."""
+    c = monitor._evaluator.clusters
     if c is None:
         return []
-    found = []
+    messages = []
     spans = c.span[c.ordered]
     if not ((np.diff(spans[:, 0]) > 0).all() and (np.diff(spans[:, 1]) > 0).all()):
-        found.append(f"clusters contain each other: {spans.tolist()}")
+        messages.append(f"clusters contain each other: {spans.tolist()}")
     if (spans[:, 0] > spans[:, 1]).any():
-        found.append(f"a cluster of nothing: {spans.tolist()}")
-    queries, roots = monitor._board.queries, c.roots()
+        messages.append(f"a cluster of nothing: {spans.tolist()}")
+    queries, roots = monitor._evaluator.queries, c.roots()
     members = np.zeros(c.used, dtype=np.int64)
-    for place in queries.alive():
+    for place in queries.active():
         if queries.slot[place] >= 0:
             own = roots[queries.slot[place]]
             members[own] += 1
             reach = queries.eps[place] - monitor.eps
             low, high = max(0.0, queries.phi[place] - reach), min(1.0, queries.phi[place] + reach)
             if not low <= c.span[own, 0] <= c.span[own, 1] <= high:
-                found.append(f"query {low}..{high} in cluster {c.span[own]}")
+                messages.append(f"query {low}..{high} in cluster {c.span[own]}")
     if not np.array_equal(members[c.ordered], c.members[c.ordered]) or (members[c.ordered] == 0).any():
-        found.append("clusters count their queries wrong")
+        messages.append("clusters count their queries wrong")
     if sorted(c.heap[1 : c.heap[0] + 1]) != sorted(c.ordered):
-        found.append("the heap holds other clusters")
-    return found
+        messages.append("the heap holds other clusters")
+    return messages
 
 
 def exact_life(rmin: int, rmax: int, low: Fraction, high: Fraction, n: int, most: int = 10_000) -> int:

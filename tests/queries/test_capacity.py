@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 from quantide import Monitor, MonitorGroup, SlidingWindow, Summary, errors
-from quantide.queries.capacity import reserve
-from quantide.queries.clusters import CLUSTERINGS, ROOM
-from quantide.queries.registry import LAST_USE
+from quantide.queries.query_clusters import CLUSTERINGS, RESERVED_FIELDS
+from quantide.queries.query_registry import MAX_USES, reserve
 from tests import oracle
 
 EPS, PRECISION = 0.001, 0.0015
@@ -45,7 +44,7 @@ class Fed:
         self.monitor = Monitor.from_bytes(self.monitor.to_bytes(), pull=pull)
 
     def faults(self, ids: list[int], phis: np.ndarray, eps: float = PRECISION) -> list[Any]:
-        """Answers that are wrong, or whose own bound exceeds the precision that was asked for."""
+        """Answers that are wrong, or whose own bound exceeds the precision of the query."""
         answers = self.monitor.answers(ids)
         wrong: list[Any] = oracle.wrong_answers(self.data, answers.values, phis, eps)
         return wrong + [answer for answer in answers if answer.error > eps + 1e-9]
@@ -66,10 +65,10 @@ def test_one_by_one_past_every_boundary(clustering: str, source: str, rng: np.ra
     for count, phi in enumerate(phis, start=1):
         ids.append(fed.monitor.register(phi, PRECISION))
         fed.monitor.answer(ids[-1])
-        clusters = fed.monitor._board.clusters
+        clusters = fed.monitor._evaluator.clusters
         assert clusters is not None
         assert len(clusters) == count
-        assert lengths(clusters, ROOM) == {len(clusters.due)}
+        assert lengths(clusters, RESERVED_FIELDS) == {len(clusters.due)}
         if count in BOUNDARIES:
             assert fed.faults(ids, phis[:count]) == []
             fed.restore()
@@ -142,7 +141,7 @@ def test_conditions_one_by_one(boundary: int, rng: np.random.Generator) -> None:
 
 
 def built(how: str, clustering: str) -> bytes:
-    """The bytes of a monitor whose queries came one by one, a few at a time, all at once, or mixed."""
+    """Bytes of a monitor whose queries were registered one by one, a few at a time, all at once, or mixed."""
     rng = np.random.default_rng(5)
     monitor, phis = Monitor(EPS, clustering), np.arange(1, 131) / 131
     monitor.update(rng.normal(size=4_000))
@@ -162,12 +161,12 @@ def built(how: str, clustering: str) -> bytes:
 
 @pytest.mark.parametrize("clustering", CLUSTERINGS)
 def test_the_same_queries_in_any_portions_are_the_same_state(clustering: str) -> None:
-    """Nothing is asked between: how queries are cut into calls does not matter."""
+    """Without questions in between, the division of queries into calls does not matter."""
     assert len({built(how, clustering) for how in ("one", "few", "many", "mixed")}) == 1
 
 
 def test_another_process_has_the_same_bytes() -> None:
-    """Bytes hold nothing that was in memory by chance."""
+    """Bytes contain no uninitialised memory."""
     ours = [hashlib.sha256(built(how, "online")).hexdigest() for how in ("one", "many")]
     code = "import hashlib, tests.queries.test_capacity as t\n" + "\n".join(
         f"print(hashlib.sha256(t.built({how!r}, 'online')).hexdigest())" for how in ("one", "many")
@@ -177,7 +176,7 @@ def test_another_process_has_the_same_bytes() -> None:
 
 
 def test_arrays_grow_together() -> None:
-    """Whatever sizes are asked for, an index that fits one array fits all, and rows that were there stay."""
+    """For any sizes, an index that fits one array fits all, and existing rows stay."""
 
     class Pair:
         def __init__(self) -> None:
@@ -195,8 +194,8 @@ def test_a_place_that_was_used_too_often_is_retired() -> None:
     """Ids stay below the bit that marks conditions; the next query gets a place that was never used."""
     monitor = Monitor(EPS)
     first, second = monitor.register(0.5, PRECISION), monitor.register(0.6, PRECISION)
-    monitor._board.queries.uses[first] = LAST_USE
-    last = (LAST_USE << 32) | first
+    monitor._evaluator.queries.uses[first] = MAX_USES
+    last = (MAX_USES << 32) | first
     monitor.drop(last)
     monitor = Monitor.from_bytes(monitor.to_bytes())
     assert len(monitor) == 1

@@ -10,57 +10,62 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quantide import MonitorGroup, errors
-from quantide.queries import shelves
+from quantide.queries import keyed_summary_levels
 from tests import oracle
 
 rows = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(-9, 9).map(float)), min_size=1, max_size=40)
-asked = st.lists(
+registrations = st.lists(
     st.tuples(st.sampled_from("abcd"), st.floats(1e-6, 1), st.sampled_from([0.05, 0.1, 0.3])), min_size=1, max_size=6
 )
 
 
-def faults(group: MonitorGroup, held: dict[int, tuple[Any, float, float]], data: dict[Any, list[Any]]) -> list[str]:
-    found = []
-    for one, (key, phi, eps) in held.items():
+def faults(
+    group: MonitorGroup, registered: dict[int, tuple[Any, float, float]], data: dict[Any, list[Any]]
+) -> list[str]:
+    messages = []
+    for one, (key, phi, eps) in registered.items():
         if data.get(key):
             answer = group.answer(one)
             if oracle.wrong_answers(data[key], [answer.value], [phi], max(eps, group.eps)):
-                found.append(f"{key} {phi} {eps}: {answer}")
-            found += oracle.bound_faults(data[key], answer)
-    return found
+                messages.append(f"{key} {phi} {eps}: {answer}")
+            messages += oracle.bound_faults(data[key], answer)
+    return messages
 
 
-@given(st.lists(st.one_of(rows, asked, st.integers(0, 5)), min_size=2, max_size=12), st.sampled_from([5, 50, 10**6]))
+@given(
+    st.lists(st.one_of(rows, registrations, st.integers(0, 5)), min_size=2, max_size=12),
+    st.sampled_from([5, 50, 10**6]),
+)
 def test_every_query_is_right_after_every_step(script: list[Any], waiting: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shelves, "WAITING", waiting)
+        patch.setattr(keyed_summary_levels, "BUFFER_ROWS", waiting)
         group = MonitorGroup(0.05)
-        held: dict[int, tuple[Any, float, float]] = {}
+        registered: dict[int, tuple[Any, float, float]] = {}
         data: dict[Any, list[Any]] = {}
         seen: dict[int, Any] = {}
         for step in script:
             if isinstance(step, int):
-                for one in list(held)[step : step + 1]:
+                for one in list(registered)[step : step + 1]:
                     group.drop(one)
-                    del held[one]
+                    del registered[one]
                     seen.pop(one, None)
             elif len(step[0]) == 3:
-                held |= dict(zip(group.register_many(*zip(*step, strict=True)).tolist(), step, strict=True))
+                registered |= dict(zip(group.register_many(*zip(*step, strict=True)).tolist(), step, strict=True))
             else:
                 group.update(*(list(column) for column in zip(*step, strict=True)))
                 for key, value in step:
                     data.setdefault(key, []).append(value)
-            assert faults(group, held, data) == []
+            assert faults(group, registered, data) == []
             seen |= dict(group.changes())
-            assert seen == {one: group.answer(one).value for one, (key, _, _) in held.items() if data.get(key)}
+            assert seen == {one: group.answer(one).value for one, (key, _, _) in registered.items() if data.get(key)}
 
 
 def test_many_keys_of_all_sizes(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shelves, "WAITING", 3000)
+    monkeypatch.setattr(keyed_summary_levels, "BUFFER_ROWS", 3000)
     group = MonitorGroup(0.02)
     keys = np.arange(200)
-    wanted, given_ = 1 - rng.random(200), rng.uniform(0.02, 0.2, 200)
-    ids = group.register_many(keys, wanted, given_)
+    phis, epss = 1 - rng.random(200), rng.uniform(0.02, 0.2, 200)
+    ids = group.register_many(keys, phis, epss)
     data: dict[Any, list[float]] = {}
     for _ in range(60):
         own = (200 * rng.random(1000) ** 3).astype(int)
@@ -69,10 +74,10 @@ def test_many_keys_of_all_sizes(rng: np.random.Generator, monkeypatch: pytest.Mo
         for key, value in zip(own.tolist(), values.tolist(), strict=True):
             data.setdefault(key, []).append(value)
         group.changes()
-    held = {int(one): (int(k), p, e) for one, k, p, e in zip(ids, keys, wanted, given_, strict=True)}
-    assert faults(group, held, data) == []
+    registered = {int(one): (int(k), p, e) for one, k, p, e in zip(ids, keys, phis, epss, strict=True)}
+    assert faults(group, registered, data) == []
     assert group.stats()["evaluations"] < 60 * 200
-    assert len(group.answers([one for one, (key, _, _) in held.items() if key in data])) == len(data)
+    assert len(group.answers([one for one, (key, _, _) in registered.items() if key in data])) == len(data)
 
 
 def test_keys_of_several_columns_and_other_types() -> None:

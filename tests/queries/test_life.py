@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quantide import Monitor, Summary
-from quantide.kernels.life import FINE, evaluate, lasts, terms
+from quantide.kernels.cluster_evaluation import ANSWERED, evaluate, lifetime, lifetime_terms
 from tests import oracle
 from tests.queries import model
 
@@ -18,25 +18,25 @@ GRID = 64  # fractions of it are exact in floating point
 
 
 def life(rmin: int, rmax: int, low: float, high: float, n: int) -> float:
-    return lasts(rmin, rmax, *terms(low, high, n))
+    return lifetime(rmin, rmax, *lifetime_terms(low, high, n))
 
 
-def answered(summary: Summary, a: float, b: float, eps: float, start: int = 0) -> tuple[float, float] | None:
+def evaluate_one(summary: Summary, a: float, b: float, eps: float, start: int = 0) -> tuple[float, float] | None:
     """The value for a cluster [a, b] and how long it lasts, None when there is none."""
     span, value, due = np.array([[a, b]]), np.empty(1), np.array([-1])
     ranks = np.array([[0, 0, 0, start]])
     values, rmin, rmax = np.array(summary.carried), np.array(summary.rmin), np.array(summary.rmax)
     status, _ = evaluate(np.array([0]), span, value, ranks, due, values, rmin, rmax, summary.n, eps, False, False)
-    assert status != FINE or due[0] >= summary.n
+    assert status != ANSWERED or due[0] >= summary.n
     lasting = life(int(ranks[0, 0]), int(ranks[0, 1]), a - eps, b + eps, summary.n)
-    return (float(value[0]), lasting) if status == FINE else None
+    return (float(value[0]), lasting) if status == ANSWERED else None
 
 
 fractions = st.integers(0, GRID).map(lambda i: Fraction(i, GRID))
 
 
 @given(fractions, fractions, st.integers(1, 200), st.data())
-def test_life_is_the_number_of_arrivals_in_the_worst_place(
+def test_lifetime_is_the_number_of_worst_case_arrivals(
     one: Fraction, other: Fraction, n: int, data: st.DataObject
 ) -> None:
     """Not one too late, and not one too early."""
@@ -55,12 +55,12 @@ def test_life_is_the_number_of_arrivals_in_the_worst_place(
 
 @given(fractions, st.integers(1, 3), st.lists(st.integers(0, 30), min_size=64, max_size=300), st.integers(8, 64))
 def test_theorem_3_and_the_deadline_hold_for_values(at: Fraction, reach: int, values: list[int], width: int) -> None:
-    """A tuple that the condition accepts answers; so it does while arrivals below, or above, all of them, come."""
+    """A tuple that the condition accepts answers, also after arrivals below, or above, all values."""
     eps = Fraction(1, 16)
     a, b = max(Fraction(0), at - Fraction(reach, GRID)), min(Fraction(1), at + Fraction(reach, GRID))
     summary = Summary.of([float(x) for x in values]).compress(width)
     low, high = float(a - eps), float(b + eps)
-    found = answered(summary, float(a), float(b), float(eps))
+    found = evaluate_one(summary, float(a), float(b), float(eps))
     assert found or summary.gap > 2 * eps * summary.n - 2
     value, lasting = found or (0.0, -1)
     for far in (-1e9, 1e9):
@@ -76,7 +76,7 @@ def test_the_best_tuple_is_the_best_of_all(one: Fraction, other: Fraction, value
     summary = Summary.of([float(x) for x in values]).compress(16)
     a, b, eps = float(min(one, other)), float(max(one, other)), 0.02
     lives = [life(int(x), int(y), a - eps, b + eps, summary.n) for x, y in zip(summary.rmin, summary.rmax, strict=True)]
-    found = answered(summary, a, b, eps, start)
+    found = evaluate_one(summary, a, b, eps, start)
     assert (found[1] if found else -1) >= max(lives) or (found is None and max(lives) < 0)
 
 
@@ -87,7 +87,7 @@ def test_theorem_5_there_is_a_tuple_that_lasts(rng: np.random.Generator) -> None
         assert summary.gap <= 2 * eps * summary.n
         for _ in range(200):
             a, b = np.sort(rng.random(2))
-            found = answered(summary, a, b, eps, 5)
+            found = evaluate_one(summary, a, b, eps, 5)
             assert found is not None
             assert found[1] >= (b - a) * summary.n / (2 * (1 - eps)) - 1e-6
 

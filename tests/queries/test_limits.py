@@ -7,8 +7,8 @@ import pytest
 
 from quantide import Monitor, Summary
 from quantide.errors import CorruptBytesError, InvalidArgumentError, TypeMismatchError
-from quantide.kernels.keyed import add_counts
-from quantide.summary.types import type_named
+from quantide.kernels.keyed_evaluation import add_rank_bounds
+from quantide.summary.value_types import type_named
 
 DAYS = np.array(["2024-01-02", "2024-01-03"], dtype="datetime64[us]")
 
@@ -53,7 +53,7 @@ def test_a_query_that_another_thread_drops_is_no_index() -> None:
     """A key number of -2 marks a dropped query. Plain Python finds what machine code reads outside its array."""
     counts = np.zeros(1, dtype=np.int64)
     ints = np.array([0, 1])
-    add_counts.py_func(  # type: ignore[attr-defined]
+    add_rank_bounds.py_func(  # type: ignore[attr-defined]
         np.array([-2]),
         np.array([1.0]),
         np.array([0], np.int32),

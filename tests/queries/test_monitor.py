@@ -37,25 +37,25 @@ steps = st.lists(
 @given(st.sampled_from(KINDS), steps, st.sampled_from([1, 5, 1000]))
 @settings(max_examples=150)
 def test_every_query_is_right_after_every_step(kind: tuple[str, str], script: list[Any], often: int) -> None:
-    """Any mixture of registrations, drops, blocks, single values and summaries; changes() tells all of it."""
+    """Any mixture of registrations, drops, blocks, single values and summaries; changes() reports every change."""
     monitor = Monitor(0.02, *kind, recluster_after=often)
-    held: dict[int, tuple[float, float]] = {}
+    registered: dict[int, tuple[float, float]] = {}
     seen: dict[int, Any] = {}
     data: list[float] = []
     for verb, what in script:
         if verb == "register":
             ids = monitor.register_many(*zip(*what, strict=True))
-            held |= dict(zip(ids.tolist(), what, strict=True))
-        elif verb == "drop" and held:
-            one = list(held)[what % len(held)]
+            registered |= dict(zip(ids.tolist(), what, strict=True))
+        elif verb == "drop" and registered:
+            one = list(registered)[what % len(registered)]
             monitor.drop(one)
-            del held[one]
+            del registered[one]
             seen.pop(one, None)
         elif verb == "update":
             for i in range(0, len(what), 7):
                 monitor.update(what[i : i + 7])
                 data += what[i : i + 7]
-                assert model.faults(monitor, held, data) == []
+                assert model.faults(monitor, registered, data) == []
         elif verb == "one":
             monitor.update(what)
             data.append(what)
@@ -65,19 +65,19 @@ def test_every_query_is_right_after_every_step(kind: tuple[str, str], script: li
         elif verb == "bytes":
             monitor = Monitor.from_bytes(monitor.to_bytes())
         if data:
-            assert model.faults(monitor, held, data) == []
+            assert model.faults(monitor, registered, data) == []
             seen |= dict(monitor.changes())
-            assert seen == {one: monitor.answer(one).value for one in held}
+            assert seen == {one: monitor.answer(one).value for one in registered}
         assert model.clusters_faults(monitor) == []
-        assert len(monitor) == len(held)
+        assert len(monitor) == len(registered)
 
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("kind", KINDS, ids="-".join)
 def test_all_orders_in_blocks(kind: tuple[str, str], order: str, rng: np.random.Generator) -> None:
     monitor = Monitor(0.01, *kind)
-    wanted, given_ = 1 - rng.random(300), rng.uniform(0.01, 0.1, 300)
-    ids = monitor.register_many(wanted, given_)
+    wanted, epss = 1 - rng.random(300), rng.uniform(0.01, 0.1, 300)
+    ids = monitor.register_many(wanted, epss)
     data = ORDERS[order](rng, 30_000)
     start = 0
     for size in (1, 20, 99, 500, 3000, 4096, 5000, 900, 9000, 7384):
@@ -85,9 +85,9 @@ def test_all_orders_in_blocks(kind: tuple[str, str], order: str, rng: np.random.
         start += size
         ordered = np.sort(data[:start])
         answers = monitor.answers(ids)
-        assert within(ordered, answers.values, wanted, np.maximum(given_, 0.01)).all()
+        assert within(ordered, answers.values, wanted, np.maximum(epss, 0.01)).all()
         assert certified(ordered, answers).all()
-        assert (answers.error <= given_ + 1 / start + 1e-12).all()
+        assert (answers.error <= epss + 1 / start + 1e-12).all()
 
 
 def within(ordered: Any, found: Any, phi: Any, eps: Any) -> Any:
@@ -99,7 +99,7 @@ def within(ordered: Any, found: Any, phi: Any, eps: Any) -> Any:
 
 
 def certified(ordered: Any, answers: Any) -> Any:
-    """Whether some rank of each value is among those that are certified."""
+    """Return True if some rank of each value is within its certified bounds."""
     first = np.searchsorted(ordered, answers.values) + 1
     last = np.searchsorted(ordered, answers.values, side="right")
     return (first <= answers.rank_hi) & (answers.rank_lo <= last)
@@ -108,15 +108,15 @@ def certified(ordered: Any, answers: Any) -> Any:
 @pytest.mark.parametrize("kind", KINDS, ids="-".join)
 def test_read_after_every_single_value(kind: tuple[str, str], rng: np.random.Generator) -> None:
     monitor = Monitor(0.02, *kind)
-    wanted, given_ = 1 - rng.random(40), rng.uniform(0.02, 0.2, 40)
-    ids = monitor.register_many(wanted, given_)
+    wanted, epss = 1 - rng.random(40), rng.uniform(0.02, 0.2, 40)
+    ids = monitor.register_many(wanted, epss)
     data = np.concatenate([rng.normal(size=1500), rng.normal(5, 0.1, 1500)])
     for i, x in enumerate(data.tolist()):
         monitor.update(x)
         if i % 7 == 0 or i < 100:
             ordered = np.sort(data[: i + 1])
             answers = monitor.answers(ids)
-            assert within(ordered, answers.values, wanted, given_).all()
+            assert within(ordered, answers.values, wanted, epss).all()
             assert certified(ordered, answers).all()
 
 
@@ -144,7 +144,7 @@ def test_a_million_points_are_a_million_clusters(rng: np.random.Generator) -> No
     assert monitor.query(int(ids[7])).eps == 0.001
 
 
-def test_precision_finer_than_the_summary_is_raised_and_told() -> None:
+def test_precision_finer_than_the_summary_is_raised_and_reported() -> None:
     monitor = Monitor(0.01)
     assert monitor.query(monitor.register(0.5, 0.0001)).eps == 0.01
     assert monitor.query(monitor.register(0.5, 0.2)) == (1, 0.5, 0.2)
@@ -187,7 +187,7 @@ def test_an_id_is_never_used_again() -> None:
         monitor.drop(one)
 
 
-def test_changes_tell_only_what_changed() -> None:
+def test_changes_report_only_changes() -> None:
     monitor = Monitor(0.01)
     low, high = monitor.register(0.1, 0.02), monitor.register(0.9, 0.02)
     monitor.update(np.arange(1000.0))
@@ -225,7 +225,7 @@ def test_values_stay_while_they_are_good(rng: np.random.Generator) -> None:
     assert changed < 60 * 100 / 4
 
 
-def test_integers_timestamps_and_narrow_floats_come_back(rng: np.random.Generator) -> None:
+def test_integers_timestamps_and_narrow_floats_keep_their_types(rng: np.random.Generator) -> None:
     for data in (
         rng.integers(-1000, 1000, 3000),
         rng.random(3000).astype(np.float32),
@@ -268,7 +268,7 @@ def test_listeners_hear_changes_and_only_these() -> None:
     assert len(heard) == 2
 
 
-def test_a_listener_that_raises_harms_nobody_and_is_reported() -> None:
+def test_a_listener_that_raises_affects_no_other_and_is_reported() -> None:
     monitor = Monitor(0.01)
     heard: list[int] = []
 
@@ -288,7 +288,7 @@ def test_a_listener_that_raises_harms_nobody_and_is_reported() -> None:
     assert monitor.answer(bad).error <= 0.02
 
 
-def test_listeners_come_and_go() -> None:
+def test_listeners_are_added_and_removed() -> None:
     monitor = Monitor(0.01)
     heard: list[Any] = []
     ids = [monitor.register(phi, 0.02, on_change=lambda *news: heard.append(news)) for phi in (0.1, 0.5, 0.9)]

@@ -1,4 +1,4 @@
-"""Monitors that follow something: every query is right at every version, whatever it has become."""
+"""Monitors with a pulled source: every query is right at every version."""
 
 from __future__ import annotations
 
@@ -83,18 +83,18 @@ def loosened(data: Any, error: float, rng: Rng) -> Summary:
 
 
 def condition_faults(monitor: Monitor, watched: dict[int, tuple[float, float, Any, Any]], data: Any) -> list[str]:
-    found = []
+    messages = []
     for one, (phi, eps, above, below) in watched.items():
         may_be = (
             model.states(data.tolist(), phi, max(eps, 2 * monitor.eps), above, below) if len(data) else {"possible"}
         )
         if monitor.condition(one) not in may_be:
-            found.append(f"({phi}, {eps}, {above}, {below}) is {monitor.condition(one)}, not {may_be}")
-    return found
+            messages.append(f"({phi}, {eps}, {above}, {below}) is {monitor.condition(one)}, not {may_be}")
+    return messages
 
 
 def test_loosened_summaries_are_true(rng: Rng) -> None:
-    """The attack itself is fair, and goes to the limit."""
+    """The attack itself is within the rules, and uses them to the limit."""
     worst = 0.0
     for draw in DRAWS.values():
         for n in (1, 2, 39, 80, 300, 2000):
@@ -125,21 +125,21 @@ steps = st.lists(
 )
 @settings(max_examples=200)
 def test_every_query_is_right_at_every_version(draw: str, clustering: str, script: list[Any], seed: int) -> None:
-    """Any mixture of what can happen, to the content and to the queries; changes() tells all of it."""
+    """Any mixture of changes of the source and of the queries; changes() reports every change."""
     rng = np.random.default_rng(seed)
     source = Followed(rng, draw)
     monitor = Monitor(EPS, clustering, recluster_after=3, pull=source.pull)
-    held: dict[int, Pair] = {}
+    registered: dict[int, Pair] = {}
     watched: dict[int, tuple[float, float, Any, Any]] = {}
     seen: dict[int, Any] = {}
     for verb, number in script:
         if verb == "register":
             pairs = list(zip((1 - rng.random(number)).tolist(), rng.uniform(0.01, 0.4, number).tolist(), strict=True))
-            held |= dict(zip(monitor.register_many(*zip(*pairs, strict=True)).tolist(), pairs, strict=True))
-        elif verb == "drop" and held:
-            one = list(held)[number % len(held)]
+            registered |= dict(zip(monitor.register_many(*zip(*pairs, strict=True)).tolist(), pairs, strict=True))
+        elif verb == "drop" and registered:
+            one = list(registered)[number % len(registered)]
             monitor.drop(one)
-            del held[one]
+            del registered[one]
             seen.pop(one, None)
         elif verb == "watch":
             phi, eps = 1 - float(rng.random()), float(rng.uniform(0.05, 0.4))
@@ -153,9 +153,9 @@ def test_every_query_is_right_at_every_version(draw: str, clustering: str, scrip
         assert condition_faults(monitor, watched, source.data) == []
         assert monitor.n == len(source.data)
         if len(source.data):
-            assert model.faults(monitor, held, source.data.tolist()) == []
+            assert model.faults(monitor, registered, source.data.tolist()) == []
             seen |= dict(monitor.changes())
-            assert seen == {one: monitor.answer(one).value for one in held}
+            assert seen == {one: monitor.answer(one).value for one in registered}
         else:
             assert not monitor.changes()
         assert not monitor.changes()
@@ -172,13 +172,13 @@ def test_many_queries_over_large_content(eps: float, draw: str, rng: Rng) -> Non
     pairs += list(
         zip((1 - rng.random(60)).tolist(), rng.uniform(eps / 2, min(0.99, 9 * eps), 60).tolist(), strict=True)
     )
-    held = dict(zip(monitor.register_many(*zip(*pairs, strict=True)).tolist(), pairs, strict=True))
+    registered = dict(zip(monitor.register_many(*zip(*pairs, strict=True)).tolist(), pairs, strict=True))
     for _ in range(60):
         source.change(
             str(rng.choice(["grow", "crowd", "shrink", "cut", "replace"])), int(rng.choice([1, 9, 150, 3000]))
         )
         if len(source.data):
-            assert model.faults(monitor, held, source.data.tolist()) == []
+            assert model.faults(monitor, registered, source.data.tolist()) == []
     assert monitor.stats()["evaluations"] > 0
 
 
@@ -211,20 +211,20 @@ def test_elements_that_may_be_missing(n: int, seed: int) -> None:
 @given(st.sampled_from(sorted(DRAWS)), st.lists(st.sampled_from([0, *SIZES]), max_size=25), st.integers(0, 2**32 - 1))
 @settings(max_examples=100)
 def test_what_only_grows(draw: str, sizes: list[int], seed: int) -> None:
-    """Values that no tuple has any more are kept while they are right: they are elements still."""
+    """Values that no tuple has any more stay while they are right: they are still elements."""
     rng = np.random.default_rng(seed)
     source = Followed(rng, draw)
     monitor = Monitor(EPS, recluster_after=3, pull=source.pull, grows=True)
-    held: dict[int, Pair] = {}
+    registered: dict[int, Pair] = {}
     for size in sizes:
         source.change("crowd" if rng.random() < 0.2 else "grow", size)
         if rng.random() < 0.5:
             pair = 1 - float(rng.random()), float(rng.uniform(0.01, 0.4))
-            held[monitor.register(*pair)] = pair
+            registered[monitor.register(*pair)] = pair
         if rng.random() < 0.2:
             monitor = Monitor.from_bytes(monitor.to_bytes(), pull=source.pull, grows=True)
         if len(source.data):
-            assert model.faults(monitor, held, source.data.tolist()) == []
+            assert model.faults(monitor, registered, source.data.tolist()) == []
         monitor.changes()
 
 
@@ -265,7 +265,7 @@ def test_nothing_is_done_while_the_version_is_the_same(rng: Rng) -> None:
 
 
 def test_a_question_reads_one_state(rng: Rng) -> None:
-    """What is followed may change at any moment: it is asked once for each question."""
+    """The source may change at any moment: each question pulls once."""
     source = Followed(rng)
     monitor = Monitor(EPS, pull=source.pull)
     one, alarm = monitor.register(0.5, 0.1, on_change=lambda *_: None), monitor.watch(0.5, 0.1, above=0)
@@ -288,7 +288,7 @@ def test_a_question_reads_one_state(rng: Rng) -> None:
     assert source.pulls == before
 
 
-def test_listeners_are_told_by_refresh(rng: Rng) -> None:
+def test_refresh_notifies_listeners(rng: Rng) -> None:
     source = Followed(rng)
     monitor = Monitor(EPS, pull=source.pull)
     heard: list[Any] = []
@@ -312,7 +312,7 @@ def test_listeners_are_told_by_refresh(rng: Rng) -> None:
         heard.clear()
 
 
-def test_content_comes_and_goes(rng: Rng) -> None:
+def test_content_arrives_and_leaves(rng: Rng) -> None:
     """Before the first value, and when all have left, there is no answer; the type of nothing does not matter."""
     source = Followed(rng, "integers")
     monitor = Monitor(EPS, pull=source.pull)
@@ -330,7 +330,7 @@ def test_content_comes_and_goes(rng: Rng) -> None:
 
 
 def test_queries_go_on_over_another_source(rng: Rng) -> None:
-    """Bytes hold queries, conditions and what was told of them, but not what was followed."""
+    """Bytes contain queries, conditions and their published values, but not the source."""
     source, other = Followed(rng), Followed(rng)
     source.change("replace", 2000)
     first = Monitor(EPS, pull=source.pull)
@@ -343,15 +343,15 @@ def test_queries_go_on_over_another_source(rng: Rng) -> None:
     assert not second.changes()
     for _ in range(5):
         source.change("grow", 500)
-        told = [monitor.changes() for monitor in (first, second)]
-        assert told[0].ids.tolist() == told[1].ids.tolist()
-        assert told[0].values.tolist() == told[1].values.tolist()
+        published = [monitor.changes() for monitor in (first, second)]
+        assert published[0].ids.tolist() == published[1].ids.tolist()
+        assert published[0].values.tolist() == published[1].values.tolist()
     other.become(rng.normal(20, 1, 1000))
     third = Monitor.from_bytes(kept, pull=other.pull)
     changes = third.changes()
     assert (len(changes), changes.conditions) == (200, [(alarm, "certain")])
-    held = {int(one): (third.query(int(one)).phi, third.query(int(one)).eps) for one in ids}
-    assert model.faults(third, held, other.data.tolist()) == []
+    registered = {int(one): (third.query(int(one)).phi, third.query(int(one)).eps) for one in ids}
+    assert model.faults(third, registered, other.data.tolist()) == []
     other.become(np.arange(5))
     with pytest.raises(errors.TypeMismatchError, match="int64"):
         third.changes()
@@ -417,23 +417,23 @@ def test_what_does_not_fit_is_refused(rng: Rng) -> None:
 
 
 def test_a_window_that_is_fed_elsewhere(rng: Rng) -> None:
-    """What is followed may be any part of a window, or of several things merged."""
+    """The source may be any part of a window, or several merged summaries."""
     window = RecentWindow(EPS / 2, max_age=60)
     monitor = Monitor(EPS, pull=lambda: (window.arrived, window.summary(within="20 s")))
-    held = {monitor.register(phi, eps): (phi, eps) for phi in (0.01, 0.5, 0.9, 1.0) for eps in (0.05, 0.2)}
+    registered = {monitor.register(phi, eps): (phi, eps) for phi in (0.01, 0.5, 0.9, 1.0) for eps in (0.05, 0.2)}
     values, times = rng.normal(size=5000), np.sort(rng.random(5000)) * 100
     for at in range(0, 5000, 250):
         window.update(values[at : at + 250], times[at : at + 250])
         inside = values[: at + 250][times[: at + 250] > times[at + 249] - 20]
         ordered = np.sort(inside)
-        for one, (phi, eps) in held.items():
+        for one, (phi, eps) in registered.items():
             value, target = monitor.answer(one).value, oracle.target_rank(phi, len(inside))
             first, last = np.searchsorted(ordered, value, "left") + 1, np.searchsorted(ordered, value, "right")
             assert max(first - target, target - last) <= eps * len(inside) + 1e-9
 
 
 def test_saved_is_what_each_query_by_itself_would_have_taken(rng: Rng) -> None:
-    """Counted plainly: the queries there are, at every look that finds a change, less clusters that were evaluated."""
+    """Expected count: all queries at every evaluation after a change, less evaluated clusters."""
     source = Followed(rng)
     monitor = Monitor(EPS, pull=source.pull)
     queries = plain = 0

@@ -1,4 +1,4 @@
-"""Marks: a summary that is kept true by counting must be one at every moment."""
+"""Marks: a summary kept valid by counting arrivals is valid at every moment."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from quantide import Summary
-from quantide.queries.source import MarkedSketch
+from quantide.queries.marked_sketch import MarkedSketch
 from tests import oracle
 from tests.checks.verify import chop
 from tests.orders import ORDERS
@@ -26,8 +26,8 @@ def test_marks_are_a_summary_of_everything(order: str, rng: np.random.Generator)
             marks = sketch.marks()
             assert marks is not None
             assert oracle.summary_faults(marks, data[:fed]) == []
-    assert sketch.marked == 1
-    assert sketch.tuples(anew=True).fresh
+    assert sketch.summary_count == 1
+    assert sketch.tuples(rebuild=True).fresh
     assert sketch.summary().gap <= 2 * 0.1 * len(data)
 
 
@@ -40,10 +40,10 @@ def test_marks_of_a_stream_that_stays_the_same_last(rng: np.random.Generator) ->
         sketch.update(rng.random(20_000))
         now = sketch.tuples()
         assert int((now.rmax[1:] - now.rmin[:-1]).max()) / sketch.n <= 2 * gap
-    assert sketch.marked == 1
+    assert sketch.summary_count == 1
 
 
-def test_marks_are_forgotten_when_a_summary_comes(rng: np.random.Generator) -> None:
+def test_a_summary_removes_the_marks(rng: np.random.Generator) -> None:
     sketch = MarkedSketch(0.1)
     sketch.update(rng.random(500))
     sketch.tuples()

@@ -1,4 +1,4 @@
-"""A monitor as bytes: it goes on exactly, and bytes that are not its own are refused."""
+"""A monitor as bytes: it continues exactly, and foreign bytes are rejected."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ KINDS = ("empty", "few", "integers", "fed")
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("updates", ["triggers", "together"])
-def test_a_monitor_goes_on_exactly(kind: str, updates: str, rng: np.random.Generator) -> None:
+def test_a_monitor_continues_exactly(kind: str, updates: str, rng: np.random.Generator) -> None:
     first = made(kind, rng)
-    first._board.updates = updates
+    first._evaluator.updates = updates
     second = Monitor.from_bytes(first.to_bytes())
     assert second.to_bytes() == first.to_bytes()
     for size in (1, 30, 700, 9000, 3):
         block = rng.integers(0, 80, size) if kind != "few" else rng.random(size)
-        told = []
+        published = []
         for monitor in (first, second):
             monitor.update(block)
             new = monitor.register(0.3, 0.02)
             changes = monitor.changes()
-            told.append((changes.ids.tolist(), changes.values.tolist(), changes.conditions, new))
-        assert told[0] == told[1]
+            published.append((changes.ids.tolist(), changes.values.tolist(), changes.conditions, new))
+        assert published[0] == published[1]
         assert second.to_bytes() == first.to_bytes()
 
 
@@ -80,7 +80,7 @@ def test_values_beyond_all_counts_are_refused_after_bytes_too() -> None:
         assert restored.n == 2**53
 
 
-def test_float32_before_and_after_something_was_told() -> None:
+def test_float32_before_and_after_something_was_published() -> None:
     monitor = Monitor(0.01)
     one = monitor.register(0.5, 0.02)
     monitor.watch(0.5, 0.02, above=1.5)
@@ -128,7 +128,7 @@ def test_hostile_bytes_are_refused_or_harmless(kind: str, rng: np.random.Generat
             monitor = Monitor.from_bytes(body + struct.pack("<I", zlib.crc32(body)))
         except errors.CorruptBytesError:
             continue
-        clusters = monitor._board.clusters
+        clusters = monitor._evaluator.clusters
         if clusters is not None:
             assert [fault for fault in model.clusters_faults(monitor) if "in cluster" not in fault] == []
         monitor.update([1, 2, 3])

@@ -10,7 +10,7 @@ import pytest
 
 from quantide import Monitor, Summary
 
-LIMIT = 20.0  # seconds, for what must come
+LIMIT = 20.0  # seconds to wait for an expected event
 
 
 def in_thread(work: Callable[[], Any]) -> Thread:
@@ -39,7 +39,7 @@ def test_two_threads_are_never_inside_at_once(other: Callable[[Monitor, int], An
             try:
                 meeting.wait(0.3)
                 met.set()
-            except BrokenBarrierError:  # nobody else came in
+            except BrokenBarrierError:  # no other thread entered
                 pass
         return 1, Summary.of([1.0, 2.0, 3.0])
 
@@ -52,7 +52,7 @@ def test_two_threads_are_never_inside_at_once(other: Callable[[Monitor, int], An
     assert not met.is_set()
 
 
-def test_what_changed_is_not_looked_up_while_queries_change() -> None:
+def test_changes_are_not_resolved_while_queries_change() -> None:
     begun, go_on, looked = Event(), Event(), Event()
     state = [0]
 
@@ -82,7 +82,7 @@ def test_what_changed_is_not_looked_up_while_queries_change() -> None:
     assert looked.is_set()
 
 
-def test_a_listener_may_wait_for_a_thread_that_asks() -> None:
+def test_a_listener_may_wait_for_a_thread_that_reads() -> None:
     monitor = Monitor(0.01)
     found: list[Any] = []
 
@@ -97,7 +97,7 @@ def test_a_listener_may_wait_for_a_thread_that_asks() -> None:
     assert found[0] == found[1]
 
 
-def test_listeners_hear_changes_in_order_whichever_thread_they_come_from() -> None:
+def test_listeners_are_notified_in_order_across_threads() -> None:
     monitor = Monitor(0.01)
     heard: list[Any] = []
     first, done = Event(), Event()
@@ -105,7 +105,7 @@ def test_listeners_hear_changes_in_order_whichever_thread_they_come_from() -> No
     def listen(one: int, value: Any) -> None:
         if not heard:
             first.set()
-            assert done.wait(LIMIT)  # the other thread's update is over, and waited for nobody
+            assert done.wait(LIMIT)  # the other thread's update ended without waiting
         heard.append(value)
 
     monitor.register(0.5, 0.02, on_change=listen)
@@ -119,7 +119,7 @@ def test_listeners_hear_changes_in_order_whichever_thread_they_come_from() -> No
     assert monitor.failures() == []
 
 
-def test_what_a_listener_adds_is_told_after_what_was_before() -> None:
+def test_changes_by_a_listener_are_notified_after_earlier_ones() -> None:
     monitor = Monitor(0.01)
     heard: list[Any] = []
 
@@ -151,9 +151,9 @@ def test_a_listener_that_ends_the_call_leaves_the_rest_for_the_next() -> None:
 
 def test_many_threads_at_once() -> None:
     monitor = Monitor(0.01)
-    kept = monitor.register_many(np.linspace(0.05, 1, 40), 0.03)
+    lasting = monitor.register_many(np.linspace(0.05, 1, 40), 0.03)
     heard: list[Any] = []
-    monitor.listen(int(kept[20]), lambda *news: heard.append(news))
+    monitor.listen(int(lasting[20]), lambda *news: heard.append(news))
     blocks = 40
 
     def feed(seed: int) -> None:
@@ -175,13 +175,13 @@ def test_many_threads_at_once() -> None:
             changes = monitor.changes()
             assert len(changes.ids) == len(changes)
             if monitor.n:
-                assert (monitor.answers(kept).error <= 0.03).all()
+                assert (monitor.answers(lasting).error <= 0.03).all()
 
     with ThreadPoolExecutor(6) as pool:
         for found in [pool.submit(work, seed) for seed in (1, 2) for work in (feed, come_and_go, read)]:
             found.result(60)
     assert monitor.n == 2 * blocks * 520
-    assert len(monitor) == len(kept)
+    assert len(monitor) == len(lasting)
     assert monitor.failures() == []
-    assert heard[-1][1] == monitor.answer(int(kept[20])).value
-    assert (monitor.answers(kept).error <= 0.03).all()
+    assert heard[-1][1] == monitor.answer(int(lasting[20])).value
+    assert (monitor.answers(lasting).error <= 0.03).all()

@@ -1,4 +1,4 @@
-"""A window and everything that was fed to it, as values or as blocks that were summarised elsewhere."""
+"""A window with a record of everything inserted into it, as values or as summarised blocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.windows.truth import Array, Rng, inside, verify
 
 
 def thinned(summary: Summary, eps: float, way: float) -> Summary:
-    """The same block, thinned towards the coarsest that is taken; `way` 0 leaves it exact, 1 goes all the way."""
+    """Thin a block towards the coarsest that is accepted; `way` 0 leaves it exact, 1 is the coarsest."""
     best = summary
     for b in (int(1 / (eps * max(way, 0.01))) + 1, int(np.ceil(1 / eps)) + 1):
         thinner = summary.compress(max(1, b)) if way else summary
@@ -21,7 +21,7 @@ def thinned(summary: Summary, eps: float, way: float) -> Summary:
 
 
 class Feed:
-    """Feeds a RecentWindow and knows, of every element, its value, its time and the block it came in."""
+    """Feeds a RecentWindow and records the value, the time and the block of every element."""
 
     def __init__(self, window: Any, timed: bool = True) -> None:
         self.window, self.timed = window, timed
@@ -34,12 +34,12 @@ class Feed:
         return float(self.times.max()) if len(self.times) else 0.0
 
     def take(self, values: Array, times: Array) -> None:
-        """As they are."""
+        """Insert values."""
         self.window.update(values, times if self.timed else None)
         self._note(values, times)
 
     def summarised(self, values: Array, times: Array, way: float = 0.0, joins: bool = False) -> None:
-        """As one block; `joins` says that it overlaps the one before."""
+        """Insert one summarised block; `joins` if it overlaps the previous one."""
         span = (float(times.min()), float(times.max())) if self.timed else ()
         self.window.update_summary(thinned(Summary.of(values), self.window.eps, way), *span)
         start = self.blocks.pop()[0] if joins else len(self.values)
@@ -50,25 +50,25 @@ class Feed:
         self.values, self.times = np.concatenate([self.values, values]), np.concatenate([self.times, times])
 
     def ask_last(self, last: int, rng: Rng) -> None:
-        held = np.arange(len(self.values)) >= len(self.values) - last
-        self._ask(held, int(np.count_nonzero(held)), rng, last=last)
+        mask = np.arange(len(self.values)) >= len(self.values) - last
+        self._check(mask, int(np.count_nonzero(mask)), rng, last=last)
 
     def ask_within(self, span: float, rng: Rng) -> None:
-        held = inside(self.times, self.now, span)
-        sure = np.count_nonzero(held) - sum(np.count_nonzero(held[a:b]) for a, b in self.straddled(held))
-        self._ask(held, int(sure), rng, within=span)
+        mask = inside(self.times, self.now, span)
+        sure = np.count_nonzero(mask) - sum(np.count_nonzero(mask[a:b]) for a, b in self.straddled(mask))
+        self._check(mask, int(sure), rng, within=span)
 
-    def straddled(self, held: Array) -> list[tuple[int, int]]:
-        """The blocks of which some elements are in the window and some are not."""
-        return [(a, b) for a, b in self.blocks if held[a:b].any() and not held[a:b].all()]
+    def straddled(self, mask: Array) -> list[tuple[int, int]]:
+        """Return the blocks that lie partly in the window."""
+        return [(a, b) for a, b in self.blocks if mask[a:b].any() and not mask[a:b].all()]
 
-    def _ask(self, held: Array, sure: int, rng: Rng, **asked: Any) -> None:
-        """Answered within eps; refused only if a block lies across the start that is not small beside what is sure."""
-        largest = max((b - a for a, b in self.straddled(held)), default=0)
+    def _check(self, mask: Array, sure: int, rng: Rng, **scope: Any) -> None:
+        """Check that the answer is within eps, or refused because a block that is not small lies across the start."""
+        largest = max((b - a for a, b in self.straddled(mask)), default=0)
         try:
-            verify(self.window, self.values[held], rng, **asked)
+            verify(self.window, self.values[mask], rng, **scope)
         except errors.SpanError:
             self.refused += 1
-            assert largest > self.window.eps * sure / 2, (asked, largest, sure)
+            assert largest > self.window.eps * sure / 2, (scope, largest, sure)
         else:
             self.answered += 1

@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 
 from quantide import ConstrainedWindow, errors, last, where
 from quantide.windows.arrow_file import _ArrowFile
-from quantide.windows.filters import pack_filter, shown
+from quantide.windows.filter_expressions import filter_text, pack_filter
 
 PLAIN = where(pc.field("a") == 1)
 
 
 class Positions(_ArrowFile):
-    """Where the parts of a file are."""
+    """Positions of the parts of a file."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(data)
@@ -36,22 +36,22 @@ class Positions(_ArrowFile):
         return start, count
 
     def of(self, width: int) -> tuple[int, int]:
-        """The longest list of elements of a width: its start, and how many there are."""
+        """Return the start and length of the longest list of elements of a width."""
         start, count, _ = max((one for one in self.lists if one[2] == width), key=lambda one: one[1])
         return start, count
 
 
 def window_of(filter: bytes, text: str) -> bytes:
-    """The bytes of a window with another filter, and a true checksum."""
+    """Return the bytes of a window with another filter, and a valid checksum."""
     [(name, plain)] = PLAIN.filters.items()
     whole = ConstrainedWindow(last(5) & PLAIN, 0.5).to_bytes()[:-4]
-    for old, new in ((shown(name).encode(), text.encode()), (pack_filter(plain), filter)):
+    for old, new in ((filter_text(name).encode(), text.encode()), (pack_filter(plain), filter)):
         whole = whole.replace(struct.pack("<Q", len(old)) + old, struct.pack("<Q", len(new)) + new)
     return whole + struct.pack("<I", zlib.crc32(whole))
 
 
 def compressed(codec: str) -> Callable[[], bytes]:
-    """A literal of 50 MB that is compressed into a few kilobytes."""
+    """Return a literal of 50 MB, compressed into a few kilobytes."""
 
     def made() -> bytes:
         table = pa.ipc.open_file(pa.py_buffer(pack_filter(pc.field("a") == "x"))).read_all()
@@ -66,7 +66,7 @@ def compressed(codec: str) -> Callable[[], bytes]:
 
 
 def repeated_token() -> bytes:
-    """A name of 60,000 characters that 6,000 tokens lead to."""
+    """Return a name of 60,000 characters that 6,000 tokens point to."""
     expression = pc.field("x" * 60_000) == 1
     for i in range(3000):
         expression = pc.or_(expression, pc.field(str(i))) if i % 2 else pc.invert(expression)
@@ -82,14 +82,14 @@ def repeated_token() -> bytes:
 
 
 def _length(data: bytearray, pair: int) -> int:
-    """Of the value of a pair of texts."""
+    """Return the offset of the value of a key-value pair."""
     fields = pair - struct.unpack_from("<i", data, pair)[0]
     at = pair + struct.unpack_from("<H", data, fields + 6)[0]
     return int(struct.unpack_from("<I", data, at + struct.unpack_from("<I", data, at)[0])[0])
 
 
 def overlapping() -> bytes:
-    """A literal of 100,000 characters that 700 literals share."""
+    """Return a literal of 100,000 characters that 700 literals share."""
     data = bytearray(pack_filter(_balanced(["y" * 100_000] + ["x"] * 700)))
     start, count = Positions(bytes(data)).of(16)
     buffers = [struct.unpack_from("<qq", data, start + 16 * i) for i in range(count)]
@@ -107,50 +107,50 @@ def _balanced(literals: list[str]) -> Any:
 
 
 def nulls() -> bytes:
-    """A literal list of 2**28 nulls, which take no bytes and are shown one by one."""
+    """Return a literal list of 2**28 nulls, which take no bytes and are printed one by one."""
     data = bytearray(pack_filter(pc.scalar(pa.scalar([None] * 77_777, pa.list_(pa.null()))).is_null()))
     for form in ("<q", "<i"):
-        for at in _places(data, struct.pack(form, 77_777)):
+        for at in _offsets_of(data, struct.pack(form, 77_777)):
             struct.pack_into(form, data, at, 2**28)
     return bytes(data)
 
 
-def _places(data: bytearray, wanted: bytes) -> list[int]:
-    found, at = [], data.find(wanted)
+def _offsets_of(data: bytearray, pattern: bytes) -> list[int]:
+    offsets, at = [], data.find(pattern)
     while at >= 0:
-        found.append(at)
-        at = data.find(wanted, at + 1)
-    return found
+        offsets.append(at)
+        at = data.find(pattern, at + 1)
+    return offsets
 
 
 def long_type() -> bytes:
-    """20,000 lists in a list, before each of which the name of a type of 30,000 characters is shown."""
+    """Return 20,000 lists in a list; before each, a type name of 30,000 characters is printed."""
     kind = pa.list_(pa.list_(pa.struct([pa.field("z" * 30_000, pa.int8())])))
     return pack_filter(pc.scalar(pa.scalar([[]] * 20_000, kind)).is_null())
 
 
 def list_views() -> bytes:
-    """Lists of lists that are all the same: 100 of 100 of 100 of 100."""
+    """Return lists of lists that are all the same: 100 of 100 of 100 of 100."""
     inner: Any = pa.array(range(100), pa.int8())
     for _ in range(4):
-        places = pa.array([0] * 100, pa.int32()), pa.array([100] * 100, pa.int32())
-        inner = pa.ListViewArray.from_arrays(*places, inner)
+        ranges = pa.array([0] * 100, pa.int32()), pa.array([100] * 100, pa.int32())
+        inner = pa.ListViewArray.from_arrays(*ranges, inner)
     return pack_filter(pc.scalar(pa.ListArray.from_arrays([0, 100], inner)[0]).is_null())
 
 
 def string_views() -> bytes:
-    """A batch that says it has two billion buffers of views."""
+    """Return a batch that declares two billion buffers of views."""
     data = bytearray(pack_filter(pc.field("a").isin(pa.array(["x" * 40, "y" * 50], pa.string_view()))))
-    at, found = Positions(bytes(data)), []
+    at, offsets = Positions(bytes(data)), []
     for start, count, width in at.lists:
         if width == 8 and count == 1 and struct.unpack_from("<q", data, start)[0] == 1:
-            found.append(start)
-    struct.pack_into("<q", data, found[-1], 2**31 - 1)
+            offsets.append(start)
+    struct.pack_into("<q", data, offsets[-1], 2**31 - 1)
     return bytes(data)
 
 
 def deep() -> bytes:
-    """10,000 calls inside each other, which Arrow itself does not write."""
+    """Return 10,000 nested calls, which Arrow itself does not write."""
     table = pa.ipc.open_file(pa.py_buffer(pack_filter(pc.field("a") == 1))).read_all()
     inner = [("call", "equal"), ("field_ref", "a"), ("literal", "0"), ("end", "equal")]
     tokens = [("call", "invert")] * 10_000 + inner + [("end", "invert")] * 10_000
@@ -175,13 +175,13 @@ FILTERS: dict[str, Callable[[], bytes]] = {
 
 
 def peak() -> int:
-    """The most memory this process ever had, in bytes."""
+    """Return the peak memory of this process, in bytes."""
     status = Path("/proc/self/status").read_text()
     return 1024 * int(status.partition("VmHWM:")[2].split()[0])
 
 
 def main(name: str) -> None:
-    """Read a filter that was made by another process, so that only the reading counts."""
+    """Read a filter that another process made, so that only the memory of reading counts."""
     blob = Path(name).read_bytes()
     ConstrainedWindow.from_bytes(ConstrainedWindow(last(5) & PLAIN, 0.5).to_bytes())
     before = peak()

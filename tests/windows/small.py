@@ -1,38 +1,38 @@
-"""Windows whose blocks are so small that a few thousand values fill many levels of them."""
+"""Windows with blocks so small that a few thousand values fill many levels."""
 
 from __future__ import annotations
 
 from quantide import RecentWindow, SlidingWindow
-from quantide.windows.arrivals import Arrivals
-from quantide.windows.buckets import Buckets
-from quantide.windows.layout import Layout, layout_for
-from quantide.windows.slices import Slices
-from quantide.windows.tail import Tail
+from quantide.windows.block_layout import BlockLayout, layout_for
+from quantide.windows.recent_values import RecentValues
+from quantide.windows.summary_slices import SummarySlices
+from quantide.windows.value_tail import ValueTail
+from quantide.windows.window_buckets import WindowBuckets
 
 
-def small_layout(eps: float, most: int | None = None) -> Layout:
-    """As few values together as the proof allows, however few are asked for."""
-    del most
+def small_layout(eps: float, max_items: int | None = None) -> BlockLayout:
+    """Return the layout with the smallest chunks that the proof allows."""
+    del max_items
     return layout_for(eps, None, 64, 50)
 
 
 class BucketWindow(SlidingWindow):
-    """In buckets however small it is; but an open bucket is a sketch of eps/2, which has a least value."""
+    """A window in buckets whatever its size, unless eps/2 is too small for the sketch of the open bucket."""
 
-    def _hold(self) -> Tail | Buckets:
-        if self._held is None and self._eps < 1e-9:
-            return super()._hold()
-        if self._held is None:
-            self._held = Buckets(self._size, self._eps, self._kind())
-        return self._held
+    def _get_storage(self) -> ValueTail | WindowBuckets:
+        if self._storage is None and self._eps < 1e-9:
+            return super()._get_storage()
+        if self._storage is None:
+            self._storage = WindowBuckets(self._size, self._eps, self._kind())
+        return self._storage
 
 
 class SmallRecentWindow(RecentWindow):
-    """The same rules with small blocks."""
+    """A RecentWindow with small blocks."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
-        self._slices = Slices(small_layout(self._eps))
+        self._slices = SummarySlices(small_layout(self._eps))
 
-    def _new_values(self) -> Arrivals:
-        return Arrivals(small_layout(self._eps), self._kind(), self._times.dtypes, self._needed_values)
+    def _new_values(self) -> RecentValues:
+        return RecentValues(small_layout(self._eps), self._kind(), self._times.dtypes, self._first_needed_value)

@@ -1,4 +1,4 @@
-"""Windows in memory with max_ahead: no time further ahead of the clock is taken, and nothing is changed by it."""
+"""max_ahead of windows: a time further ahead of the clock is rejected and changes nothing."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_wrong_time_is_refused(wrong: float) -> None:
 
 
 def test_values_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They wait to be taken together, and are looked at one by one."""
+    """Buffered values are checked one by one."""
     now = time.time()
     window = RecentWindow(0.1, max_ahead=60)
     for i in range(20):
@@ -72,9 +72,9 @@ def test_a_window_of_constraints() -> None:
 @pytest.mark.parametrize("given", ["1 hour", "1 h 30 min", 0.5, "off", None])
 def test_the_setting_is_in_the_bytes(given: Any) -> None:
     for window in (RecentWindow(0.1, max_ahead=given), ConstrainedWindow(within("60 s"), 0.1, max_ahead=given)):
-        again = type(window).from_bytes(window.to_bytes())
-        assert again.max_ahead == window.max_ahead
-        assert again.to_bytes() == window.to_bytes()
+        restored = type(window).from_bytes(window.to_bytes())
+        assert restored.max_ahead == window.max_ahead
+        assert restored.to_bytes() == window.to_bytes()
     assert (RecentWindow(0.1, max_ahead=given).max_ahead is None) == (given in ("off", None))
 
 

@@ -1,4 +1,4 @@
-"""RecentWindow fed with blocks that were summarised elsewhere, alone and among values."""
+"""RecentWindow with summarised blocks, alone and among values."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Rng = np.random.Generator
 
 
 def some_values(rng: Rng, n: int, so_far: int) -> Array:
-    """In any of several orders, so that blocks interleave, follow each other, or tie."""
-    found: Array = [
+    """Blocks in several orders: they interleave, follow each other, or tie."""
+    orders: Array = [
         rng.random(n),
         np.sort(rng.random(n)) + so_far,
         rng.integers(0, 5, n).astype(np.float64),
         -np.sort(rng.random(n)) - so_far,
     ][int(rng.integers(4))]
-    return found
+    return orders
 
 
 def some_times(rng: Rng, n: int, now: float) -> Array:
@@ -72,7 +72,7 @@ SIZES: dict[str, Callable[[int], int]] = {
 @pytest.mark.parametrize("way", ["exact", "coarse", "lifted"])
 @pytest.mark.parametrize("sizes", SIZES)
 def test_adversarial_sizes(sizes: str, way: str, rng: Rng) -> None:
-    """Blocks as coarse as is allowed, in the middle or at their ends."""
+    """Blocks as coarse as allowed, in the middle or at their ends."""
     for eps in (0.3, 0.1):
         feed = Feed(SmallRecentWindow(eps), timed=False)
         for i in range(150):
@@ -93,7 +93,7 @@ def test_adversarial_sizes(sizes: str, way: str, rng: Rng) -> None:
 
 
 def test_a_small_block_never_refuses_a_window(rng: Rng) -> None:
-    """Blocks lifted to the brim: what is missing costs a whole rank each, and groups may begin far back."""
+    """Blocks lifted to the limit: each missing value costs a whole rank, and groups may begin far back."""
     for cls in (SmallRecentWindow, RecentWindow):
         window, values = cls(0.1), np.empty(0)
         for _ in range(119):
@@ -105,7 +105,7 @@ def test_a_small_block_never_refuses_a_window(rng: Rng) -> None:
 
 
 def test_values_and_blocks_by_turns(rng: Rng) -> None:
-    """Both kinds are cut, each by itself: together they still lose no more than eps allows."""
+    """Values and slices are cut separately: together they lose no more than eps allows."""
     for eps in (0.5, 0.2, 0.1):
         for way in (0.0, 1.0):
             feed = Feed(SmallRecentWindow(eps))
@@ -119,7 +119,7 @@ def test_values_and_blocks_by_turns(rng: Rng) -> None:
 
 
 def test_blocks_alone_are_like_a_sketch(rng: Rng) -> None:
-    """Summaries of other sketches, all of them asked for: within eps of everything."""
+    """The longest window over summaries of other sketches is within eps."""
     window, values = RecentWindow(0.02), np.empty(0)
     for _ in range(20):
         block = rng.normal(size=int(rng.integers(1, 30_000)))
@@ -134,7 +134,7 @@ def test_blocks_alone_are_like_a_sketch(rng: Rng) -> None:
 
 
 def test_overlapping_slices_are_joined(rng: Rng) -> None:
-    """Until one comes that does not overlap; within a joined slice no window begins."""
+    """Overlapping blocks are merged into one slice; no window begins inside it."""
     feed = Feed(SmallRecentWindow(0.2))
     for second in range(60):
         for part in range(3):
@@ -160,7 +160,7 @@ def test_slices_that_touch_are_not_joined() -> None:
 
 
 def test_slices_out_of_order_are_late(rng: Rng) -> None:
-    """Late when they begin before what is settled, or end before the open slice begins."""
+    """A block is late if it begins before the closed slices end, or ends before the open slice begins."""
     window = SmallRecentWindow(0.2)
     window.update_summary(Summary.of(rng.random(10)), 0.0, 10.0)
     window.update_summary(Summary.of(rng.random(10)), 20.0, 30.0)
@@ -269,9 +269,9 @@ def test_the_smallest_window_is_named_and_is_answered(rng: Rng) -> None:
         try:
             feed.window.quantile(0.5, last=last)
         except errors.SpanError as refused:
-            found = re.search(r"last=(\d+)$", str(refused))
-            assert found, refused  # noqa: PT017
-            smallest = int(found[1])
+            match = re.search(r"last=(\d+)$", str(refused))
+            assert match, refused  # noqa: PT017
+            smallest = int(match[1])
             assert smallest >= last
             verify(feed.window, feed.values[-smallest:], rng, last=smallest)
             named += 1
@@ -280,16 +280,16 @@ def test_the_smallest_window_is_named_and_is_answered(rng: Rng) -> None:
         try:
             feed.window.quantile(0.5, within=float(span))
         except errors.SpanError as refused:
-            found = re.search(r"more than ([\d.e+-]+) (\w+)$", str(refused))
-            assert found, refused  # noqa: PT017
-            answer = feed.window.answer(0.5, within=f"{float(found[1]) * 1.00001 + 1e-6:.9f} {found[2]}")
+            match = re.search(r"more than ([\d.e+-]+) (\w+)$", str(refused))
+            assert match, refused  # noqa: PT017
+            answer = feed.window.answer(0.5, within=f"{float(match[1]) * 1.00001 + 1e-6:.9f} {match[2]}")
             assert answer.n_lo <= np.count_nonzero(feed.times >= answer.since)
             named += 1
     assert named > 10
 
 
 def test_a_block_newer_than_the_window() -> None:
-    """A span that begins within the only block there is."""
+    """A span that begins within the only block."""
     window = RecentWindow(0.1)
     window.update_summary(Summary.of(np.arange(1000.0)), 0.0, 100.0)
     with pytest.raises(errors.SpanError, match="100"):
@@ -308,7 +308,7 @@ def test_a_block_newer_than_the_window() -> None:
 
 @pytest.mark.parametrize("limits", [{"max_items": 3000}, {"max_age": 40}, {"max_items": 500, "max_age": 100}])
 def test_limits_with_blocks(limits: dict[str, Any], rng: Rng) -> None:
-    """What is within the limits is answered for as long as blocks are small; tuples stay bounded."""
+    """Windows within the limits are answered while blocks are small; the number of tuples stays bounded."""
     feed, tuples = Feed(SmallRecentWindow(0.2, **limits)), []
     for i in range(1500):
         n = int(rng.integers(1, 30))
@@ -365,7 +365,7 @@ def test_what_can_be_read_when_nothing_can_be_answered() -> None:
 
 
 def test_as_many_as_can_be() -> None:
-    """Ranks are exact up to 2**53; what would exceed it is refused and changes nothing."""
+    """Ranks are exact up to 2**53; an insert beyond that is refused and changes nothing."""
     half = Summary.of(np.arange(4.0))
     while half.n < 2**52:
         half = Summary.merge(half, half).compress(400)
@@ -396,7 +396,7 @@ def test_empty_in_time(rng: Rng) -> None:
 
 
 def test_restart_in_the_middle(rng: Rng) -> None:
-    """Through bytes at any moment, with and without an open slice: the same from there on, to the byte."""
+    """A window restored at any moment, with or without an open slice, continues identically, byte for byte."""
     for timed in (True, False):
         straight, restarted = Feed(SmallRecentWindow(0.2), timed), Feed(SmallRecentWindow(0.2), timed)
         for i in range(250):
@@ -409,5 +409,5 @@ def test_restart_in_the_middle(rng: Rng) -> None:
             if rng.random() < 0.1:
                 straight.ask_last(int(rng.integers(1, len(straight.values) + 1)), rng)
         assert straight.window.to_bytes() == restarted.window.to_bytes()
-        held = inside(straight.times, straight.now, 1e9) if timed else np.ones(len(straight.values), dtype=bool)
-        assert verify(restarted.window, straight.values[held], rng).n == len(straight.values)
+        mask = inside(straight.times, straight.now, 1e9) if timed else np.ones(len(straight.values), dtype=bool)
+        assert verify(restarted.window, straight.values[mask], rng).n == len(straight.values)

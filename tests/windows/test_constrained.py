@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quantide import ConstrainedWindow, Summary, errors, last, where, within
-from quantide.windows import constrained
-from quantide.windows.constraint import Constraint
-from quantide.windows.layout import layout_for
+from quantide.windows import constrained_window
+from quantide.windows.block_layout import layout_for
+from quantide.windows.window_expression import WindowExpression
 from tests.windows.small import small_layout
 from tests.windows.truth import Array, inside, verify
 
@@ -32,18 +32,18 @@ A, B, HIGH = pc.field("src") == "A", pc.field("src") == "B", pc.field("load") > 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few values fill many levels."""
-    monkeypatch.setattr(constrained, "layout_for", small_layout)
+    monkeypatch.setattr(constrained_window, "layout_for", small_layout)
 
 
 class Arrived:
-    """Everything that ever arrived, as columns; a load may be null (as nan)."""
+    """All arrivals as columns; a load may be null (as nan)."""
 
     def __init__(self) -> None:
         self.value, self.time, self.load = np.empty(0), np.empty(0), np.empty(0)
         self.src = np.empty(0, dtype="U1")
 
     def more(self, rng: Rng, n: int, nulls: float = 0.1) -> pa.Table:
-        """n more rows, as a table."""
+        """Append n rows; return them as a table."""
         start, so_far = (self.time[-1] if len(self.time) else 0.0), len(self.value)
         times = start + np.cumsum(np.round(rng.exponential(float(rng.choice([0, 0.01, 1.0])), n), 2))
         value = rng.choice([rng.random(n), np.arange(n) + so_far, -np.arange(n) - so_far, rng.integers(0, 4, n)])
@@ -56,14 +56,14 @@ class Arrived:
         )
 
     def say(self, atom: tuple[Any, ...], now: float | None = None) -> Array:
-        """Which arrivals an atom holds for."""
+        """Return a mask of the arrivals for which an atom is true."""
         kind, argument = atom
         if kind == "last":
             newest: Array = np.arange(len(self.value)) >= len(self.value) - argument
             return newest
         if kind == "within":
             return inside(self.time, self.time[-1] if now is None else now, argument)
-        found: Array = {
+        masks: Array = {
             "A": self.src == "A",
             "B": self.src == "B",
             "high": self.load > 0.5,  # not true for null, nor is its opposite
@@ -71,7 +71,7 @@ class Arrived:
             "not B": self.src != "B",
             "not high": self.load <= 0.5,
         }[argument]
-        return found
+        return masks
 
 
 FILTERS = {"A": where(A), "B": where(B), "high": where(HIGH), "not A": ~where(A), "not B": ~where(B)}
@@ -79,8 +79,8 @@ FILTERS["not high"] = ~where(HIGH)
 EVERY = reduce(operator.or_, FILTERS.values())
 
 
-def constraint_of(tree: Any) -> Constraint:
-    """A tree of ("and" | "or", left, right) and atoms, as an expression."""
+def constraint_of(tree: Any) -> WindowExpression:
+    """Convert a tree of ("and" | "or", left, right) and atoms to an expression."""
     if len(tree) == 3:
         left, right = constraint_of(tree[1]), constraint_of(tree[2])
         return left & right if tree[0] == "and" else left | right
@@ -89,7 +89,7 @@ def constraint_of(tree: Any) -> Constraint:
 
 
 def truth_of(tree: Any, arrived: Arrived, now: float | None = None) -> Array:
-    """The same tree, evaluated directly."""
+    """Evaluate the same tree directly."""
     if len(tree) == 3:
         left, right = truth_of(tree[1], arrived, now), truth_of(tree[2], arrived, now)
         return left & right if tree[0] == "and" else left | right
@@ -104,19 +104,19 @@ ATOMS = st.one_of(
 TREES = st.recursive(ATOMS, lambda inner: st.tuples(st.sampled_from(["and", "or"]), inner, inner), max_leaves=7)
 
 
-def ask(window: ConstrainedWindow, held: Array, rng: Rng, /, **asked: Any) -> None:
-    if len(held):
-        verify(window, held, rng, **asked)
+def ask(window: ConstrainedWindow, data: Array, rng: Rng, /, **scope: Any) -> None:
+    if len(data):
+        verify(window, data, rng, **scope)
     else:
         with pytest.raises(errors.EmptyError):
-            window.quantile(0.5, **asked)
+            window.quantile(0.5, **scope)
 
 
 @given(tree=TREES, others=st.lists(TREES, max_size=3), seed=st.integers(0, 2**32 - 1), eps=st.sampled_from([0.4, 0.1]))
 def test_random_expressions(tree: Any, others: list[Any], seed: int, eps: float) -> None:
-    """Asked of the window itself it is always answered; other expressions are answered rightly or refused by name."""
+    """The declared expression is always answered; others are answered correctly or refused with a named error."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(constrained, "layout_for", small_layout)
+        patch.setattr(constrained_window, "layout_for", small_layout)
         rng, arrived = np.random.default_rng(seed), Arrived()
         window = ConstrainedWindow(constraint_of(tree), eps)
         for _ in range(int(rng.integers(1, 8))):
@@ -124,9 +124,9 @@ def test_random_expressions(tree: Any, others: list[Any], seed: int, eps: float)
             if rng.random() < 0.2:
                 window = ConstrainedWindow.from_bytes(window.to_bytes())
             assert window.arrived == len(arrived.value)
-            held = arrived.value[truth_of(tree, arrived)]
-            ask(window, held, rng)
-            assert window.n >= len(held)
+            data = arrived.value[truth_of(tree, arrived)]
+            ask(window, data, rng)
+            assert window.n >= len(data)
             for other in others:
                 try:
                     ask(window, arrived.value[truth_of(other, arrived)], rng, window=constraint_of(other))
@@ -137,9 +137,9 @@ def test_random_expressions(tree: Any, others: list[Any], seed: int, eps: float)
 @settings(max_examples=40)
 @given(trees=st.lists(TREES, min_size=1, max_size=5), seed=st.integers(0, 2**32 - 1))
 def test_many_windows_from_one_structure(trees: list[Any], seed: int) -> None:
-    """Everything is declared to be kept: then no question over the declared filters is refused."""
+    """With everything kept, no query over the declared filters is refused."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(constrained, "layout_for", small_layout)
+        patch.setattr(constrained_window, "layout_for", small_layout)
         rng, arrived = np.random.default_rng(seed), Arrived()
         window = ConstrainedWindow(last(10**6) | EVERY, 0.2)
         for _ in range(6):
@@ -160,17 +160,17 @@ def test_two_clauses_of_different_filters_and_ages(rng: Rng) -> None:
     values = np.where(src == "A", 10_000.0, 0.0) + times
     window.update(pa.table({"value": values, "time": times, "src": src}))
     now = times[-1]
-    held = values[((times > now - 300) & (src == "A")) | ((times > now - 600) & (src == "B"))]
-    answer = verify(window, held, rng)
-    assert answer.n_lo <= len(held) <= answer.n_hi
+    data = values[((times > now - 300) & (src == "A")) | ((times > now - 600) & (src == "B"))]
+    answer = verify(window, data, rng)
+    assert answer.n_lo <= len(data) <= answer.n_hi
     one_cut = [values[times > now - 300], values[times > now - 600]]
     for wrong in one_cut:
         assert not answer.n_lo <= len(wrong) <= answer.n_hi
-    assert window.rank(5000.0)[0] > 0.6 * len(held)
+    assert window.rank(5000.0)[0] > 0.6 * len(data)
 
 
 def test_a_clause_of_age_alone_loses_nothing(rng: Rng) -> None:
-    """last 1000, or A: what is neither A nor B is in the window while it is recent."""
+    """last 1000, or A: a value that is neither A nor B is in the window while it is recent."""
     window, n = ConstrainedWindow(last(1000) | where(A), 0.05), 6000
     src = rng.choice(["A", "B", "C"], n)
     values = rng.random(n) + (src == "C")
@@ -181,21 +181,21 @@ def test_a_clause_of_age_alone_loses_nothing(rng: Rng) -> None:
 
 
 def test_all_filters_of_a_clause_must_hold(rng: Rng) -> None:
-    """A and high: not what is one of the two."""
+    """A and high: a value that meets only one of the two is excluded."""
     arrived, window = Arrived(), ConstrainedWindow(where(A) & where(HIGH) & last(2000), 0.1)
     window.update(arrived.more(rng, 5000))
-    held = (arrived.src == "A") & (arrived.load > 0.5) & (np.arange(5000) >= 3000)
-    assert 0 < np.count_nonzero(held) < np.count_nonzero(arrived.src[3000:] == "A")
-    verify(window, arrived.value[held], rng)
+    mask = (arrived.src == "A") & (arrived.load > 0.5) & (np.arange(5000) >= 3000)
+    assert 0 < np.count_nonzero(mask) < np.count_nonzero(arrived.src[3000:] == "A")
+    verify(window, arrived.value[mask], rng)
 
 
 def test_numbers_are_counted_over_all_arrivals(rng: Rng) -> None:
-    """N,f: of the last n arrivals those that pass f; a class that falls silent runs empty."""
+    """N,f: those of the last n arrivals that pass f; a class without new arrivals becomes empty."""
     arrived, window = Arrived(), ConstrainedWindow(last(500) & where(A), 0.1)
     for _ in range(20):
         window.update(arrived.more(rng, 200))
-        held = arrived.value[-500:][arrived.src[-500:] == "A"]
-        ask(window, held, rng)
+        data = arrived.value[-500:][arrived.src[-500:] == "A"]
+        ask(window, data, rng)
     silent = pa.table({"value": np.ones(500), "time": np.full(500, arrived.time[-1]), "src": ["B"] * 500})
     window.update(silent.append_column("load", pa.nulls(500, pa.float64())))
     assert window.arrived == 4500
@@ -239,7 +239,7 @@ def test_expressions_are_simplified() -> None:
 
 
 def test_what_is_not_an_expression() -> None:
-    wrong_atoms: list[tuple[Callable[[Any], Constraint], Any]] = [
+    wrong_atoms: list[tuple[Callable[[Any], WindowExpression], Any]] = [
         (last, 0),
         (last, 1.5),
         (last, True),
@@ -289,8 +289,8 @@ def test_now(rng: Rng) -> None:
     window.update(arrived.more(rng, 3000))
     end = arrived.time[-1]
     for later in (0.0, 1.0, 30.0, 49.0):
-        held = inside(arrived.time, end + later, 5) | (inside(arrived.time, end + later, 50) & (arrived.src == "A"))
-        ask(window, arrived.value[held], rng, now=end + later)
+        mask = inside(arrived.time, end + later, 5) | (inside(arrived.time, end + later, 50) & (arrived.src == "A"))
+        ask(window, arrived.value[mask], rng, now=end + later)
     with pytest.raises(errors.InvalidArgumentError, match="now"):
         window.quantile(0.5, window=last(5), now=end)
 
@@ -370,7 +370,7 @@ def test_blocks_of_any_size_are_the_same_to_the_byte(rng: Rng) -> None:
 
 
 def bad_tables() -> dict[str, tuple[Any, type[Exception]]]:
-    """What a window over value, time, src and load refuses, after times up to 2999."""
+    """Tables that a window over value, time, src and load rejects after times up to 2999."""
     good = {name: column[:3] for name, column in rows().items()} | {"time": [3000.0, 3001.0, 3002.0]}
     return {
         "no values": ({k: v for k, v in good.items() if k != "value"}, errors.InvalidArgumentError),
@@ -465,41 +465,41 @@ def test_empty() -> None:
     window.update(pa.table({"value": pa.array([], pa.float64()), "src": pa.array([], pa.string())}))
     window.update(pa.table({"value": pa.nulls(3, pa.float64()), "src": ["A"] * 3}))
     assert (window.arrived, window.nulls) == (0, 3)
-    again = ConstrainedWindow.from_bytes(window.to_bytes())
-    again.update(pa.table({"value": [2.0], "src": ["A"]}))
-    assert again.quantile(0.5) == 2.0
+    restored = ConstrainedWindow.from_bytes(window.to_bytes())
+    restored.update(pa.table({"value": [2.0], "src": ["A"]}))
+    assert restored.quantile(0.5) == 2.0
     with pytest.raises(AttributeError):
-        again.update_summary  # type: ignore[attr-defined]  # noqa: B018
+        restored.update_summary  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_space_is_constant(rng: Rng) -> None:
-    """Classes forget what is outside the expression, also one that falls silent while others go on."""
-    window, held = ConstrainedWindow((last(3000) & where(A)) | (within(500) & where(HIGH)), 0.1), []
+    """Classes forget values outside the expression, also a class without new arrivals."""
+    window, sizes = ConstrainedWindow((last(3000) & where(A)) | (within(500) & where(HIGH)), 0.1), []
     for i in range(60):
         table = pa.table(rows(2000)).set_column(1, "time", pa.array(np.arange(2000.0) / 2 + 1000 * i))
         window.update(table)
-        held.append(window.tuples)
-    assert max(held[30:]) <= 1.1 * max(held[5:30])
+        sizes.append(window.tuples)
+    assert max(sizes[30:]) <= 1.1 * max(sizes[5:30])
 
 
 def test_classes_of_few_hold_few(monkeypatch: pytest.MonkeyPatch, rng: Rng) -> None:
-    """As users get them: a class of which 1000 are asked for does not keep its newest 100,000."""
-    monkeypatch.setattr(constrained, "layout_for", layout_for)
+    """With the default layout, a class of last(1000) does not store its newest 100,000."""
+    monkeypatch.setattr(constrained_window, "layout_for", layout_for)
     fields = [pc.field(f"f{i}") for i in range(4)]
     window = ConstrainedWindow(last(1000) & reduce(operator.or_, map(where, fields)), 0.05)
-    values, said = rng.random(120_000), rng.random((120_000, 4)) < 0.5
+    values, results = rng.random(120_000), rng.random((120_000, 4)) < 0.5
     for start in range(0, 120_000, 30_000):
         rows = slice(start, start + 30_000)
-        window.update(pa.table({"value": values[rows], **{f"f{i}": said[rows, i] for i in range(4)}}))
-        held = np.arange(120_000)[: rows.stop][-1000:]
-        verify(window, values[held[said[held].any(axis=1)]], rng)
-        short = held[-200:]
-        verify(window, values[short[said[short, 0]]], rng, window=last(200) & where(fields[0]))
+        window.update(pa.table({"value": values[rows], **{f"f{i}": results[rows, i] for i in range(4)}}))
+        newest = np.arange(120_000)[: rows.stop][-1000:]
+        verify(window, values[newest[results[newest].any(axis=1)]], rng)
+        short = newest[-200:]
+        verify(window, values[short[results[short, 0]]], rng, window=last(200) & where(fields[0]))
         window = ConstrainedWindow.from_bytes(window.to_bytes())
     assert window.tuples < 15 * 3000
 
 
-def every_expression() -> Iterator[Constraint]:
+def every_expression() -> Iterator[WindowExpression]:
     x = pc.field("x")
     yield last(3)
     yield within("5 min")
@@ -515,7 +515,7 @@ def every_expression() -> Iterator[Constraint]:
 
 
 def test_filters_of_the_same_text_are_told_apart() -> None:
-    """Arrow shows long lists without their middle, and numbers without their type."""
+    """Arrow's text abbreviates long lists and omits types of numbers."""
     x, some, others = pc.field("x"), list(range(100)), [*range(50), 1000, *range(51, 100)]
     pairs = [
         (x.isin(some), x.isin(others)),
@@ -529,16 +529,16 @@ def test_filters_of_the_same_text_are_told_apart() -> None:
         assert where(one) == where(pc.Expression._deserialize(pa.py_buffer(one.__reduce__()[1][0])))
     window = ConstrainedWindow((where(x.isin(some)) | where(x.isin(others))) & last(1000), 0.1)
     window.update(pa.table({"value": [1.0, 2.0], "x": [50, 1000]}))
-    for again in (window, ConstrainedWindow.from_bytes(window.to_bytes())):
-        assert again.quantile(1.0, window=where(x.isin(some)) & last(9)) == 1.0
-        assert again.quantile(1.0, window=where(x.isin(others)) & last(9)) == 2.0
-        assert again.to_bytes() == window.to_bytes()
+    for restored in (window, ConstrainedWindow.from_bytes(window.to_bytes())):
+        assert restored.quantile(1.0, window=where(x.isin(some)) & last(9)) == 1.0
+        assert restored.quantile(1.0, window=where(x.isin(others)) & last(9)) == 2.0
+        assert restored.to_bytes() == window.to_bytes()
     with pytest.raises(errors.InvalidArgumentError, match="not declared"):
         window.quantile(0.5, window=where(x.isin(some[1:])) & last(5))
 
 
 def test_filters_that_cannot_be_kept() -> None:
-    """Refused when they are declared, not when the window is to be kept."""
+    """Such filters are refused when declared, not in to_bytes()."""
     for wrong in (pc.field(0) == 1, pc.field("a\nliteral: '0") == 1, pc.field("two\nlines") == 1):
         with pytest.raises(errors.InvalidArgumentError, match="kept"):
             where(wrong)
@@ -547,6 +547,6 @@ def test_filters_that_cannot_be_kept() -> None:
 def test_expressions_go_through_bytes() -> None:
     for expression in every_expression():
         window = ConstrainedWindow(expression, 0.1)
-        again = ConstrainedWindow.from_bytes(window.to_bytes())
-        assert again.expression == expression
-        assert again.to_bytes() == window.to_bytes()
+        restored = ConstrainedWindow.from_bytes(window.to_bytes())
+        assert restored.expression == expression
+        assert restored.to_bytes() == window.to_bytes()

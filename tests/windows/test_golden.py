@@ -1,4 +1,4 @@
-"""Bytes of windows that version 0.1 wrote: read as they are, and written the same."""
+"""Bytes of windows written by version 0.1 are read, and written identically."""
 
 from __future__ import annotations
 

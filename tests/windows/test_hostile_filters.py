@@ -1,4 +1,4 @@
-"""Filters of strangers: a few bytes that stand for very many are refused before they take any memory."""
+"""Untrusted filters: a few bytes that expand to many are rejected before they use memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from quantide import ConstrainedWindow, errors, where
 from quantide.windows.arrow_file import check_arrow_file
-from quantide.windows.filters import pack_filter
+from quantide.windows.filter_expressions import pack_filter
 from tests.windows.hostile import FILTERS, window_of
 
 ROOT = Path(__file__).parent.parent.parent
@@ -26,13 +26,13 @@ def test_hostile_filters_are_refused_and_take_no_memory(name: str, tmp_path: Pat
     command = [sys.executable, "-W", "error", "-m", "tests.windows.hostile", str(blob)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
-    said, length, rise = done.stdout.rsplit(maxsplit=2)
-    assert said.startswith("refused: these bytes are not a filter")
+    message, length, rise = done.stdout.rsplit(maxsplit=2)
+    assert message.startswith("refused: these bytes are not a filter")
     assert int(rise) <= FEW + EACH * int(length)
 
 
 def test_plain_filters_are_read() -> None:
-    """Everything that can be written is read, whatever its types."""
+    """Every filter that can be written can be read, whatever its types."""
     a, long = pc.field("a"), [f"key {i}" for i in range(50_000)]
     for filter in (
         a == "x" * 100_000,

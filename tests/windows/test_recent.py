@@ -16,7 +16,7 @@ Rng = np.random.Generator
 
 
 def bursts(rng: Rng, n: int) -> Array:
-    """Times that stand still, run, jump and rest: many are equal."""
+    """Return times that stand still, run, jump and rest: many are equal."""
     steps = rng.exponential(rng.choice([0.0, 0.0, 0.001, 0.1, 5.0], n))
     steps[rng.random(n) < 0.002] = 300
     return np.round(np.cumsum(steps), 2)
@@ -32,14 +32,14 @@ def test_every_prefix_and_every_n(order: str, rng: Rng) -> None:
         window.update(values[n - 1])
         assert window.arrived == n
         for last in range(1, n + 3, 1 if n % 20 == 0 else 13):
-            held = values[:n][-last:]
-            answer = verify(window, held, rng, every_rank(len(held)), last=last)
-            assert (answer.n_lo, answer.n_hi) == (len(held), len(held))
+            data = values[:n][-last:]
+            answer = verify(window, data, rng, every_rank(len(data)), last=last)
+            assert (answer.n_lo, answer.n_hi) == (len(data), len(data))
 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_every_n_of_a_stream_of_many_levels(order: str, rng: Rng) -> None:
-    """Each n in turn, from one structure."""
+    """Every n is answered from one structure."""
     values = ORDERS[order](rng, 6000)
     for eps in (0.3, 0.1):
         window = SmallRecentWindow(eps)
@@ -53,19 +53,19 @@ def test_every_n_of_a_stream_of_many_levels(order: str, rng: Rng) -> None:
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_at_random_moments(order: str, rng: Rng) -> None:
-    """Blocks of all sizes; what is beyond max_items is forgotten, what is not is answered."""
-    for eps, most in ((0.2, 1500), (0.05, 4000), (0.5, 100), (0.1, 1)):
-        window, values, done = SmallRecentWindow(eps, max_items=most), ORDERS[order](rng, 12_000), 0
+    """Blocks of all sizes: values beyond max_items are forgotten, all others are answered."""
+    for eps, max_items in ((0.2, 1500), (0.05, 4000), (0.5, 100), (0.1, 1)):
+        window, values, done = SmallRecentWindow(eps, max_items=max_items), ORDERS[order](rng, 12_000), 0
         while done < len(values):
             done += int(rng.choice([1, 3, 50, 64, 65, 700, 3000]))
             window.update(values[window.arrived : done])
             if rng.random() < 0.4:
-                for last in {1, most, int(rng.integers(1, most + 1))}:
+                for last in {1, max_items, int(rng.integers(1, max_items + 1))}:
                     verify(window, values[:done][-last:], rng, last=last)
-                everything = verify(window, values[:done][-most:], rng)
-                assert everything.n == window.n == min(window.arrived, most)
+                everything = verify(window, values[:done][-max_items:], rng)
+                assert everything.n == window.n == min(window.arrived, max_items)
         with pytest.raises(errors.InvalidArgumentError, match="max_items"):
-            window.quantile(0.5, last=most + 1)
+            window.quantile(0.5, last=max_items + 1)
 
 
 @pytest.mark.parametrize("eps", [0.9, 0.5, 0.02])
@@ -93,7 +93,7 @@ def test_the_layout_that_users_get(rng: Rng) -> None:
 
 @pytest.mark.parametrize("items", [1, 2, 100, 1023, 1024, 1025, 5000, 65_535, 65_536, 70_000])
 def test_few_items_as_users_get_them(items: int, rng: Rng) -> None:
-    """As many as are kept as they are, or hardly more: exact, in little space, and forgotten when they have passed."""
+    """max_items near the number of raw values: exact, in little space, and forgotten after they leave."""
     values, times = rng.random(4 * items + 9000), np.arange(4.0 * items + 9000)
     window, done = RecentWindow(0.1, max_items=items), 0
     while done < len(values):
@@ -112,7 +112,7 @@ def test_few_items_as_users_get_them(items: int, rng: Rng) -> None:
 
 
 def test_an_adversary_who_reads_the_answers(rng: Rng) -> None:
-    """The next values come where the summary of some window knows least."""
+    """An adversary inserts values where the summary of some window is least precise."""
     eps, window = 0.1, SmallRecentWindow(0.1, max_items=3000)
     values = rng.integers(-(2**50), 2**50, 200).astype(np.float64)
     window.update(values)
@@ -140,8 +140,8 @@ def test_every_prefix_within_a_span(order: str, rng: Rng) -> None:
         window.update(values[n - 1], times[n - 1])
         for span in (0.01, 0.1, 1, 7.5, 400, 1e6):
             within = inside(times[:n], times[n - 1], span)
-            held = values[:n][within]
-            answer = verify(window, held, rng, every_rank(len(held)), within=span)
+            data = values[:n][within]
+            answer = verify(window, data, rng, every_rank(len(data)), within=span)
             assert (answer.since, answer.until) == (times[:n][within][0], times[n - 1])
 
 
@@ -216,9 +216,9 @@ def test_now_may_be_given(rng: Rng) -> None:
     window.update(values, times)
     for now in (0.0, 400.0, float(times[-1]), 1000.0, 1100.0):
         for span in (50.0, 200.0, 2000.0):
-            held = values[times > now - span]
-            if len(held):
-                verify(window, held, rng, within=span, now=now)
+            data = values[times > now - span]
+            if len(data):
+                verify(window, data, rng, within=span, now=now)
             else:
                 with pytest.raises(errors.EmptyError):
                     window.quantile(0.5, within=span, now=now)
@@ -229,20 +229,20 @@ def test_now_may_be_given(rng: Rng) -> None:
 
 
 def test_now_when_only_a_span_is_kept(rng: Rng) -> None:
-    """An earlier now reaches back beyond what is kept: refused, by name, or answered rightly."""
+    """An earlier now that reaches beyond the stored values is refused with a named error, or answered correctly."""
     values, times = rng.random(8000), np.arange(8000.0)
     window = SmallRecentWindow(0.1, max_age=500)
     window.update(values, times)
     refused = 0
     for now in range(7000, 8600, 100):
         for span in (100, 500):
-            held = values[times > now - span]
-            if not len(held):
+            data = values[times > now - span]
+            if not len(data):
                 with pytest.raises(errors.EmptyError):
                     window.answer(0.5, within=span, now=now)
                 continue
             try:
-                verify(window, held, rng, within=span, now=now)
+                verify(window, data, rng, within=span, now=now)
             except errors.SpanError:
                 refused += 1
                 assert now - span < 7500
@@ -252,10 +252,10 @@ def test_now_when_only_a_span_is_kept(rng: Rng) -> None:
 def test_nothing_for_an_hour() -> None:
     window = RecentWindow(0.1, max_age="1 h")
     window.update(np.arange(100.0), np.arange(100.0))
-    for asked in ({"within": 3600}, {"within": "1 h"}, {}):
+    for scope in ({"within": 3600}, {"within": "1 h"}, {}):
         with pytest.raises(errors.EmptyError):
-            window.quantile(0.5, now=99 + 3600, **asked)
-        assert window.quantile(0.5, now=99 + 3599.5, **asked) == 99
+            window.quantile(0.5, now=99 + 3600, **scope)
+        assert window.quantile(0.5, now=99 + 3599.5, **scope) == 99
     with pytest.raises(errors.EmptyError):
         window.answer(0.5, within="5 min", now=10_000)
     window.update(7.0, 10_000.0)
@@ -268,8 +268,8 @@ def test_the_shorter_of_both(rng: Rng) -> None:
     window.update(values, times)
     for _ in range(60):
         last, span = int(rng.integers(1, 8000)), float(rng.exponential(times[-1] / 4))
-        held = values[-last:][inside(times[-last:], times[-1], span)]
-        verify(window, held, rng, last=last, within=span)
+        data = values[-last:][inside(times[-last:], times[-1], span)]
+        verify(window, data, rng, last=last, within=span)
 
 
 # --- what is promised is answered, what is not kept is refused ----------------------------------------------
@@ -289,23 +289,23 @@ def test_limits(limits: tuple[int | None, float | None], rng: Rng) -> None:
         now = times[-1]
         number, span = int(rng.integers(1, items or 6000)), float(rng.uniform(0, age or 300)) + 1e-3
         span = min(span, age or span)
-        known = [len(values)] if items is None and age is None else [min(items or 0, len(values))]
-        known += [] if age is None else [int(np.count_nonzero(times > now - age))]
-        verify(window, values[len(values) - max(known) :], rng)
-        for asked, held, promised in (
+        counts = [len(values)] if items is None and age is None else [min(items or 0, len(values))]
+        counts += [] if age is None else [int(np.count_nonzero(times > now - age))]
+        verify(window, values[len(values) - max(counts) :], rng)
+        for scope, data, promised in (
             ({"last": number}, values[-number:], items is not None or age is None),
             ({"within": span}, values[inside(times, now, span)], age is not None or items is None),
             ({"last": number, "within": span}, values[-number:][inside(times[-number:], now, span)], True),
         ):
             try:
-                verify(window, held, rng, **asked)
+                verify(window, data, rng, **scope)
             except errors.SpanError:
                 refused += 1
-                assert not promised, (asked, limits)
-        for asked in ({"last": (items or 0) + 1}, {"within": (age or 0.0) + 1}):
-            if (items if "last" in asked else age) is not None:
+                assert not promised, (scope, limits)
+        for scope in ({"last": (items or 0) + 1}, {"within": (age or 0.0) + 1}):
+            if (items if "last" in scope else age) is not None:
                 with pytest.raises(errors.InvalidArgumentError, match="beyond"):
-                    window.quantile(0.5, **asked)
+                    window.quantile(0.5, **scope)
                 beyond += 1
     assert (beyond > 0) == (limits != (None, None))
     if limits == (None, 50.0):
@@ -330,9 +330,9 @@ def test_what_is_not_kept_is_refused_by_name(rng: Rng) -> None:
 
 def test_empty_windows() -> None:
     window = RecentWindow(0.1)
-    for asked in ({}, {"last": 5}, {"within": 5}):
+    for scope in ({}, {"last": 5}, {"within": 5}):
         with pytest.raises(errors.EmptyError):
-            window.quantile(0.5, **asked)
+            window.quantile(0.5, **scope)
     assert (window.n, window.arrived, window.error, window.clamped, window.newest) == (0, 0, 0.0, 0, None)
     assert window.summary().n == 0
     window.update([])
@@ -370,9 +370,9 @@ def test_questions_change_nothing_and_are_remembered(rng: Rng) -> None:
         window.update(block, times)
         twin.update(block, times)
         for _ in range(40):
-            asked = {"last": int(rng.integers(1, 9000))} if rng.random() < 0.5 else {"within": rng.random() * 20}
-            first = window.answer(0.4, **asked)
-            assert window.answer(0.4, **asked) == first
+            scope = {"last": int(rng.integers(1, 9000))} if rng.random() < 0.5 else {"within": rng.random() * 20}
+            first = window.answer(0.4, **scope)
+            assert window.answer(0.4, **scope) == first
         assert window.to_bytes() == twin.to_bytes()
 
 
@@ -389,34 +389,34 @@ def test_a_question_sees_values_that_came_one_by_one() -> None:
 def test_space_is_constant(rng: Rng) -> None:
     """After 4 and 16 times max_items the same number of tuples, within a tenth."""
     for eps, items in ((0.1, 5000), (0.03, 8000)):
-        window, held = SmallRecentWindow(eps, max_items=items), {}
+        window, sizes = SmallRecentWindow(eps, max_items=items), {}
         for fed in range(1, 21):
             window.update(rng.random(items))
-            held[fed] = window.tuples
+            sizes[fed] = window.tuples
             assert window.nbytes < 60 * window.tuples + 10_000
-        assert held[16] <= 1.1 * held[4]
-        assert max(held[i] for i in range(13, 21)) <= 1.1 * max(held[i] for i in range(3, 8))
+        assert sizes[16] <= 1.1 * sizes[4]
+        assert max(sizes[i] for i in range(13, 21)) <= 1.1 * max(sizes[i] for i in range(3, 8))
 
 
 def test_space_is_constant_over_time(rng: Rng) -> None:
-    """What is beyond max_age is forgotten, also when values come in other numbers than before."""
-    window, held = SmallRecentWindow(0.1, max_age=100), []
+    """Values beyond max_age are forgotten, also after the rate changes."""
+    window, sizes = SmallRecentWindow(0.1, max_age=100), []
     for second in range(4000):
         window.update(rng.random(20), float(second))
-        held.append(window.tuples)
-    assert max(held[2000:]) <= 1.1 * max(held[300:1000])
+        sizes.append(window.tuples)
+    assert max(sizes[2000:]) <= 1.1 * max(sizes[300:1000])
     for second in range(4000, 9000):
         window.update(0.5, float(second))
-    assert window.tuples <= 1.1 * max(held)
+    assert window.tuples <= 1.1 * max(sizes)
 
 
 def test_space_of_everything_grows_slowly(rng: Rng) -> None:
     """Without limits, four times the values take little more space."""
-    window, held = SmallRecentWindow(0.1), []
+    window, sizes = SmallRecentWindow(0.1), []
     for _ in range(64):
         window.update(rng.random(4000))
-        held.append(window.tuples)
-    assert held[63] - held[15] <= held[15]
+        sizes.append(window.tuples)
+    assert sizes[63] - sizes[15] <= sizes[15]
 
 
 @pytest.mark.slow

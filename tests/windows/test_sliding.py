@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from quantide import RecentWindow, SlidingWindow, Summary, errors
-from quantide.windows.buckets import Buckets
-from quantide.windows.tail import Tail
-from quantide.windows.view import View
+from quantide.windows.value_tail import ValueTail
+from quantide.windows.window_buckets import WindowBuckets
+from quantide.windows.window_view import WindowView
 from tests.orders import ORDERS
 from tests.windows.small import BucketWindow
 from tests.windows.truth import every_rank, verify
@@ -27,11 +27,11 @@ def test_every_prefix(cls: type[SlidingWindow], order: str, rng: Rng) -> None:
         window = cls(size, eps)
         for n in range(1, len(values) + 1):
             window.update(values[n - 1])
-            held = values[:n][-size:]
-            assert window.n == len(held)
+            data = values[:n][-size:]
+            assert window.n == len(data)
             assert window.arrived == n
             if n < 5 or n % 7 == 0 or n in (size - 1, size, size + 1):
-                verify(window, held, rng, every_rank(len(held)))
+                verify(window, data, rng, every_rank(len(data)))
         assert window.error <= eps
 
 
@@ -51,13 +51,18 @@ def test_buckets_at_random_moments(order: str, rng: Rng) -> None:
 
 
 def test_which_windows_keep_their_values() -> None:
-    """Small ones and precise ones do; others are summarised, in space that does not grow with the window."""
-    kinds = {(1000, 0.1): Tail, (10**6, 1e-4): Tail, (10**6, 0.01): Buckets, (10**7, 0.01): Buckets}
+    """Small and precise windows store all values; others are summarised in space independent of the window size."""
+    kinds = {
+        (1000, 0.1): ValueTail,
+        (10**6, 1e-4): ValueTail,
+        (10**6, 0.01): WindowBuckets,
+        (10**7, 0.01): WindowBuckets,
+    }
     for (size, eps), kind in kinds.items():
         window = SlidingWindow(size, eps)
         window.update(1.0)
         window.to_bytes()
-        assert type(window._held) is kind, (size, eps)
+        assert type(window._storage) is kind, (size, eps)
 
 
 def test_a_large_window(rng: Rng) -> None:
@@ -90,10 +95,10 @@ def test_one_value_and_none() -> None:
     for cls in CLASSES:
         window = cls(1, 0.1)
         assert window.n == window.arrived == window.tuples == 0
-        asks: list[tuple[Any, Any]] = [(window.quantile, 0.5), (window.answer, 0.5), (window.quantiles, [0.5])]
-        for ask, asked in asks:
+        queries: list[tuple[Any, Any]] = [(window.quantile, 0.5), (window.answer, 0.5), (window.quantiles, [0.5])]
+        for query, argument in queries:
             with pytest.raises(errors.EmptyError):
-                ask(asked)
+                query(argument)
         for value in (5.0, 2.0, 9.0):
             window.update(value)
             assert window.quantile(0.5) == value
@@ -108,7 +113,7 @@ def test_sizes_that_are_none(size: Any) -> None:
 
 
 def test_sizes_beyond_the_largest_count() -> None:
-    """No more than 2**53 values ever come, so a window of more is one of all of them."""
+    """A window of more than 2**53 values is a window of all values."""
     for size in (2**53, 2**60, 2**70):
         window = SlidingWindow(size, 0.5)
         window.update([1.0, 2.0])
@@ -135,7 +140,7 @@ def fed(window: Any, blocks: list[np.ndarray[Any, Any]], eps: float, coarse: Rng
 
 @pytest.mark.parametrize("cls", CLASSES)
 def test_blocks_of_all_sizes(cls: type[SlidingWindow], rng: Rng) -> None:
-    """A window that begins inside a large block is refused, by name; all others are answered within eps."""
+    """A window that begins inside a large block raises SpanError; all others are answered within eps."""
     answered = refused = 0
     for size, eps in ((50, 0.3), (1000, 0.1), (4000, 0.3), (4000, 0.02)):
         window, values, blocks = cls(size, eps), np.empty(0), [0]
@@ -160,7 +165,7 @@ def test_blocks_of_all_sizes(cls: type[SlidingWindow], rng: Rng) -> None:
 
 
 def straddled(blocks: list[int], size: int) -> int:
-    """The size of the block that a window of the last `size` begins inside of; 0 if it begins with one."""
+    """Return the size of the block inside which a window of the last `size` begins; 0 if it begins with a block."""
     seen = 0
     for n in reversed(blocks):
         seen += n
@@ -201,8 +206,8 @@ def test_a_block_larger_than_the_window(cls: type[SlidingWindow], rng: Rng) -> N
             with pytest.raises(errors.SpanError):
                 window.answer(0.5)
     verify(window, later, rng)
-    again = type(window).from_bytes(window.to_bytes())
-    assert again.to_bytes() == window.to_bytes()
+    restored = type(window).from_bytes(window.to_bytes())
+    assert restored.to_bytes() == window.to_bytes()
 
 
 @pytest.mark.parametrize("cls", CLASSES)
@@ -242,7 +247,7 @@ def test_blocks_that_are_refused_change_nothing(cls: type[SlidingWindow], rng: R
 
 
 def test_times_of_blocks_are_accepted() -> None:
-    """The same blocks go into windows of both kinds."""
+    """The same calls insert blocks into both kinds of window."""
     sliding, recent = SlidingWindow(100, 0.1), RecentWindow(0.1)
     for window in (sliding, recent):
         window.update_summary(Summary.of([1.0, 2.0]), 5.0, 6.0)
@@ -262,7 +267,7 @@ def test_questions_cost_nothing_and_change_nothing(cls: type[SlidingWindow], rng
 
 
 def test_no_answer_is_off_by_more_than_the_window_to_the_last_bit() -> None:
-    """Also where the number of elements is known within bounds only."""
+    """Also if the number of elements is known only within bounds."""
     for n in range(20, 200):
-        view = View(Summary.of(np.arange(float(n - 3))).lift(3), n - 3, n, 3, None, None)
+        view = WindowView(Summary.of(np.arange(float(n - 3))).lift(3), n - 3, n, 3, None, None)
         assert max(view.answer(phi).error for phi in (1e-9, 0.5, 1.0)) <= view.error

@@ -1,4 +1,4 @@
-"""The state of windows as bytes: going on exactly as if never stopped, and bytes from strangers."""
+"""Serialized windows: a restored window continues identically; untrusted bytes are rejected."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def feed(window: Any, values: Any, times: Any, as_block: bool) -> None:
 @pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize("blocks", [False, True])
 def test_restarts_in_the_middle(name: str, blocks: bool, rng: Rng) -> None:
-    """After every part, or never: the same bytes in the end, the same answers on the way."""
+    """A window restored after every part gives the same bytes and answers as one that was not."""
     straight, restarted = MAKERS[name](), MAKERS[name]()
     now = 0.0
     for i in range(150):
@@ -64,12 +64,12 @@ def test_restarts_in_the_middle(name: str, blocks: bool, rng: Rng) -> None:
         restarted = type(restarted).from_bytes(blob)
         assert restarted.to_bytes() == blob == straight.to_bytes()
         if i % 10 == 0:
-            assert said(restarted) == said(straight)
+            assert public_state(restarted) == public_state(straight)
     assert restarted.arrived == straight.arrived > 5000
 
 
-def said(window: Any) -> tuple[Any, ...]:
-    """All there is to read of a window."""
+def public_state(window: Any) -> tuple[Any, ...]:
+    """Return all public properties of a window."""
     names = (
         "n",
         "arrived",
@@ -93,11 +93,11 @@ def said(window: Any) -> tuple[Any, ...]:
 
 def test_what_is_set_comes_back() -> None:
     window = SmallRecentWindow(0.25, max_items=77, max_age="1.5 h", nan="skip", late="clamp", value_type="float32")
-    again = SmallRecentWindow.from_bytes(window.to_bytes())
-    assert (again.eps, again.max_items, again.max_age, str(again.type)) == (0.25, 77, 5400.0, "float32")
-    again.update([1.0, float("nan")], [5.0, 6.0])
-    again.update([2.0], [1.0])
-    assert (again.nans, again.clamped, again.quantile(1.0).dtype) == (1, 1, np.float32)
+    restored = SmallRecentWindow.from_bytes(window.to_bytes())
+    assert (restored.eps, restored.max_items, restored.max_age, str(restored.type)) == (0.25, 77, 5400.0, "float32")
+    restored.update([1.0, float("nan")], [5.0, 6.0])
+    restored.update([2.0], [1.0])
+    assert (restored.nans, restored.clamped, restored.quantile(1.0).dtype) == (1, 1, np.float32)
     sliding = SlidingWindow.from_bytes(SlidingWindow(9, 0.5, nan="skip", value_type="int16").to_bytes())
     assert (sliding.size, str(sliding.type)) == (9, "int16")
     constrained = ConstrainedWindow(last(5), 0.1, value="v", time="t", nan="skip", late="clamp", value_type="int64")
@@ -110,10 +110,10 @@ STRANGERS = """
 import struct, sys, zlib
 import numpy as np, pyarrow as pa, pyarrow.compute as pc
 from quantide import ConstrainedWindow, errors, last, where, within
-from quantide.windows import constrained
+from quantide.windows import constrained_window
 from tests.windows.small import small_layout
 
-constrained.layout_for = small_layout
+constrained_window.layout_for = small_layout
 
 expression = (within("5 min") & where(pc.field("src") == "A")) | (last(3) & where(pc.field("n") > 2.5))
 window = ConstrainedWindow(expression, 0.5)
@@ -163,15 +163,15 @@ print("survived", taken)
 """
 
 
-def survive(seed: int, places: int) -> str:
-    """Reads broken bytes in a process of its own, which must end as processes do."""
-    command = [sys.executable, "-W", "error", "-c", STRANGERS, str(seed), str(places)]
+def survive(seed: int, offsets: int) -> str:
+    """Read damaged bytes in a separate process, which must exit normally."""
+    command = [sys.executable, "-W", "error", "-c", STRANGERS, str(seed), str(offsets)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=150, check=False)
     return f"{done.returncode} {done.stdout.strip()} {done.stderr[-2000:]}"
 
 
 def test_filters_from_strangers_do_not_end_the_process() -> None:
-    """Arrow reads the bytes of filters: damaged ones are refused, or read as something, but nothing worse happens."""
+    """Damaged bytes of filters, which Arrow reads, are refused or read as another filter, without a crash."""
     assert survive(1, 150).startswith("0 survived")
 
 

@@ -1,4 +1,4 @@
-"""Times of all kinds, late ones, missing ones, and what is refused: an update that raises has changed nothing."""
+"""Times of all kinds, late and missing ones: an update that raises has changed nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BERLIN = timezone(timedelta(hours=1))
 
 
 def moments(n: int) -> list[datetime]:
-    """A second apart, from START on."""
+    """Return times a second apart, from START on."""
     return [START + timedelta(seconds=i) for i in range(n)]
 
 
@@ -50,7 +50,7 @@ KINDS: dict[str, Callable[[list[datetime]], Any]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_time(kind: str, rng: Rng) -> None:
-    """The same windows, whatever times are written as; one at a time or many."""
+    """Windows are the same for all types of times, inserted one at a time or many."""
     values, times = rng.random(400), moments(400)
     written = KINDS[kind](times)
     whole, parts = SmallRecentWindow(0.1), SmallRecentWindow(0.1)
@@ -64,9 +64,9 @@ def test_every_kind_of_time(kind: str, rng: Rng) -> None:
         assert answer.n_lo <= count <= answer.n_hi
     answer = verify(whole, values[-20:], rng, within=100, now=KINDS[kind]([times[-1] + timedelta(seconds=80)]))
     assert answer.until == whole.newest
-    again = SmallRecentWindow.from_bytes(whole.to_bytes())
-    again.update([5.0], KINDS[kind]([times[-1]]))
-    assert again.answer(1.0, within=1).n == 2
+    restored = SmallRecentWindow.from_bytes(whole.to_bytes())
+    restored.update([5.0], KINDS[kind]([times[-1]]))
+    assert restored.answer(1.0, within=1).n == 2
 
 
 def test_what_times_come_out_as() -> None:
@@ -108,7 +108,7 @@ def test_zones_mean_the_same_moment() -> None:
 
 
 def test_the_newest_is_within_every_span() -> None:
-    """The newest is within every span of itself, also where floating point cannot tell the difference."""
+    """The newest time is within every span, also if the difference is below floating-point precision."""
     window = RecentWindow(0.1)
     window.update([1.0, 2.0], [1.7e9, 1.7e9 + 1e-6])
     assert window.answer(0.5, within=1e-9).n == 1
@@ -145,7 +145,7 @@ def test_one_timestamp_for_all(time: Any) -> None:
 
 
 def wrong_times() -> dict[str, tuple[Any, type[Exception]]]:
-    """For three values, after times in seconds up to 1000."""
+    """Invalid times for three values, after times in seconds up to 1000."""
     return {
         "too few": ([1001, 1002], errors.InvalidArgumentError),
         "too many": ([1001, 1002, 1003, 1004], errors.InvalidArgumentError),
@@ -227,7 +227,7 @@ def test_a_window_over_time_needs_times() -> None:
 
 
 def test_late_values_are_refused_or_clamped(rng: Rng) -> None:
-    """Clamped ones count as arriving at the newest time, and are counted."""
+    """Clamped values count as arriving at the newest time, and `clamped` counts them."""
     values, times = rng.random(3000), np.cumsum(rng.normal(0.2, 1, 3000))
     strict, patient = SmallRecentWindow(0.1), SmallRecentWindow(0.1, late="clamp")
     seen = np.maximum.accumulate(times)
@@ -244,12 +244,12 @@ def test_late_values_are_refused_or_clamped(rng: Rng) -> None:
         assert patient.newest == seen[stop - 1]
         for span in (1.0, 20.0, 400.0):
             verify(patient, values[:stop][seen[:stop] > seen[stop - 1] - span], rng, within=span)
-    again = SmallRecentWindow.from_bytes(patient.to_bytes())
-    assert again.clamped == patient.clamped > 100
-    again.update(0.5, -1e9)
-    assert again.clamped == patient.clamped + 1
+    restored = SmallRecentWindow.from_bytes(patient.to_bytes())
+    assert restored.clamped == patient.clamped > 100
+    restored.update(0.5, -1e9)
+    assert restored.clamped == patient.clamped + 1
     with pytest.raises(errors.LateError):
-        again.update(0.5, -1e9, late="refuse")
+        restored.update(0.5, -1e9, late="refuse")
 
 
 def test_late_policies() -> None:
@@ -264,7 +264,7 @@ def test_late_policies() -> None:
 
 
 def test_one_by_one_with_times(rng: Rng) -> None:
-    """Values that wait to be taken together have their own times; late ones among them are noticed."""
+    """Buffered values have their own times; late ones among them are detected."""
     values, times = rng.random(9000), np.sort(rng.random(9000)) * 100
     whole, single = SmallRecentWindow(0.1), SmallRecentWindow(0.1)
     whole.update(values, times)
@@ -310,13 +310,13 @@ def test_what_is_skipped_takes_its_time_with_it(form: str, rng: Rng) -> None:
         nulls = np.arange(2000) % 2 == 0
         nans &= ~nulls
     clean, plain = SmallRecentWindow(0.1), SmallRecentWindow(0.1, nan="skip")
-    kept = ~nulls & ~nans
-    clean.update(values[kept], times[kept])
+    valid = ~nulls & ~nans
+    clean.update(values[valid], times[valid])
     plain.update(makers[form](), times)
     assert (plain.nulls, plain.nans) == (int(nulls.sum()), int(nans.sum()))
-    assert plain.arrived == int(kept.sum())
+    assert plain.arrived == int(valid.sum())
     for span in (1, 5, 50, 700, 3000):
-        inside = values[kept][times[kept] > plain.newest - span]
+        inside = values[valid][times[valid] > plain.newest - span]
         verify(plain, inside, rng, within=span)
         assert plain.summary(within=span).rmin.tolist() == clean.summary(within=span).rmin.tolist()
     once = SmallRecentWindow(0.1)

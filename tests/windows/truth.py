@@ -1,4 +1,4 @@
-"""What a window says, against all that lies in it: nothing here knows how windows work."""
+"""Checks of a window against the exact data, independent of the implementation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENDS = np.array([1e-12, 1.0])
 
 
 def answer_faults(answer: Any, data: Array, eps: float) -> list[str]:
-    """What is untrue in an answer about a window that holds exactly this data."""
+    """Return what is wrong in an answer over a window of exactly this data."""
     ordered = np.sort(data)
     n, first, last = len(data), *oracle.occupied(ordered, answer.value)
     target = oracle.target_rank(answer.phi, n)
@@ -40,37 +40,37 @@ def answer_faults(answer: Any, data: Array, eps: float) -> list[str]:
     ]
 
 
-def verify(window: Any, data: Array, rng: Rng, phis: Array | None = None, /, **asked: Any) -> Any:
-    """Every question about one window; gives an answer, for what else is to be said of it."""
+def verify(window: Any, data: Array, rng: Rng, phis: Array | None = None, /, **scope: Any) -> Any:
+    """Check every query over one window; return an answer for further checks."""
     eps = window.eps
     if phis is None:
         phis = np.concatenate([ENDS, rng.random(12), rng.integers(1, len(data) + 1, 4) / len(data)])
     phis = np.clip(phis, TINY, 1)
     ordered = np.sort(data)
-    values = window.quantiles(phis, **asked)
-    assert oracle.wrong_answers(ordered, values, phis, eps) == [], asked
+    values = window.quantiles(phis, **scope)
+    assert oracle.wrong_answers(ordered, values, phis, eps) == [], scope
     some = int(rng.integers(len(phis)))
-    answer = window.answer(phis[some], **asked)
-    assert answer_faults(answer, ordered, eps) == [], asked
-    assert answer.value == values[some] == window.quantile(phis[some], **asked)
-    summary = window.summary(**asked)
+    answer = window.answer(phis[some], **scope)
+    assert answer_faults(answer, ordered, eps) == [], scope
+    assert answer.value == values[some] == window.quantile(phis[some], **scope)
+    summary = window.summary(**scope)
     assert oracle.shape_faults(summary) == []
     assert summary.n == answer.n_hi
     assert summary.rank_error <= eps * answer.n_lo + oracle.SLACK
     probes = np.concatenate([rng.choice(ordered, 3), ordered[[0, -1]]])
     true = np.searchsorted(ordered, probes, side="right")
-    low, high = window.rank(probes, **asked)
-    assert np.all((low <= true) & (true <= high)), asked
-    assert np.all(np.abs(window.cdf(probes, **asked) - true / len(data)) <= summary.error + TINY), asked
+    low, high = window.rank(probes, **scope)
+    assert np.all((low <= true) & (true <= high)), scope
+    assert np.all(np.abs(window.cdf(probes, **scope) - true / len(data)) <= summary.error + TINY), scope
     return answer
 
 
 def every_rank(n: int) -> Array:
-    """The phis that ask for each of n ranks."""
+    """Return the phis of each of n ranks."""
     return np.arange(1, n + 1) / n
 
 
 def inside(times: Array, now: float, span: float | Fraction) -> npt.NDArray[np.bool_]:
-    """Which times are above now - span, computed in float64; now is within every span."""
-    found: npt.NDArray[np.bool_] = (times > float(now) - float(span)) | (times >= now)
-    return found
+    """Return a mask of the times above now - span, in float64; now is within every span."""
+    mask: npt.NDArray[np.bool_] = (times > float(now) - float(span)) | (times >= now)
+    return mask

@@ -1,1 +1,1 @@
-"""The compiled loops: arrays in, arrays out, no checks."""
+"""Compiled loops: arrays in, arrays out, no checks."""

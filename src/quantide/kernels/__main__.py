@@ -1,8 +1,8 @@
-"""Compile every kernel for every carrier type and keep the code on disk: `python -m quantide.kernels`."""
+"""Compile every kernel for every carrier type and cache the machine code on disk: `python -m quantide.kernels`."""
 
 import time
 
-from quantide.kernels.warm import warm
+from quantide.kernels.warm_up import warm
 
 if __name__ == "__main__":
     started = time.perf_counter()

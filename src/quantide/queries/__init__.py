@@ -1,1 +1,1 @@
-"""Standing queries: very many quantiles of a stream, each with its own precision, kept right for almost nothing."""
+"""Continuous queries: very many quantiles of a stream, each with its own precision, evaluated only when due."""

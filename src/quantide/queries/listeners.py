@@ -1,4 +1,4 @@
-"""Listeners: functions that are called when the value of a query, or the state of a condition, has changed."""
+"""Listeners: on_change functions, called when the value of a query or the state of a condition changes."""
 
 import logging
 from collections import deque
@@ -7,108 +7,108 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quantide.errors import InvalidArgumentError
+from quantide.typing import Array, Bools, Ints
 
 LOG = logging.getLogger("quantide")
-REMEMBERED = 1000  # failures that are kept until they are asked for
+MAX_FAILURES = 1000  # the newest ones are kept until failures() is called
 
-Ints = NDArray[np.int64]
 Listener = Callable[[int, Any], Any]
 
 
-class Failure(NamedTuple):
-    """A listener that raised: whose it is, and what it raised."""
+class ListenerFailure(NamedTuple):
+    """An exception raised by a listener, and the id of its query or condition."""
 
     id: int
     error: Exception
 
 
-class Audience:
-    """Who listens to things of one kind, and what each has heard last; compared all at once.
+class ListenerTable:
+    """Listeners of queries, or of conditions, with the last value each was notified of; compared all at once.
 
-    Those that come and go do so in `functions`; `settle` lets the arrays follow.
+    add() and remove() change `functions`; apply_changes() updates the arrays.
     """
 
     def __init__(self) -> None:
         self.functions: dict[int, Listener] = {}
         self.ids: Ints = np.empty(0, dtype=np.int64)
-        self._heard: NDArray[Any] = np.empty(0)
-        self._known: NDArray[np.bool_] = np.empty(0, dtype=bool)
+        self._notified: Array = np.empty(0)
+        self._is_notified: Bools = np.empty(0, dtype=bool)
         self._new: list[int] = []
-        self._gone = False
+        self._any_removed = False
 
     def add(self, ids: list[int], function: Listener) -> None:
-        self._new += [one for one in ids if one not in self.functions]
+        self._new += [id for id in ids if id not in self.functions]
         self.functions.update(dict.fromkeys(ids, function))
 
     def remove(self, ids: Iterable[int]) -> None:
-        for one in ids:
-            self._gone |= self.functions.pop(one, None) is not None
+        for id in ids:
+            self._any_removed |= self.functions.pop(id, None) is not None
 
-    def settle(self) -> None:
+    def apply_changes(self) -> None:
         if self._new:
             count, self._new, new = len(self._new), [], self._new
             self.ids = np.concatenate((self.ids, np.array(new, dtype=np.int64)))
-            self._heard = np.concatenate((self._heard, np.zeros(count, dtype=self._heard.dtype)))
-            self._known = np.concatenate((self._known, np.zeros(count, dtype=bool)))
-        if self._gone:
-            left = np.array([one in self.functions for one in self.ids.tolist()], dtype=bool)
-            self.ids, self._heard, self._known, self._gone = self.ids[left], self._heard[left], self._known[left], False
+            self._notified = np.concatenate((self._notified, np.zeros(count, dtype=self._notified.dtype)))
+            self._is_notified = np.concatenate((self._is_notified, np.zeros(count, dtype=bool)))
+        if self._any_removed:
+            present = np.array([id in self.functions for id in self.ids.tolist()], dtype=bool)
+            self.ids, self._any_removed = self.ids[present], False
+            self._notified, self._is_notified = self._notified[present], self._is_notified[present]
 
-    def news(self, values: NDArray[Any]) -> Ints:
-        """The places among `ids` whose values were not heard yet; now they are."""
-        if self._heard.dtype != values.dtype:  # before the type of the values was known: nothing was heard
-            self._heard = np.zeros(len(values), dtype=values.dtype)
-        fresh = np.flatnonzero(~self._known | (self._heard != values))
-        self._heard[fresh], self._known[fresh] = values[fresh], True
-        return fresh
+    def take_changes(self, values: Array) -> Ints:
+        """Return the indices in `ids` whose value differs from the last notified one; record the values as notified."""
+        if self._notified.dtype != values.dtype:  # the type of the values was not known: nothing was notified
+            self._notified = np.zeros(len(values), dtype=values.dtype)
+        changed = np.flatnonzero(~self._is_notified | (self._notified != values))
+        self._notified[changed], self._is_notified[changed] = values[changed], True
+        return changed
 
 
 class Listeners:
-    """Those of queries and those of conditions. What one raises harms neither the others nor the caller."""
+    """Listeners of queries and of conditions. An exception of one affects neither the others nor the caller."""
 
     def __init__(self) -> None:
-        self.queries, self.conditions = Audience(), Audience()
+        self.queries, self.conditions = ListenerTable(), ListenerTable()
         self.failed = 0
-        self._failures: deque[Failure] = deque(maxlen=REMEMBERED)
-        self._news: deque[tuple[Audience, int, Any]] = deque()  # to be told
-        self._telling = Lock()
+        self._failures: deque[ListenerFailure] = deque(maxlen=MAX_FAILURES)
+        self._pending: deque[tuple[ListenerTable, int, Any]] = deque()
+        self._notifying = Lock()
 
     def __len__(self) -> int:
         return len(self.queries.functions) + len(self.conditions.functions)
 
-    def note(self, audience: Audience, ids: list[int], values: Iterable[Any]) -> None:
-        """Keep what is to be told: to the function of each id, its value."""
-        self._news.extend((audience, one, value) for one, value in zip(ids, values, strict=True))
+    def queue(self, table: ListenerTable, ids: list[int], values: Iterable[Any]) -> None:
+        """Queue a notification for each id, with its value."""
+        self._pending.extend((table, id, value) for id, value in zip(ids, values, strict=True))
 
-    def tell(self) -> None:
-        """Call functions with all that was noted, one after the other; if someone is at it already, they do.
+    def notify(self) -> None:
+        """Call functions with all queued notifications, one by one; return at once if another thread does so already.
 
-        No lock is held that anyone waits for. Who noted something and finds the place taken can leave: whoever gives
-        it up looks again afterwards.
+        No other thread waits for this lock. A thread that fails to take it can return: the one that holds it checks
+        the queue again after releasing it.
         """
-        while self._news and self._telling.acquire(blocking=False):
+        while self._pending and self._notifying.acquire(blocking=False):
             try:
-                while self._news:
-                    self._call(*self._news.popleft())
+                while self._pending:
+                    self._call(*self._pending.popleft())
             finally:
-                self._telling.release()
+                self._notifying.release()
 
-    def _call(self, audience: Audience, one: int, value: Any) -> None:
-        function = audience.functions.get(one)
+    def _call(self, table: ListenerTable, id: int, value: Any) -> None:
+        function = table.functions.get(id)
         if function is None:
             return
         try:
-            function(one, value)
+            function(id, value)
         except Exception as error:
             self.failed += 1
-            self._failures.append(Failure(one, error))
-            LOG.exception("on_change of query %d raised; the others were called", one)
+            self._failures.append(ListenerFailure(id, error))
+            LOG.exception("on_change of query %d raised; the others were called", id)
 
-    def failures(self) -> list[Failure]:
-        """What was raised since this was asked; more may come meanwhile."""
+    def failures(self) -> list[ListenerFailure]:
+        """Return and remove the recorded failures; other threads may add more."""
         return [self._failures.popleft() for _ in range(len(self._failures))]
 
 

@@ -1,57 +1,60 @@
-"""Monitor: any number of standing quantile queries over one stream, one window, or whatever can be summarised."""
+"""Monitor: any number of continuous quantile queries over one stream, one window, or a source of summaries."""
 
 import time
+from contextlib import suppress
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from quantide.errors import CopyError, InvalidArgumentError
-from quantide.queries import state
-from quantide.queries.alone import alone
-from quantide.queries.board import TRIGGERS, UPDATES
-from quantide.queries.clusters import CLUSTERINGS, ONLINE
-from quantide.queries.conditions import POSSIBLE, STATES, Conditions
-from quantide.queries.deadlines import DeadlineBoard
-from quantide.queries.intervals import read_queries
-from quantide.queries.listeners import Failure, Listener, Listeners, check_listener
-from quantide.queries.passes import PassBoard
-from quantide.queries.pulled import Pull, PulledSource
-from quantide.queries.results import Answers, Changes, Lookup, Query
-from quantide.queries.source import MarkedSketch
-from quantide.queries.windowed import Window, WindowSource
+from quantide.errors import CopyError, InvalidArgumentError, SpanError
+from quantide.queries import monitor_bytes
+from quantide.queries.cluster_evaluators import DeadlineEvaluator, PassEvaluator
+from quantide.queries.conditions import (
+    CONDITION_BIT,
+    POSSIBLE,
+    STATES,
+    Conditions,
+    is_condition,
+    read_condition_id,
+)
+from quantide.queries.evaluator import TRIGGERS, UPDATES, synchronized
+from quantide.queries.listeners import Listener, ListenerFailure, Listeners, check_listener
+from quantide.queries.marked_sketch import MarkedSketch
+from quantide.queries.query_clusters import CLUSTERINGS, ONLINE
+from quantide.queries.query_registry import read_queries
+from quantide.queries.query_results import Answers, Changes, Lookup, Query
+from quantide.queries.query_sources import Pull, PulledSource, Window, WindowSource
 from quantide.summary.answer import Answer
-from quantide.summary.column import read_column
 from quantide.summary.copying import CopiedByBytes
 from quantide.summary.ranks import check_eps, check_not_empty, check_phi, check_size, target_ranks
 from quantide.summary.summary import Summary
-from quantide.summary.types import type_named
+from quantide.summary.value_column import read_column
+from quantide.summary.value_types import type_named
+from quantide.typing import Ints
 
-Ints = NDArray[np.int64]
-
-MOST_CHANGES = state.MOST  # after which clusters may be made anew
-CONDITION = 1 << 62  # the bit that tells the id of a condition from that of a query
+MAX_RECLUSTER = monitor_bytes.MAX_NUMBER
 ALMOST_ONE = float(np.nextafter(1, 0))
 
 
 class Monitor(CopiedByBytes):
-    """Keeps any number of quantile queries right over a stream, at the cost of a few.
+    """Keeps any number of quantile queries over a stream up to date, at the cost of a few.
 
     A query (phi, eps_q) always has a value whose rank is within eps_q * n of its target: an answer with a certificate,
-    whenever it is read. Queries that one value can serve are a cluster; each cluster has a deadline, the number of
-    arrivals up to which its value must stay right wherever they fall, and only then is it looked at again. A
+    whenever it is read. Queries that one value can serve form a cluster. Each cluster has a deadline, the number of
+    arrivals up to which its value must stay right wherever they fall, and is evaluated again only after it. A
     precision finer than the monitor's eps is raised to it.
 
-    Parameters: `eps`, the finest precision; `clustering`: "online" takes queries one by one and clusters all of them
-    anew after many changes, "worst-case" (QC-A) and "fewest" (QC-B) cluster all of them whenever some were registered
-    or dropped; `updates`: "triggers" looks at a cluster when its own deadline has passed, "together" at all when the
-    first has; `nan` and `value_type` as for StreamSketch; `recluster_after`: changes after which "online" clusters
-    anew (default: half the number of queries, at least 1,024); `window`: a SlidingWindow or a RecentWindow of at most
-    half this eps to watch instead of the whole stream, with `last` or `within` for a part of a RecentWindow. A window
-    is looked at again after floor(eps*n/2) arrivals; one by time, after every block (`updates` does not matter);
-    `pull`: a function that gives (version, summary) of something to follow, which may grow, shrink and be replaced:
-    the version is another whenever it may have, and the summary's error at most eps/2. It is asked at every reading.
-    `grows`: what is followed only grows, so that values need not change when a summary leaves them out.
+    Parameters: `eps`, the finest precision; `clustering`: "online" adds queries one by one and clusters all of them
+    again after many changes, "worst-case" (QC-A) and "fewest" (QC-B) cluster all of them after every registration or
+    drop; `updates`: "triggers" evaluates a cluster after its own deadline, "together" evaluates all after the first
+    deadline; `nan` and `value_type` as for StreamSketch; `recluster_after`: changes after which "online" clusters all
+    queries again (default: half the number of queries, at least 1,024); `window`: a SlidingWindow or a RecentWindow of
+    at most half this eps to watch instead of the whole stream, with `last` or `within` for a part of a RecentWindow. A
+    window is evaluated after floor(eps*n/2) arrivals; one by time, after every block (`updates` has no effect);
+    `pull`: a function that returns (version, summary) of a source, which may grow, shrink and be replaced: the version
+    differs whenever the source may have changed, and the summary's error is at most eps/2. Every read calls it.
+    `grows`: the source only grows, so that values need not change when a summary leaves them out.
 
     >>> monitor = Monitor(eps=0.001)
     >>> p99 = monitor.register(0.99, eps=0.005)
@@ -65,12 +68,12 @@ class Monitor(CopiedByBytes):
 
     Threads may share a monitor: its methods wait for each other, but never for an on_change function, which may use it
     and may wait for other threads that do. These functions are called one at a time, in the order of the changes; an
-    update that comes while another thread, or such a function, is at it leaves its own news to that one. `pull` is
-    called while others wait: it must not wait for them.
+    update during such a call, by another thread or by the function itself, leaves its notifications to the thread that
+    makes the calls. `pull` is called under the monitor's lock: it must not wait for other users of the monitor.
 
-    A copy, by `copy` or `pickle`, goes on from the same state by itself: over its own copy of the window, with no
-    on_change functions (give them to the copy by listen()) and none of the failures. A monitor with `pull` is not
-    copied: CopyError.
+    A copy, by `copy` or `pickle`, continues independently from the same state: over its own copy of the window, with no
+    on_change functions (add them to the copy with listen()) and no failures. A monitor with `pull` cannot be copied:
+    CopyError.
 
     Proofs: docs/guarantees/queries.md. After Lin, Xu, Zhang, Lu, Yu, Zhou and Yuan, "Approximate processing of massive
     continuous quantile queries over high-speed data streams", TKDE 18(5), 2006.
@@ -92,293 +95,294 @@ class Monitor(CopiedByBytes):
     ) -> None:
         _check_choice("clustering", clustering, CLUSTERINGS)
         _check_choice("updates", updates, UPDATES)
-        often = None if recluster_after is None else check_size("recluster_after", recluster_after, 1)
-        if often is not None and often > MOST_CHANGES:
-            raise InvalidArgumentError(f"recluster_after must be at most {MOST_CHANGES}, not {often}")
+        recluster = None if recluster_after is None else check_size("recluster_after", recluster_after, 1)
+        if recluster is not None and recluster > MAX_RECLUSTER:
+            raise InvalidArgumentError(f"recluster_after must be at most {MAX_RECLUSTER}, not {recluster}")
         if window is None and not (last is None and within is None):
             raise InvalidArgumentError("last= and within= are of use only together with window=")
         if grows and pull is None:
             raise InvalidArgumentError("grows= is of use only together with pull=")
         if window is not None and pull is not None:
             raise InvalidArgumentError("a monitor watches a window or follows a source: not window= and pull= both")
-        choices = clustering, updates, often
+        choices = clustering, updates, recluster
         if window is not None:
-            self._begin(PassBoard(WindowSource(window, check_eps(eps), last, within), *choices), Conditions())
+            self._start(PassEvaluator(WindowSource(window, check_eps(eps), last, within), *choices), Conditions())
         elif pull is not None:
             kind = None if value_type is None else type_named(value_type)
-            self._begin(PassBoard(PulledSource(pull, check_eps(eps), kind, grows), *choices), Conditions())
+            self._start(PassEvaluator(PulledSource(pull, check_eps(eps), kind, grows), *choices), Conditions())
         else:
-            self._begin(DeadlineBoard(MarkedSketch(eps, nan, value_type), *choices), Conditions())
+            self._start(DeadlineEvaluator(MarkedSketch(eps, nan, value_type), *choices), Conditions())
 
-    def _begin(self, board: DeadlineBoard | PassBoard, conditions: Conditions) -> None:
-        self._board, self._conditions, self._listeners = board, conditions, Listeners()
-        self._stream: MarkedSketch | WindowSource | PulledSource = board.stream
-        self._lock = board.lock
+    def _start(self, evaluator: DeadlineEvaluator | PassEvaluator, conditions: Conditions) -> None:
+        self._evaluator, self._conditions, self._listeners = evaluator, conditions, Listeners()
+        self._source: MarkedSketch | WindowSource | PulledSource = evaluator.source
+        self._lock = evaluator.lock
         self._seconds = 0.0
 
     @property
     def eps(self) -> float:
-        """The finest precision a query can have."""
-        return self._stream.eps
+        """Finest precision that a query can have."""
+        return self._source.eps
 
     @property
-    @alone
+    @synchronized
     def n(self) -> int:
-        """How many values have arrived; over a window, or what is followed: how many there are now."""
-        return self._now().n
+        """Number of values that have arrived; over a window or a pulled source, of its current elements."""
+        return self._refresh_source().n
 
-    @alone
+    @synchronized
     def __len__(self) -> int:
-        """How many queries are registered."""
-        return len(self._board.queries)
+        """Number of registered queries."""
+        return len(self._evaluator.queries)
 
-    @alone
+    @synchronized
     def register(self, phi: float, eps: float, on_change: Listener | None = None) -> int:
-        """A new query; its id. `on_change(id, value)` is called after an update that changed its value."""
+        """Register a query; return its id. `on_change(id, value)` is called after an update that changed its value."""
         check_listener(on_change)
         ids = self.register_many([check_phi(phi)], eps)
         if on_change is not None:
             self._listeners.queries.add(ids.tolist(), on_change)
         return int(ids[0])
 
-    @alone
+    @synchronized
     def register_many(self, phis: ArrayLike, epss: ArrayLike) -> Ints:
-        """Many queries at once, with a precision each or one for all; their ids."""
-        wanted, given = read_queries(phis, epss, self.eps)
-        return self._board.queries.ids(self._board.add(wanted, given))
+        """Register many queries, with a precision each or one for all; return their ids."""
+        return self._evaluator.queries.ids(self._evaluator.add(*read_queries(phis, epss, self.eps)))
 
-    @alone
+    @synchronized
     def watch(
         self, phi: float, eps: float, above: Any = None, below: Any = None, on_change: Listener | None = None
     ) -> int:
-        """A condition: whether the phi-quantile is above, or below, a limit; its id. See condition().
+        """Add a condition: that the phi-quantile is above, or below, a limit; return its id. See condition().
 
         A precision below 2 * eps is raised to that: bounds on a count are that far apart.
         """
         check_listener(on_change)
         if (above is None) == (below is None):
             raise InvalidArgumentError("a condition has one limit: give either above= or below=")
-        wanted, given = read_queries([check_phi(phi)], eps, min(2 * self.eps, ALMOST_ONE))
+        phis, precisions = read_queries([check_phi(phi)], eps, min(2 * self.eps, ALMOST_ONE))
         limit = below if above is None else above
-        place = self._conditions.watch(wanted, given, limit, above is not None, self._stream.type)
-        one = int(self._conditions.ids(np.array([place]))[0]) | CONDITION
+        index = self._conditions.watch(phis, precisions, limit, above is not None, self._source.type)
+        id = int(self._conditions.ids(np.array([index]))[0]) | CONDITION_BIT
         if on_change is not None:
-            self._listeners.conditions.add([one], on_change)
-        return one
+            self._listeners.conditions.add([id], on_change)
+        return id
 
-    @alone
+    @synchronized
     def condition(self, id: int) -> str:
-        """Whether a condition holds: "no", "possible" or "certain", proved by rank bounds; no values: "possible"."""
-        place = self._conditions.place(_condition_id(id))
-        return STATES[self._conditions.state[place] if self._look() else POSSIBLE]
+        """Return the state of a condition, from rank bounds: "no", "possible" (also without values) or "certain"."""
+        index = self._conditions.find(read_condition_id(id))
+        return STATES[self._conditions.state[index] if self._evaluate() else POSSIBLE]
 
-    @alone
+    @synchronized
     def query(self, id: int) -> Query:
-        """phi and the precision in force of a query or a condition."""
-        held = self._conditions if _is_condition(id) else self._board.queries
-        place = held.place(_condition_id(id) if _is_condition(id) else id)
-        return Query(int(id), float(held.phi[place]), float(held.eps[place]))
+        """Return phi and the precision in force of a query or a condition."""
+        registry = self._conditions if is_condition(id) else self._evaluator.queries
+        index = registry.find(read_condition_id(id) if is_condition(id) else id)
+        return Query(int(id), float(registry.phi[index]), float(registry.eps[index]))
 
-    @alone
+    @synchronized
     def listen(self, id: int, on_change: Listener) -> None:
-        """Let a function be called with (id, value) after an update that changed a query, as with register()."""
+        """Call a function with (id, value) after an update that changed a query or a condition, as with register()."""
         check_listener(on_change)
         self.query(id)
-        audience = self._listeners.conditions if _is_condition(id) else self._listeners.queries
-        audience.add([int(id)], on_change)
+        table = self._listeners.conditions if is_condition(id) else self._listeners.queries
+        table.add([int(id)], on_change)
 
-    @alone
+    @synchronized
     def drop(self, id: int) -> None:
-        """Forget a query or a condition."""
-        if _is_condition(id):
-            self._conditions.remove(np.array([self._conditions.place(_condition_id(id))]))
+        """Drop a query or a condition."""
+        if is_condition(id):
+            self._conditions.remove(np.array([self._conditions.find(read_condition_id(id))]))
             self._listeners.conditions.remove([int(id)])
         else:
             self.drop_many([id])
 
-    @alone
+    @synchronized
     def drop_many(self, ids: ArrayLike) -> None:
-        """Forget many queries."""
-        places = self._board.queries.places(ids)
-        if len(np.unique(places)) < len(places):
+        """Drop many queries."""
+        indices = self._evaluator.queries.find_many(ids)
+        if len(np.unique(indices)) < len(indices):
             raise InvalidArgumentError("an id is among the ids to drop twice; give each once")
         if len(self._listeners):
-            self._listeners.queries.remove(self._board.queries.ids(places).tolist())
-        self._board.remove(places)
+            self._listeners.queries.remove(self._evaluator.queries.ids(indices).tolist())
+        self._evaluator.remove(indices)
 
     def update(self, values: Any, nan: str | None = None, times: Any = None) -> None:
-        """Take values as the sketch or window does: all of them or, when it raises, none. Times are for a window."""
-        stream = self._fed()
-        self._lock.acquire()  # half as dear as `with`, which is felt where values come one by one
+        """Add values as the sketch or window does: all of them or, if it raises, none. Times are for a window.
+
+        All on_change functions are called, and the update succeeds; failures() returns what they raised.
+        """
+        source = self._writable_source()
+        self._lock.acquire()  # `with` costs twice as much, which shows where values are added one by one
         try:
-            if self._conditions.raw and (kind := read_column(values).type) is not None:
+            if self._conditions.raw_limits and (kind := read_column(values).type) is not None:
                 self._conditions.check_limits(kind)
-            if isinstance(stream, WindowSource):
-                stream.update(values, nan, times)
+            if isinstance(source, WindowSource):
+                source.update(values, nan, times)
             elif times is not None:
                 raise InvalidArgumentError("times are of use only to a monitor over a RecentWindow")
             else:
-                stream.update(values, nan)
+                source.update(values, nan)
         finally:
             self._lock.release()
-        self.refresh()
+        self._notify()
 
     def update_summary(self, summary: Summary, first_time: Any = None, last_time: Any = None) -> None:
-        """Take all the values behind a summary; its certified error may be at most eps/2, of the window's eps."""
-        stream = self._fed()
+        """Add all the values behind a summary, or none if it raises.
+
+        The certified error of the summary may be at most eps/2, of the window's eps. While a window ends inside the
+        block of a summary, reads may raise SpanError and no on_change function is called; updates succeed.
+        """
+        source = self._writable_source()
         with self._lock:
             self._conditions.check_limits(summary.type)
-            if isinstance(stream, WindowSource):
-                stream.update_summary(summary, first_time, last_time)
+            if isinstance(source, WindowSource):
+                source.update_summary(summary, first_time, last_time)
             elif not (first_time is None and last_time is None):
                 raise InvalidArgumentError("times are of use only to a monitor over a RecentWindow")
             else:
-                stream.update_summary(summary)
-        self.refresh()
+                source.update_summary(summary)
+        self._notify()
 
     def refresh(self) -> None:
-        """Tell listeners what is new. After an update that is done already; what is followed changes without one."""
+        """Notify listeners of changes. update() does it; a pulled source changes without an update."""
         listeners = self._listeners
         if listeners.queries.functions or listeners.conditions.functions:
-            self._find_news()
-            listeners.tell()
+            self._queue_changes()
+            listeners.notify()
 
-    @alone
-    def _find_news(self) -> None:
-        """Note what listeners have not heard yet."""
-        if not self._look():
+    def _notify(self) -> None:
+        """Refresh after an update that has added its values and must not raise any more.
+
+        A window that ends inside a summarized block cannot be evaluated. Listeners are called after the next update at
+        which it can be; until then reads raise SpanError.
+        """
+        with suppress(SpanError):
+            self.refresh()
+
+    @synchronized
+    def _queue_changes(self) -> None:
+        if not self._evaluate():
             return
         queries, conditions = self._listeners.queries, self._listeners.conditions
-        queries.settle()
-        conditions.settle()
-        values = self._board.current(self._board.queries.places(queries.ids))[0]
-        states = self._conditions.state[self._conditions.places(conditions.ids & ~CONDITION)]
-        fresh, other = queries.news(values), conditions.news(states)
-        changed, turned = queries.ids[fresh].tolist(), conditions.ids[other].tolist()
-        self._listeners.note(queries, changed, self._stream.kind.restore(values[fresh]))
-        self._listeners.note(conditions, turned, [STATES[state] for state in states[other]])
+        queries.apply_changes()
+        conditions.apply_changes()
+        values = self._evaluator.current(self._evaluator.queries.find_many(queries.ids))[0]
+        states = self._conditions.state[self._conditions.find_many(conditions.ids & ~CONDITION_BIT)]
+        changed, turned = queries.take_changes(values), conditions.take_changes(states)
+        restored = self._source.kind.restore(values[changed])
+        self._listeners.queue(queries, queries.ids[changed].tolist(), restored)
+        self._listeners.queue(conditions, conditions.ids[turned].tolist(), [STATES[state] for state in states[turned]])
 
-    @alone
+    @synchronized
     def answer(self, id: int) -> Answer:
-        """The value of a query now, with the ranks it is proved to have."""
-        return self._answers(np.array([self._board.queries.place(id)]))[0]
+        """Return the current value of a query, with proved bounds of its rank."""
+        return self._answers(np.array([self._evaluator.queries.find(id)]))[0]
 
-    @alone
+    @synchronized
     def answers(self, ids: ArrayLike) -> Answers:
-        """Those of many queries."""
-        return self._answers(self._board.queries.places(ids))
+        """Return the answers to many queries."""
+        return self._answers(self._evaluator.queries.find_many(ids))
 
-    @alone
+    @synchronized
     def changes(self) -> Changes:
-        """The queries whose value, and the conditions whose state, is another than when this was called before."""
-        if not self._look():
-            return Changes(self._stream.kind, 0, Lookup(lambda: (np.empty(0, dtype=np.int64), np.empty(0))), [])
-        news = self._conditions.tell() if len(self._conditions) else []
-        conditions = [(one | CONDITION, said) for one, said in news]
-        return Changes(self._stream.kind, *self._board.tell(), conditions)
+        """Return the queries whose value, and the conditions whose state, changed since the last call."""
+        if not self._evaluate():
+            return Changes(self._source.kind, 0, Lookup(lambda: (np.empty(0, dtype=np.int64), np.empty(0))), [])
+        conditions = self._conditions.publish() if len(self._conditions) else []
+        return Changes(self._source.kind, *self._evaluator.publish(), conditions)
 
-    @alone
+    @synchronized
     def summary(self) -> Summary:
-        """A Summary of everything that has arrived, or is there."""
-        return self._now().summary()
+        """Return a Summary of all values, or of the current elements of the window or source."""
+        return self._refresh_source().summary()
 
-    @alone
-    def failures(self) -> list[Failure]:
-        """What on_change functions raised since this was asked, the last 1,000 of it."""
+    @synchronized
+    def failures(self) -> list[ListenerFailure]:
+        """Return what on_change functions raised since the last call, the newest 1,000 exceptions."""
         return self._listeners.failures()
 
-    @alone
+    @synchronized
     def stats(self) -> dict[str, Any]:
-        """Numbers of queries, clusters, evaluations of clusters, triggers fired, and so on; seconds spent on them.
+        """Return numbers of queries, clusters, evaluations of clusters, triggers fired, and more; seconds spent.
 
-        `saved` is how many evaluations of single queries clusters made needless: what evaluating every query takes
-        whenever something has arrived and it is looked at, less the evaluations of clusters. `deadline` is for how
-        many further arrivals all values stay right, as of the last look; None where that is not known.
+        `saved` is the number of evaluations of single queries that clusters made needless: what evaluating every query
+        after each arrival that is read would take, less the evaluations of clusters. `deadline` is the number of
+        further arrivals for which all values surely stay right, as of the last evaluation; None if unknown.
         """
-        clusters = self._board.clusters
+        clusters = self._evaluator.clusters
         return {
-            "n": self._stream.n,
+            "n": self._source.n,
             "queries": len(self),
             "conditions": len(self._conditions),
             "clusters": 0 if clusters is None else len(clusters),
-            **self._board.counts,
-            "saved": self._board.saved,
-            "deadline": self._board.deadline,
-            "summaries": self._stream.marked,
+            **self._evaluator.counts,
+            "saved": self._evaluator.saved,
+            "deadline": self._evaluator.deadline,
+            "summaries": self._source.summary_count,
             "failed_callbacks": self._listeners.failed,
             "seconds": self._seconds,
         }
 
-    @alone
+    @synchronized
     def to_bytes(self) -> bytes:
-        """The whole state but for listeners, and what is followed: from_bytes() goes on as if never stopped."""
-        return state.write(self._board, self._conditions)
+        """Return the whole state except listeners and a pulled source: from_bytes() continues as if never stopped."""
+        return monitor_bytes.write(self._evaluator, self._conditions)
 
     @classmethod
     def from_bytes(cls, data: bytes, pull: Pull | None = None, grows: bool = False) -> Self:
-        """A monitor in exactly the state that to_bytes() wrote; listen() gives listeners back.
+        """Return a monitor in exactly the state that to_bytes() wrote; add listeners again with listen().
 
-        One that followed a source needs `pull`, to follow that one or another with values of the same type; `grows`
-        only if it is that one.
+        One with a pulled source needs `pull`, for the same source or another with values of the same type; `grows` only
+        for the same source.
         """
         monitor = cls.__new__(cls)
-        monitor._begin(*state.read(data, pull, grows))
+        monitor._start(*monitor_bytes.read(data, pull, grows))
         return monitor
 
     def __reduce__(self) -> Any:
-        if isinstance(self._stream, PulledSource):
+        if isinstance(self._source, PulledSource):
             raise CopyError(
                 "a Monitor with pull= cannot be copied or pickled, since its function cannot; make another one that "
                 "follows the same source: Monitor.from_bytes(monitor.to_bytes(), pull=...)"
             )
         return super().__reduce__()
 
-    @alone
+    @synchronized
     def __repr__(self) -> str:
-        n = self._stream.n
-        return f"Monitor(eps={self.eps}, n={n}, queries={len(self)}, clustering={self._board.clustering!r})"
+        n = self._source.n
+        return f"Monitor(eps={self.eps}, n={n}, queries={len(self)}, clustering={self._evaluator.clustering!r})"
 
-    def _fed(self) -> MarkedSketch | WindowSource:
-        """What takes values."""
-        if isinstance(self._stream, PulledSource):
+    def _writable_source(self) -> MarkedSketch | WindowSource:
+        if isinstance(self._source, PulledSource):
             raise InvalidArgumentError("this monitor follows its source; give values to that, and call refresh()")
-        return self._stream
+        return self._source
 
-    def _now(self) -> MarkedSketch | WindowSource | PulledSource:
-        """What is watched, as it is now."""
-        if isinstance(self._stream, PulledSource):
-            self._stream.look()
-        return self._stream
+    def _refresh_source(self) -> MarkedSketch | WindowSource | PulledSource:
+        if isinstance(self._source, PulledSource):
+            self._source.refresh()
+        return self._source
 
-    def _look(self) -> int:
-        """Let everything be right for what there is now, and say how many elements that is."""
-        begun = time.perf_counter()
-        n = self._now().n
-        self._board.refresh()
+    def _evaluate(self) -> int:
+        """Bring all queries and conditions up to date; return the number of elements."""
+        started = time.perf_counter()
+        n = self._refresh_source().n
+        self._evaluator.evaluate()
         if n and len(self._conditions):
-            self._board.decide(self._conditions)
-        self._seconds += time.perf_counter() - begun
+            self._evaluator.evaluate_conditions(self._conditions)
+        self._seconds += time.perf_counter() - started
         return n
 
-    def _answers(self, places: Ints) -> Answers:
-        n = self._look()
+    def _answers(self, indices: Ints) -> Answers:
+        n = self._evaluate()
         check_not_empty(n)
-        values, low, high = self._board.current(places)
-        phi = self._board.queries.phi[places]
-        version = self._stream.version if isinstance(self._stream, PulledSource) else None
-        return Answers(self._stream.kind, values, phi, target_ranks(phi, n), low, high, n, version)
+        values, low, high = self._evaluator.current(indices)
+        phi = self._evaluator.queries.phi[indices]
+        version = self._source.version if isinstance(self._source, PulledSource) else None
+        return Answers(self._source.kind, values, phi, target_ranks(phi, n), low, high, n, version)
 
 
-def _is_condition(id: Any) -> bool:
-    return isinstance(id, (int, np.integer)) and not isinstance(id, bool) and bool(id >= CONDITION)
-
-
-def _condition_id(id: Any) -> int:
-    if not _is_condition(id):
-        raise InvalidArgumentError(f"the id of a condition is the number that watch() returned, not {id!r}")
-    return int(id) & ~CONDITION
-
-
-def _check_choice(name: str, given: Any, known: tuple[str, ...]) -> None:
-    if given not in known:
-        raise InvalidArgumentError(f"{name}={given!r} is not known; choose one of {', '.join(known)}")
+def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise InvalidArgumentError(f"{name}={value!r} is not known; choose one of {', '.join(choices)}")

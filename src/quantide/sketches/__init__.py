@@ -1,1 +1,1 @@
-"""Summaries of whole growing streams: StreamSketch, the fast one, and GKSketch, the classic."""
+"""Sketches of whole growing streams: StreamSketch (fast) and GKSketch (the classic baseline)."""

@@ -1,1 +1,1 @@
-"""Summary, Summaries and Answer: made by everything, exchanged between everything, asked everything."""
+"""Summary, Summaries and Answer: the values that all packages exchange."""

@@ -1,4 +1,4 @@
-"""Answer: a value with the ranks it is proved to have."""
+"""Answer: a value with its proved rank bounds."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to one quantile question, with its certificate.
+    """Answer to one quantile query, with its certified error.
 
-    `value` is an element of the data. In sorted order it stands at some rank between `rank_lo` and `rank_hi`
-    (1-based); the question asked for rank `target` = max(1, ceil(phi*n - 1e-9)) of `n`. So it is at most
-    `error` * n ranks away from the target: a bound proved for this very answer, usually far below the eps of
-    the sketch. `n_lo` and `n_hi` differ only where the number of elements itself is only known within bounds.
+    `value` is one of the data values. Its rank in sorted order is between `rank_lo` and `rank_hi` (1-based); the target
+    rank is `target` = max(1, ceil(phi*n - 1e-9)) of `n`. So it is at most `error` * n ranks away from the target: a
+    bound proved for this answer, usually far below the eps of the sketch. `n_lo` and `n_hi` differ only if the number
+    of values is known only within bounds.
     """
 
     value: Any
@@ -31,7 +31,7 @@ class Answer:
         )
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
+        """Return HTML for notebooks."""
         from quantide.summary.notebook import answer_html
 
         return answer_html(self)
@@ -39,12 +39,12 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class AnswerAsOf(Answer):
-    """An answer about a stream that goes on: `version` is the commit as of which it holds; two readers at the same
-    version give the same answer.
+    """Answer over a growing stream as of `version`, a commit: two readers at the same version give the same answer.
 
-    `mode` is how it was found and `blocks_read` how many blocks of history were read for it. `last_steps` tells how
-    many ended steps it covers with the open one, None where it is about a window; `since` and `until` tell from after
-    which time to which a window of time reaches, None where times were not asked about."""
+    `mode` is the mode of the query and `blocks_read` the number of history blocks read for it. `last_steps` is the
+    number of ended steps it covers beside the open one, None for a window. A time window covers times after `since`,
+    up to `until`; both are None for other queries.
+    """
 
     version: int
     mode: str

@@ -1,6 +1,6 @@
-"""How objects are copied and pickled: by their bytes, not at all because they never change, or never.
+"""Copy and pickle behaviour: by bytes, shared because immutable, or refused.
 
-`copy.copy`, `copy.deepcopy` and `pickle` of every protocol all call `__reduce__`. A class that inherits one of these
+`copy.copy`, `copy.deepcopy` and `pickle` of every protocol call `__reduce__`. A class that inherits one of these mixins
 needs nothing else.
 """
 
@@ -19,7 +19,7 @@ class Serializable(Protocol):
 
 
 class CopiedByBytes:
-    """Copies and pickles hold what to_bytes() writes; they share no memory with the original.
+    """Copies and pickles through to_bytes(); a copy shares no memory with the original.
 
     A subclass with attributes of its own that are not in its bytes overrides `__reduce__`.
     """
@@ -31,7 +31,7 @@ class CopiedByBytes:
 
 
 class Immutable:
-    """Never changes: a copy is the object itself. How it is pickled is for the class to say."""
+    """Returns the object itself as its copy, because it never changes. The class defines how it is pickled."""
 
     __slots__ = ()
 
@@ -43,9 +43,9 @@ class Immutable:
 
 
 class NotCopied:
-    """Refuses copies and pickles, because it is open on something outside this process.
+    """Refuses copies and pickles, because the object has a resource outside this process open.
 
-    `REOPEN` says what to do instead.
+    `REOPEN` is the advice in the error message.
     """
 
     __slots__ = ()

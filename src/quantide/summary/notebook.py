@@ -1,4 +1,4 @@
-"""Answers and summaries as HTML for notebooks: small, without scripts, in the colours of whatever is around them."""
+"""HTML of answers and summaries for notebooks: small, without scripts, in the surrounding colours."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quantide.summary.answer import Answer
-from quantide.summary.curve import curve_of
+from quantide.summary.cdf_curve import curve_of
 
 if TYPE_CHECKING:
     from quantide.summary.summary import Summary
 
 WIDTH, HEIGHT = 240, 72
-POINTS = 60
-BASIC = {field.name for field in fields(Answer)}
+CURVE_POINTS = 60
+BASIC_FIELDS = {field.name for field in fields(Answer)}
 
 
 def answer_html(answer: Answer) -> str:
-    """The value, where it stands among all values, and what else the answer tells."""
-    more = [(field.name, getattr(answer, field.name)) for field in fields(answer) if field.name not in BASIC]
+    """Render the value, its rank among all values, and the other fields of the answer."""
+    more = [(field.name, getattr(answer, field.name)) for field in fields(answer) if field.name not in BASIC_FIELDS]
     rows = [
         ("asked for", f"rank {answer.target:,} of {_span(answer.n_lo, answer.n_hi)}"),
         ("proved", f"rank {_span(answer.rank_lo, answer.rank_hi)}"),
@@ -32,20 +32,20 @@ def answer_html(answer: Answer) -> str:
 
 
 def summary_html(summary: "Summary") -> str:
-    """What it stands for, its main quantiles with their proved ranks, and its curve."""
+    """Render the counts, the main quantiles with their proved ranks, and the curve of a summary."""
     skipped = [
         f", {count:,} {name} skipped" for name, count in (("null", summary.nulls), ("NaN", summary.nans)) if count
     ]
     if not summary.n:
         return f"<div><b>Summary</b>: no values{''.join(skipped)}</div>"
-    known = f"n = {summary.n:,}, type {escape(str(summary.type))}{''.join(skipped)}"
+    counts = f"n = {summary.n:,}, type {escape(str(summary.type))}{''.join(skipped)}"
     size = f"tuples: {len(summary):,}, bytes: {summary.nbytes:,}"
-    head = f"<b>Summary</b>: {known}<br>{size}, every answer off by at most {_percent(summary.error)}"
+    head = f"<b>Summary</b>: {counts}<br>{size}, every answer off by at most {_percent(summary.error)}"
     return f"<div><div>{head}</div>{_table(_main_quantiles(summary))}{_curve(summary)}</div>"
 
 
 def phi_name(phi: float) -> str:
-    """How people call it.
+    """Return the usual name of a quantile.
 
     >>> [phi_name(phi) for phi in (0.5, 0.9, 0.999, 0.07, 1.0)]
     ['median', 'p90', 'p99.9', 'p7', 'p100']
@@ -54,12 +54,12 @@ def phi_name(phi: float) -> str:
 
 
 def _main_quantiles(summary: "Summary") -> list[tuple[str, ...]]:
-    """Minimum, median, p90, p99, maximum, each with the ranks it is proved to have."""
+    """Return rows of minimum, median, p90, p99 and maximum with their proved ranks."""
     answers = {phi_name(phi): summary.answer(phi) for phi in (0.5, 0.9, 0.99)}
     return [
         ("", "value", "proved rank"),
         ("min", str(summary.min), _span(int(summary.rmin[0]), int(summary.rmax[0]))),
-        *((name, str(found.value), _span(found.rank_lo, found.rank_hi)) for name, found in answers.items()),
+        *((name, str(answer.value), _span(answer.rank_lo, answer.rank_hi)) for name, answer in answers.items()),
         ("max", str(summary.max), _span(int(summary.rmin[-1]), int(summary.rmax[-1]))),
     ]
 
@@ -78,9 +78,9 @@ def _table(rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def _bar(answer: Answer) -> str:
-    """All ranks as a bar, with a line where the one that was asked for lies; below, the proved ones, magnified."""
+    """Draw all ranks as a bar with a line at the target; below it, the proved ranks, magnified."""
     low, high = min(answer.rank_lo, answer.target) - 1, max(answer.rank_hi, answer.target)
-    left, right = _place(low, 0, answer.n), _place(high, 0, answer.n)
+    left, right = _x_position(low, 0, answer.n), _x_position(high, 0, answer.n)
     title = f"where rank {answer.target:,} of {answer.n:,} is, and ranks {_span(answer.rank_lo, answer.rank_hi)}"
     return (
         f'<svg width="{WIDTH}" height="40" role="img" fill="currentColor"><title>{title}</title>'
@@ -91,9 +91,9 @@ def _bar(answer: Answer) -> str:
 
 
 def _ranks(answer: Answer, low: int, high: int, top: int) -> str:
-    """Ranks low + 1 to high as a bar, the proved ones dark in it, and a line at the one that was asked for."""
-    left, right = _place(answer.rank_lo - 1, low, high), _place(answer.rank_hi, low, high)
-    target = _place(answer.target - 0.5, low, high)
+    """Draw ranks low + 1 to high as a bar, the proved ones dark, with a line at the target."""
+    left, right = _x_position(answer.rank_lo - 1, low, high), _x_position(answer.rank_hi, low, high)
+    target = _x_position(answer.target - 0.5, low, high)
     return (
         f'<rect x="0" y="{top + 4}" width="{WIDTH}" height="8" fill-opacity="0.15"/>'
         f'<rect x="{left}" y="{top + 4}" width="{right - left:.2f}" height="8" fill-opacity="0.5"/>'
@@ -101,18 +101,18 @@ def _ranks(answer: Answer, low: int, high: int, top: int) -> str:
     )
 
 
-def _place(rank: float, low: int, high: int) -> float:
+def _x_position(rank: float, low: int, high: int) -> float:
     return round(WIDTH * (rank - low) / (high - low), 2)
 
 
 def _curve(summary: "Summary") -> str:
-    """The curve and its band, without the outermost 1% at either end; nothing where that is one value."""
-    x, lo, hi = curve_of(summary, POINTS)
+    """Draw the curve and its band without the outermost 1% at either end; nothing if that is one value."""
+    x, lo, hi = curve_of(summary, CURVE_POINTS)
     middle = (lo + hi) / 2 / summary.n
     ends = np.minimum(np.searchsorted(middle, [0.01, 0.99]), len(x) - 1)
     if not len(x) or x[ends[0]] == x[ends[1]]:
         return ""
-    halves = x / 2.0  # the whole range of float64 is too wide for it
+    halves = x / 2.0  # the difference of two float64 may overflow
     low, high = halves[ends]
     across = WIDTH * ((np.clip(halves, low, high) - low) / (high - low))
     upper, line, lower = (_stairs(across, HEIGHT * (1 - y)) for y in (hi / summary.n, middle, lo / summary.n))
@@ -126,6 +126,6 @@ def _curve(summary: "Summary") -> str:
 
 
 def _stairs(x: Any, y: Any) -> list[str]:
-    """The corners of a staircase that is at y[i] from x[i] on."""
+    """Return the corners of a step function that is y[i] from x[i] on."""
     across, down = np.repeat(x, 2)[1:], np.repeat(y, 2)[:-1]
     return [f"{a:.1f},{b:.1f}" for a, b in zip(across.tolist(), down.tolist(), strict=True)]

@@ -1,34 +1,39 @@
-"""Summaries: one summary for each of many keys, as flat arrays."""
+"""Summaries: one summary per key, as flat arrays."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from quantide.errors import CorruptBytesError, InvalidArgumentError, TypeMismatchError, UnknownKeyError
-from quantide.kernels.compress import bracketing_tuples, kept_tuples, nearest_tuples
-from quantide.kernels.merge import merge_groups
-from quantide.kernels.segments import sample, spread
-from quantide.summary.column import check_nan_policy, has_nan, nan_error, read_rows
+from quantide.kernels.compression import find_bracketing_tuples, find_nearest_tuples, select_tuples
+from quantide.kernels.key_segments import sample
+from quantide.kernels.tuple_merge import merge_groups
 from quantide.summary.copying import Immutable
-from quantide.summary.format import Tuples, check_tuples, pack_tuples, unpack_tuples
-from quantide.summary.grouping import group_by_code
-from quantide.summary.keys import check_same_length, encode_keys, find_key, key_array, one_array
+from quantide.summary.key_encoding import (
+    check_same_length,
+    combine_chunks,
+    encode_keys,
+    find_key,
+    group_by_code,
+    key_array,
+)
 from quantide.summary.ranks import MAX_N, check_count, check_eps, check_phis, check_size, target_ranks
 from quantide.summary.summary import Summary
-from quantide.summary.types import ValueType, type_named
-
-Ints = NDArray[np.int64]
+from quantide.summary.summary_bytes import SummaryTuples, binary_array, check_tuples, pack_array, unpack_array
+from quantide.summary.value_column import check_nan_policy, has_nan, nan_error, read_rows
+from quantide.summary.value_types import ValueType, type_named
+from quantide.typing import Array, Floats, Ints
 
 TYPE_FIELD = b"quantide.type"
 
 
 class Summaries(Immutable):
-    """Many keyed summaries held as flat arrays: built, merged and asked in single calls, never key by key.
+    """Many keyed summaries as flat arrays: built, merged and queried in single calls, never key by key.
 
-    Keys are kept sorted, null last. `offsets[i]:offsets[i+1]` are the tuples of key i.
+    Keys are sorted, null last. `offsets[i]:offsets[i+1]` are the tuples of key i.
 
     >>> s = Summaries.of(["a", "b", "a", "a"], [1.0, 7.0, 3.0, 2.0], eps=0.01)
     >>> s["a"].quantile(0.5), s["b"].n
@@ -44,9 +49,9 @@ class Summaries(Immutable):
 
     __slots__ = ("_keys", "_tuples")
 
-    def __init__(self, keys: pa.Array, tuples: Tuples) -> None:
-        """For Quantide's own use; everyone else starts with Summaries.of."""
-        for array in (tuples.values, tuples.rmin, tuples.rmax, tuples.bounds, tuples.n, tuples.nulls, tuples.nans):
+    def __init__(self, keys: pa.Array, tuples: SummaryTuples) -> None:
+        """Create Summaries from tuples; internal. Use Summaries.of."""
+        for array in tuples.arrays:
             array.flags.writeable = False
         self._keys, self._tuples = keys, tuples
 
@@ -55,7 +60,7 @@ class Summaries(Immutable):
         """Group the values by key and summarise each group within eps; groups of fewer than 1/eps stay exact.
 
         `keys` is a column like `values`, or a table, record batch or dict of several columns. Nulls (and NaN,
-        with nan="skip") are counted for their key; a key that has nothing else is kept with n = 0.
+        with nan="skip") are counted for their key; a key without other values has n = 0.
         """
         eps, nan = check_eps(eps), check_nan_policy(nan)
         rows = read_rows(values)
@@ -71,126 +76,123 @@ class Summaries(Immutable):
         if has_nan(carried):
             if nan == "refuse":
                 raise nan_error()
-            bad = np.isnan(carried)
-            nans = np.bincount(codes[bad], minlength=groups)
-            codes, carried = codes[~bad], carried[~bad]
+            is_nan = np.isnan(carried)
+            nans = np.bincount(codes[is_nan], minlength=groups)
+            codes, carried = codes[~is_nan], carried[~is_nan]
         grouped, bounds = group_by_code(codes, carried, groups)
         n = np.diff(bounds)
         # Kept ranks are 2*floor(eps*n) + 1 apart: G is that, and floor(G/2) is within eps*n.
         allowed = np.floor(eps * n).astype(np.int64)
-        allowed -= allowed / np.maximum(n, 1) > eps  # eps * n was rounded up, by the smallest amount there is
-        kept, ranks, offsets = sample(grouped, bounds, 2 * allowed + 1)
+        allowed -= allowed / np.maximum(n, 1) > eps  # eps * n was rounded up
+        sampled, ranks, offsets = sample(grouped, bounds, 2 * allowed + 1)
         kind = rows.column.type or type_named("float64")
-        return cls(distinct, Tuples(kind, kept, ranks, ranks, offsets, n, nulls, nans))
+        return cls(distinct, SummaryTuples(kind, sampled, ranks, ranks, offsets, n, nulls, nans))
 
     @staticmethod
     def merge(*many: "Summaries") -> "Summaries":
-        """One summary for each key that any of these has. Relative error never grows."""
+        """Return one summary for each key of any of these. The relative error never grows."""
         if not many:
             raise InvalidArgumentError("merge needs at least one Summaries")
         for other in many:
             if not isinstance(other, Summaries):
                 raise TypeMismatchError(f"Summaries merge with Summaries, not with {type(other).__name__}")
-        held = [s for s in many if len(s)] or [many[0]]
-        if len(held) == 1:
-            return held[0]
-        kind = next((s.type for s in held if s.n.any()), held[0].type)  # only nulls: of any type
-        for other in held:
-            if other._keys.type != held[0]._keys.type or (other.type != kind and other.n.any()):
+        nonempty = [s for s in many if len(s)] or [many[0]]
+        if len(nonempty) == 1:
+            return nonempty[0]
+        kind = next((s.type for s in nonempty if s.n.any()), nonempty[0].type)  # summaries of nulls fit any type
+        for other in nonempty:
+            if other._keys.type != nonempty[0]._keys.type or (other.type != kind and other.n.any()):
                 raise TypeMismatchError(
                     f"summaries of {other.type} by {other._keys.type} cannot be merged with summaries of "
-                    f"{kind} by {held[0]._keys.type}"
+                    f"{kind} by {nonempty[0]._keys.type}"
                 )
-        return Summaries._grouped(pa.concat_arrays([s._keys for s in held]), _joined([s._tuples for s in held], kind))
+        keys = pa.concat_arrays([s._keys for s in nonempty])
+        return Summaries._group(keys, SummaryTuples.concatenate([s._tuples for s in nonempty], kind))
 
     def compress(self, b: int) -> "Summaries":
-        """Every summary to at most b+1 tuples; the G of each grows by less than n/b."""
+        """Compress every summary to at most b+1 tuples; the G of each grows by less than n/b."""
         t = self._tuples
-        kept, offsets = kept_tuples(t.rmin, t.rmax, t.bounds, t.n, min(check_size("b", b, 1), MAX_N))
+        indexes, offsets = select_tuples(t.rmin, t.rmax, t.bounds, t.n, min(check_size("b", b, 1), MAX_N))
         return Summaries(
             self._keys,
-            Tuples(t.type, t.values[kept], t.rmin[kept], t.rmax[kept], offsets, t.n, t.nulls, t.nans),
+            SummaryTuples(t.type, t.values[indexes], t.rmin[indexes], t.rmax[indexes], offsets, t.n, t.nulls, t.nans),
         )
 
     def answer(self, phis: ArrayLike) -> pa.Table:
-        """A row for each key and phi: key, phi, value, rank_lo, rank_hi, target, n, error; nulls where n is 0."""
-        array = _one_row(phis)
+        """Return a row per key and phi: key, phi, value, rank_lo, rank_hi, target, n, error; nulls where n is 0."""
+        array = _check_phi_list(phis)
         t = self._tuples
-        targets, at = self._ask(array)
-        found = (at >= 0).reshape(-1)
-        places = np.maximum(at, 0).reshape(-1)
+        targets, nearest = self._nearest(array)
+        empty = (nearest < 0).reshape(-1)
+        indexes = np.maximum(nearest, 0).reshape(-1)
         n = np.repeat(t.n, len(array))
         target = targets.reshape(-1)
-        low, high = (np.append(ranks, 0)[places] for ranks in (t.rmin, t.rmax))  # place 0 of nothing: masked
+        low, high = (np.append(ranks, 0)[indexes] for ranks in (t.rmin, t.rmax))  # masked where empty
         error = np.maximum(target - low, high - target) / np.maximum(n, 1)
-        index = pa.array(places, mask=~found)
         columns = {
             "key": self._keys.take(pa.array(np.repeat(np.arange(len(self)), len(array)))),
             "phi": np.tile(array, len(self)),
-            "value": t.type.restore_arrow(t.values).take(index),
-            "rank_lo": pa.array(low, mask=~found),
-            "rank_hi": pa.array(high, mask=~found),
-            "target": pa.array(target, mask=~found),
+            "value": t.type.restore_arrow(t.values).take(pa.array(indexes, mask=empty)),
+            "rank_lo": pa.array(low, mask=empty),
+            "rank_hi": pa.array(high, mask=empty),
+            "target": pa.array(target, mask=empty),
             "n": n,
-            "error": pa.array(error, mask=~found),
+            "error": pa.array(error, mask=empty),
         }
         return pa.table(columns)
 
-    def brackets(self, phis: ArrayLike) -> tuple[Ints, NDArray[Any], NDArray[Any]]:
-        """For each key and phi the target rank, and two kept values that the element of that rank lies between.
+    def brackets(self, phis: ArrayLike) -> tuple[Ints, Array, Array]:
+        """Return for each key and phi the target rank, and two values that enclose the value of that rank.
 
         Values are the carried numbers. Every key must have a value, and no summary may be lifted.
         """
         t = self._tuples
-        targets = target_ranks(_one_row(phis)[None, :], t.n[:, None])
-        below, above = bracketing_tuples(t.rmin, t.rmax, t.bounds, targets)
+        targets = target_ranks(_check_phi_list(phis)[None, :], t.n[:, None])
+        below, above = find_bracketing_tuples(t.rmin, t.rmax, t.bounds, targets)
         return targets, t.values[below], t.values[above]
 
-    def quantiles(self, phis: ArrayLike) -> NDArray[Any]:
-        """The values alone: a row for each key, a column for each phi. Every key must have a value."""
-        array = _one_row(phis)
-        _, at = self._ask(array)
-        if at.size and at.min() < 0:
+    def quantiles(self, phis: ArrayLike) -> Array:
+        """Return the values alone: a row for each key, a column for each phi. Every key must have a value."""
+        array = _check_phi_list(phis)
+        _, nearest = self._nearest(array)
+        if nearest.size and nearest.min() < 0:
             raise InvalidArgumentError("some keys have only nulls, and so no quantile; answer() gives nulls for them")
         restored = self._tuples.type.restore(self._tuples.values)
-        return restored[at]
+        return restored[nearest]
 
     def with_values(self) -> "Summaries":
-        """The keys that have values."""
+        """Return the summaries of keys that have values."""
         return self.take(np.flatnonzero(self.n))
 
     def without_values(self) -> "Summaries":
-        """The keys that have only nulls."""
+        """Return the summaries of keys that have only nulls."""
         return self.take(np.flatnonzero(self.n == 0))
 
-    def take(self, places: Ints) -> "Summaries":
-        """The summaries at these places among the keys, which must rise."""
-        t = self._tuples
-        if len(places) and (places[0] < 0 or places[-1] >= len(self) or (places[1:] <= places[:-1]).any()):
-            raise InvalidArgumentError(f"places must rise from 0 or more to at most {len(self) - 1}, not {places}")
-        at, bounds = spread(t.bounds, places)
-        flat = (t.values[at], t.rmin[at], t.rmax[at], bounds, t.n[places], t.nulls[places], t.nans[places])
-        return Summaries(self._keys.take(pa.array(places)), Tuples(t.type, *flat))
+    def take(self, indexes: Ints) -> "Summaries":
+        """Return the summaries at these indexes among the keys, which must increase."""
+        if len(indexes) and (indexes[0] < 0 or indexes[-1] >= len(self) or (indexes[1:] <= indexes[:-1]).any()):
+            raise InvalidArgumentError(f"indexes must increase within 0 to {len(self) - 1}, unlike {indexes}")
+        return Summaries(self._keys.take(pa.array(indexes)), self._tuples.take(indexes))
 
     def total(self) -> Summary:
-        """One summary of the values of all keys. Errors in ranks add up, so the relative error does not grow."""
+        """Return one summary of the values of all keys. Rank errors add up, so the relative error does not grow."""
         if not len(self):
             return Summary.of_sorted(self._tuples.values, self.type)
-        return Summaries._grouped(pa.array(np.zeros(len(self), dtype=np.int64)), self._tuples)[0]
+        return Summaries._group(pa.array(np.zeros(len(self), dtype=np.int64)), self._tuples)[0]
 
     @property
-    def tuples(self) -> Tuples:
-        """The flat arrays themselves, values carried: for Quantide's own use."""
+    def tuples(self) -> SummaryTuples:
+        """Flat arrays of carried values; internal."""
         return self._tuples
 
     @property
     def keys(self) -> pa.Array:
-        """The keys, sorted, null last."""
+        """Keys, sorted, null last."""
         return self._keys
 
     @property
     def n(self) -> Ints:
-        """How many values each key has."""
+        """Number of values of each key."""
         return self._tuples.n
 
     @property
@@ -206,7 +208,7 @@ class Summaries(Immutable):
         return self._tuples.bounds
 
     @property
-    def values(self) -> NDArray[Any]:
+    def values(self) -> Array:
         return self._tuples.type.restore(self._tuples.values)
 
     @property
@@ -222,28 +224,16 @@ class Summaries(Immutable):
         return self._tuples.type
 
     @property
-    def error(self) -> NDArray[np.float64]:
-        """The certified error of each key's summary, as a fraction of its n."""
-        t = self._tuples
-        some = t.n > 0
-        first, last = t.bounds[:-1][some], t.bounds[1:][some] - 1
-        gaps = np.empty(len(t.rmin), dtype=np.int64)
-        gaps[1:] = t.rmax[1:] - t.rmin[:-1]
-        gaps[first] = 1
-        halves = np.maximum.reduceat(gaps, first) // 2 if len(first) else first
-        ranks = np.maximum(np.maximum(t.rmax[first] - 1, t.n[some] - t.rmin[last]), halves)
-        out = np.zeros(len(self))
-        out[some] = ranks / t.n[some]
-        return out
+    def error(self) -> Floats:
+        """Certified error of each key's summary, as a fraction of its n."""
+        return self._tuples.error
 
     @property
     def nbytes(self) -> int:
-        t = self._tuples
-        arrays = {id(a): a.nbytes for a in (t.values, t.rmin, t.rmax, t.bounds, t.n, t.nulls, t.nans)}
-        return int(self._keys.nbytes) + sum(arrays.values())
+        return int(self._keys.nbytes) + self._tuples.nbytes
 
     def __len__(self) -> int:
-        """How many keys there are."""
+        """Return the number of keys."""
         return len(self._keys)
 
     def __iter__(self) -> Iterator[Any]:
@@ -266,7 +256,7 @@ class Summaries(Immutable):
         return f"Summaries(keys={len(self)}, n={int(self.n.sum())}, tuples={len(self.rmin)}, type={self.type})"
 
     def to_arrow(self) -> pa.Table:
-        """Columns key, n, nulls, nans and tuples (a list of value, rmin, rmax), sharing this object's memory."""
+        """Return columns key, n, nulls, nans and tuples (lists of value, rmin, rmax), sharing this object's memory."""
         t = self._tuples
         tuples = pa.StructArray.from_arrays(
             [pa.array(a) for a in (t.values, t.rmin, t.rmax)], ["value", "rmin", "rmax"]
@@ -284,20 +274,20 @@ class Summaries(Immutable):
 
     @classmethod
     def from_arrow(cls, table: pa.Table) -> "Summaries":
-        """The Summaries that to_arrow() described, sharing the table's memory as far as nobody can write there.
+        """Restore Summaries from the table of to_arrow(), sharing its memory where that is read-only.
 
-        Columns made from numpy arrays are copied. A table read from a bytearray or a mapped file is not: leave these
-        as they are.
+        Columns made from numpy arrays are copied. A table read from a bytearray or a memory-mapped file is not: do not
+        modify these.
         """
         try:
             table.validate(full=True)
             kind = type_named(table.schema.metadata[TYPE_FIELD].decode())
-            lists = one_array(table["tuples"])
+            lists = combine_chunks(table["tuples"])
             bounds = _numpy(lists.offsets)
-            held = lists.values.slice(bounds[0], bounds[-1] - bounds[0])
-            values, rmin, rmax = (_numpy(column) for column in held.flatten())
-            counts = [_numpy(one_array(table[name])) for name in ("n", "nulls", "nans")]
-            tuples = Tuples(kind, values, rmin, rmax, bounds - bounds[0], *counts)
+            structs = lists.values.slice(bounds[0], bounds[-1] - bounds[0])
+            values, rmin, rmax = (_numpy(column) for column in structs.flatten())
+            counts = [_numpy(combine_chunks(table[name])) for name in ("n", "nulls", "nans")]
+            tuples = SummaryTuples(kind, values, rmin, rmax, bounds - bounds[0], *counts)
             keys = key_array(table["key"])
         except (KeyError, TypeError, AttributeError, ValueError, pa.ArrowException) as error:
             raise CorruptBytesError(f"this table is not one that Summaries.to_arrow() made: {error}") from error
@@ -306,90 +296,53 @@ class Summaries(Immutable):
         if len(distinct) != len(keys):
             raise CorruptBytesError("this table is not one that Summaries.to_arrow() made: a key occurs twice")
         in_order = bool((codes[1:] > codes[:-1]).all())
-        return cls(distinct, tuples) if in_order else cls._grouped(keys, tuples)
+        return cls(distinct, tuples) if in_order else cls._group(keys, tuples)
 
     def to_binary(self) -> pa.Array:
-        """The bytes of each key's summary, as Summary.to_bytes() writes them, as one Arrow array."""
-        packed, places = pack_tuples(self._tuples)
-        buffers = [None, pa.py_buffer(places), pa.py_buffer(packed)]
-        return pa.Array.from_buffers(pa.large_binary(), len(self), buffers)
+        """Return the bytes of each key's summary, as of Summary.to_bytes(), as one Arrow array."""
+        return pack_array(self._tuples)
 
     @classmethod
     def from_binary(cls, keys: Any, summaries: Any) -> "Summaries":
-        """Summaries from the bytes of many, one for each key; keys that occur more than once are merged."""
+        """Restore Summaries from the bytes of one summary per key; keys that occur more than once are merged."""
         column = key_array(keys)
-        blobs = _binary(summaries)
+        blobs = binary_array(summaries)
         check_same_length(len(column), len(blobs))
         if blobs.null_count:
             raise CorruptBytesError("a null is not a summary; drop null rows first")
-        if not len(blobs):
-            return cls.of(column, [], 0.5)
-        _check_offsets(blobs)
-        _, places, data = blobs.buffers()
-        offsets = np.frombuffer(places, dtype=np.int64)[blobs.offset : blobs.offset + len(blobs) + 1]
-        raw = np.frombuffer(data, dtype=np.uint8)
-        if offsets[0] < 0 or offsets[-1] > len(raw) or (offsets[1:] < offsets[:-1]).any():
-            raise CorruptBytesError("the offsets of this Arrow array lie outside its bytes; call its validate()")
-        tuples = unpack_tuples(raw, offsets)
-        return cls._grouped(column, tuples)
+        return cls._group(column, unpack_array(blobs)) if len(blobs) else cls.of(column, [], 0.5)
 
     @classmethod
-    def _grouped(cls, column: pa.Array, parts: Tuples) -> "Summaries":
-        """Parts with their keys in any order, several of a key or one, as Summaries."""
+    def _group(cls, column: pa.Array, parts: SummaryTuples) -> "Summaries":
+        """Merge parts by key; keys are in any order, and may repeat."""
         codes, distinct = encode_keys(column)
         order = np.argsort(codes, kind="stable")
-        places, bounds = spread(parts.bounds, order)
+        ordered = parts.take(order)
         groups = np.concatenate(([0], np.cumsum(np.bincount(codes, minlength=len(distinct)))))
-        n, nulls, nans = (np.add.reduceat(x[order], groups[:-1]) for x in (parts.n, parts.nulls, parts.nans))
-        roughly = np.add.reduceat(parts.n[order].astype(np.float64), groups[:-1])  # where 64 bits are not enough
-        check_count(int(max(n.max(), roughly.max())))
-        values, rmin, rmax = parts.values[places], parts.rmin[places], parts.rmax[places]
+        n, nulls, nans = (np.add.reduceat(x, groups[:-1]) for x in (ordered.n, ordered.nulls, ordered.nans))
+        approximate = np.add.reduceat(ordered.n.astype(np.float64), groups[:-1])  # in case 64 bits overflow
+        check_count(int(max(n.max(), approximate.max())))
+        values, rmin, rmax = ordered.values, ordered.rmin, ordered.rmax
         if len(distinct) < len(column):
-            values, rmin, rmax = merge_groups(values, rmin, rmax, bounds, parts.n[order], groups)
-        return cls(distinct, Tuples(parts.type, values, rmin, rmax, bounds[groups], n, nulls, nans))
+            values, rmin, rmax = merge_groups(values, rmin, rmax, ordered.bounds, ordered.n, groups)
+        return cls(distinct, SummaryTuples(parts.type, values, rmin, rmax, ordered.bounds[groups], n, nulls, nans))
 
-    def _ask(self, phis: NDArray[np.float64]) -> tuple[Ints, Ints]:
-        """Target ranks and places of the answering tuples, a row for each key, a column for each phi."""
+    def _nearest(self, phis: Floats) -> tuple[Ints, Ints]:
+        """Return target ranks and indexes of the nearest tuples (-1 if empty), a row per key, a column per phi."""
         t = self._tuples
         targets = target_ranks(phis[None, :], np.maximum(t.n, 1)[:, None])
-        return targets, nearest_tuples(t.rmin, t.rmax, t.bounds, targets)
+        return targets, find_nearest_tuples(t.rmin, t.rmax, t.bounds, targets)
 
 
-def _joined(parts: list[Tuples], kind: ValueType) -> Tuples:
-    """The tuples of several Summaries one after the other."""
-    shifts = np.cumsum([0] + [len(t.rmin) for t in parts])
-    bounds = [t.bounds[:-1] + shift for t, shift in zip(parts, shifts, strict=False)]
-    bounds.append(shifts[-1:])
-    flat = {name: np.concatenate([getattr(t, name) for t in parts]) for name in ("rmin", "rmax", "n", "nulls", "nans")}
-    values = np.concatenate([t.values.astype(kind.carrier, copy=False) for t in parts])
-    return Tuples(type=kind, values=values, bounds=np.concatenate(bounds), **flat)
-
-
-def _binary(summaries: Any) -> pa.Array:
-    try:
-        given = isinstance(summaries, (pa.Array, pa.ChunkedArray))
-        return one_array(summaries if given else pa.array(summaries, pa.large_binary())).cast(pa.large_binary())
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise TypeMismatchError(f"the bytes of summaries are asked for: {error}") from error
-
-
-def _check_offsets(blobs: pa.Array) -> None:
-    """Refuse an array that leads outside its own bytes."""
-    try:
-        blobs.validate(full=True)
-    except pa.ArrowException as error:
-        raise CorruptBytesError(f"these are not the bytes of summaries: {error}") from error
-
-
-def _one_row(phis: ArrayLike) -> NDArray[np.float64]:
+def _check_phi_list(phis: ArrayLike) -> Floats:
     array = np.atleast_1d(check_phis(phis))
     if array.ndim > 1:
         raise InvalidArgumentError(f"phis must be a number or a list of numbers, not of shape {array.shape}")
     return array
 
 
-def _numpy(column: pa.Array) -> NDArray[Any]:
-    """A column as an array; a copy if the owner of its memory can still write there."""
-    array: NDArray[Any] = column.to_numpy(zero_copy_only=True)
+def _numpy(column: pa.Array) -> Array:
+    """Return a column as an array; a copy if its memory is writable."""
+    array: Array = column.to_numpy(zero_copy_only=True)
     writable = any(buffer is not None and buffer.is_mutable for buffer in column.buffers())
     return array.copy() if writable else array

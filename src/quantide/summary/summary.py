@@ -1,18 +1,16 @@
-"""Summary: the one value every part of Quantide exchanges."""
+"""Summary: the value that all packages of Quantide exchange."""
 
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from quantide.errors import InvalidArgumentError, TypeMismatchError
-from quantide.kernels.compress import kept_tuples
-from quantide.kernels.merge import merge_groups
+from quantide.kernels.compression import select_tuples
+from quantide.kernels.tuple_merge import merge_groups
 from quantide.summary.answer import Answer
-from quantide.summary.asked import read_asked
-from quantide.summary.column import check_nan_policy, nan_error, read_column
 from quantide.summary.copying import CopiedByBytes, Immutable
-from quantide.summary.format import Tuples, check_bytes, pack_tuples, unpack_tuples
+from quantide.summary.rank_arguments import read_query_values
 from quantide.summary.ranks import (
     MAX_N,
     check_count,
@@ -22,19 +20,21 @@ from quantide.summary.ranks import (
     check_size,
     target_ranks,
 )
-from quantide.summary.types import ValueType, type_named
+from quantide.summary.summary_bytes import SummaryTuples, check_bytes, pack_tuples, unpack_tuples
+from quantide.summary.value_column import check_nan_policy, nan_error, read_column
+from quantide.summary.value_types import ValueType, type_named
+from quantide.typing import Array, Ints
 
-Array = NDArray[Any]
-Ranks = NDArray[np.int64]
+TupleArrays = tuple[Array, Ints, Ints, int]  # values, rmin, rmax, n
 
 
 class Summary(Immutable, CopiedByBytes):
-    """A small, immutable stand-in for n values that answers every quantile question with a proved bound.
+    """Small, immutable summary of n values that answers every quantile query with a proved bound.
 
-    It holds sorted tuples (value, rmin, rmax): the value is one of the n, and its rank is proved to lie in
+    It consists of sorted tuples (value, rmin, rmax): the value is one of the n, and its rank is proved to lie in
     rmin..rmax. With G the largest rmax[i] - rmin[i-1], every rank in 1..n is answered by a value at most
     max(rmax[0] - 1, n - rmin[-1], G // 2) ranks away: `rank_error`, and `error` as a fraction of n. Both are
-    computed from the tuples themselves, whatever way they came about. See docs/guarantees/summary.md.
+    computed from the tuples themselves, however they were made. See docs/guarantees/summary.md.
 
     >>> s = Summary.of([3.0, 1.0, 4.0, 1.0, 5.0])
     >>> s.quantile(0.5), s.error
@@ -52,18 +52,18 @@ class Summary(Immutable, CopiedByBytes):
     __slots__ = ("_edges", "_n", "_nans", "_nulls", "_rmax", "_rmin", "_type", "_values")
 
     def __init__(
-        self, values: Array, rmin: Ranks, rmax: Ranks, n: int, kind: ValueType, nulls: int = 0, nans: int = 0
+        self, values: Array, rmin: Ints, rmax: Ints, n: int, kind: ValueType, nulls: int = 0, nans: int = 0
     ) -> None:
-        """For Quantide's own use: arrays that are tuples already. Everyone else starts with Summary.of."""
+        """Create a summary from arrays of tuples; internal. Use Summary.of."""
         for array in (values, rmin, rmax):
             array.flags.writeable = False
         self._values, self._rmin, self._rmax = values, rmin, rmax
         self._n, self._type, self._nulls, self._nans = n, kind, nulls, nans
-        self._edges: Ranks | None = None
+        self._edges: Ints | None = None
 
     @classmethod
     def of(cls, values: Any, nan: str = "refuse") -> Self:
-        """The exact summary of these values: every one of them, with its rank."""
+        """Return the exact summary of these values: each of them, with its rank."""
         check_nan_policy(nan)
         column = read_column(values)
         if nan == "skip":
@@ -77,7 +77,7 @@ class Summary(Immutable, CopiedByBytes):
 
     @classmethod
     def of_sorted(cls, carried: Array, kind: ValueType, step: int = 1) -> Self:
-        """The summary of sorted carried values that keeps every step-th, and both ends, with their exact ranks."""
+        """Summarise sorted carried values: every step-th, the first and the last, with their exact ranks."""
         n = len(carried)
         ranks = np.arange(step, n + 1, step)
         if step > 1 and n:
@@ -85,53 +85,46 @@ class Summary(Immutable, CopiedByBytes):
         return cls(carried if step == 1 else carried[ranks - 1], ranks, ranks, n, kind)
 
     def with_skipped(self, nulls: int, nans: int) -> Self:
-        """The same tuples with other numbers of skipped nulls and NaN."""
+        """Return the same tuples with other numbers of skipped nulls and NaN."""
         return type(self)(self._values, self._rmin, self._rmax, self._n, self._type, nulls, nans)
 
     @staticmethod
     def merge(*summaries: "Summary") -> "Summary":
-        """One summary of all the values behind these. Errors in ranks add up, so relative error never grows."""
+        """Return one summary of all values behind these. Rank errors add up, so the relative error never grows."""
         if not summaries:
             raise InvalidArgumentError("merge needs at least one summary; Summary.of([]) is the empty one")
         for other in summaries:
             if not isinstance(other, Summary):
-                raise TypeMismatchError(f"summaries merge with summaries, not with {type(other).__name__}")
-        held = [s for s in summaries if s._n] or [summaries[0]]
-        kind = held[0]._type
-        for other in held:
+                raise TypeMismatchError(f"a Summary merges with a Summary, not with {type(other).__name__}")
+        nonempty = [s for s in summaries if s._n] or [summaries[0]]
+        kind = nonempty[0]._type
+        for other in nonempty:
             if other._type != kind:
                 raise TypeMismatchError(
                     f"a summary of {other._type} cannot be merged with one of {kind}; cast one's values"
                 )
-        n = check_count(sum(s._n for s in held))
+        n = check_count(sum(s._n for s in nonempty))
         nulls, nans = sum(s._nulls for s in summaries), sum(s._nans for s in summaries)
-        if len(held) == 1:
-            return held[0].with_skipped(nulls, nans)
-        values, rmin, rmax = merge_tuples([(s._values, s._rmin, s._rmax, s._n) for s in held])
+        if len(nonempty) == 1:
+            return nonempty[0].with_skipped(nulls, nans)
+        values, rmin, rmax = merge_tuples([(s._values, s._rmin, s._rmax, s._n) for s in nonempty])
         return Summary(values, rmin, rmax, n, kind, nulls, nans)
 
     def compress(self, b: int) -> "Summary":
-        """At most b+1 of the tuples: the ends and the answers to ranks i*n/b. G grows by less than n/b."""
+        """Return at most b+1 of the tuples: the ends and the answers to ranks i*n/b. G grows by less than n/b."""
         b = min(check_size("b", b, 1), MAX_N)
         if len(self) <= b + 1:
             return self
         bounds, n = np.array([0, len(self)]), np.array([self._n])
-        kept, _ = kept_tuples(self._rmin, self._rmax, bounds, n, b)
-        return Summary(
-            self._values[kept],
-            self._rmin[kept],
-            self._rmax[kept],
-            self._n,
-            self._type,
-            self._nulls,
-            self._nans,
-        )
+        indexes, _ = select_tuples(self._rmin, self._rmax, bounds, n, b)
+        values, rmin, rmax = self._values[indexes], self._rmin[indexes], self._rmax[indexes]
+        return Summary(values, rmin, rmax, self._n, self._type, self._nulls, self._nans)
 
     def lift(self, k: int) -> "Summary":
-        """A summary of these values and k more that were never seen, wherever they may lie.
+        """Return a summary of these values and k unseen ones, whatever those are.
 
-        Every rank may be up to k higher than known: rmax grows by k. The error in ranks of a summary that was not
-        lifted before becomes max(k, (G + k) / 2) at most: k missing values cost k/2 ranks while k is below G.
+        Every rank may be up to k higher: rmax grows by k. The rank error of a summary that was not lifted before
+        becomes at most max(k, (G + k) / 2): k missing values cost k/2 ranks while k is below G.
         """
         k = check_size("k", k, 0)
         if k == 0:
@@ -141,32 +134,32 @@ class Summary(Immutable, CopiedByBytes):
         return Summary(self._values, self._rmin, self._rmax + k, n, self._type, self._nulls, self._nans)
 
     def answer(self, phi: float) -> Answer:
-        """The best value for the phi-quantile, with the ranks it is proved to have."""
+        """Return the best value for the phi-quantile with its proved rank bounds."""
         phi = check_phi(phi)
         check_not_empty(self._n)
         target = int(target_ranks(phi, self._n))
-        at = int(self._nearest(np.int64(2 * target)))
-        low, high = int(self._rmin[at]), int(self._rmax[at])
+        index = int(self._nearest(np.int64(2 * target)))
+        low, high = int(self._rmin[index]), int(self._rmax[index])
         error = max(target - low, high - target) / self._n
-        value = self._type.restore(self._values[at : at + 1])[0]
+        value = self._type.restore(self._values[index : index + 1])[0]
         return Answer(value, phi, target, low, high, self._n, error, self._n, self._n)
 
     def quantile(self, phi: float) -> Any:
-        """The value of answer(phi)."""
+        """Return the value of answer(phi)."""
         return self.answer(phi).value
 
     def quantiles(self, phis: ArrayLike) -> Array:
-        """The values for many phis in one call."""
+        """Return the values of many quantiles in one call."""
         array = check_phis(phis)
         check_not_empty(self._n)
         return self._type.restore(self._values[self._nearest(2 * target_ranks(array, self._n))])
 
     def bounds(self, phi: float) -> tuple[Any, Any]:
-        """Two of the n values, (low, high), between which the true phi-quantile is proved to lie: low <= it <= high.
+        """Return two of the n values, (low, high), between which the true phi-quantile is proved to lie, inclusive.
 
-        A value whose rank is at most the target is not above what stands there, and one whose rank is at least the
-        target is not below. So low is the last with rmax <= target and high the first with rmin >= target. Both are
-        less than G ranks away. None where lift() has left an end open.
+        A value of rank at most the target is not above the value of the target rank, and one of rank at least the
+        target is not below it. So low is the last with rmax <= target and high the first with rmin >= target. Both
+        are less than G ranks away. None where lift() has left an end open.
 
         >>> small = Summary.of(range(1000)).compress(10)
         >>> [int(value) for value in small.bounds(0.55)], [int(value) for value in small.bounds(1.0)]
@@ -181,53 +174,53 @@ class Summary(Immutable, CopiedByBytes):
         return (ends[0] if low >= 0 else None), (ends[1] if high < len(self) else None)
 
     def rank(self, value: Any) -> tuple[Any, Any]:
-        """Proved bounds (lo, hi) on how many of the n values are <= value; arrays for an array of values."""
-        asked, below, single = read_asked(value, self._type)
-        following = np.searchsorted(self._values, asked, side="right")
-        following[below] = 0
-        low = np.concatenate(([0], self._rmin))[following]
-        high = np.concatenate((self._rmax - 1, [self._n]))[following]
+        """Return proved bounds (lo, hi) on how many of the n values are <= value; arrays for an array of values."""
+        numbers, below, single = read_query_values(value, self._type)
+        indexes = np.searchsorted(self._values, numbers, side="right")
+        indexes[below] = 0
+        low = np.concatenate(([0], self._rmin))[indexes]
+        high = np.concatenate((self._rmax - 1, [self._n]))[indexes]
         return (int(low[0]), int(high[0])) if single else (low, high)
 
     def cdf(self, values: Any) -> Any:
-        """The fraction of the n values that are <= each value, at most `error` off."""
+        """Return the fraction of the n values that are <= each value, within `error`."""
         check_not_empty(self._n)
         low, high = self.rank(values)
         return (low + high) / 2 / self._n
 
     def plot(self, ax: Any = None, *, label: str | None = None, log: bool = False) -> Any:
-        """Draw the fraction of values at or below each value, and the band it is proved to lie in; returns the axes.
+        """Plot the CDF and the band in which it is proved to lie; return the axes.
 
-        `ax`: matplotlib's axes to draw on, those of a new figure when left out. `label`: a name for the legend.
+        `ax`: matplotlib axes to draw on, by default those of a new figure. `label`: a name for the legend.
         `log`: a logarithmic axis, for values above 0. Needs the extra plot.
         """
-        from quantide.summary.plot import plot_summary
+        from quantide.summary.cdf_curve import plot_summary
 
         return plot_summary(self, ax, label, log)
 
     @property
     def n(self) -> int:
-        """How many values this stands for."""
+        """Number of values behind this summary."""
         return self._n
 
     @property
     def values(self) -> Array:
-        """The kept values, sorted, of the type that went in."""
+        """Values of the tuples, sorted, in the input type."""
         return self._type.restore(self._values)
 
     @property
     def carried(self) -> Array:
-        """The kept values as the numbers that kernels see."""
+        """Values of the tuples in the carrier type of kernels."""
         return self._values
 
     @property
-    def rmin(self) -> Ranks:
-        """The lowest rank each value can have."""
+    def rmin(self) -> Ints:
+        """Lowest possible rank of each value."""
         return self._rmin
 
     @property
-    def rmax(self) -> Ranks:
-        """The highest rank each value can have."""
+    def rmax(self) -> Ints:
+        """Highest possible rank of each value."""
         return self._rmax
 
     @property
@@ -236,12 +229,12 @@ class Summary(Immutable, CopiedByBytes):
 
     @property
     def nulls(self) -> int:
-        """How many nulls were skipped."""
+        """Number of skipped nulls."""
         return self._nulls
 
     @property
     def nans(self) -> int:
-        """How many NaN were skipped."""
+        """Number of skipped NaN."""
         return self._nans
 
     @property
@@ -256,50 +249,50 @@ class Summary(Immutable, CopiedByBytes):
 
     @property
     def gap(self) -> int:
-        """G, the largest rmax[i] - rmin[i-1]; G/2 is the error in real ranks. 1 when a summary is exact."""
+        """G, the largest rmax[i] - rmin[i-1]; G/2 is the error in real ranks. 1 if the summary is exact."""
         if len(self) < 2:
             return min(1, len(self))
         return int((self._rmax[1:] - self._rmin[:-1]).max())
 
     @property
     def rank_error(self) -> int:
-        """No answer is further than this many ranks from its target."""
+        """Largest distance of an answer from its target, in ranks."""
         if self._n == 0:
             return 0
         return max(int(self._rmax[0]) - 1, self._n - int(self._rmin[-1]), self.gap // 2)
 
     @property
     def error(self) -> float:
-        """rank_error as a fraction of n: certified by the tuples, now."""
+        """Certified error: rank_error as a fraction of n."""
         return self.rank_error / self._n if self._n else 0.0
 
     @property
     def nbytes(self) -> int:
-        """Memory of the tuples; rmin and rmax of an exact summary are one array."""
+        """Memory of the tuples; in an exact summary rmin and rmax are one array."""
         arrays = {id(a): a.nbytes for a in (self._values, self._rmin, self._rmax, self._edges) if a is not None}
         return sum(arrays.values())
 
     def to_bytes(self) -> bytes:
-        """The canonical bytes of docs/format.md: equal summaries give equal bytes."""
+        """Serialize to the canonical bytes of docs/format.md: equal summaries give equal bytes."""
         packed, _ = pack_tuples(self._tuples())
         return packed.tobytes()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Summary":
-        """The summary behind these bytes; CorruptBytesError when they are anything else."""
+        """Restore a summary from its bytes; raise CorruptBytesError if they are anything else."""
         raw = np.frombuffer(check_bytes(data), dtype=np.uint8)
         t = unpack_tuples(raw, np.array([0, len(raw)]))
         return cls(t.values, t.rmin, t.rmax, int(t.n[0]), t.type, int(t.nulls[0]), int(t.nans[0]))
 
     def __len__(self) -> int:
-        """How many tuples are kept."""
+        """Return the number of tuples."""
         return len(self._values)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Summary):
             return NotImplemented
-        mine = (self._n, self._type, self._nulls, self._nans)
-        return mine == (other._n, other._type, other._nulls, other._nans) and all(
+        own = (self._n, self._type, self._nulls, self._nans)
+        return own == (other._n, other._type, other._nulls, other._nans) and all(
             np.array_equal(a, b)
             for a, b in ((self._values, other._values), (self._rmin, other._rmin), (self._rmax, other._rmax))
         )
@@ -311,27 +304,27 @@ class Summary(Immutable, CopiedByBytes):
         return f"Summary(n={self._n}, tuples={len(self)}, error={self.error:.3g}, type={self._type})"
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
+        """Return HTML for notebooks."""
         from quantide.summary.notebook import summary_html
 
         return summary_html(self)
 
-    def _tuples(self) -> Tuples:
-        one = [np.array([x]) for x in (self._n, self._nulls, self._nans)]
-        return Tuples(self._type, self._values, self._rmin, self._rmax, np.array([0, len(self)]), *one)
+    def _tuples(self) -> SummaryTuples:
+        counts = [np.array([x]) for x in (self._n, self._nulls, self._nans)]
+        return SummaryTuples(self._type, self._values, self._rmin, self._rmax, np.array([0, len(self)]), *counts)
 
     def _nearest(self, doubled: Any) -> Any:
-        """Where the tuple with the smallest max(r - rmin, rmax - r) is, given 2r; the lower one of equals.
+        """Return the index of the tuple with the smallest max(r - rmin, rmax - r), given 2r; the lower of equals.
 
-        Tuple j+1 is strictly better than j exactly when rmin[j] + rmax[j+1] < 2r, and that sum increases with
-        j: the best tuple is found by one binary search.
+        Tuple j+1 is strictly better than j exactly if rmin[j] + rmax[j+1] < 2r, and that sum increases with j: one
+        binary search finds the best tuple.
         """
         if self._edges is None:
             self._edges = self._rmin[:-1] + self._rmax[1:]
         return np.searchsorted(self._edges, doubled, side="left")
 
 
-def merge_tuples(parts: list[tuple[Array, Ranks, Ranks, int]]) -> tuple[Array, Ranks, Ranks]:
+def merge_tuples(parts: list[TupleArrays]) -> tuple[Array, Ints, Ints]:
     """Merge the tuples of parts given as (values, rmin, rmax, n)."""
     bounds = np.zeros(len(parts) + 1, dtype=np.int64)
     np.cumsum([len(part[0]) for part in parts], out=bounds[1:])

@@ -1,1 +1,1 @@
-"""Windows: quantiles of the most recent data, by number, by time, by any condition."""
+"""Windows: quantiles of recent data by number of values, time, or filter."""

@@ -1,121 +1,118 @@
-"""Timeline: the times of a window's arrivals, on one clock and never decreasing, or no times at all."""
+"""Timeline: the times of a window's arrivals, of one clock and never decreasing, or none at all."""
 
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quantide.errors import InvalidArgumentError, LateError
-from quantide.sketches.frame import FrameReader, FrameWriter
-from quantide.summary.column import Column, read_rows
+from quantide.sketches.byte_frame import FrameReader, FrameWriter
 from quantide.summary.ranks import MAX_N
-from quantide.windows.ahead import Horizon
-from quantide.windows.clock import LONGEST, Clock, show_span
+from quantide.summary.value_column import ValueColumn, read_rows
+from quantide.typing import Array, Bools
+from quantide.windows.time_clock import MAX_SPAN, TimeClock, TimeHorizon, show_span
 
-Array = NDArray[Any]
-
-LIMITED = 2  # in the bytes: `ahead` follows
+HAS_AHEAD = 2  # flag in the bytes: `ahead` follows
 
 
 class Timeline:
-    """Knows the clock and the newest time, and what to do with a time before it: `late` is "refuse" or "clamp".
+    """Clock and newest time of a window, and its policy for earlier times: `late` is "refuse" or "clamp".
 
-    `ahead` is how many seconds a time may be ahead of the wall clock, None for any number.
+    `ahead` limits how many seconds a time may be ahead of the wall clock; None for no limit.
     """
 
     def __init__(self, late: str, needed: bool, ahead: Fraction | None = None) -> None:
         self.late = check_late_policy(late)
         self.needed, self.ahead = needed, ahead
-        self.clock: Clock | None = None  # None before the first arrival, and when arrivals have no times
+        self.clock: TimeClock | None = None  # None before the first arrival, and without times
         self.newest: Any = None
         self.clamped = 0
 
     @property
     def dtypes(self) -> list[np.dtype[Any]]:
-        """The one dtype of times, or none."""
+        """The dtype of times; empty without times."""
         return [self.clock.dtype] if self.clock else []
 
-    def read(self, times: Any, plain: Any, column: Column, late: str | None, arrived: int) -> "Arrived":
-        """The times of a column's values; nothing is noted until accept()."""
+    def read(self, times: Any, plain: Any, column: ValueColumn, late: str | None, arrived: int) -> "CheckedTimes":
+        """Read and check the times of a column's values; accept() records them."""
         if times is None:
             if len(column):
                 self._check_untimed()
-            return Arrived(self.clock, None, 0)
+            return CheckedTimes(self.clock, None, 0)
         self._check_timed(arrived)
-        clock, numbers = Clock.read(times, self.clock)
+        clock, numbers = TimeClock.read(times, self.clock)
         rows = len(column) + column.nulls + column.nans
         if len(numbers) == 1 and not _has_length(times):
             numbers = np.repeat(numbers, len(column))
         elif len(numbers) != rows:
             raise InvalidArgumentError(f"{len(numbers)} times for {rows} values; give one for each, or one for all")
         elif rows > len(column):
-            numbers = numbers[kept_rows(plain, column)]
+            numbers = numbers[valid_rows(plain, column)]
         self._check_ahead(clock, numbers)
         highest = numbers
-        if len(numbers) and not (_rises(numbers) and (self.newest is None or self.newest <= numbers[0])):
+        if len(numbers) and not (_is_ascending(numbers) and (self.newest is None or self.newest <= numbers[0])):
             highest = np.maximum.accumulate(numbers if self.newest is None else np.maximum(numbers, self.newest))
         clamped = 0 if highest is numbers else int(np.count_nonzero(highest != numbers))
         if clamped:
             self._check_clamps(late, clamped)
-        return Arrived(clock, highest, clamped)
+        return CheckedTimes(clock, highest, clamped)
 
     def read_span(
-        self, first: Any, last: Any, settled: Any, opened: Any, late: str | None, arrived: int, n: int
-    ) -> "Arrived":
-        """The first and the last time of a block of n values.
+        self, first: Any, last: Any, closed: Any, opened: Any, late: str | None, arrived: int, n: int
+    ) -> "CheckedTimes":
+        """Read and check the first and last time of a summarised block of n values.
 
-        It is late when it begins before what is `settled`, or ends before the slice that is `opened` begins.
+        The block is late if it begins before the newest `closed` time, or ends before the open slice begins.
         """
         if first is None and last is None:
             self._check_untimed()
-            return Arrived(self.clock, None, 0)
+            return CheckedTimes(self.clock, None, 0)
         if first is None or last is None:
             raise InvalidArgumentError("give both first_time and last_time, or neither")
         self._check_timed(arrived)
-        clock, _ = Clock.read(first, self.clock)
+        clock, _ = TimeClock.read(first, self.clock)
         span = np.array([clock.moment(first), clock.moment(last)])
         if span[1] < span[0]:
-            raise InvalidArgumentError(f"last_time {last!r} is before first_time {first!r}; exchange them")
+            raise InvalidArgumentError(f"last_time {last!r} is before first_time {first!r}; swap them")
         self._check_ahead(clock, span)
-        if (settled is None or span[0] >= settled) and (opened is None or span[1] >= opened):
-            return Arrived(clock, span, 0)
+        if (closed is None or span[0] >= closed) and (opened is None or span[1] >= opened):
+            return CheckedTimes(clock, span, 0)
         self._check_clamps(late, n)
-        return Arrived(clock, np.maximum(span, self.newest), n)
+        return CheckedTimes(clock, np.maximum(span, self.newest), n)
 
-    def accept(self, arrived: "Arrived") -> None:
-        """Note what read() or read_span() gave."""
-        self.clamped += arrived.clamped
-        if arrived.times is not None and len(arrived.times):
-            self.clock = arrived.clock
-            self.newest = arrived.times[-1] if self.newest is None else max(self.newest, arrived.times[-1])
+    def accept(self, checked: "CheckedTimes") -> None:
+        """Record the times that read() or read_span() returned."""
+        self.clamped += checked.clamped
+        if checked.times is not None and len(checked.times):
+            self.clock = checked.clock
+            self.newest = checked.times[-1] if self.newest is None else max(self.newest, checked.times[-1])
 
     def now(self, now: Any) -> Any:
-        """The time that spans are counted back from."""
+        """Return the end of time windows: a given time, or the newest."""
         if self.clock is None:
-            raise InvalidArgumentError("values came without times, so no span of time is known; ask for last=n")
+            raise InvalidArgumentError("the values came without times, so within= cannot be answered; use last=n")
         return self.newest if now is None else self.clock.moment(now)
 
     def back(self, now: Any, span: Fraction) -> Any:
-        """The number that all times within a span of now are above."""
+        """Return the number that all times within a span of now exceed."""
         assert self.clock is not None
         return self.clock.back(now, span)
 
     def ago(self, time: Any, now: Any) -> str:
-        """How long ago a time was, in words."""
+        """Format how long before now a time is."""
         assert self.clock is not None
         return show_span(self.clock.since(time, now))
 
     def show(self, time: Any) -> Any:
-        """A time as a user knows it; None without times."""
+        """Return a time as users see it; None without times."""
         return None if time is None or self.clock is None else self.clock.show(time)
 
     def is_plausible(self, seconds: float) -> bool:
         """Return True if a time in seconds may be accepted."""
-        return self.ahead is None or seconds <= Horizon.of(self.ahead).latest(Clock("seconds"))
+        return self.ahead is None or seconds <= TimeHorizon.of(self.ahead).latest(TimeClock("seconds"))
 
     def write(self, frame: FrameWriter) -> None:
-        frame.number((self.late == "clamp") + LIMITED * (self.ahead is not None))
+        frame.number((self.late == "clamp") + HAS_AHEAD * (self.ahead is not None))
         if self.ahead is not None:
             frame.fraction(self.ahead)
         frame.number(self.clamped)
@@ -125,14 +122,14 @@ class Timeline:
 
     @classmethod
     def from_frame(cls, frame: FrameReader, needed: bool) -> "Timeline":
-        rules = frame.number(1 + LIMITED)
-        ahead = frame.fraction() if rules & LIMITED else None
-        frame.require(rules < LIMITED or (ahead is not None and ahead <= LONGEST))
-        timeline = cls("clamp" if rules & 1 else "refuse", needed, ahead)
+        flags = frame.number(1 + HAS_AHEAD)
+        ahead = frame.fraction() if flags & HAS_AHEAD else None
+        frame.require(flags < HAS_AHEAD or (ahead is not None and ahead <= MAX_SPAN))
+        timeline = cls("clamp" if flags & 1 else "refuse", needed, ahead)
         timeline.clamped, kind = frame.number(MAX_N), frame.text()
         if kind:
-            frame.require(kind in Clock.KINDS)
-            timeline.clock = Clock(kind)
+            frame.require(kind in TimeClock.KINDS)
+            timeline.clock = TimeClock(kind)
             timeline.newest = frame.finite(timeline.clock.dtype, 1)[0]
         return timeline
 
@@ -146,9 +143,9 @@ class Timeline:
         if self.clock is None and arrived:
             raise InvalidArgumentError("earlier values came without times; give times for all values or for none")
 
-    def _check_ahead(self, clock: Clock, numbers: Array) -> None:
+    def _check_ahead(self, clock: TimeClock, numbers: Array) -> None:
         if self.ahead is not None:
-            Horizon.of(self.ahead).check(clock, numbers)
+            TimeHorizon.of(self.ahead).check(clock, numbers)
 
     def _check_clamps(self, late: str | None, count: int) -> None:
         if (self.late if late is None else check_late_policy(late)) != "clamp":
@@ -159,33 +156,33 @@ class Timeline:
             )
 
 
-class Timed:
-    """What a window with a timeline says of it."""
+class TimedWindow:
+    """Public properties of a window with a timeline."""
 
     _times: Timeline
 
     @property
     def clamped(self) -> int:
-        """How many values came with a time before the newest and were counted as arriving at the newest."""
+        """Number of late values, counted as arriving at the newest time (late="clamp")."""
         return self._times.clamped
 
     @property
     def max_ahead(self) -> float | None:
-        """Seconds that a time may be ahead of the wall clock; None for any number."""
+        """Seconds that a time may be ahead of the wall clock; None for no limit."""
         return None if self._times.ahead is None else float(self._times.ahead)
 
     @property
     def newest(self) -> Any:
-        """The newest time; None without times."""
+        """Newest time; None without times."""
         return self._times.show(self._times.newest)
 
 
-class Arrived:
-    """Times that may be accepted: the clock they are on, themselves, and how many of them were clamped."""
+class CheckedTimes:
+    """Times that passed all checks, their clock, and how many of them were clamped."""
 
     __slots__ = ("clamped", "clock", "times")
 
-    def __init__(self, clock: Clock | None, times: Array | None, clamped: int) -> None:
+    def __init__(self, clock: TimeClock | None, times: Array | None, clamped: int) -> None:
         self.clock, self.times, self.clamped = clock, times, clamped
 
 
@@ -195,7 +192,7 @@ def check_late_policy(late: str) -> str:
     return late
 
 
-def _rises(numbers: Array) -> bool:
+def _is_ascending(numbers: Array) -> bool:
     return bool((numbers[1:] >= numbers[:-1]).all())
 
 
@@ -203,10 +200,10 @@ def _has_length(times: Any) -> bool:
     return np.ndim(times) > 0 if isinstance(times, (np.ndarray, np.generic)) else hasattr(times, "__len__")
 
 
-def kept_rows(plain: Any, column: Column) -> NDArray[np.bool_]:
-    """Which rows are neither null nor a NaN that was skipped."""
+def valid_rows(plain: Any, column: ValueColumn) -> Bools:
+    """Return a mask of the rows that are neither null nor a skipped NaN."""
     rows = read_rows(plain)
-    kept = np.ones(rows.length, dtype=bool) if rows.valid is None else rows.valid.copy()
+    valid = np.ones(rows.length, dtype=bool) if rows.valid is None else rows.valid.copy()
     if column.nans:
-        kept[kept] = ~np.isnan(np.concatenate(rows.column.pieces))
-    return kept
+        valid[valid] = ~np.isnan(np.concatenate(rows.column.pieces))
+    return valid

@@ -1,7 +1,8 @@
-"""Wall clock: the one place that reads it for the times of data, arrivals, retention and lag.
+"""Wall clock for data times, arrivals, retention and lag.
 
-Tests and the soak move it: `QUANTIDE_CLOCK_OFFSET` names seconds to add, or a file that holds them and is read at each
-call. Without the variable this is the clock of the machine. Sessions, tokens and signatures do not use it.
+Tests and the soak test shift it: `QUANTIDE_CLOCK_OFFSET` is a number of seconds to add, or a file with that number,
+which is read at each call. Without the variable this is the machine's clock. Sessions, tokens and signatures do not
+use it.
 """
 
 import os
@@ -11,19 +12,19 @@ VARIABLE = "QUANTIDE_CLOCK_OFFSET"
 
 
 def wall_clock() -> float:
-    """Seconds since the epoch."""
+    """Return the seconds since the epoch."""
     return wall_clock_ns() / 1e9
 
 
 def wall_clock_ns() -> int:
-    """Nanoseconds since the epoch."""
-    given = os.environ.get(VARIABLE)
-    return time.time_ns() + (round(_offset(given) * 1e9) if given else 0)
+    """Return the nanoseconds since the epoch."""
+    setting = os.environ.get(VARIABLE)
+    return time.time_ns() + (round(_offset(setting) * 1e9) if setting else 0)
 
 
-def _offset(given: str) -> float:
+def _offset(setting: str) -> float:
     try:
-        return float(given)
+        return float(setting)
     except ValueError:
-        with open(given, encoding="ascii") as file:
+        with open(setting, encoding="ascii") as file:
             return float(file.read().strip() or 0)

@@ -1,0 +1,166 @@
+"""Evaluation of clusters: the tuple that answers a cluster for the most further arrivals (QUERIES section 3.2).
+
+A tuple answers a cluster when low*n + 1 <= rmin and rmax <= high*n, with low = a - eps and high = b + eps for the
+cluster's interval [a, b] (Theorem 3; the 1 is because the target rank of a query is ceil(phi*n), not phi*n). An arrival
+raises n by one, and the element's rank by one or not at all. So both inequalities hold for a computable number of
+further arrivals, wherever they fall (Theorem 4): the lifetime of the answer.
+"""
+
+import math
+
+import numpy as np
+
+from quantide.kernels.jit import compiled
+from quantide.typing import Array, Floats, Ints
+
+KEEP_FRACTION = 0.5  # a cluster keeps its value if that has at least this fraction of the longest lifetime
+NEVER = 2**62  # deadline that no stream reaches
+ANSWERED, STALE, UNANSWERED = 0, 1, 2  # how an evaluation ends
+
+
+@compiled
+def lifetime_terms(low: float, high: float, n: int) -> tuple[float, float, float, float]:
+    """Arguments of `lifetime`: low*n + 1 and 1/low, high*n and 1/(1 - high); infinite where a line always holds."""
+    low_rank, low_scale, high_rank, high_scale = -math.inf, math.inf, math.inf, math.inf
+    if low > 0:
+        low_rank, low_scale = low * n + 1, 1 / low
+    if high < 1:
+        high_rank, high_scale = high * n, 1 / (1 - high)
+    return low_rank, low_scale, high_rank, high_scale
+
+
+@compiled
+def lifetime(rmin: float, rmax: float, low_rank: float, low_scale: float, high_rank: float, high_scale: float) -> float:
+    """Further arrivals for which an element of rank rmin..rmax surely answers; negative if it does not answer now."""
+    return min((rmin - low_rank) * low_scale, (high_rank - rmax) * high_scale)
+
+
+@compiled
+def is_past_middle(rmin: int, rmax: int, low: float, high: float, n: int) -> bool:
+    """Return True if a tuple outlives more arrivals after it than before it; true from some tuple on."""
+    if low <= 0 or high >= 1:
+        return rmin + rmax >= (low + high) * n if low <= 0 and high >= 1 else low <= 0
+    return (rmin - 1 - low * n) * (1 - high) >= (high * n - rmax) * low
+
+
+@compiled
+def evaluate(
+    clusters: Ints,
+    span: Floats,
+    value: Array,
+    ranks: Ints,
+    due: Ints,
+    values: Array,
+    rmin: Ints,
+    rmax: Ints,
+    n: int,
+    eps: float,
+    strict: bool,
+    in_order: bool,
+) -> tuple[int, int]:
+    """Evaluate these clusters from tuples that summarise n elements; return how that ended, and how many were done.
+
+    ranks[c] becomes (rmin, rmax, n, index among the tuples); its n is 0 before the first answer. due[c] becomes the
+    deadline. STALE, only if `strict`: an answer has less than KEEP_FRACTION of the lifetime that a summary within eps
+    guarantees (Theorem 5). UNANSWERED: no tuple answers. The search for a tuple starts at the cluster's last one or,
+    if `in_order`, at that of the cluster before.
+
+    This is one function because numba counts references to every array that is passed to another one.
+    """
+    m, start, status, done = len(rmin), 0, ANSWERED, 0
+    while done < len(clusters) and status == ANSWERED:
+        c = clusters[done]
+        low, high = span[c, 0] - eps, span[c, 1] + eps
+        low_rank, low_scale, high_rank, high_scale = lifetime_terms(low, high, n)
+        # 1. The first tuple past the middle, by exponential search from the start: it is in before+1 .. i.
+        i = min(start if in_order else ranks[c, 3], m - 1)
+        before, step = i - 1, 1
+        if is_past_middle(rmin[i], rmax[i], low, high, n):
+            while before >= 0 and is_past_middle(rmin[before], rmax[before], low, high, n):
+                before, i = max(-1, before - step), before
+                step *= 2
+        else:
+            while i < m and not is_past_middle(rmin[i], rmax[i], low, high, n):
+                before, i = i, i + step
+                step *= 2
+            i = min(i, m)
+        while i - before > 1:
+            middle = (before + i) // 2
+            if is_past_middle(rmin[middle], rmax[middle], low, high, n):
+                i = middle
+            else:
+                before = middle
+        # 2. Lifetimes grow up to that tuple and fall from it on: the best tuple is one of the two there. If both have
+        # the same value, every rank between theirs is of an element with that value: the ideal rank is taken.
+        at = min(i, m - 1)
+        lower, upper = rmin[at], rmax[at]
+        longest = lifetime(lower, upper, low_rank, low_scale, high_rank, high_scale)
+        if 0 < i < m:
+            other = lifetime(rmin[i - 1], rmax[i - 1], low_rank, low_scale, high_rank, high_scale)
+            if other >= longest:
+                at, lower, upper, longest = i - 1, rmin[i - 1], rmax[i - 1], other
+            if values[i - 1] == values[i] and low > 0 and high < 1 and rmax[i - 1] <= rmin[i]:
+                ideal = min(max(np.int64((n * low + 1 - high) / (1 - high + low)), rmax[i - 1]), rmin[i])
+                other = lifetime(ideal, ideal, low_rank, low_scale, high_rank, high_scale)
+                if other > longest:
+                    at, lower, upper, longest = i, ideal, ideal, other
+        # 3. The current value stays if its lifetime is long enough. If it is no tuple any more, it lies between two.
+        chosen = values[at]
+        if ranks[c, 2] > 0 and chosen != value[c]:
+            current = value[c]
+            first, last = 0, m
+            hint = ranks[c, 3]
+            if hint <= m and (hint == m or values[hint] >= current) and (hint == 0 or values[hint - 1] < current):
+                first = last = hint
+            while first < last:
+                middle = (first + last) // 2
+                if values[middle] < current:
+                    first = middle + 1
+                else:
+                    last = middle
+            is_tuple = first < m and values[first] == current
+            current_lower = rmin[first] if is_tuple else rmin[first - 1] + 1 if first > 0 else 1
+            current_upper = rmax[first] if is_tuple else rmax[first] - 1 if first < m else n
+            other = lifetime(current_lower, current_upper, low_rank, low_scale, high_rank, high_scale)
+            if other >= 0 and other >= KEEP_FRACTION * longest:
+                at, chosen, lower, upper, longest = first, current, current_lower, current_upper, other
+        start = min(at, m - 1)
+        if longest < 0:
+            status = UNANSWERED
+        elif strict and longest < KEEP_FRACTION * (span[c, 1] - span[c, 0]) * n / (2 * (1 - eps)):
+            status = STALE
+        else:
+            value[c] = chosen
+            ranks[c, 0], ranks[c, 1], ranks[c, 2], ranks[c, 3] = lower, upper, n, at
+            due[c] = n + np.int64(longest) if longest < NEVER - n else NEVER
+            done += 1
+    return status, done
+
+
+@compiled
+def evaluate_pass(
+    order: Ints,
+    due: Ints,
+    span: Floats,
+    value: Array,
+    ranks: Ints,
+    values: Array,
+    rmin: Ints,
+    rmax: Ints,
+    n: int,
+    eps: float,
+    strict: bool,
+    everything: bool,
+) -> tuple[int, int, int]:
+    """Evaluate all clusters, or only the new ones; return how that ended, how many, and the first deadline.
+
+    This is the synchronous pass (QUERIES section 3.5.1, Algorithm 3) over clusters and tuples. No interval contains
+    another, so clusters ordered by their left ends are ordered by their right ends too, and the best tuple only moves
+    to the right: starting each search at the tuple before makes it one pass.
+    """
+    chosen = order if everything else order[due[order] < 0]
+    status, done = evaluate(chosen, span, value, ranks, due, values, rmin, rmax, n, eps, strict, True)
+    first = NEVER if status == ANSWERED else -1
+    for c in order:
+        first = min(first, due[c])
+    return status, done, first

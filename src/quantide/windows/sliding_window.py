@@ -1,0 +1,179 @@
+"""SlidingWindow: the last N values, for a fixed N, in the least space."""
+
+from typing import Any, Self
+
+from quantide.errors import SpanError
+from quantide.sketches.byte_frame import FrameReader
+from quantide.sketches.sketch_base import SketchBase
+from quantide.summary.ranks import MAX_N, check_not_empty, check_size
+from quantide.summary.summary import Summary
+from quantide.summary.value_column import ValueColumn
+from quantide.windows.value_tail import ValueTail
+from quantide.windows.window_buckets import WindowBuckets, bucket_sizes
+from quantide.windows.window_view import WindowAnswer, WindowView
+
+MAGIC = b"QTW"
+EXACT = 1 << 17  # windows up to this size store all values
+MIN_STEP = 4  # buckets are used if they keep at most a quarter of the values
+
+
+class SlidingWindow(SketchBase):
+    """Quantiles of the last `size` values, each within eps times their number.
+
+    Small windows, and windows so precise that a summary would be no smaller, store all values and answer exactly.
+    Others store 2/eps buckets of fewer than 1/eps values each, whatever their size.
+
+    Parameters: `size`, the number of values; `eps`, the largest error as a fraction of them; `nan`, "refuse" or "skip";
+    `value_type`, by default that of the first values.
+
+    >>> import numpy as np
+    >>> window = SlidingWindow(1_000_000, eps=0.01)
+    >>> for block in range(300):
+    ...     window.update(np.arange(10_000.0) + block * 10_000)
+    >>> window.n, window.tuples < 25_000
+    (1000000, True)
+    >>> answer = window.answer(0.5)
+    >>> answer.error <= 0.01, bool(2_490_000 <= answer.value <= 2_510_000)
+    (True, True)
+
+    Guarantee, proof and sizes: docs/guarantees/windows.md. After Lin, Lu, Xu and Yu, "Continuously maintaining quantile
+    summaries of the most recent N elements over a data stream", ICDE 2004, section 3.
+    """
+
+    def __init__(self, size: int, eps: float, nan: str = "refuse", value_type: str | None = None) -> None:
+        super().__init__(eps, nan, value_type)
+        self._size = min(check_size("size", size, 1), MAX_N)
+        self._arrivals = 0
+        self._storage: ValueTail | WindowBuckets | None = None
+        self._cached_view: WindowView | None = None
+        self._reset_buffer()
+
+    @property
+    def size(self) -> int:
+        """Number of values in a full window."""
+        return self._size
+
+    @property
+    def arrived(self) -> int:
+        return self._arrivals + len(self._scalars)
+
+    @property
+    def n(self) -> int:
+        """Number of values in the window now."""
+        return min(self.arrived, self._size)
+
+    @property
+    def tuples(self) -> int:
+        """Number of values in memory."""
+        return (self._storage.tuples if self._storage else 0) + len(self._scalars)
+
+    @property
+    def nbytes(self) -> int:
+        cached = self._cached_view.summary.nbytes if self._cached_view else 0
+        return (self._storage.nbytes if self._storage else 0) + self._scalars.itemsize * len(self._scalars) + cached
+
+    def update(self, values: Any, nan: str | None = None) -> None:
+        """Insert values: numpy, Arrow, pandas, polars, lists, single numbers.
+
+        Inserts all of them or, if it raises, none. `nan` overrides the window's NaN policy for this call.
+        """
+        if nan is None and self._buffer(values):
+            self._cached_view = None
+            return
+        self._flush()
+        column = self._read(values, nan)
+        column.check_nan()
+        if len(column):
+            self.insert_column(column)
+        self._record(column)
+        self._invalidate()
+
+    def update_summary(self, summary: Summary, first_time: Any = None, last_time: Any = None) -> None:
+        """Insert a block that was summarised elsewhere; its certified error may be at most eps/2.
+
+        A block leaves the window as a whole, with its first value. Times are ignored: they are accepted so that a call
+        for a RecentWindow works here, too.
+        """
+        self._flush()
+        self._check_summary(summary)
+        if summary.n:
+            self._type = summary.type
+            self._get_storage().add(summary.with_skipped(0, 0))
+            self._arrivals += summary.n
+        self._record_summary(summary)
+        self._invalidate()
+
+    def summary(self) -> Summary:
+        """Summarise the window; the few values that are not covered are added with lift()."""
+        if not self.arrived:
+            return self._empty_summary()
+        return self._view().summary
+
+    def answer(self, phi: float) -> WindowAnswer:
+        """Return the phi-quantile with its proved rank bounds."""
+        check_not_empty(self.arrived)
+        return self._view().answer(phi)
+
+    def to_bytes(self) -> bytes:
+        """Serialize the whole state: from_bytes() continues exactly from here."""
+        self._flush()
+        frame = self._start_frame(MAGIC)
+        frame.number(self._size)
+        frame.number(self._arrivals)
+        if self._storage:
+            self._storage.write(frame)
+        return frame.finish()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Restore a window from the bytes of to_bytes()."""
+        frame = FrameReader(MAGIC, data)
+        size = frame.number(MAX_N)
+        frame.require(size > 0)
+        window = cls(size, frame.eps, frame.nan, frame.type_name)
+        window._nulls, window._nans, window._arrivals = frame.nulls, frame.nans, frame.number(MAX_N)
+        if window._arrivals:
+            storage = window._get_storage()
+            storage.read(frame)
+            frame.require(0 <= window.n - storage.covered < max(1, storage.evicted))
+        frame.finish()
+        window._reset_buffer()
+        return window
+
+    def _get_storage(self) -> ValueTail | WindowBuckets:
+        """Return the storage, created on first use: all values, or summarised buckets."""
+        if self._storage is None:
+            _, step = bucket_sizes(self._size, self._eps)
+            storage_class = ValueTail if self._size <= EXACT or step < MIN_STEP else WindowBuckets
+            self._storage = storage_class(self._size, self._eps, self._kind())
+        return self._storage
+
+    def insert_column(self, column: ValueColumn) -> None:
+        self._type = self._type or column.type
+        storage = self._get_storage()
+        for part in ValueColumn(self._type, column.pieces).carried_parts():
+            storage.append(part)
+            self._arrivals += len(part)
+
+    def _invalidate(self) -> None:
+        self._cached_view = None
+        self._reset_buffer()
+
+    def _view(self) -> WindowView:
+        """Return the current view; raise SpanError if the window begins inside too large a block."""
+        if self._cached_view is None:
+            self._flush()
+            storage = self._get_storage()
+            missing = self.n - storage.covered
+            if storage.covered:
+                summary = storage.summary().lift(missing).with_skipped(self._nulls, self._nans)
+                view = WindowView(summary, self.n, self.n, missing, None, None)
+                if view.error <= self._eps:
+                    self._cached_view = view
+                    return view
+            raise SpanError(
+                f"the last {self.n} values begin inside a block of {storage.evicted} that was summarised elsewhere; "
+                f"the smallest window that can be answered within eps={self._eps} now has "
+                f"{storage.covered + storage.evicted} values"
+            )
+        return self._cached_view

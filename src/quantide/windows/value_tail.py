@@ -1,0 +1,153 @@
+"""Value tail: the last values of a SlidingWindow in arrival order, with blocks that were summarised elsewhere."""
+
+import math
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from quantide.sketches.byte_frame import FrameReader, FrameWriter
+from quantide.summary.ranks import MAX_N
+from quantide.summary.summary import Summary
+from quantide.summary.value_types import ValueType
+from quantide.typing import Array
+
+RUN_SIZE = 1 << 16  # values in one array
+LOOSE = 1.25  # G - 1 of a stored summary, as a multiple of eps * n
+
+
+def thin_summary(summary: Summary, eps: float) -> Summary:
+    """Compress to as few tuples as G - 1 <= LOOSE * eps * n allows."""
+    room = LOOSE * eps * summary.n - (summary.gap - 1)
+    return summary.compress(math.ceil(summary.n / room)) if room >= 1 else summary
+
+
+def is_thinned(summary: Summary, eps: float) -> bool:
+    """Return True if thin_summary() can produce this summary."""
+    ends = max(int(summary.rmax[0]) - 1, summary.n - int(summary.rmin[-1]))
+    return summary.gap - 1 <= LOOSE * eps * summary.n and ends <= eps / 2 * summary.n
+
+
+class ValueBuffer:
+    """Consecutive values, from `first` to `end` of an array that doubles in size up to `capacity`."""
+
+    __slots__ = ("array", "capacity", "end", "first")
+
+    def __init__(self, dtype: np.dtype[Any], capacity: int = RUN_SIZE) -> None:
+        self.array, self.first, self.end, self.capacity = np.empty(0, dtype), 0, 0, capacity
+
+    @property
+    def n(self) -> int:
+        return self.end - self.first
+
+    @property
+    def nbytes(self) -> int:
+        return self.array.nbytes
+
+    @property
+    def values(self) -> Array:
+        return self.array[self.first : self.end]
+
+    def extend(self, values: Array) -> None:
+        """Append values; the capacity must suffice."""
+        size = self.end + len(values)
+        if size > len(self.array):
+            larger = np.empty(min(self.capacity, max(64, 1 << (size - 1).bit_length())), self.array.dtype)
+            larger[: self.end] = self.array[: self.end]
+            self.array = larger
+        self.array[self.end : size] = values
+        self.end = size
+
+
+class ValueTail:
+    """The last `size` values. A value leaves alone; a block leaves as soon as its first value does."""
+
+    def __init__(self, size: int, eps: float, kind: ValueType) -> None:
+        self.size, self.eps, self.kind = size, eps, kind
+        self.covered = 0  # values covered
+        self.evicted = 0  # size of the block that left last
+        self._items: deque[ValueBuffer | Summary] = deque()
+        self._run_size = min(RUN_SIZE, max(1024, size))
+        self._max_merged = max(1, int(eps * size / 2))  # blocks are merged up to this size
+
+    @property
+    def nbytes(self) -> int:
+        return sum(item.array.nbytes if isinstance(item, ValueBuffer) else item.nbytes for item in self._items)
+
+    @property
+    def tuples(self) -> int:
+        return sum(item.n if isinstance(item, ValueBuffer) else len(item) for item in self._items)
+
+    def append(self, values: Array) -> None:
+        """Append values in runs that end at fixed positions, independent of how calls divide them."""
+        offset = 0
+        while offset < len(values):
+            last = self._items[-1] if self._items else None
+            if not isinstance(last, ValueBuffer) or last.end == self._run_size:
+                last = ValueBuffer(self.kind.carrier, self._run_size)
+                self._items.append(last)
+            size = min(self._run_size - last.end, len(values) - offset)
+            last.extend(values[offset : offset + size])
+            offset += size
+            self.covered += size
+            self._evict()
+
+    def add(self, summary: Summary) -> None:
+        last = self._items[-1] if self._items else None
+        if isinstance(last, Summary) and last.n + summary.n <= self._max_merged:
+            self._items[-1] = thin_summary(Summary.merge(last, summary), self.eps)
+        else:
+            self._items.append(thin_summary(summary, self.eps))
+        self.covered += summary.n
+        self._evict()
+
+    def _evict(self) -> None:
+        while self.covered > self.size:
+            first, excess = self._items[0], self.covered - self.size
+            if isinstance(first, ValueBuffer) and first.n > excess:
+                first.first += excess
+                self.covered -= excess
+                return
+            self.evicted = 0 if isinstance(first, ValueBuffer) else first.n
+            self.covered -= first.n
+            self._items.popleft()
+
+    def summary(self) -> Summary:
+        runs = [item.values for item in self._items if isinstance(item, ValueBuffer)]
+        values = np.concatenate(runs) if runs else np.empty(0, self.kind.carrier)
+        values.sort()
+        blocks = [item for item in self._items if isinstance(item, Summary)]
+        return Summary.merge(Summary.of_sorted(values, self.kind), *blocks)
+
+    def write(self, frame: FrameWriter) -> None:
+        frame.number(self.evicted)
+        frame.number(len(self._items))
+        for item in self._items:
+            frame.number(isinstance(item, ValueBuffer))
+            if isinstance(item, ValueBuffer):
+                frame.number(item.first)
+                frame.number(item.end)
+                frame.array(item.values)
+            else:
+                frame.summaries([item])
+
+    def read(self, frame: FrameReader) -> None:
+        """Read items as write() writes them; raise on a state that no values can produce."""
+        self.evicted = frame.number(MAX_N)
+        for _ in range(frame.number(self.size)):
+            if frame.number(1):
+                run = ValueBuffer(self.kind.carrier, self._run_size)
+                first, end = frame.number(self._run_size), frame.number(self._run_size)
+                frame.require(first < end and (not first or not self._items))  # values leave only the first run
+                before = self._items[-1] if self._items else None
+                frame.require(not isinstance(before, ValueBuffer) or before.end == self._run_size)
+                run.extend(np.zeros(first, self.kind.carrier))
+                run.extend(frame.values(end - first))
+                run.first = first
+                self._items.append(run)
+            else:
+                summaries = frame.summaries()
+                frame.require(len(summaries) == 1 and is_thinned(summaries[0], self.eps))
+                self._items.append(summaries[0])
+        self.covered = sum(item.n for item in self._items)
+        frame.require(self.covered <= self.size)

@@ -1,0 +1,182 @@
+"""Window buckets: the last `size` values in consecutive summarised buckets of eps*size/2; after RECENT's SW.
+
+The newest bucket is open: its values unchanged, or an eps/2 sketch of them if they are many, beside the blocks that
+arrived summarised. A full bucket is thinned until G - 1 reaches 1.25 * eps times its size; for an answer, all full
+buckets are merged and thinned by another eps/4. The oldest leaves as soon as its first value does. So fewer than
+eps*size/2 values of the window are not covered, and G + missing stays within 2 * eps * size, which is what an error of
+eps needs: docs/guarantees/windows.md.
+
+A bucket of values alone keeps its minimum and every `step`-th: all such buckets have the same ranks, which are stored
+once, and are merged by one sort, as the rows of a LevelStack.
+"""
+
+import math
+from collections import deque
+
+import numpy as np
+
+from quantide.sketches.byte_frame import FrameReader, FrameWriter
+from quantide.sketches.stream_sketch import StreamSketch
+from quantide.summary.ranks import MAX_N
+from quantide.summary.summary import Summary
+from quantide.summary.value_column import ValueColumn
+from quantide.summary.value_types import ValueType
+from quantide.typing import Array, Ints
+from quantide.windows.value_tail import LOOSE, ValueBuffer, is_thinned, thin_summary
+
+MERGE_SHARE = 1 / 4  # of eps * n, for merging all full buckets
+MIN_OPEN_VALUES = 1 << 12  # values that the open bucket may always store; more, if all others store as many
+MAX_BLOCKS = 64  # summarised blocks in the open bucket before they are merged
+
+
+def bucket_sizes(size: int, eps: float) -> tuple[int, int]:
+    """Return the number of values in a bucket, and the step at which it samples them.
+
+    The step divides the number, so that the maximum is always kept.
+    """
+    limit = max(1, int(eps * size / 2))
+    step = max(1, limit // math.ceil(1 / (LOOSE * eps)))
+    return limit - limit % step, step
+
+
+class WindowBuckets:
+    """The last `size` values, in buckets."""
+
+    def __init__(self, size: int, eps: float, kind: ValueType) -> None:
+        self.size, self.eps, self.kind = size, eps, kind
+        self.evicted = 0  # size of the bucket that left last
+        self._full, self._step = bucket_sizes(size, eps)
+        self._ranks: Ints | None = None  # made when the first bucket needs them: they may be many
+        self._stores_values = self._step > 1 and self._full <= max(MIN_OPEN_VALUES, eps**-2)
+        self._closed: deque[Summary] = deque()
+        self._closed_n = 0
+        self._merged: Summary | None = None  # cached summary of all closed buckets
+        self._open()
+
+    def _open(self) -> None:
+        self._run = ValueBuffer(self.kind.carrier, self._full)
+        self._sketch = StreamSketch(self.eps / 2, value_type=self.kind.name)
+        self._blocks: list[Summary] = []
+
+    @property
+    def _open_n(self) -> int:
+        return self._run.n + self._sketch.n + sum(block.n for block in self._blocks)
+
+    @property
+    def covered(self) -> int:
+        """Number of values covered."""
+        return self._closed_n + self._open_n
+
+    @property
+    def nbytes(self) -> int:
+        summaries = [*self._closed, *self._blocks, *([self._merged] if self._merged else [])]
+        arrays = {id(a): a.nbytes for s in summaries for a in (s.carried, s.rmin, s.rmax)}
+        if self._ranks is not None:
+            arrays[id(self._ranks)] = self._ranks.nbytes
+        return sum(arrays.values()) + self._run.nbytes + self._sketch.nbytes
+
+    @property
+    def tuples(self) -> int:
+        return sum(len(s) for s in (*self._closed, *self._blocks)) + self._run.n + self._sketch.stored_values
+
+    def append(self, values: Array) -> None:
+        offset = 0
+        while offset < len(values):
+            count = min(self._full - self._open_n, len(values) - offset)
+            piece = values[offset : offset + count]
+            if self._stores_values:
+                self._run.extend(piece)
+            else:
+                self._sketch.insert_column(ValueColumn(self.kind, [piece]))
+            offset += count
+            if self._open_n >= self._full:
+                self._close()
+        self._evict()
+
+    def add(self, summary: Summary) -> None:
+        if self._open_n and self._open_n + summary.n > self._full:
+            self._close()
+        self._blocks.append(summary)
+        if len(self._blocks) >= MAX_BLOCKS:
+            self._blocks = [thin_summary(Summary.merge(*self._blocks), self.eps)]
+        if self._open_n >= self._full:
+            self._close()
+        self._evict()
+
+    def _close(self) -> None:
+        if self._run.n == self._full:
+            ranks = self._common_ranks()
+            values = np.sort(self._run.values)[ranks - 1]
+            closed = Summary(values, ranks, ranks, self._full, self.kind)
+        else:
+            closed = self._share_ranks(thin_summary(self._open_summary(), self.eps))
+        self._closed.append(closed)
+        self._closed_n += closed.n
+        self._merged = None
+        self._open()
+        self._evict()
+
+    def _open_summary(self) -> Summary:
+        step = max(1, min(self._step, int(LOOSE * self.eps * self._run.n)))
+        values = Summary.of_sorted(np.sort(self._run.values), self.kind, step)
+        return Summary.merge(values, self._sketch.summary(), *self._blocks)
+
+    def _evict(self) -> None:
+        while self.covered > self.size and self._closed:
+            first = self._closed.popleft()
+            self.evicted, self._closed_n, self._merged = first.n, self._closed_n - first.n, None
+
+    def summary(self) -> Summary:
+        if self._merged is None and self._closed:
+            even = [s for s in self._closed if s.rmin is self._ranks]
+            rows = [self._merge_even(even)] if len(even) > 1 else even
+            merged = Summary.merge(*rows, *(s for s in self._closed if s.rmin is not self._ranks))
+            self._merged = merged.compress(math.ceil(1 / (MERGE_SHARE * self.eps)))
+        return Summary.merge(self._merged, self._open_summary()) if self._merged else self._open_summary()
+
+    def _merge_even(self, even: list[Summary]) -> Summary:
+        """Merge buckets of the same ranks: the index of a value among all determines its rank."""
+        values = np.concatenate([s.carried[1:] for s in even])
+        values.sort()
+        n, slack = len(even) * self._full, len(even) * (self._step - 1) + 1 - self._step
+        rmin = np.arange(1, len(values) + 1) * self._step
+        low = np.array([min(s.carried[0] for s in even)], values.dtype)
+        rmax = np.minimum(rmin + slack, n)
+        values, rmin, rmax = (np.concatenate(pair) for pair in ((low, values), ([1], rmin), ([1], rmax)))
+        return Summary(values, rmin, rmax, n, self.kind)
+
+    def write(self, frame: FrameWriter) -> None:
+        frame.number(self.evicted)
+        frame.summaries([*self._closed])
+        frame.summaries(self._blocks)
+        frame.number(self._run.n)
+        frame.array(self._run.values)
+        frame.blob(self._sketch.to_bytes())
+
+    def read(self, frame: FrameReader) -> None:
+        """Read buckets as write() writes them; raise on a state that no values can produce."""
+        self.evicted = frame.number(MAX_N)
+        self._closed = deque(self._share_ranks(s) for s in frame.summaries())
+        self._blocks = frame.summaries()
+        if filled := frame.number(self._full - 1):
+            self._run.extend(frame.values(filled))
+        self._sketch = StreamSketch.from_bytes(frame.blob())
+        self._closed_n = sum(s.n for s in self._closed)
+        frame.require(self._sketch.eps == self.eps / 2 and self._sketch.type == self.kind)
+        frame.require(all(is_thinned(s, self.eps) for s in (*self._closed, *self._blocks)))
+        frame.require(self.covered <= self.size and self._open_n < self._full and len(self._blocks) < MAX_BLOCKS)
+
+    def _share_ranks(self, summary: Summary) -> Summary:
+        """Return the same bucket with the shared rank array, if its ranks are the common ones."""
+        if self._step < 2 or summary.n != self._full or len(summary) != self._full // self._step + 1:
+            return summary
+        ranks = self._common_ranks()
+        if not all(np.array_equal(given, ranks) for given in (summary.rmin, summary.rmax)):
+            return summary
+        return Summary(summary.carried, ranks, ranks, summary.n, self.kind, summary.nulls, summary.nans)
+
+    def _common_ranks(self) -> Ints:
+        """Return the ranks that full buckets of values keep."""
+        if self._ranks is None:
+            self._ranks = np.unique(np.append(np.arange(self._step, self._full + 1, self._step), 1))
+        return self._ranks
