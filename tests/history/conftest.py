@@ -1,4 +1,4 @@
-"""Where the tests of a history put their store, and the one process that forks all that are killed."""
+"""Fixtures: the folder of a test's store, and the one process that forks all processes to be killed."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,5 +15,5 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def driver() -> Iterator[Driver]:
-    with driving() as found:
-        yield found
+    with driving() as process:
+        yield process

@@ -1,9 +1,8 @@
-"""Loss of power, simulated: what a process wrote, renamed and synced is recorded, and every state that the disk may be
-left in can be laid out in a folder of its own.
+"""Simulated power loss: record writes, renames and syncs of a process, and lay out every state the disk may be left in.
 
-The model is as weak as POSIX allows. The content of a file outlasts the loss as it was at its last fsync; what was
-written since is there, missing, half there, or zeros. A name outlasts it when its folder was synced after it was made;
-other changes of names (new, renamed, linked, removed) happened or did not, each for itself.
+The model is as weak as POSIX allows. A file survives with its content at its last fsync; later writes are there,
+missing, half there, or zeros. A name survives if its folder was synced after it was made; other changes of names (new,
+renamed, linked, removed) happened or not, independently of each other.
 """
 
 import os
@@ -17,13 +16,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quantide.store import disk
-from quantide.store.disk import Sink
+from quantide.store import durable_files
+from quantide.store.durable_files import DurableSink
 
 
 @dataclass
 class Inode:
-    """A file: its content as it is, and as it was when it was synced; None before the first time."""
+    """File: its current content, and its content at the last sync; None before the first."""
 
     content: bytes = b""
     synced: bytes | None = None
@@ -31,25 +30,25 @@ class Inode:
 
 @dataclass
 class State:
-    """The names of a store: as they are, and as they were in each folder when that was synced."""
+    """Names of a store: the current ones, and those of each folder at its last sync."""
 
     names: dict[str, Inode | None] = field(default_factory=dict)  # None: a folder
     synced: dict[str, Inode | None] = field(default_factory=dict)
 
     def copy(self) -> "State":
-        known: dict[int, Inode] = {}
+        copies: dict[int, Inode] = {}
 
         def one(inode: Inode | None) -> Inode | None:
             if inode is None:
                 return None
-            return known.setdefault(id(inode), Inode(inode.content, inode.synced))
+            return copies.setdefault(id(inode), Inode(inode.content, inode.synced))
 
         return State({k: one(v) for k, v in self.names.items()}, {k: one(v) for k, v in self.synced.items()})
 
 
 @dataclass(frozen=True)
 class Crash:
-    """A moment at which the power may go: what was acknowledged before it, and what was begun."""
+    """Moment at which the power may fail: the batches acknowledged before it, and those begun."""
 
     state: State
     done: tuple[int, ...]
@@ -58,7 +57,7 @@ class Crash:
 
 
 class Disk:
-    """Records what goes on in a folder. Only its own functions see it: there are no others in a durable store."""
+    """Recorder of a folder. Only the patched functions are recorded: a durable store uses no others."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.state, self._lock = str(root), State(), RLock()
@@ -76,11 +75,11 @@ class Disk:
         return None if name.startswith("..") or "_quantide/log-" in name else name
 
     def _inode(self, path: str) -> Inode:
-        """The file behind a path, with its content as it is now."""
+        """Return the file behind a path, with its current content."""
         number = os.stat(path).st_ino
-        found = self._inodes.setdefault(number, Inode())
-        found.content = Path(path).read_bytes()
-        return found
+        inode = self._inodes.setdefault(number, Inode())
+        inode.content = Path(path).read_bytes()
+        return inode
 
     def appeared(self, path: Any, what: str) -> None:
         with self._lock:
@@ -106,10 +105,10 @@ class Disk:
                 inode = self._inode(path)
                 inode.synced = inode.content
             else:
-                inside = {n: held for n, held in self.state.names.items() if _folder(n) == name}
-                gone = [n for n in self.state.synced if _folder(n) == name and n not in inside]
+                inside = {n: inode for n, inode in self.state.names.items() if _folder(n) == name}
+                removed = [n for n in self.state.synced if _folder(n) == name and n not in inside]
                 self.state.synced.update(inside)
-                for n in gone:
+                for n in removed:
                     del self.state.synced[n]
             self.note(f"sync {name}")
 
@@ -127,50 +126,50 @@ def _folder(name: str) -> str:
 
 @contextmanager
 def recorded(root: Path) -> Iterator[Disk]:
-    """Everything that is done to the disk below a folder is recorded, and done."""
-    found = Disk(root)
+    """Record everything that is done to the disk below a folder, and do it."""
+    disk = Disk(root)
     real: dict[str, Callable[..., Any]] = {
         name: getattr(os, name) for name in ("fsync", "link", "rename", "replace", "remove", "mkdir")
     }
 
     def fsync(handle: int) -> None:
         real["fsync"](handle)
-        found.synced(os.readlink(f"/proc/self/fd/{handle}"))
+        disk.synced(os.readlink(f"/proc/self/fd/{handle}"))
 
     def link(source: Any, target: Any) -> None:
         real["link"](source, target)
-        found.appeared(target, "link")
+        disk.appeared(target, "link")
 
     def moved(name: str) -> Callable[[Any, Any], None]:
         def move(source: Any, target: Any) -> None:
-            with found._lock:
+            with disk._lock:
                 real[name](source, target)
-                old = found._name(source)
+                old = disk._name(source)
                 if old is not None:
-                    found.state.names.pop(old, None)
-                found.appeared(target, name)
+                    disk.state.names.pop(old, None)
+                disk.appeared(target, name)
 
         return move
 
     def remove(path: Any) -> None:
         number = os.stat(path).st_ino if os.stat(path).st_nlink == 1 else 0
         real["remove"](path)
-        found.vanished(path, number)
+        disk.vanished(path, number)
 
     def mkdir(path: Any, *rest: Any, **named: Any) -> None:
         real["mkdir"](path, *rest, **named)
-        found.appeared(path, "mkdir")
+        disk.appeared(path, "mkdir")
 
-    class Recorded(Sink):
+    class Recorded(DurableSink):
         def __init__(self, path: str) -> None:
             super().__init__(path)
-            found._inodes.pop(os.stat(path).st_ino, None)  # the number of a file that is gone is used again
-            found.appeared(path, "create")
+            disk._inodes.pop(os.stat(path).st_ino, None)  # inode numbers of removed files are reused
+            disk.appeared(path, "create")
             self.path = path
 
         def close(self) -> None:
             super().close()
-            found.appeared(self.path, "write")
+            disk.appeared(self.path, "write")
 
     with pytest.MonkeyPatch.context() as patch:
         for name, replacement in {
@@ -182,9 +181,9 @@ def recorded(root: Path) -> Iterator[Disk]:
             "mkdir": mkdir,
         }.items():
             patch.setattr(os, name, replacement)
-        patch.setattr(disk, "Sink", Recorded)
-        patch.setattr("quantide.store.commits.sync_filesystem", lambda path: found.everything_synced())
-        yield found
+        patch.setattr(durable_files, "DurableSink", Recorded)
+        patch.setattr("quantide.store.writable_table.sync_filesystem", lambda path: disk.everything_synced())
+        yield disk
 
 
 LOST: Mapping[str, Callable[[bytes], bytes]] = {
@@ -197,8 +196,9 @@ KINDS = ("nothing", "names", "all", "any")  # of what was not synced, outlasts t
 
 
 def lay_out(crash: Crash, kind: str, folder: Path, rng: np.random.Generator) -> None:
-    """Make a folder as a loss of power may leave the store: without what was not synced, with names but no content of
-    it, with all of it, or with any part."""
+    """Make a folder as a power loss may leave the store: without unsynced content, with names but no content, with all
+    of it, or with any part.
+    """
     names = _names(crash.state, kind, rng)
     folder.mkdir(parents=True)
     for name, inode in sorted(names.items()):

@@ -1,7 +1,7 @@
-"""Processes that work on a store and are killed: forked from one that has everything imported and compiled.
+"""Processes that write to a store and are killed: forked from one that has everything imported and compiled.
 
-`python -m tests.history.driver` takes orders, a line of JSON each: start a child, wait for one. A child notes in a file
-what it begins and what is done, so that a test knows what was acknowledged before the end.
+`python -m tests.history.driver` reads commands, a line of JSON each: start a child, wait for one. A child logs in a
+file what it begins and what is done, so that a test knows the batches acknowledged before the end.
 """
 
 import importlib
@@ -24,13 +24,13 @@ import pyarrow as pa
 
 from quantide import StreamSketch, Summary
 from quantide.errors import QuantideError, StorageError
-from quantide.history.sort import chunk_of
-from quantide.history.tasks import write_part
-from quantide.store import faults
-from quantide.store.names import FileName, RunId
-from quantide.store.sidefile import About, SideFile
-from quantide.summary.column import read_column
-from quantide.summary.types import type_named
+from quantide.history.chunk_sort import sort_chunk
+from quantide.history.compaction_tasks import write_run_file
+from quantide.store import fault_points
+from quantide.store.file_names import FileName, RunId
+from quantide.store.index_file import IndexFile, IndexFileInfo
+from quantide.summary.value_column import read_column
+from quantide.summary.value_types import type_named
 from tests.history.work import BLOCK, HOSTS, WORK, Op, Work, batch, few, often, small
 from tests.live.work import live_count, live_go_on, live_work
 
@@ -43,7 +43,7 @@ HUNG = 1000
 
 
 def work(folder: str, settings: dict[str, Any], durable: bool = False) -> None:
-    """All the work, from the beginning."""
+    """Do all the work, from the beginning."""
     doing = Work(folder, settings, durable)
     for op in WORK:
         _note(folder, "begin", op)
@@ -53,24 +53,28 @@ def work(folder: str, settings: dict[str, Any], durable: bool = False) -> None:
 
 
 def count(folder: str, settings: dict[str, Any]) -> None:
-    """All the work; how often it passes each fault point is written down."""
+    """Do all the work; log how often it passes each fault point."""
     passed: dict[str, int] = {}
 
     def counted(name: str) -> None:
         passed[name] = passed.get(name, 0) + 1
 
-    setattr(faults, "point", counted)  # noqa: B010 (a function is replaced)
+    setattr(fault_points, "point", counted)  # noqa: B010 (a function is replaced)
     work(folder, settings)
     Path(f"{folder}-counts").write_text(json.dumps(passed))
 
 
 def go_on(folder: str, settings: dict[str, Any], full: int | None = None, every: int = 3) -> None:
-    """All the work; what fails is repeated, with the same handle. No file may be larger than `full`, now and then."""
+    """Do all the work; repeat failed calls with the same handle. At times no file may be larger than `full`."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    doing = Work(folder, settings)
+    try:
+        doing = Work(folder, settings)
+    except StorageError:
+        _note(folder, "refused", ("create", 0))
+        doing = Work(folder, settings)
     here = 0
-    for place, op in enumerate((*WORK, ("close", 0))):
-        _limit(full if place % every == 0 else None)
+    for index, op in enumerate((*WORK, ("close", 0))):
+        _limit(full if index % every == 0 else None)
         try:
             doing.do(op)
         except OSError as error:
@@ -85,12 +89,12 @@ def go_on(folder: str, settings: dict[str, Any], full: int | None = None, every:
 
 
 def _limit(size: int | None) -> None:
-    most = resource.RLIM_INFINITY
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most if size is None else size, most))
+    limit = resource.RLIM_INFINITY
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit if size is None else size, limit))
 
 
 def compete(folder: str, settings: dict[str, Any], numbers: list[int], begin: float) -> None:
-    """Append batches and end steps, whenever the store lets us."""
+    """Append batches and end steps whenever the store allows it."""
     time.sleep(max(0.0, begin - time.time()))
     for number in numbers:
         for op in (("append", number), ("step", 0)):
@@ -115,7 +119,7 @@ def hold(folder: str, settings: dict[str, Any], number: int) -> None:
 
 
 def keep_writing(folder: str, settings: dict[str, Any], batches: int) -> None:
-    """Append, end steps, merge, and vacuum at once all that was merged."""
+    """Append, end steps, compact, and vacuum compacted files at once."""
     doing = Work(folder, settings)
     for number in range(batches):
         doing.append(number)
@@ -126,7 +130,7 @@ def keep_writing(folder: str, settings: dict[str, Any], batches: int) -> None:
 
 
 def expire(folder: str, settings: dict[str, Any]) -> None:
-    """A batch a step; old ones are dropped."""
+    """Append a batch a step; old ones are dropped."""
     doing = Work(folder, settings)
     for number in range(10):
         for op in (("append", number), ("step", number)):
@@ -136,7 +140,7 @@ def expire(folder: str, settings: dict[str, Any]) -> None:
 
 
 def expire_and_restore(folder: str, settings: dict[str, Any]) -> None:
-    """A batch a step, until old ones are dropped; then they are brought back, and dropped and brought back again."""
+    """Append a batch a step until old ones are dropped; then restore, drop and restore them."""
     doing = Work(folder, settings)
     for number in range(14):
         for op in (("append", number), ("step", number)):
@@ -150,7 +154,9 @@ def expire_and_restore(folder: str, settings: dict[str, Any]) -> None:
 
 
 def trickle(folder: str, settings: dict[str, Any], wait: bool = True, batches: int = 24) -> None:
-    """Small batches in few steps. With `wait` each is compacted before the next comes: points are passed in order."""
+    """Append small batches in few steps. With `wait` each is compacted before the next one, so points are passed in
+    order.
+    """
     few(setattr)
     doing = Work(folder, settings)
     for number in range(batches):
@@ -212,7 +218,7 @@ def _start(order: dict[str, Any]) -> int:
     for stream in (1, 2):
         os.dup2(log, stream)
     os.environ["QUANTIDE_FAULT"] = order["fault"]
-    importlib.reload(faults)
+    importlib.reload(fault_points)
     code = 1
     try:
         TASKS[order["task"]](**order["arguments"])
@@ -224,7 +230,7 @@ def _start(order: dict[str, Any]) -> int:
 
 
 def _wait(pid: int) -> int:
-    """How a child ended: its code, or the signal as a negative number."""
+    """Return how a child ended: its exit code, or the signal as a negative number."""
     last = time.monotonic() + LIMIT
     while True:
         ended, status = os.waitpid(pid, os.WNOHANG)
@@ -238,15 +244,17 @@ def _wait(pid: int) -> int:
 
 
 def _warm() -> None:
-    """Load what a child will call. Not the table: its library does not outlive a fork."""
+    """Load the code that a child will call. Not the table: its library does not survive a fork."""
     kind = type_named("float64")
     column = read_column(np.arange(200.0), kind)
     name = FileName(RunId(1, 1, 0, 1, 1), 0)
     for keys, names in ((None, ()), (pa.array(HOSTS[np.arange(200) % 3]), ("host",))):
         with tempfile.TemporaryDirectory() as folder:
-            rows = chunk_of(keys, column, kind, "refuse").lots[0]()
-            write_part(folder, name, rows, names, About(len(rows), "float64", BLOCK, 0, 0), 0.01, 200, False)
-            total = SideFile((Path(folder) / name.side).read_bytes()).total
+            rows = sort_chunk(keys, column, kind, "refuse").partitions[0]()
+            write_run_file(
+                folder, name, rows, names, IndexFileInfo(len(rows), "float64", BLOCK, 0, 0), 0.01, 200, False
+            )
+            total = IndexFile((Path(folder) / name.index).read_bytes()).total
         sketch = StreamSketch(0.05)
         sketch.update_summary(total)
         Summary.merge(sketch.summary(), total).answer(0.5)
@@ -257,7 +265,7 @@ def _warm() -> None:
 
 @dataclass
 class Child:
-    """A process that works on a store."""
+    """Process that works on a store."""
 
     driver: "Driver"
     pid: int
@@ -281,12 +289,12 @@ class Child:
         return [(word, (what, int(number))) for word, what, number in (line.split(",") for line in lines)]
 
     def batches(self, word: str) -> list[int]:
-        """The batches of which that was noted."""
-        return [op[1] for said, op in self.notes() if said == word and op[0] in ("append", "files", "load")]
+        """Return the batches with that log entry."""
+        return [op[1] for entry, op in self.notes() if entry == word and op[0] in ("append", "files", "load")]
 
 
 class Driver:
-    """The process that forks, as a test sees it."""
+    """Forking process, as seen by a test."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process

@@ -1,7 +1,7 @@
-"""Stores that somebody tampered with: every checksum is right, and what it covers is hostile.
+"""Stores that were tampered with: every checksum is right, and the content is hostile.
 
-`grow` makes a small real store, `exercise` does with a store all that a user can do, `Box` puts it beside files that
-must never change. Mutations take a file apart, change something in it, and put it together with new checksums.
+`grow` makes a small real store, `exercise` does everything that a user can do with a store, `Box` puts it beside files
+that must never change. Mutations take a file apart, change something in it, and put it together with new checksums.
 """
 
 import json
@@ -21,11 +21,11 @@ import pyarrow.parquet as pq
 from quantide import History
 from quantide.errors import QuantideError
 from quantide.history import HistoryReader
-from quantide.history.repair import repair
+from quantide.history.store_repair import repair
 from quantide.live import LiveStream
-from quantide.store import recent, sections, sidefile
-from quantide.store.ledger import HELD, Entry, Ledger, Record, SourceFile
-from quantide.store.manifest import CRC
+from quantide.store import index_file, recent_file, section_file
+from quantide.store.ingest_log import QUARANTINED, BatchRecord, FileRecord, IngestedFile, IngestLog
+from quantide.store.recent_manifest import CRC
 
 Rng = np.random.Generator
 Json = Any
@@ -101,25 +101,28 @@ NUMBERS = (-(2**63), -(2**31), -1, 0, 1, 2, 2**31, 2**32, 2**53 + 1, 2**62, 2**6
 
 
 def grow(folder: Path, keyed: bool) -> None:
-    """A store with runs of two levels, chunks, recent files with summaries, a ledger and a quarantine."""
+    """Make a store with runs of two levels, chunks, recent files with summaries, an ingest log and a quarantine."""
     rng = np.random.default_rng(7 + keyed)
     with History(folder, eps=0.05, kappa=2, window="1 hour", filters=["f", "g"], **settings(keyed)) as history:
-        ledger = Ledger(str(folder), history.batch_seen)
+        ledger = IngestLog(str(folder), history.batch_seen)
         for number in range(BATCHES):
-            held = f"c0-{number}-0-0.parquet"
-            files = (Entry(SourceFile("/in/a.csv", 10, 20)), Entry(SourceFile("/in/b.csv", 1, 2), HELD, "bad", 1))
+            name = f"c0-{number}-0-0.parquet"
+            files = (
+                FileRecord(IngestedFile("/in/a.csv", 10, 20)),
+                FileRecord(IngestedFile("/in/b.csv", 1, 2), QUARANTINED, "bad", 1),
+            )
             origin, types = (1, 2, "3600"), {"v": "double"}
-            record = Record("c0", number, 0, 9.0, ROWS, 1, 5.0, origin, "{}", types, (held,), entries=files)
+            record = BatchRecord("c0", number, 0, 9.0, ROWS, 1, 5.0, origin, "{}", types, (name,), entries=files)
             written = ledger.write(record)
-            place = folder / "_quantide/quarantine" / held
-            place.parent.mkdir(exist_ok=True)
-            pq.write_table(pa.table({"v": [1.0]}), place)
+            path = folder / "_quantide/quarantine" / name
+            path.parent.mkdir(exist_ok=True)
+            pq.write_table(pa.table({"v": [1.0]}), path)
             append(history, rng, keyed, number * 10.0, ("c0", number))
-            ledger.committed(written)
+            ledger.mark_committed(written)
             if number < BATCHES - 2:
                 history.end_step()
         ledger.fold("c0")
-        ledger.committed(ledger.write(Record("retry", 0)))
+        ledger.mark_committed(ledger.write(BatchRecord("retry", 0)))
         append(history, rng, keyed, 60.0, ("retry", 0))
     for name in ("checkpoints/c0/offsets", "staging/c0-9"):
         (folder / "_quantide" / name).mkdir(parents=True)
@@ -137,7 +140,7 @@ def append(history: History, rng: Rng, keyed: bool, when: float, batch: Any = No
 
 
 class Box:
-    """A folder with a store, and beside it files that stay as they are."""
+    """Folder with a store, and beside it files that must not change."""
 
     def __init__(self, folder: Path, grown: Path) -> None:
         self.grown, self.store, self._outside = grown, folder / "store", folder / "outside"
@@ -151,7 +154,7 @@ class Box:
         return self._outside
 
     def reset(self) -> Path:
-        """A new copy of the store."""
+        """Make a new copy of the store."""
         shutil.rmtree(self.store, ignore_errors=True)
         shutil.copytree(self.grown, self.store, symlinks=True)
         return self.store
@@ -160,27 +163,27 @@ class Box:
         assert self._look(self._folder) == self._state, "something outside the store changed"
 
     def _look(self, folder: Path) -> dict[str, Any]:
-        found = {}
+        contents = {}
         for path in [*folder.glob("*"), *self._outside.rglob("*")]:
             if path != self.store:
                 state, is_file = path.lstat(), path.is_file()
                 content = path.read_bytes() if is_file else sorted(p.name for p in path.iterdir())
-                found[str(path)] = (content, state.st_mode, state.st_ino, is_file and state.st_mtime_ns)
-        return found
+                contents[str(path)] = (content, state.st_mode, state.st_ino, is_file and state.st_mtime_ns)
+        return contents
 
 
 # --- all that can be done with it ---------------------------------------------------------------------------
 
 
 def attempt(action: Callable[[], Any]) -> Any:
-    """Do something. Every named error is fine, and nothing else is."""
+    """Call a function. Every named error is fine, and no other."""
     with suppress(QuantideError):
         return action()
     return None
 
 
 def exercise(folder: Path, keyed: bool) -> None:
-    """Open, ask in every way, verify, write, clean up; whatever it is that lies there."""
+    """Open, query in every way, verify, write and vacuum any store."""
     history = attempt(lambda: HistoryReader(folder))
     if history is not None:
         ask(history, keyed)
@@ -205,8 +208,8 @@ def ask(history: HistoryReader, keyed: bool) -> None:
             attempt(lambda: history.rank(3, mode, key=key))  # noqa: B023
         check_answer(attempt(lambda: history.answer(0.9, mode, 1, widen=True)))  # noqa: B023
     attempt(lambda: history.compare([0.5], last_steps=0))
-    for look in (history.spans, history.stats, history.runs, history.verify, history.refresh, lambda: repr(history)):
-        attempt(look)
+    for call in (history.spans, history.stats, history.runs, history.verify, history.refresh, lambda: repr(history)):
+        attempt(call)
     attempt(lambda: history.index_nbytes)
 
 
@@ -219,13 +222,13 @@ def ask_live(live: LiveStream, keyed: bool) -> None:
             check_answer(attempt(lambda: live.answer(0.5, mode=mode, **window)))  # noqa: B023
         attempt(lambda: live.rank(3, **window))  # noqa: B023
         attempt(lambda: live.bands([0.1, 0.9], **window))  # noqa: B023
-    attempt(lambda: live.course([0.5], within=5, over=60, points=5))
-    for look in (live.keys, live.stats, live.spans, lambda: live.newest):
-        attempt(look)
+    attempt(lambda: live.time_series([0.5], within=5, over=60, points=5))
+    for call in (live.keys, live.stats, live.spans, lambda: live.newest):
+        attempt(call)
 
 
 def write(folder: Path, keyed: bool) -> None:
-    """Append what makes old recent files go, end steps, vacuum."""
+    """Append rows that retire old recent files, end steps, vacuum."""
     rng = np.random.default_rng(3)
     history = History(folder)
     try:
@@ -241,14 +244,14 @@ def write(folder: Path, keyed: bool) -> None:
 
 def use_ledger(folder: Path) -> None:
     history = History(folder)
-    ledger = Ledger(str(folder), lambda batch: bool(history.batch_seen(batch)))
+    ledger = IngestLog(str(folder), lambda batch: bool(history.batch_seen(batch)))
     ledger.clean()
-    ledger.committed(ledger.write(Record("c0", BATCHES)))
+    ledger.mark_committed(ledger.write(BatchRecord("c0", BATCHES)))
     ledger.fold("c0")
 
 
 def check_answer(answer: Any) -> None:
-    """An answer of a store that lies may be wrong, and still has to be an answer."""
+    """Check the form of an answer: the values of a hostile store may be wrong."""
     if answer is not None:
         assert 0 <= answer.error <= 1
         assert 1 <= answer.rank_lo <= answer.rank_hi <= answer.n
@@ -257,7 +260,7 @@ def check_answer(answer: Any) -> None:
 
 @contextmanager
 def bounded_memory() -> Iterator[None]:
-    """With so little room that what a hostile length asks for is a MemoryError."""
+    """Limit memory so that allocating a hostile length is a MemoryError."""
     now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (now + ROOM, before[1]))
@@ -271,7 +274,7 @@ def bounded_memory() -> Iterator[None]:
 
 
 def spots(document: Json, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place of a JSON document."""
+    """Return every path into a JSON document."""
     yield at
     inner = dict(enumerate(document)) if isinstance(document, list) else document
     for name, value in inner.items() if isinstance(inner, dict) else ():
@@ -279,7 +282,7 @@ def spots(document: Json, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 
 
 def put(document: Json, at: tuple[Any, ...], value: Json) -> Json:
-    """The document with another value at a place; GONE removes what is there."""
+    """Return the document with another value at a path; GONE removes the value."""
     if not at:
         return {} if value is GONE else value
     out = dict(document) if isinstance(document, dict) else list(document)
@@ -291,7 +294,7 @@ def put(document: Json, at: tuple[Any, ...], value: Json) -> Json:
 
 
 def changes(document: Json) -> Iterator[tuple[str, Json]]:
-    """Every place with every hostile value; with one field less, and with one more."""
+    """Return every path with every hostile value; also with one field less, and with one more."""
     for at in spots(document):
         for value in (*VALUES, GONE):
             if at or value is not GONE:
@@ -300,43 +303,43 @@ def changes(document: Json) -> Iterator[tuple[str, Json]]:
 
 
 def dump(document: Json) -> str:
-    """JSON with NaN and Infinity, as Python writes them."""
+    """Write JSON with NaN and Infinity, as Python does."""
     return json.dumps(document)
 
 
 class Pieces:
-    """A side or a recent file in pieces that can be changed."""
+    """Index file or recent file in pieces that can be changed."""
 
     def __init__(self, data: bytes) -> None:
-        self.magic, self.version, length, _ = sections.HEAD.unpack_from(data)
-        start = sections.HEAD.size + length
-        self.header = json.loads(data[sections.HEAD.size : start])
-        begin = start + -start % sections.ALIGNED
-        places = sorted(self.header["sections"].items(), key=lambda item: tuple(item[1][:2]))
-        self.sections = {name: data[begin + at : begin + at + size] for name, (at, size, _) in places}
+        self.magic, self.version, length, _ = section_file.HEAD.unpack_from(data)
+        start = section_file.HEAD.size + length
+        self.header = json.loads(data[section_file.HEAD.size : start])
+        begin = start + -start % section_file.ALIGNMENT
+        sections = sorted(self.header["sections"].items(), key=lambda item: tuple(item[1][:2]))
+        self.sections = {name: data[begin + at : begin + at + size] for name, (at, size, _) in sections}
         self._tail = data[start:]
 
     def packed(self, about: Json = None, **changed: bytes | None) -> bytes:
-        """The file with other sections, and every checksum right."""
-        paged = sidefile.PAGED if self.magic == sidefile.MAGIC else recent.PAGED
-        held = {name: data for name, data in {**self.sections, **changed}.items() if data is not None}
+        """Return the file with other sections, and every checksum right."""
+        paged = index_file.PAGED if self.magic == index_file.MAGIC else recent_file.PAGED
+        sections = {name: data for name, data in {**self.sections, **changed}.items() if data is not None}
         about = self.header["about"] if about is None else about
-        return b"".join(sections.pack(self.magic, self.version, about, held, paged))
+        return b"".join(section_file.pack(self.magic, self.version, about, sections, paged))
 
     def with_header(self, text: bytes) -> bytes:
-        """The file with another header, whose checksum is right."""
-        start = sections.HEAD.pack(self.magic, self.version, len(text), zlib.crc32(text)) + text
-        body = b"".join(data + bytes(-len(data) % sections.ALIGNED) for data in self.sections.values())
-        return start + bytes(-len(start) % sections.ALIGNED) + body
+        """Return the file with another header, whose checksum is right."""
+        start = section_file.HEAD.pack(self.magic, self.version, len(text), zlib.crc32(text)) + text
+        body = b"".join(data + bytes(-len(data) % section_file.ALIGNMENT) for data in self.sections.values())
+        return start + bytes(-len(start) % section_file.ALIGNMENT) + body
 
 
 def section_changes(name: str, data: bytes, rng: Rng) -> Iterator[tuple[str, bytes]]:
-    """Other contents of a section: numbers out of range, other lengths, random bytes."""
+    """Return other contents of a section: numbers out of range, other lengths, random bytes."""
     width = {"flags": 2, "numbers": 4, "keys": 1, "total": 1}.get(name.rstrip("0123456789"), 8)
     for number in NUMBERS if width > 1 else ():
         packed = struct.pack("<q", number)[:width]
-        for place in {0, len(data) // width // 2, len(data) // width - 1}:
-            yield f"{name}[{place}]={number}", data[: place * width] + packed + data[(place + 1) * width :]
+        for index in {0, len(data) // width // 2, len(data) // width - 1}:
+            yield f"{name}[{index}]={number}", data[: index * width] + packed + data[(index + 1) * width :]
         yield f"{name}={number}", packed * (len(data) // width)
     for special in (float("nan"), float("inf"), -0.0) if width == 8 else ():
         yield f"{name}[0]={special}", struct.pack("<d", special) + data[8:]
@@ -351,7 +354,7 @@ def section_changes(name: str, data: bytes, rng: Rng) -> Iterator[tuple[str, byt
 
 
 def key_columns() -> Iterator[tuple[str, bytes]]:
-    """Arrow streams that are not the keys of anything, or that need more room than they take."""
+    """Return Arrow streams that are no keys, or that need more memory than their bytes."""
     arrays: dict[str, Any] = {
         "numbers": pa.array([1, 2, 3]),
         "nulls": pa.nulls(3),
@@ -385,7 +388,7 @@ def stream(arrays: list[Any], compression: str | None = None, batches: int = 1) 
 
 
 def sealed(document: Json) -> str:
-    """A manifest of this content, with its checksum."""
+    """Return a manifest of this content, with its checksum."""
     return sealed_text(dump(document)[:-1])
 
 
@@ -394,7 +397,7 @@ def sealed_text(text: str) -> str:
 
 
 def sealed_entry(lines: list[Json]) -> bytes:
-    """An entry of the log with these lines. Where the first is a commitInfo that can have a checksum, it is right."""
+    """Return a log entry with these lines. If the first is a commitInfo that can have a checksum, it is right."""
     head, *rest = lines
     info = head.get("commitInfo") if isinstance(head, dict) else None
     if not isinstance(info, dict):
@@ -410,15 +413,15 @@ def unsealed(text: str) -> Json:
 
 
 def flipped(data: bytes, rng: Rng, times: int = 3) -> bytes:
-    """The bytes with some others, cut out, or put in."""
+    """Return the bytes with some changed, cut out, or inserted."""
     out = bytearray(data)
     for _ in range(times):
-        place = int(rng.integers(max(1, len(out))))
+        index = int(rng.integers(max(1, len(out))))
         way = int(rng.integers(3))
         if way == 0:
-            out[place : place + 1] = rng.bytes(1)
+            out[index : index + 1] = rng.bytes(1)
         elif way == 1:
-            del out[place : place + int(rng.integers(1, 9))]
+            del out[index : index + int(rng.integers(1, 9))]
         else:
-            out[place:place] = rng.bytes(int(rng.integers(1, 9)))
+            out[index:index] = rng.bytes(int(rng.integers(1, 9)))
     return bytes(out)

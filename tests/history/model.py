@@ -1,6 +1,6 @@
-"""What a History must answer: everything appended, in plain arrays, and an exact answer to every question.
+"""Model of a History: everything appended, in plain arrays, and an exact answer to every query.
 
-Nothing here knows how runs are kept. `small` makes blocks, files and ranges so small that little data has many.
+It does not know how runs are stored. `small` makes blocks, files and ranges so small that little data has many.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,8 +13,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from quantide.history import History, blocks, merge, rebuild, sort, source, tasks
-from quantide.store import datafile
+from quantide.caching import ENTRY_BYTES
+from quantide.history import (
+    History,
+    chunk_sort,
+    compaction_plan,
+    compaction_tasks,
+    file_rebuild,
+    parquet_source,
+    run_segment,
+)
+from quantide.store import data_file
 from tests import oracle
 
 Rng = np.random.Generator
@@ -22,19 +31,19 @@ Array = Any  # of any dtype; of objects for decimals
 
 
 @contextmanager
-def small(block: int = 8, lot: int = 25, rows: int = 30, piece: int = 40) -> Iterator[None]:
-    """Blocks, lots, ranges and pieces of so many rows, and room for a few blocks in memory."""
+def small(block: int = 8, partition: int = 25, rows: int = 30, piece: int = 40) -> Iterator[None]:
+    """Set the rows of blocks, partitions, ranges and pieces, and a cache of a few blocks."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (datafile, tasks, rebuild):
+        for module in (data_file, compaction_tasks, file_rebuild):
             patch.setattr(module, "BLOCK", block)
-        patch.setattr(datafile, "WRITE_ROWS", 4 * block)
-        patch.setattr(datafile, "OPEN_FILES", 3)
-        patch.setattr(sort, "LOT", lot)
-        patch.setattr(sort, "SAMPLE", 4)
-        patch.setattr(sort, "SMALL", lot)
-        patch.setattr(merge, "RANGE", rows)
-        patch.setattr(source, "PIECE", piece)
-        patch.setattr(blocks, "KEPT", 20 * block)
+        patch.setattr(data_file, "WRITE_ROWS", 4 * block)
+        patch.setattr(data_file, "MAX_OPEN_FILES", 3)
+        patch.setattr(chunk_sort, "PARTITION_ROWS", partition)
+        patch.setattr(chunk_sort, "SAMPLE_SIZE", 4)
+        patch.setattr(chunk_sort, "THREAD_ROWS", partition)
+        patch.setattr(compaction_plan, "TASK_ROWS", rows)
+        patch.setattr(parquet_source, "PIECE_ROWS", piece)
+        patch.setattr(run_segment, "MAX_BYTES", 3 * (8 * block + ENTRY_BYTES))
         yield
 
 
@@ -43,13 +52,13 @@ def small(block: int = 8, lot: int = 25, rows: int = 30, piece: int = 40) -> Ite
 
 @dataclass(frozen=True)
 class Kind:
-    """A type of values, made out of whole numbers in a way that keeps their order."""
+    """Type of values, made from whole numbers in a way that preserves their order."""
 
     name: str
     of: Callable[[Array], Array]
 
     def handed(self, values: Array) -> Any:
-        """The values in a form that tells their type."""
+        """Return the values in a form that has their type."""
         if self.name.startswith("decimal"):
             return pa.array(values.tolist(), pa.decimal128(18, 2))
         if "tz=" in self.name:
@@ -62,7 +71,7 @@ def _decimals(whole: Array) -> Array:
 
 
 def _floats(whole: Array) -> Array:
-    """The ends are infinite."""
+    """Convert numbers to floats; the ends are infinite."""
     out = whole / 4
     return np.where(whole >= 999, np.inf, np.where(whole <= -999, -np.inf, out))
 
@@ -101,7 +110,7 @@ SHAPES: dict[str, Callable[[Rng, int], Array]] = {
 
 @dataclass
 class Rows:
-    """Values with their keys, tuples also where they have one column; () where there are none."""
+    """Values with their keys; keys are tuples even with one column, () without columns."""
 
     keys: list[tuple[Any, ...]]
     values: Array
@@ -128,16 +137,16 @@ class Model:
         self.open = []
 
     def stream(self, key: tuple[Any, ...] | None = None) -> Array:
-        """The values of the open step."""
+        """Return the values of the open step."""
         return self._joined(self.open, key)
 
     def data(self, last_steps: int | None = None, key: tuple[Any, ...] | None = None) -> Array:
-        """The values of the last steps and the open one."""
+        """Return the values of the last steps and the open one."""
         first = 0 if last_steps is None else max(0, len(self.steps) - last_steps)
         return self._joined([rows for step in self.steps[first:] for rows in step] + self.open, key)
 
     def between(self, first: int, last: int) -> Array:
-        """The values of steps first to last, from 1."""
+        """Return the values of steps first to last, from 1."""
         return self._joined([rows for step in self.steps[first - 1 : last] for rows in step], None)
 
     def keys(self) -> list[tuple[Any, ...]]:
@@ -156,21 +165,21 @@ MODES = ("quick", "accurate", "exact")
 def check_all(
     history: History, model: Model, rng: Rng, keys: Sequence[Any] = (None,), questions: int = 3, spans: bool = True
 ) -> None:
-    """Every mode, every span (or everything at once), these keys, some phis and values."""
+    """Check every mode, every span (or everything at once), these keys, some phis and values."""
     stats = history.stats()
     assert stats["values"] == history.n == len(model.data())
     assert stats["history_values"] + stats["stream_values"] == stats["values"]
     assert stats["stream_values"] == len(model.stream())
     assert stats["steps"] == len(model.steps)
     for key in keys:
-        known = [span.last_steps for span in history.spans()] if spans else []
-        for last_steps in [None, *known, len(model.steps) + 3]:
+        steps_list = [span.last_steps for span in history.spans()] if spans else []
+        for last_steps in [None, *steps_list, len(model.steps) + 3]:
             if len(model.data(last_steps, key)):
                 check_span(history, model, rng, key, last_steps, questions)
 
 
 def check_span(history: History, model: Model, rng: Rng, key: Any, last_steps: int | None, questions: int) -> None:
-    """Some questions in every mode about one key, or all, and one span."""
+    """Check some queries in every mode about one key, or all, and one span."""
     data = np.sort(model.data(last_steps, key))
     some = rng.integers(1, len(data) + 1, questions) / len(data)
     for phi in [1e-9, 1.0, *some.tolist()]:
@@ -184,8 +193,8 @@ def check_span(history: History, model: Model, rng: Rng, key: Any, last_steps: i
 def check_answer(
     history: History, model: Model, data: Array, phi: float, mode: str, key: Any, last_steps: int | None
 ) -> None:
-    """One answer: what it certifies is true, and as good as promised."""
-    stats = history.stats()  # before the answer: a merge in the background makes runs fewer
+    """Check one answer: its bounds are true, and as good as promised."""
+    stats = history.stats()  # before the answer: a background compaction reduces the runs
     answer = history.answer(phi, mode, last_steps, key)
     assert oracle.bound_faults(data, answer) == []
     assert answer.mode == mode
@@ -209,21 +218,21 @@ def check_answer(
 def check_ranks(
     history: History, model: Model, data: Array, probes: Array, mode: str, key: Any, last_steps: int | None
 ) -> None:
-    """Ranks are bounded, exactly but for the open step where the mode says so."""
-    asked = model.kind.handed(probes)
+    """Check bounds of ranks: exact except for the open step where the mode allows it."""
+    values = model.kind.handed(probes)
     true = np.searchsorted(data, probes, side="right")
-    low, high = history.rank(asked, mode, last_steps, key)
+    low, high = history.rank(values, mode, last_steps, key)
     assert np.all(low <= true)
     assert np.all(true <= high)
     n, m = len(data), len(model.stream(key))
     allowed = {"exact": 0.0, "accurate": history.eps * m, "quick": max(history.eps, history.settings.run_eps) * n}[mode]
     assert np.all(high - low <= 2 * allowed + oracle.SLACK)
-    share = history.cdf(asked, mode, last_steps, key)
+    share = history.cdf(values, mode, last_steps, key)
     assert np.all(np.abs(share - true / n) <= allowed / n + 1e-12)
-    one = history.rank(asked[:1], mode, last_steps, key)
+    one = history.rank(values[:1], mode, last_steps, key)
     assert (int(one[0][0]), int(one[1][0])) == (int(low[0]), int(high[0]))
 
 
 def everything(history: History) -> list[float]:
-    """All values, asked for one by one."""
+    """Return all values, queried one by one."""
     return [history.quantile((i + 1) / history.n, "exact").item() for i in range(history.n)]

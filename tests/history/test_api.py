@@ -1,4 +1,4 @@
-"""The public names of History as the plan of the house has them, and what handles of it do at the edges."""
+"""Public names of History, and its handles in edge cases."""
 
 import inspect
 import os
@@ -14,8 +14,8 @@ import pytest
 
 import quantide
 from quantide import History, errors
-from quantide.history import answer
-from quantide.store.settings import Settings
+from quantide.history import span_view
+from quantide.store.store_settings import StoreSettings
 from tests.history.model import everything
 
 NAN, INF = float("nan"), float("inf")
@@ -25,10 +25,10 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 def test_the_names_of_the_plan() -> None:
-    """In this order, with these defaults (None stands for the default of a new store)."""
+    """The documented parameters, in this order, with these defaults (None stands for the default of a new store)."""
     parameters = inspect.signature(History).parameters
     assert list(parameters)[:6] == ["path", "eps", "kappa", "memory", "keys", "value_type"]
-    wanted = {
+    expected = {
         "append": ["values", "key", "batch_id"],
         "end_step": ["wait"],
         "answer": ["phi", "mode", "last_steps", "key"],
@@ -44,9 +44,9 @@ def test_the_names_of_the_plan() -> None:
         "stats": [],
         "close": [],
     }
-    for name, arguments in wanted.items():
-        found = list(inspect.signature(getattr(History, name)).parameters)[1:]
-        assert found[: len(arguments)] == arguments
+    for name, arguments in expected.items():
+        taken = list(inspect.signature(getattr(History, name)).parameters)[1:]
+        assert taken[: len(arguments)] == arguments
     assert inspect.signature(History.answer).parameters["mode"].default == "accurate"
     assert inspect.signature(History.end_step).parameters["wait"].default is True
 
@@ -58,7 +58,7 @@ def test_the_defaults_of_a_new_store(path: Path) -> None:
 
 
 def test_history_is_exported_without_being_imported() -> None:
-    """`from quantide import History` works; `import quantide` alone loads neither it nor what it needs."""
+    """`from quantide import History` works; `import quantide` alone loads neither it nor its dependencies."""
     code = """if True:
         import sys
         import quantide
@@ -82,8 +82,8 @@ def test_without_its_extra_history_says_which_one() -> None:
         except ImportError as error:
             print(error)
     """
-    found = subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, capture_output=True, text=True)
-    assert "quantide[history]" in found.stdout
+    result = subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, capture_output=True, text=True)
+    assert "quantide[history]" in result.stdout
 
 
 def test_stats_and_answers_have_their_keys(path: Path) -> None:
@@ -99,10 +99,10 @@ def test_stats_and_answers_have_their_keys(path: Path) -> None:
     assert (stats["steps"], stats["chunks"], stats["files"], stats["blocks"], stats["nulls"]) == (4, 1, 3, 3, 1)
     assert stats["bytes"] == sum(os.path.getsize(file) for file in history_files(history, path))
     assert stats["memory"] > 0
-    found = history.answer(0.5)
-    assert isinstance(found, quantide.Answer)
-    assert {"value", "rank_lo", "rank_hi", "target", "n", "error", "n_lo", "n_hi", "blocks_read"} <= set(dir(found))
-    assert isinstance(found, answer.HistoryAnswer)
+    answer = history.answer(0.5)
+    assert isinstance(answer, quantide.Answer)
+    assert {"value", "rank_lo", "rank_hi", "target", "n", "error", "n_lo", "n_hi", "blocks_read"} <= set(dir(answer))
+    assert isinstance(answer, span_view.HistoryAnswer)
     assert history.eps == 0.001
     assert str(path) in repr(history)
     assert "42" in repr(history)
@@ -118,12 +118,12 @@ def history_files(history: History, path: Path) -> list[Path]:
 def test_reopening_needs_only_the_path(path: Path) -> None:
     with History(path, eps=0.02, kappa=3, keys=["a", "b"], value_type="int32", retention=9) as history:
         history.append([1, 2], key=[("x", 1), ("y", 2)])
-    for place in (path, str(path), Path(os.path.relpath(path))):
-        again = History(place)
-        assert again.settings == history.settings
-        assert again.quantile(1.0) == 2
-        assert again.answer(1.0, key=("x", 1)).value == np.int32(1)
-    again.append([3], key=("x", 1))
+    for location in (path, str(path), Path(os.path.relpath(path))):
+        reopened = History(location)
+        assert reopened.settings == history.settings
+        assert reopened.quantile(1.0) == 2
+        assert reopened.answer(1.0, key=("x", 1)).value == np.int32(1)
+    reopened.append([3], key=("x", 1))
     assert History(path).n == 3
 
 
@@ -132,7 +132,7 @@ def test_reopening_needs_only_the_path(path: Path) -> None:
     [{"eps": 0.01}, {"kappa": 4}, {"keys": "k"}, {"value_type": "int64"}, {"memory": "1 MB"}, {"retention": 5}],
 )
 def test_other_settings_are_refused(other: dict[str, Any], path: Path) -> None:
-    """The error has both values, and says what to do."""
+    """The error has both values, and the remedy."""
     History(path, eps=0.02, kappa=3).append([1.0])
     with pytest.raises(errors.SettingsError, match=r"(?s)made with .*opened with .*leave it out") as raised:
         History(path, **other)
@@ -174,7 +174,7 @@ def test_settings_that_make_no_store(wrong: dict[str, Any], path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "[]", '{"eps": 1}', '{"version": 2}', '{"version": 2, "keys": [], "no": 1}'])
 def test_settings_that_are_damaged(text: str) -> None:
     with pytest.raises(errors.CorruptBytesError, match="settings of this store"):
-        Settings.from_json(text)
+        StoreSettings.from_json(text)
 
 
 def test_places_that_are_no_store(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_places_that_are_no_store(tmp_path: Path) -> None:
     (tmp_path / "full" / "mine.txt").write_text("text")
     pl.DataFrame({"value": [1.0]}).write_delta(str(tmp_path / "delta"))
     (tmp_path / "empty" / "_delta_log").mkdir(parents=True)
-    wrong: dict[Any, type[Exception]] = {
+    locations: dict[Any, type[Exception]] = {
         "": errors.InvalidArgumentError,
         b"bytes": errors.InvalidArgumentError,
         "s3://bucket/store": errors.InvalidArgumentError,
@@ -193,9 +193,9 @@ def test_places_that_are_no_store(tmp_path: Path) -> None:
         tmp_path / "full": errors.InvalidArgumentError,
         tmp_path / "delta": errors.InvalidArgumentError,
     }
-    for place, error in wrong.items():
+    for location, error in locations.items():
         with pytest.raises(error):
-            History(place)
+            History(location)
     assert os.listdir(tmp_path / "full") == ["mine.txt"]
     assert not (tmp_path / "a%20b").exists()
     assert History(tmp_path / "empty").stats()["values"] == 0
@@ -256,7 +256,7 @@ def test_phi_out_of_range(phi: Any, path: Path) -> None:
 def test_words_that_are_no_question(path: Path) -> None:
     history = History(path)
     history.append([1.0, 2.0])
-    wrong: list[Callable[[Any], object]] = [
+    calls: list[Callable[[Any], object]] = [
         lambda x: history.answer(0.5, x),
         lambda x: history.rank(1.0, x),
         lambda x: history.cdf(1.0, x),
@@ -265,7 +265,7 @@ def test_words_that_are_no_question(path: Path) -> None:
         lambda x: history.append([1.0], key=x),
         lambda x: history.append([1.0], nan=x),
     ]
-    for act in wrong:
+    for act in calls:
         for bad in ("fast", -1, 1.5):
             with pytest.raises(errors.QuantideError):
                 act(bad)
@@ -279,7 +279,7 @@ def test_words_that_are_no_question(path: Path) -> None:
 
 
 def test_a_dropped_handle_loses_nothing(path: Path) -> None:
-    """And the next one can write at once: no close, no waiting."""
+    """The next handle can write at once: no close, no waiting."""
     history = History(path, kappa=1)
     history.append([1.0])
     history = History(path)
@@ -291,15 +291,15 @@ def test_a_dropped_handle_loses_nothing(path: Path) -> None:
     history = History(path)
     history.append([4.0])
     del history
-    again = History(path)
-    again.append([5.0])
-    again.end_step()
-    assert everything(again) == [1, 2, 3, 4, 5]
-    again.verify()
+    reopened = History(path)
+    reopened.append([5.0])
+    reopened.end_step()
+    assert everything(reopened) == [1, 2, 3, 4, 5]
+    reopened.verify()
 
 
 def test_a_handle_dropped_while_it_merges(path: Path) -> None:
-    """The next writer comes first: the merge that still runs is fenced off, and what it wrote is garbage."""
+    """The next writer is first: the running compaction is fenced off, and its files are garbage."""
     for step in range(30):
         history = History(path, kappa=1)
         history.append(np.arange(1000.0) + step)

@@ -1,4 +1,4 @@
-"""Times of rows that come without times: right windows whatever is done to the clock of the machine."""
+"""Times of rows without times: correct windows whatever happens to the machine's clock."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quantide import History
-from quantide.history import arrival_clock
-from quantide.history.arrival_clock import ArrivalClock
+from quantide.history import recent_writer
 from quantide.history.future_rows import repair_future_rows
+from quantide.history.recent_writer import ArrivalClock
 from quantide.live import LiveStream
-from quantide.store.manifest import Manifest
+from quantide.store.recent_manifest import RecentManifest
 from quantide.windows.wall_clock import VARIABLE
 
 SECOND, MINUTE, DAY = 10**9, 60 * 10**9, 86_400 * 10**9
@@ -23,12 +23,12 @@ NOON = 1_767_268_800 * SECOND
 
 
 class World:
-    """A machine: time passes, and its wall clock is set as somebody likes."""
+    """Machine: time passes, and its wall clock can be set."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.passed, self.offset = 0, 0
-        patch.setattr(arrival_clock, "wall_clock_ns", lambda: NOON + self.passed + self.offset)
-        patch.setattr(arrival_clock, "ticks_ns", lambda: self.passed)
+        patch.setattr(recent_writer, "wall_clock_ns", lambda: NOON + self.passed + self.offset)
+        patch.setattr(recent_writer, "ticks_ns", lambda: self.passed)
 
 
 @pytest.fixture
@@ -36,16 +36,16 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return World(monkeypatch)
 
 
-def came(path: Path, **words: Any) -> list[float]:
+def values_in(path: Path, **scope: Any) -> list[float]:
     live = LiveStream(path, follow=False)
-    n = live.summary(**words).n
-    return [float(answer.value) for answer in live.answers([(i + 1) / n for i in range(n)], mode="exact", **words)]
+    n = live.summary(**scope).n
+    return [float(answer.value) for answer in live.answers([(i + 1) / n for i in range(n)], mode="exact", **scope)]
 
 
 @pytest.mark.parametrize("jump", [60 * DAY, 30 * MINUTE, -60 * DAY, -MINUTE])
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_jump_that_is_undone(tmp_path: Path, world: World, jump: int, restarts: bool) -> None:
-    """One row a minute: a window of five minutes has the rows of the last five minutes again, soon after."""
+    """With one row a minute, a window of five minutes has the rows of the last five minutes soon after the jump."""
     history = History(tmp_path)
     for minute in range(40):
         world.passed = minute * MINUTE
@@ -54,11 +54,11 @@ def test_a_jump_that_is_undone(tmp_path: Path, world: World, jump: int, restarts
         if restarts and minute % 5 == 2:
             history.close()
             history = History(tmp_path)
-        found = came(tmp_path, within="5 min")
-        assert found[-1] == minute
-        assert len(found) <= 8  # never for days, and never frozen
+        values = values_in(tmp_path, within="5 min")
+        assert values[-1] == minute
+        assert len(values) <= 8  # never for days, and never frozen
         if minute >= 30 or minute < 10 or (not restarts and abs(jump) > 30 * MINUTE and minute > 5):
-            assert found == [float(minute - back) for back in range(min(minute, 4), -1, -1)]
+            assert values == [float(minute - back) for back in range(min(minute, 4), -1, -1)]
     history.close()
 
 
@@ -67,12 +67,12 @@ def test_a_jump_of_days_that_is_undone_leaves_no_trace(tmp_path: Path, world: Wo
         for passed, offset, value in ((0, 0, 1.0), (MINUTE, 60 * DAY, 2.0), (2 * MINUTE, 0, 3.0)):
             world.passed, world.offset = passed, offset
             history.append([value])
-        assert came(tmp_path, within="5 min") == [1.0, 2.0, 3.0]
+        assert values_in(tmp_path, within="5 min") == [1.0, 2.0, 3.0]
         assert LiveStream(tmp_path, follow=False).newest == np.datetime64(NOON + 2 * MINUTE, "ns")
 
 
 def test_a_step_forward_that_lasts_is_followed(tmp_path: Path, world: World) -> None:
-    """The clock was wrong before, and somebody has corrected it."""
+    """The clock was wrong before, and was corrected."""
     with History(tmp_path) as history:
         for minute in range(80):
             world.passed, world.offset = minute * MINUTE, DAY if minute >= 5 else 0
@@ -91,16 +91,16 @@ def test_a_writer_that_comes_back_under_a_clock_that_went_back(tmp_path: Path, w
     world.offset, world.passed = 0, MINUTE
     with History(tmp_path) as history:
         history.append([3.0])
-        assert history.table.own_manifest().ahead == 60 * DAY - MINUTE
+        assert history.table.current_manifest().ahead == 60 * DAY - MINUTE
     world.passed = DAY
     with History(tmp_path) as history:
         history.append([4.0])
-        assert came(tmp_path, within="5 min") == [4.0]
-        assert came(tmp_path, within="24 hours") == [2.0, 3.0, 4.0]
+        assert values_in(tmp_path, within="5 min") == [4.0]
+        assert values_in(tmp_path, within="24 hours") == [2.0, 3.0, 4.0]
 
 
 def test_the_repair_brings_times_of_arrival_back(tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows that came under a clock that is ahead get the time at which they came."""
+    """Rows that arrived under a clock that is ahead get the time of their arrival."""
     world.offset = 60 * DAY
     with History(tmp_path) as history:
         history.append([1.0])
@@ -108,14 +108,14 @@ def test_the_repair_brings_times_of_arrival_back(tmp_path: Path, world: World, m
         history.append([2.0])
         world.passed = 3 * MINUTE
         history.append([3.0])
-    monkeypatch.setattr("quantide.windows.ahead.wall_clock_ns", lambda: NOON + 3 * MINUTE)
+    monkeypatch.setattr("quantide.windows.time_clock.wall_clock_ns", lambda: NOON + 3 * MINUTE)
     report = repair_future_rows(tmp_path, "redate")
     assert (report.rows, report.newest_after) == (3, np.datetime64(NOON + 3 * MINUTE, "ns"))
     world.passed = 4 * MINUTE
     with History(tmp_path) as history:
         history.append([4.0])
-        assert history.table.own_manifest().ahead == 0
-    assert came(tmp_path, within="90 s") == [3.0, 4.0]
+        assert history.table.current_manifest().ahead == 0
+    assert values_in(tmp_path, within="90 s") == [3.0, 4.0]
 
 
 @given(
@@ -126,24 +126,25 @@ def test_the_repair_brings_times_of_arrival_back(tmp_path: Path, world: World, m
     )
 )
 def test_it_never_goes_back_nor_stands_still(steps: list[tuple[int, int, bool]]) -> None:
-    """Within one writer it advances as much as time has passed, or to where the wall clock is; the next writer lets it
-    advance by as much as the wall clock did, at most."""
+    """Within one writer it advances as much as time has passed, or to the wall clock; the next writer lets it
+    advance by as much as the wall clock did, at most.
+    """
     with pytest.MonkeyPatch.context() as patch:
-        world, clock, known, last, shown = World(patch), ArrivalClock(), Manifest(), NOON, NOON
+        world, clock, manifest, last, last_wall = World(patch), ArrivalClock(), RecentManifest(), NOON, NOON
         for passed, offset, restart in steps:
             world.passed, world.offset = world.passed + passed, offset
             clock = ArrivalClock() if restart else clock
-            now, ahead = clock.now(known)
+            now, ahead = clock.now(manifest)
             wall = NOON + world.passed + world.offset
             assert ahead == max(0, now - wall)
-            if known.newest is not None:
-                moved = max(0, wall - shown) if restart else passed
+            if manifest.newest is not None:
+                moved = max(0, wall - last_wall) if restart else passed
                 assert last + (0 if restart else passed) <= now <= max(wall, last + moved)
-            last, shown, known = now, wall, Manifest(newest=now, clock="timestamp with zone", ahead=ahead)
+            last, last_wall, manifest = now, wall, RecentManifest(newest=now, clock="timestamp with zone", ahead=ahead)
 
 
 def test_the_clock_that_tests_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seconds, or a file that holds them, move the wall clock of the whole program."""
+    """Seconds, or a file with seconds, move the wall clock of the whole program."""
     offset = tmp_path / "offset"
     monkeypatch.setenv(VARIABLE, str(offset))
     offset.write_text("0")
@@ -153,8 +154,8 @@ def test_the_clock_that_tests_move(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         history.append([2.0])
         offset.write_text("")
         history.append([3.0])
-    assert came(tmp_path / "store", within="5 min") == [1.0, 2.0, 3.0]
+    assert values_in(tmp_path / "store", within="5 min") == [1.0, 2.0, 3.0]
     monkeypatch.setenv(VARIABLE, "86400")
     with History(tmp_path / "store") as history:
         history.append([4.0])
-    assert came(tmp_path / "store", within="5 min") == [4.0]
+    assert values_in(tmp_path / "store", within="5 min") == [4.0]

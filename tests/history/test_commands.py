@@ -1,4 +1,4 @@
-"""`quantide quantile` and `quantide history`, as a user calls them."""
+"""`quantide quantile` and `quantide history` on the command line."""
 
 import json
 import re
@@ -18,7 +18,7 @@ Out = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def store(tmp_path: Path) -> str:
-    """Thirteen steps of a hundred values, 1 to 1300, of four hosts; two values in the open step."""
+    """Make thirteen steps of a hundred values, 1 to 1300, of four hosts; two values in the open step."""
     folder = tmp_path / "store"
     with History(folder, kappa=2, keys=["host", "port"]) as history:
         for step in range(13):
@@ -35,18 +35,18 @@ def lines(out: Out) -> list[list[str]]:
 
 def test_quantiles_with_their_bounds(store: str, capsys: Out) -> None:
     assert main(["quantile", store, "0.5", "0.99", "1"]) == 0
-    shown = lines(capsys)
-    assert [line[:2] for line in shown[1:4]] == [["0.5", "650.0"], ["0.99", "1288.0"], ["1", "2000.0"]]
-    assert shown[1][2:5] == ["651", "to", "651"]
-    assert "1,302 values of 13 steps and the open one, 2 of them in the open step; mode accurate" in " ".join(shown[4])
+    output = lines(capsys)
+    assert [line[:2] for line in output[1:4]] == [["0.5", "650.0"], ["0.99", "1288.0"], ["1", "2000.0"]]
+    assert output[1][2:5] == ["651", "to", "651"]
+    assert "1,302 values of 13 steps and the open one, 2 of them in the open step; mode accurate" in " ".join(output[4])
 
 
 @pytest.mark.parametrize("mode", ["quick", "accurate", "exact"])
 def test_the_mode(mode: str, store: str, capsys: Out) -> None:
     assert main(["quantile", store, "0.25", "--mode", mode]) == 0
-    shown = capsys.readouterr().out
-    assert f"mode {mode}" in shown
-    assert "325.0" in shown
+    output = capsys.readouterr().out
+    assert f"mode {mode}" in output
+    assert "325.0" in output
 
 
 def test_a_key_of_text_and_number(store: str, capsys: Out) -> None:
@@ -94,14 +94,14 @@ def test_a_place_without_a_history_is_left_alone(command: str, tmp_path: Path, c
 def test_a_picture_of_the_runs(store: str, capsys: Out) -> None:
     """A bar for each run: 1 to 9 on level 2, 10 to 12 on level 1, 13 on level 0."""
     assert main(["history", store]) == 0
-    shown = capsys.readouterr().out.splitlines()
-    assert re.match(r"1,302 values in 13 steps, 3 runs, 4 files, .* MB; 2 values in the open step", shown[0])
-    assert [line.split()[:2] for line in shown[1:4]] == [["level", "2"], ["level", "1"], ["level", "0"]]
-    bars = [(line.index("["), line.index("]")) for line in shown[1:4]]
+    output = capsys.readouterr().out.splitlines()
+    assert re.match(r"1,302 values in 13 steps, 3 runs, 4 files, .* MB; 2 values in the open step", output[0])
+    assert [line.split()[:2] for line in output[1:4]] == [["level", "2"], ["level", "1"], ["level", "0"]]
+    bars = [(line.index("["), line.index("]")) for line in output[1:4]]
     assert bars[0][0] < bars[0][1] < bars[1][0] < bars[1][1] < bars[2][0] < bars[2][1]
     assert (bars[0][1] - bars[0][0]) > 2 * (bars[1][1] - bars[1][0]) > 2 * (bars[2][1] - bars[2][0])
-    assert [line.split("  ")[-1].strip() for line in shown[1:4]] == [f"1 runs, {n} values" for n in (900, 300, 100)]
-    assert shown[-1] == "last_steps that can be asked about: 1, 4, 13"
+    assert [line.split("  ")[-1].strip() for line in output[1:4]] == [f"1 runs, {n} values" for n in (900, 300, 100)]
+    assert output[-1] == "last_steps that can be asked about: 1, 4, 13"
 
 
 def test_a_picture_of_nothing_and_of_very_much(tmp_path: Path, capsys: Out) -> None:
@@ -113,9 +113,9 @@ def test_a_picture_of_nothing_and_of_very_much(tmp_path: Path, capsys: Out) -> N
             history.append([1.0])
             history.end_step()
     assert main(["history", str(tmp_path / "many")]) == 0
-    shown = capsys.readouterr().out.splitlines()
-    assert "130 runs, 130 values" in shown[1]
-    assert max(map(len, shown[:3])) < 120
+    output = capsys.readouterr().out.splitlines()
+    assert "130 runs, 130 values" in output[1]
+    assert max(map(len, output[:3])) < 120
 
 
 @pytest.mark.parametrize("argv", [["history", "build"], ["history", "build", "a"], ["history", "a", "b"]])
@@ -128,15 +128,15 @@ def test_as_a_module_beside_a_writer(store: str) -> None:
     """Reading needs no lease: the command answers while another process writes."""
     with History(store) as history:
         history.append([5000.0], key=("d", 1))
-        found = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-m", "quantide", "quantile", store, "1"], check=True, capture_output=True, text=True
         )
-    assert "5000.0" in found.stdout
+    assert "5000.0" in result.stdout
 
 
 @pytest.mark.parametrize(("how", "left", "newest"), [("remove", 2, 20.0), ("redate", 3, 20.0)])
 def test_rows_of_the_future_are_repaired(how: str, left: int, newest: float, tmp_path: Path, capsys: Out) -> None:
-    """A row dated in 2096 ends all windows there; removed or dated anew, windows are those of now again."""
+    """A row dated in 2096 moves all windows there; after it is removed or redated, windows are those of now."""
     with History(tmp_path / "s", eps=0.1, max_ahead="off") as history:
         history.append([1.0, 2.0, 3.0], times=[10.0, 4e9, 20.0])
     path = str(tmp_path / "s")
@@ -145,7 +145,7 @@ def test_rows_of_the_future_are_repaired(how: str, left: int, newest: float, tmp
     assert main(["history", "repair", path, "--newer-than", "1e9"]) == 2
     assert "add --future remove or redate" in capsys.readouterr().err
     assert main(["history", "repair", path, "--future", how, "--newer-than", "1e9", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["ok"], found["future"]["action"], found["future"]["rows"]) == (True, how, 1)
+    report = json.loads(capsys.readouterr().out)
+    assert (report["ok"], report["future"]["action"], report["future"]["rows"]) == (True, how, 1)
     with LiveStream(path, follow=False) as live:
         assert (live.newest, live.answer(0.5, within="1 min").n, live.n) == (newest, left, 3)

@@ -1,4 +1,4 @@
-"""Nothing is lost: a process is killed, or its disk is full, at every step of its work, and the store opened again."""
+"""Nothing is lost: a process is killed, or its disk is full, at every step of its work, and the store is reopened."""
 
 import json
 import os
@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 from quantide.errors import CorruptBytesError, StorageError
-from quantide.history import History, tasks
-from quantide.history import recent as recent_files
-from quantide.store import ledger as ledgers
-from quantide.store.disk import remove
-from quantide.store.ledger import Ledger, Record
-from quantide.store.names import without_spare
+from quantide.history import History, compaction_tasks
+from quantide.history import recent_writer as recent_files
+from quantide.store import ingest_log as ledgers
+from quantide.store.durable_files import remove
+from quantide.store.file_names import final_name
+from quantide.store.ingest_log import BatchRecord, IngestLog
 from tests.conftest import seed_of
 from tests.history.driver import ROOT, Child, Driver
 from tests.history.work import (
@@ -64,7 +64,7 @@ OF_STREAMS = (
     "ledger.based",
     "ledger.cleared",
 )  # tried in tests/spark/test_ingest_faults.py
-WRITES = ("disk.write", "disk.named", "commit.before")  # where the system says that the disk is full
+WRITES = ("disk.write", "disk.named", "commit.before")  # where the system reports a full disk
 STORES = {"plain": SETTINGS, "keyed": KEYED}
 SOME = [(point, store) for point, store in zip(POINTS, cycle(STORES), strict=False)]
 FULL = {*WRITES, "commit.after", "merge.sorted", "recent.compacted", "vacuum.removed"}  # all points: below, slowly
@@ -77,31 +77,31 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def counts(driver: Driver, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, int]]:
-    """How often the work passes each point."""
-    found = {}
+    """Count how often the work passes each point."""
+    passes = {}
     for name, settings in STORES.items():
         folder = tmp_path_factory.mktemp("counts") / name
         driver.start("count", folder, settings=settings).finish()
-        found[name] = json.loads(Path(f"{folder}-counts").read_text())
-    return found
+        passes[name] = json.loads(Path(f"{folder}-counts").read_text())
+    return passes
 
 
 def check_store(folder: Path, settings: dict[str, Any], surely: list[int], perhaps: list[int]) -> None:
-    """After the worst: what is there is right, can be cleaned up, and the work can be done again from the start."""
-    if not (folder / "_delta_log").exists():
+    """Check a store after a fault: its data is right, it can be vacuumed, and the work can be done from the start."""
+    if not any((folder / "_delta_log").glob("*.json")):  # the fault was in the creation of the store
         assert not surely
-        return
-    here = check_stored(folder, surely, perhaps)
-    with History(folder) as history:
-        assert history.verify().values == len(all_of(here))
-        check_answers(history, all_of(here))
-        history.vacuum(older_than_hours=0)
-        assert leftovers(folder) == set()
-        check_stored(folder, here)
-    again = Work(str(folder), settings)
+    else:
+        here = check_stored(folder, surely, perhaps)
+        with History(folder) as history:
+            assert history.verify().values == len(all_of(here))
+            check_answers(history, all_of(here))
+            history.vacuum(older_than_hours=0)
+            assert leftovers(folder) == set()
+            check_stored(folder, here)
+    reopened = Work(str(folder), settings)
     for op in WORK:
-        again.do(op)
-    again.history.close()
+        reopened.do(op)
+    reopened.history.close()
     check_stored(folder, BATCHES)
     assert History(folder).verify().values == len(all_of(BATCHES))
 
@@ -125,16 +125,16 @@ def check_child(child: Child, settings: dict[str, Any]) -> None:
 
 
 def test_all_points_are_passed(counts: dict[str, dict[str, int]]) -> None:
-    """A new fault point must be tried below, or, where the work does not pass it, in a test of its own."""
+    """A new fault point must be tested below, or, where the work does not pass it, in a test of its own."""
     text = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
     others = {"side.rebuilt", "log.trimmed", *OF_RETENTION, *OF_STREAMS}
-    assert set(re.findall(r'faults\.point\("(.*?)"\)', text)) == {*POINTS, *others}
+    assert set(re.findall(r'fault_points\.point\("(.*?)"\)', text)) == {*POINTS, *others}
     assert set(counts["plain"]) == set(counts["keyed"]) == {*POINTS, "log.trimmed"}
 
 
 @pytest.mark.parametrize(("point", "store"), SOME)
 def test_killed(point: str, store: str, driver: Driver, counts: dict[str, dict[str, int]], tmp_path: Path) -> None:
-    """Somewhere in the middle; another place for each point."""
+    """The fault is in the middle of the work; another pass for each point."""
     rng = np.random.default_rng(seed_of(point + store))
     kill_at(point, int(rng.integers(counts[store][point])) + 1, store, driver, tmp_path)
 
@@ -185,7 +185,7 @@ def test_killed_while_lost_side_files_are_written(driver: Driver, tmp_path: Path
 
 @pytest.mark.parametrize("point", ["commit.before", "commit.after", "write.side"])
 def test_killed_while_old_data_is_dropped(point: str, driver: Driver, tmp_path: Path, rng: np.random.Generator) -> None:
-    """What a step of the last four had is there once; what is older, once or no more."""
+    """The last four steps are there once; older ones at most once."""
     settings = SETTINGS | {"retention": 4}
     folder, time = tmp_path / "store", int(rng.integers(8, 18))
     child = driver.start("expire", folder, f"{point}@{time}:kill", settings=settings)
@@ -203,7 +203,7 @@ def test_killed_while_old_data_is_dropped(point: str, driver: Driver, tmp_path: 
 
 
 def test_what_a_commit_leaves(tmp_path: Path) -> None:
-    """The log is written by a library, under a name for the time being: a kill there leaves a file as well."""
+    """The library writes the log under a temporary name: a kill there leaves a file as well."""
     with History(tmp_path, **SETTINGS) as history:
         history.append(batch(0))
         for name in ("00000000000000000007.json#1", "00000000000000000009.checkpoint.parquet#2"):
@@ -217,7 +217,7 @@ def test_what_a_commit_leaves(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_killed_through_the_environment(tmp_path: Path) -> None:
-    """As anyone would do it, in a process of its own."""
+    """A fault set by an environment variable, in a process of its own."""
     code = f"""if True:
         from quantide.history import History
         history = History({str(tmp_path / "store")!r})
@@ -252,8 +252,11 @@ def test_disk_full_each_time(
 
 
 def fill_at(point: str, time: int, store: str, driver: Driver, folder: Path) -> None:
-    """One failure; the same handle goes on. Only where something is written is the error named: nothing else can
-    fail for want of space, but the store is good whatever fails."""
+    """Let one write fail; the same handle goes on.
+
+    The error is checked only where something is written: nothing else can fail for lack of space, but the store is good
+    whatever fails.
+    """
     folder.mkdir(exist_ok=True)
     child = driver.start("go_on", folder / "store", f"{point}@{time}:full", settings=STORES[store])
     child.finish()
@@ -265,8 +268,8 @@ def fill_at(point: str, time: int, store: str, driver: Driver, folder: Path) -> 
 
 @pytest.mark.parametrize("size", [0, 200, 1000, 4000])
 def test_disk_full_for_the_kernel(size: int, driver: Driver, tmp_path: Path) -> None:
-    """No file may be larger than so many bytes: data, side files, the log and its checkpoints fail, each in turn."""
-    settings = {**SETTINGS, "window": 0}  # what goes on in the background fails, too, and is told later
+    """No file may be larger than so many bytes: data, index files, the log and its checkpoints fail, each in turn."""
+    settings = {**SETTINGS, "window": 0}  # background compactions fail, too, and raise later
     child = driver.start("go_on", tmp_path / "store", settings=settings, full=size, every=2)
     child.finish()
     failed = {word for word, _ in child.notes()} - {"done"}
@@ -303,7 +306,7 @@ def test_a_step_whose_merge_failed_ends_once(wait: bool, tmp_path: Path, monkeyp
     def full(*_: Any) -> Any:
         raise StorageError("the disk is full")
 
-    monkeypatch.setattr(tasks, "write_part", full)
+    monkeypatch.setattr(compaction_tasks, "write_run_file", full)
     for _ in range(2):
         with pytest.raises(StorageError):
             history.end_step()
@@ -321,15 +324,15 @@ def test_a_step_whose_merge_failed_ends_once(wait: bool, tmp_path: Path, monkeyp
 
 
 def test_durable_means_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Data before the commit that shows it, the log's entry before the call returns, and the names of all of them."""
+    """Data before the commit that adds it, the log's entry before the call returns, and the names of all of them."""
     order: list[str] = []
 
     def fsync(handle: int) -> None:
         name = os.path.relpath(os.readlink(f"/proc/self/fd/{handle}"), tmp_path)
-        order.append(without_spare(name.partition("#")[0]))
+        order.append(final_name(name.partition("#")[0]))
 
     monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(recent_files, "FAN", 100)  # nothing happens meanwhile
+    monkeypatch.setattr(recent_files, "FANOUT", 100)  # no background compaction
     history = History(tmp_path, **SETTINGS, durable=True)
     for number in range(12):
         history.append(batch(number))
@@ -344,7 +347,7 @@ def test_durable_means_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_fold_is_flushed_before_its_records_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The name of the one file that has them all must outlast a loss of power, too."""
+    """The name of the one file that has them all must survive a power loss, too."""
     order: list[str] = []
     fsync = os.fsync
 
@@ -356,9 +359,9 @@ def test_a_fold_is_flushed_before_its_records_go(tmp_path: Path, monkeypatch: py
         order.append("removed")
         return remove(path)
 
-    ledger = Ledger(str(tmp_path), lambda _: True, durable=True)
+    ledger = IngestLog(str(tmp_path), lambda _: True, durable=True)
     for number in range(3):
-        ledger.write(Record("c0", number))
+        ledger.write(BatchRecord("c0", number))
     monkeypatch.setattr(os, "fsync", flushed)
     monkeypatch.setattr(ledgers, "remove", removed)
     ledger.fold("c0")

@@ -1,4 +1,4 @@
-"""Damaged and lost files: verify() names them, no answer is made of damaged bytes, side files come back."""
+"""Damaged and lost files: verify() names them, no answer uses damaged bytes, index files are rebuilt."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ import pytest
 
 from quantide.errors import CorruptBytesError
 from quantide.history import History
-from quantide.history.merge import Merge
+from quantide.history.compaction_plan import Compaction
 from tests.history.work import HOSTS, KEYED, SETTINGS, SIDES, Work, active, all_of, check_stored, key_of, small
 from tests.oracle import bound_faults, exact_quantile
 
@@ -26,7 +26,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=STORES)
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A store with a run of level 1, one of level 0, and a chunk."""
+    """Make a store with a run of level 1, one of level 0, and a chunk."""
     work = Work(str(tmp_path), STORES[request.param])
     for number in NUMBERS:
         work.append(number)
@@ -38,11 +38,11 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 @contextmanager
-def damaged(path: Path, place: int, bit: int) -> Iterator[None]:
-    """One bit of a file is another. The file is a new one: what has mapped the old one keeps that."""
+def damaged(path: Path, offset: int, bit: int) -> Iterator[None]:
+    """Flip one bit of a file. The file is replaced: readers that have mapped the old one keep it."""
     good = path.read_bytes()
     bad = bytearray(good)
-    bad[place] ^= 1 << bit
+    bad[offset] ^= 1 << bit
     path.unlink()
     path.write_bytes(bad)
     yield
@@ -50,11 +50,13 @@ def damaged(path: Path, place: int, bit: int) -> Iterator[None]:
     path.write_bytes(good)
 
 
-def asked(history: History) -> int:
-    """Ask much; how many questions were refused. Those that were not have right answers."""
+def count_refused(history: History) -> int:
+    """Run many queries; return how many were refused. The others must have right answers."""
     refused = 0
-    places = product(HOSTS, (0.3, 0.9)) if history.settings.keys else [(None, phi) for phi in (0.02, 0.3, 0.55, 0.8, 1)]
-    for (host, phi), mode in product(places, ("quick", "accurate", "exact")):
+    queries = (
+        product(HOSTS, (0.3, 0.9)) if history.settings.keys else [(None, phi) for phi in (0.02, 0.3, 0.55, 0.8, 1)]
+    )
+    for (host, phi), mode in product(queries, ("quick", "accurate", "exact")):
         data = DATA if host is None else DATA[key_of(DATA) == host]
         try:
             answer = history.answer(phi, mode, key=host)
@@ -66,16 +68,16 @@ def asked(history: History) -> int:
     return refused
 
 
-def flip(folder: Path, path: Path, place: int, bit: int) -> int:
+def flip(folder: Path, path: Path, offset: int, bit: int) -> int:
     before = History(folder)
     assert before.n == len(DATA)
-    with damaged(path, place, bit):
-        assert asked(before) == 0 or path.suffix == ".parquet"
+    with damaged(path, offset, bit):
+        assert count_refused(before) == 0 or path.suffix == ".parquet"
         history = History(folder)
         for one in (history, before):
             with pytest.raises(CorruptBytesError, match=path.name):
                 one.verify()
-        return asked(history)
+        return count_refused(history)
 
 
 @pytest.mark.parametrize("kind", ["data", "side"])
@@ -86,15 +88,15 @@ def test_a_flipped_bit(kind: str, folder: Path, rng: np.random.Generator) -> Non
     if kind == "data":
         refused += flip(folder, path, path.read_bytes().index(b"value"), 7)  # a name that is no text any more
     assert refused
-    assert (History(folder).verify().values, asked(History(folder))) == (len(DATA), 0)
+    assert (History(folder).verify().values, count_refused(History(folder))) == (len(DATA), 0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["data", "side"])
 def test_every_byte(kind: str, folder: Path, rng: np.random.Generator) -> None:
     for path in (active(folder)[kind == "side"][0], active(folder)[kind == "side"][-1]):
-        for place in range(path.stat().st_size):
-            flip(folder, path, place, int(rng.integers(8)))
+        for offset in range(path.stat().st_size):
+            flip(folder, path, offset, int(rng.integers(8)))
 
 
 @pytest.mark.parametrize("kind", ["data", "side"])
@@ -106,42 +108,42 @@ def test_cut_short(kind: str, folder: Path) -> None:
         path.write_bytes(good[:size])
         with pytest.raises(CorruptBytesError, match=path.name):
             History(folder).verify()
-        asked(History(folder))
+        count_refused(History(folder))
     path.write_bytes(good + b"more")
     with pytest.raises(CorruptBytesError, match=path.name):
         History(folder).verify()
 
 
 def test_damage_is_not_merged(folder: Path, rng: np.random.Generator) -> None:
-    """Merged values have new checksums: damage that went in would never be found again."""
+    """Compacted values have new checksums: damage in them would never be found."""
     for path in active(folder)[0]:
-        place = int(rng.integers(path.stat().st_size))
-        with damaged(path, place, int(rng.integers(8))), History(folder) as history:
-            history._begin()
+        offset = int(rng.integers(path.stat().st_size))
+        with damaged(path, offset, int(rng.integers(8))), History(folder) as history:
+            history._become_writer()
             runs = tuple(history.runs())
             with pytest.raises(CorruptBytesError, match=path.name):
-                history._writer.merger._merge(_all(history), history.settings.run_eps)
+                history._writer.compactor._run(_all(history), history.settings.run_eps)
             assert tuple(history.runs()) == runs
     check_stored(folder, NUMBERS)
     with History(folder) as history:
-        history._begin()
-        history._writer.merger._merge(_all(history), history.settings.run_eps)
+        history._become_writer()
+        history._writer.compactor._run(_all(history), history.settings.run_eps)
         assert history.verify().values == len(DATA)
     check_stored(folder, NUMBERS)
 
 
-def _all(history: History) -> Merge:
+def _all(history: History) -> Compaction:
     snapshot = history.snapshot
-    return Merge((*snapshot.runs, *snapshot.chunks), 2)
+    return Compaction((*snapshot.runs, *snapshot.chunks), 2)
 
 
 def test_a_lost_side_file(folder: Path) -> None:
-    """A reader makes do without it; the next writer writes it again."""
+    """A reader works without it; the next writer rebuilds it."""
     before = [str(History(folder).answer(phi)) for phi in (0.1, 0.5, 0.9)]
     for path in active(folder)[1]:
         path.unlink()
     reader = History(folder)
-    assert asked(reader) == 0
+    assert count_refused(reader) == 0
     assert [str(reader.answer(phi)) for phi in (0.1, 0.5, 0.9)] == before
     assert not list((folder / SIDES).iterdir())
     with pytest.raises(CorruptBytesError, match=f"{path.name} is missing"):
@@ -150,27 +152,27 @@ def test_a_lost_side_file(folder: Path) -> None:
         writer.vacuum(0)
         assert {*active(folder)[1]} == {*(folder / SIDES).iterdir()}
         assert writer.verify().values == reader.verify().values == len(DATA)
-    assert asked(History(folder)) == 0
+    assert count_refused(History(folder)) == 0
 
 
 def test_a_damaged_side_file_is_written_again(folder: Path) -> None:
-    """Where opening finds it. Readers that have the old one mapped keep it: it is not written over."""
+    """Opening finds the damage. Readers that have mapped the old file keep it: it is not overwritten."""
     path = active(folder)[1][-1]
     reader = History(folder)
-    assert asked(reader) == 0
+    assert count_refused(reader) == 0
     good = path.read_bytes()
     path.unlink()
     path.write_bytes(good[: len(good) // 8])
     late = History(folder)
-    assert asked(late) == 0
+    assert count_refused(late) == 0
     with History(folder) as writer:
         writer.end_step()
-    assert asked(reader) == asked(late) == 0
+    assert count_refused(reader) == count_refused(late) == 0
     assert History(folder).verify().values == len(DATA)
 
 
 def test_a_side_file_damaged_where_it_is_looked_at_later(folder: Path) -> None:
-    """The error says what to do, and that helps."""
+    """The error names a remedy, and the remedy works."""
     path = active(folder)[1][-1]
     with damaged(path, path.stat().st_size - 8, 0):
         history = History(folder)
@@ -180,21 +182,21 @@ def test_a_side_file_damaged_where_it_is_looked_at_later(folder: Path) -> None:
         path.unlink()
         with History(folder) as writer:
             writer.vacuum()
-            assert (writer.verify().values, asked(writer)) == (len(DATA), 0)
+            assert (writer.verify().values, count_refused(writer)) == (len(DATA), 0)
 
 
 def test_a_side_file_of_a_file_that_is_gone(folder: Path) -> None:
-    """Lost, then its data file merged and vacuumed away by another: there is nothing to write again."""
+    """It is lost, then its data file is compacted and vacuumed by another handle: there is nothing to rebuild."""
     for path in active(folder)[1]:
         path.unlink()
     first = History(folder)
-    assert asked(first) == 0
+    assert count_refused(first) == 0
     with History(folder) as other:
-        other._begin()
-        other._writer.merger._merge(_all(other), other.settings.run_eps)
+        other._become_writer()
+        other._writer.compactor._run(_all(other), other.settings.run_eps)
         other.vacuum(0)
     first.end_step()
-    assert (first.verify().values, asked(first)) == (len(DATA), 0)
+    assert (first.verify().values, count_refused(first)) == (len(DATA), 0)
     first.close()
 
 
@@ -204,14 +206,14 @@ def test_a_lost_data_file(folder: Path) -> None:
     history = History(folder)
     with pytest.raises(CorruptBytesError, match=f"{path.name} is missing"):
         history.verify()
-    assert asked(history)
+    assert count_refused(history)
     active(folder)[1][-1].unlink()
     with pytest.raises(CorruptBytesError, match=path.name):
         History(folder).n  # noqa: B018 (it is looked at)
 
 
 def test_the_wrong_file(folder: Path) -> None:
-    """Whole Parquet, but of another part of the run: its checksums are right, and still it is not what was written."""
+    """Valid Parquet, but of another part of the run: its checksums are right, and still it is the wrong file."""
     parts = [path for path in active(folder)[0] if path.name.startswith("L1-")]
     first, second = parts[1].read_bytes(), parts[2].read_bytes()
     for path, other in ((parts[1], second), (parts[2], first)):
@@ -219,4 +221,4 @@ def test_the_wrong_file(folder: Path) -> None:
         path.write_bytes(other)
     with pytest.raises(CorruptBytesError, match=f"{parts[1].name}.*{parts[2].name}"):
         History(folder).verify()
-    assert asked(History(folder))
+    assert count_refused(History(folder))

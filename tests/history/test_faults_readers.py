@@ -1,4 +1,4 @@
-"""Readers while files are merged and vacuumed away under their hands; merges in the background."""
+"""Readers while files are compacted and vacuumed; background compactions."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,8 +11,8 @@ import pytest
 
 from quantide.errors import EmptyError, StorageError
 from quantide.history import History, vacuum
-from quantide.history.verify import check_part
-from quantide.store import faults
+from quantide.history.verify import check_run_file
+from quantide.store import fault_points
 from tests.history.driver import Driver
 from tests.history.work import KEYED, ROWS, SETTINGS, Work, all_of, check_stored, leftovers, small
 from tests.oracle import bound_faults, count_at_most
@@ -26,7 +26,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Reader:
-    """Asks one question after the other; batches are appended in order, so n tells what the answer is about."""
+    """Runs one query after the other; batches are appended in order, so n identifies the version of an answer."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.history, self.rng = History(folder), np.random.default_rng(seed)
@@ -51,7 +51,7 @@ class Reader:
             self.known(0)
 
     def counted(self, value: float) -> None:
-        """Counts lie between those before and after: what they are about is not told."""
+        """Check that counts lie between those before and after: the version of an answer is unknown."""
         before = self.known(self.history.n)
         low, high = self.history.rank(value)
         after = self.known(self.history.n)
@@ -65,7 +65,7 @@ class Reader:
         self.history.runs()
 
     def known(self, n: int) -> int:
-        """How many batches there are; never fewer than before."""
+        """Return the number of batches; never fewer than before."""
         assert n % ROWS == 0
         assert n >= self.seen[-1]
         self.seen.append(n)
@@ -114,7 +114,7 @@ def test_a_reader_for_long(store: str, driver: Driver, tmp_path: Path) -> None:
 
 
 def test_threads_of_the_writer(tmp_path: Path) -> None:
-    """Questions go on in other threads of the same handle, and see what was appended before them."""
+    """Queries go on in other threads of the same handle, and see all rows appended before them."""
     work = Work(str(tmp_path), SETTINGS)
     readers = [Reader(tmp_path, seed) for seed in range(2)]
     for reader in readers:
@@ -146,7 +146,7 @@ def test_threads_of_the_writer(tmp_path: Path) -> None:
 
 
 def test_a_reader_of_an_old_version(tmp_path: Path) -> None:
-    """Everything it knew is merged and vacuumed away at once; each question finds the new files."""
+    """All its files are compacted and vacuumed at once; each query finds the new files."""
     work = Work(str(tmp_path), SETTINGS)
     asks: list[Callable[[History], Any]] = [
         lambda history: history.answer(0.5, mode="exact").n,
@@ -172,7 +172,7 @@ def test_a_reader_of_an_old_version(tmp_path: Path) -> None:
 
 
 def test_verify_while_files_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that was merged away while verify() was on its way to it is not a lost file."""
+    """A file that is compacted away while verify() runs is not a lost file."""
     work = Work(str(tmp_path), SETTINGS)
     for number in range(3):
         work.append(number)
@@ -184,9 +184,9 @@ def test_verify_while_files_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             left.pop()
             work.step(0)
             work.vacuum(0)
-        check_part(*arguments)
+        check_run_file(*arguments)
 
-    monkeypatch.setattr("quantide.history.verify.check_part", slowly)
+    monkeypatch.setattr("quantide.history.verify.check_run_file", slowly)
     assert reader.verify().values == 3 * ROWS
     assert not left
     work.close(0)
@@ -196,12 +196,12 @@ def test_verify_while_files_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 class Gate:
-    """Holds whoever passes a fault point, until it is opened."""
+    """Gate that blocks every thread at a fault point until it is opened."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str, fails: bool = False) -> None:
         self._name, self._fails = name, fails
         self.reached, self.open = Event(), Event()
-        monkeypatch.setattr(faults, "point", self._point)
+        monkeypatch.setattr(fault_points, "point", self._point)
 
     def _point(self, name: str) -> None:
         if name == self._name:
@@ -244,7 +244,7 @@ def test_work_goes_on_while_a_merge_runs(
 @pytest.mark.parametrize("end", ["end_step", "close"])
 @pytest.mark.parametrize("point", ["merge.planned", "merge.sorted", "merge.written"])
 def test_an_error_in_the_background(point: str, end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is raised where the merge is waited for, once, and nothing is lost."""
+    """It is raised where the compaction is waited for, once, and nothing is lost."""
     work = Work(str(tmp_path), SETTINGS)
     for number in range(3):
         work.append(number)
@@ -289,7 +289,7 @@ def test_appends_go_on_while_files_are_removed(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.parametrize("moment", ["_entries", "files", "clear_log"])
 def test_vacuum_while_a_merge_is_committed(moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The merge ends while vacuum looks around: its files are no longer in hand, and were not active before."""
+    """The compaction commits while vacuum lists files: they are no longer pending, and were not active before."""
     work = Work(str(tmp_path), SETTINGS)
     for number in range(3):
         work.append(number)
@@ -298,14 +298,14 @@ def test_vacuum_while_a_merge_is_committed(moment: str, tmp_path: Path, monkeypa
         work.history.end_step(wait=False)
         assert gate.reached.wait(20)
     owner: Any = vacuum if moment == "_entries" else work.history.table
-    look = getattr(owner, moment)
+    function = getattr(owner, moment)
 
     def then_merged(*arguments: Any) -> Any:
-        found = look(*arguments)
+        result = function(*arguments)
         if not gate.open.is_set():
             gate.open.set()
             work.history._writer.join()
-        return found
+        return result
 
     with monkeypatch.context() as patch:
         patch.setattr(owner, moment, then_merged)
@@ -316,7 +316,9 @@ def test_vacuum_while_a_merge_is_committed(moment: str, tmp_path: Path, monkeypa
 
 
 def test_a_question_while_a_merge_is_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A snapshot is of one version: files of one and the number of the next would hide the merge from the merger."""
+    """A snapshot is of one version: files of one and the number of the next would hide the commit from the
+    compactor.
+    """
     work = Work(str(tmp_path), SETTINGS)
     for number in range(2):
         work.append(number)
@@ -325,20 +327,20 @@ def test_a_question_while_a_merge_is_committed(tmp_path: Path, monkeypatch: pyte
         work.history.end_step(wait=False)
         assert gate.reached.wait(20)
     table = work.history.table
-    look = table.files
+    files = table.files
 
     def then_merged() -> Any:
-        found = look()
+        names = files()
         gate.open.set()
-        merging = work.history._writer.merger._merging
+        merging = work.history._writer.compactor._level_task
         assert merging is not None
         for _ in range(20):
             if merging.done():
                 break
             Event().wait(0.01)
-        return found
+        return names
 
-    work.append(2)  # so that the next question looks at the table
+    work.append(2)  # so that the next query reads the table
     monkeypatch.setattr(table, "files", then_merged)
     assert work.history.n == 3 * ROWS
     monkeypatch.undo()

@@ -1,4 +1,4 @@
-"""One writer: a second is refused, a stale one fenced, and nobody's data is harmed."""
+"""Single writer: a second is refused, a stale one is fenced off, and no data is harmed."""
 
 import errno
 import time
@@ -12,8 +12,8 @@ import pytest
 
 from quantide.errors import StorageError, WriterConflictError
 from quantide.history import History
-from quantide.history.tasks import MergeTask, Written, merge_range
-from quantide.store import faults
+from quantide.history.compaction_tasks import CompactionOutput, CompactionTask, compact_range
+from quantide.store import fault_points
 from tests.history.driver import Driver
 from tests.history.work import KEYED, SETTINGS, Work, active, batch, check_stored, leftovers, small
 
@@ -51,7 +51,7 @@ def test_second_process_is_refused(driver: Driver, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("settings", [SETTINGS, KEYED])
 def test_processes_at_once(settings: dict[str, Any], driver: Driver, tmp_path: Path) -> None:
-    """Both make the store, append, end steps and merge, as often as they are let."""
+    """Both create the store, append, end steps and compact, as often as they can."""
     begin = time.time() + 0.1
     numbers = [list(range(8)), list(range(20, 28))]
     children = [
@@ -59,8 +59,8 @@ def test_processes_at_once(settings: dict[str, Any], driver: Driver, tmp_path: P
     ]
     for child in children:
         child.finish()
-    done, words = children[0].batches("done"), {word for word, _ in children[0].notes()}
-    assert words <= {"done", "WriterConflictError"}, words
+    done, entries = children[0].batches("done"), {word for word, _ in children[0].notes()}
+    assert entries <= {"done", "WriterConflictError"}, entries
     assert done
     assert check_stored(tmp_path / "store", done) == sorted(done)
     with History(tmp_path / "store") as history:
@@ -72,7 +72,7 @@ def test_processes_at_once(settings: dict[str, Any], driver: Driver, tmp_path: P
 
 
 def taken_over(folder: Path) -> tuple[History, History]:
-    """A writer that lost its lock without knowing it, and the one that came after."""
+    """Return a writer that lost its lock without knowing it, and its successor."""
     old = History(folder, **SETTINGS)
     old.append(batch(0), batch_id=0)
     old.append(batch(1), batch_id=1)
@@ -101,13 +101,13 @@ def test_stale_writer_is_fenced(write: str, tmp_path: Path) -> None:
         WRITES[write](old)
     old.close()
     new.close()
-    with History(tmp_path) as again:
-        WRITES[write](again)
-        again.verify()
+    with History(tmp_path) as reopened:
+        WRITES[write](reopened)
+        reopened.verify()
 
 
 def test_stale_writer_asks_on(tmp_path: Path) -> None:
-    """Its answers are those of what it wrote, or newer; files that the other merged and vacuumed away do no harm."""
+    """Its answers are of its own version or newer; files that the other compacted and vacuumed do no harm."""
     old, new = taken_over(tmp_path)
     new.end_step()
     new.vacuum(0)
@@ -121,13 +121,13 @@ def test_stale_writer_asks_on(tmp_path: Path) -> None:
 def test_stale_writer_does_not_remove_what_it_does_not_know(
     at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Taken over between its look at the table and the removal of files."""
+    """The take-over happens between reading the table and removing files."""
     old = History(tmp_path, **SETTINGS)
     old.append(batch(0))
-    found, looks = old.table.check_writer, [0]
+    check_writer, looks = old.table.check_writer, [0]
 
     def then_taken_over() -> None:
-        found()
+        check_writer()
         looks[0] += 1
         if looks[0] == at:
             (tmp_path / LOCK).unlink()
@@ -136,7 +136,7 @@ def test_stale_writer_does_not_remove_what_it_does_not_know(
             new.close()
 
     monkeypatch.setattr(old.table, "check_writer", then_taken_over)
-    with suppress(WriterConflictError):  # it looks once for expired files, and once for all others
+    with suppress(WriterConflictError):  # it checks once for expired files, and once for all others
         old.vacuum(0)
     assert looks[0] == at
     check_stored(tmp_path, [0, 1])
@@ -145,7 +145,7 @@ def test_stale_writer_does_not_remove_what_it_does_not_know(
 
 
 def test_stale_merge_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other takes over while a merge runs: the merge is refused, what it merged stays as it was."""
+    """The other takes over while a compaction runs: the compaction is refused, its inputs stay."""
     at, go = Event(), Event()
 
     def stop(name: str) -> None:
@@ -157,7 +157,7 @@ def test_stale_merge_in_the_background(tmp_path: Path, monkeypatch: pytest.Monke
     for number in range(2):
         old.append(batch(number))
     with monkeypatch.context() as patch:
-        patch.setattr(faults, "point", stop)
+        patch.setattr(fault_points, "point", stop)
         old.end_step(wait=False)
         assert at.wait(20)
     (tmp_path / LOCK).unlink()
@@ -175,7 +175,7 @@ def test_stale_merge_in_the_background(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_stale_writer_of_the_first_keys(tmp_path: Path) -> None:
-    """It may not even give the table its columns: the new writer would think itself fenced."""
+    """It may not even declare the key columns: the new writer would think itself fenced off."""
     old = Work(str(tmp_path), KEYED)
     old.history.end_step()
     (tmp_path / LOCK).unlink()
@@ -190,22 +190,22 @@ def test_stale_writer_of_the_first_keys(tmp_path: Path) -> None:
     new.history.close()
 
 
-class Twice:
-    """Runs every task twice, and remembers them, as Spark may."""
+class TwiceExecutor:
+    """Executor that runs every task twice, and remembers them, as Spark may."""
 
     def __init__(self) -> None:
-        self.tasks: list[MergeTask] = []
+        self.tasks: list[CompactionTask] = []
 
-    def map(self, tasks: Sequence[MergeTask]) -> list[Written]:
+    def map(self, tasks: Sequence[CompactionTask]) -> list[CompactionOutput]:
         self.tasks += tasks
-        first = [merge_range(task) for task in tasks]
-        assert [merge_range(task) for task in tasks] == first
+        first = [compact_range(task) for task in tasks]
+        assert [compact_range(task) for task in tasks] == first
         return first
 
 
 def test_a_task_that_lives_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was given up, another did its work, and that is committed: what it still does must not harm."""
-    executor = Twice()
+    """It was given up, another task did its work, and that is committed: the first must do no harm."""
+    executor = TwiceExecutor()
     history = History(tmp_path, **SETTINGS, executor=executor)
     for number in range(2):
         history.append(batch(number))
@@ -217,12 +217,12 @@ def test_a_task_that_lives_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     for task in executor.tasks:
         with monkeypatch.context() as patch:
-            patch.setattr(faults, "point", full)
+            patch.setattr(fault_points, "point", full)
             with pytest.raises(StorageError):
-                merge_range(task)
+                compact_range(task)
         assert not list(tmp_path.rglob("*.tmp"))
         history.verify()
-        merge_range(task)
+        compact_range(task)
         history.verify()
     check_stored(tmp_path, [0, 1])
     history.vacuum(0)
@@ -247,16 +247,16 @@ def test_two_handles_of_one_process(tmp_path: Path) -> None:
 
 
 def test_a_lost_checkpoint_is_no_failure(tmp_path: Path) -> None:
-    """The disk fills up between a commit and the checkpoint after it: it is committed, and must not be repeated."""
-    history = History(tmp_path, **SETTINGS, window=0)  # nothing is committed meanwhile
+    """The disk fills up between a commit and its checkpoint: the commit counts, and must not be repeated."""
+    history = History(tmp_path, **SETTINGS, window=0)  # no background commit
     done = []
     for number in range(12):
         version = history.stats()["version"] + 1 if number else 2
-        place = tmp_path / "_delta_log" / f"{version:020}.checkpoint.parquet"
-        place.mkdir()
+        checkpoint = tmp_path / "_delta_log" / f"{version:020}.checkpoint.parquet"
+        checkpoint.mkdir()
         history.append(batch(number))
         done.append(number)
-        place.rmdir()
+        checkpoint.rmdir()
         assert history.n == sum(map(len, map(batch, done)))
     check_stored(tmp_path, done)
     assert not list((tmp_path / "_delta_log").glob("*.checkpoint.parquet"))

@@ -1,4 +1,4 @@
-"""The guarantee: whatever is appended and however it is merged, every answer is as near as it says, and as promised."""
+"""Guarantee: for any appends and compactions, every answer is within its error bound, and within the promised one."""
 
 import shutil
 import tempfile
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from quantide.errors import EmptyError, InvalidArgumentError, SpanError, UnknownKeyError
-from quantide.history import History, view
+from quantide.history import History, span_view
 from tests.conftest import seed_of
 from tests.history.model import BY_NAME, KINDS, MODES, SHAPES, Model, Rng, check_all, check_span, small
 from tests.oracle import SLACK, bound_faults, exact_quantile
@@ -38,7 +38,7 @@ def drawn(rng: Rng, shape: str, kind: str, size: int) -> Any:
 
 
 class Operations(RuleBasedStateMachine):
-    """A history beside a model of it. What is random within a rule comes from a seed that hypothesis chooses."""
+    """History beside a model of it. Choices within a rule are random, from a seed that hypothesis chooses."""
 
     @initialize(
         eps=st.sampled_from([0.02, 0.1, 0.3]),
@@ -48,12 +48,12 @@ class Operations(RuleBasedStateMachine):
         block=st.sampled_from([1, 3, 8]),
     )
     def begin(self, eps: float, kappa: int, kind: str, keys: str | None, block: int) -> None:
-        self.small = small(block, lot=5 * block, rows=7 * block)
+        self.small = small(block, partition=5 * block, rows=7 * block)
         self.small.__enter__()
         self.folder = tempfile.mkdtemp(prefix="quantide-operations-")
         self.kind, self.keys = BY_NAME[kind], keys
         self.model = Model(self.kind)
-        self.settled = True  # no merge in the background can change the spans between two questions
+        self.settled = True  # no background compaction can change the spans between two queries
         self.history = History(self.folder, eps, kappa, keys=names_of(keys), value_type=kind)
 
     @rule(
@@ -68,10 +68,10 @@ class Operations(RuleBasedStateMachine):
         values = self.kind.of(SHAPES[shape](rng, size))
         own: list[tuple[Any, ...]] = []
         if self.keys is not None:
-            known = KEYS[self.keys]
-            own = [known[0]] * size if one_key else [known[i] for i in rng.integers(0, len(known), size)]
+            keys = KEYS[self.keys]
+            own = [keys[0]] * size if one_key else [keys[i] for i in rng.integers(0, len(keys), size)]
             if own and not self.model.keys():
-                own[0] = known[0]  # the first keys tell their types: they must not all be null
+                own[0] = keys[0]  # the first keys declare the types: they must not all be null
         if form == "append":
             self.history.append(self.kind.handed(values), self._key(own, one_key))
         else:
@@ -97,7 +97,7 @@ class Operations(RuleBasedStateMachine):
 
     @rule()
     def drop_and_reopen(self) -> None:
-        """Without a word: nothing is lost, and the next handle can write at once."""
+        """Drop the handle without close(): nothing is lost, and the next handle can write at once."""
         self.history = History(self.folder)
 
     @rule(hours=st.sampled_from([0, 1]))
@@ -114,8 +114,8 @@ class Operations(RuleBasedStateMachine):
         keys: list[Any] = [None]
         if self.model.keys() and self.keys is not None:
             keys.append(self.model.keys()[rng.integers(len(self.model.keys()))])
-        asked = History(self.folder) if reader else self.history
-        check_all(asked, self.model, rng, keys, questions=1, spans=self.settled)
+        history = History(self.folder) if reader else self.history
+        check_all(history, self.model, rng, keys, questions=1, spans=self.settled)
 
     def teardown(self) -> None:
         if not hasattr(self, "history"):
@@ -130,7 +130,7 @@ class Operations(RuleBasedStateMachine):
             shutil.rmtree(self.folder)
 
     def _key(self, own: list[tuple[Any, ...]], one_key: bool) -> Any:
-        """One for all; an array beside the values; tuples."""
+        """Return keys as one for all, an array beside the values, or tuples."""
         if self.keys is None:
             return None
         one_column = self.keys != "two"
@@ -177,7 +177,7 @@ def _small(request: pytest.FixtureRequest) -> Any:
 
 
 def filled(history: History, model: Model, rng: Rng, steps: int, rest: bool = True) -> None:
-    """So many ended steps of one to three chunks each, of every shape, and some chunks in the open one."""
+    """Make ended steps of one to three chunks each, of every shape, and some chunks in the open one."""
     for step in range(steps + rest):
         for _ in range(int(rng.integers(1, 4))):
             shape = list(SHAPES)[int(rng.integers(len(SHAPES)))]
@@ -217,7 +217,7 @@ def test_every_kappa(kappa: int, steps: int, tmp_path: Path, rng: Rng) -> None:
 
 @pytest.mark.parametrize("shape", sorted(SHAPES))
 def test_one_shape_all_the_time(shape: str, tmp_path: Path, rng: Rng) -> None:
-    """Constant data, ties everywhere, values that only rise: none makes the bounds worse, or the reads more."""
+    """Constant data, ties everywhere, rising values: none makes the bounds worse, or the reads more."""
     model = Model(BY_NAME["float64"])
     history = History(tmp_path / "s", eps=0.05, kappa=3)
     for _ in range(5):
@@ -234,11 +234,11 @@ def test_one_shape_all_the_time(shape: str, tmp_path: Path, rng: Rng) -> None:
 
 
 def test_a_stream_far_larger_than_the_history(tmp_path: Path, rng: Rng) -> None:
-    """The open step is summarised within eps, and no coarser, however many chunks it has."""
+    """The open step is summarised within eps, and no coarser, for any number of chunks."""
     model = Model(BY_NAME["float64"])
     with History(tmp_path / "s", eps=0.02, kappa=2) as history:
         filled(history, model, rng, 3, rest=False)
-        for size in (1, 1000, 5000, 17, 1000, 1000, 1000, 800):  # more summaries than are kept as they are
+        for size in (1, 1000, 5000, 17, 1000, 1000, 1000, 800):  # more tuples than are merged without a sketch
             values = rng.normal(size=size)
             history.append(values)
             model.append(values)
@@ -287,23 +287,23 @@ def test_spans_are_exact_and_others_refused(tmp_path: Path, rng: Rng) -> None:
         for span in spans:
             assert (span.first_step, span.last_step) == (steps - span.last_steps + 1, steps)
             assert span.values == len(model.data(span.last_steps))
-        for asked in range(1, steps):
-            if asked not in [span.last_steps for span in spans]:
-                check_refused(history, model, asked)
+        for last_steps in range(1, steps):
+            if last_steps not in [span.last_steps for span in spans]:
+                check_refused(history, model, last_steps)
 
 
-def check_refused(history: History, model: Model, asked: int) -> None:
-    """The error lists the spans; widened, the answer covers the next longer one, and says so."""
+def check_refused(history: History, model: Model, last_steps: int) -> None:
+    """Check that the error lists the spans; that a widened answer covers the next longer one, and has the flag."""
     spans = [span.last_steps for span in history.spans()]
     with pytest.raises(SpanError, match=", ".join(map(str, spans))) as raised:
-        history.answer(0.5, last_steps=asked)
-    assert f"last_steps={asked}" in str(raised.value)
+        history.answer(0.5, last_steps=last_steps)
+    assert f"last_steps={last_steps}" in str(raised.value)
     for refused in (history.rank, history.cdf):
         with pytest.raises(SpanError, match="widen"):
-            refused(0, last_steps=asked)
-    wider = min(span for span in spans if span > asked)
+            refused(0, last_steps=last_steps)
+    wider = min(span for span in spans if span > last_steps)
     for mode in MODES:
-        answer = history.answer(0.5, mode, last_steps=asked, widen=True)
+        answer = history.answer(0.5, mode, last_steps=last_steps, widen=True)
         assert (answer.widened, answer.last_steps) == (True, wider)
         assert bound_faults(model.data(wider), answer) == []
 
@@ -350,19 +350,19 @@ def test_steps_without_values_count(tmp_path: Path) -> None:
 @pytest.mark.parametrize("keys", sorted(KEYS))
 def test_every_key(keys: str, tmp_path: Path, rng: Rng) -> None:
     """Null keys too; many parts, so that keys are cut where parts end."""
-    model, known = Model(BY_NAME["float64"]), KEYS[keys]
+    model, key_values = Model(BY_NAME["float64"]), KEYS[keys]
     with History(tmp_path / "s", eps=0.05, kappa=2, keys=names_of(keys)) as history:
         for step in range(4):
-            own = [known[i] for i in rng.integers(0, len(known), 150)]
+            own = [key_values[i] for i in rng.integers(0, len(key_values), 150)]
             values = drawn(rng, "wide", "float64", 150)
-            columns = [[key[i] for key in own] for i in range(len(known[0]))]
+            columns = [[key[i] for key in own] for i in range(len(key_values[0]))]
             history.append(values, key=columns[0] if len(columns) == 1 else own)
             model.append(values, own)
             if step < 3:
                 history.end_step()
                 model.end_step()
         assert max(len(run.parts) for run in history.runs()) > 3
-        check_all(history, model, rng, [None, *known], questions=1)
+        check_all(history, model, rng, [None, *key_values], questions=1)
         history.verify()
     reader = History(tmp_path / "s")
     for stranger in strangers(keys):
@@ -396,7 +396,7 @@ def test_a_key_that_came_late(tmp_path: Path) -> None:
 
 
 def test_a_single_huge_key(tmp_path: Path, rng: Rng) -> None:
-    """It is cut over many parts and blocks; a question about it still reads one block of each run."""
+    """It is cut over many parts and blocks; a query of it still reads one block of each run."""
     model = Model(BY_NAME["float64"])
     history = History(tmp_path / "s", eps=0.05, kappa=3, keys="k")
     for step in range(5):
@@ -409,13 +409,13 @@ def test_a_single_huge_key(tmp_path: Path, rng: Rng) -> None:
             history.end_step()
             model.end_step()
     longest = max(history.runs(), key=lambda run: run.rows)
-    assert len(longest.places(("m",))) > 10
+    assert len(longest.locate(("m",))) > 10
     check_all(history, model, rng, [("m",), ("a",), None], questions=4)
     history.verify()
 
 
 def test_many_small_keys(tmp_path: Path, rng: Rng) -> None:
-    """Hundreds of keys of a few values: a question about one reads at most one block of each run."""
+    """Hundreds of keys of a few values: a query of one reads at most one block of each run."""
     model = Model(BY_NAME["int64"])
     history = History(tmp_path / "s", eps=0.05, kappa=2, keys="k", value_type="int64")
     for step in range(4):
@@ -434,10 +434,10 @@ def test_many_small_keys(tmp_path: Path, rng: Rng) -> None:
 
 @pytest.mark.parametrize("sizes", [(90, 10, 10), (30, 31, 29), (200, 1, 1), (1, 200, 1), (29, 29, 29, 29, 29)])
 def test_keys_around_the_size_of_a_range(sizes: tuple[int, ...], tmp_path: Path, rng: Rng) -> None:
-    """Keys that are just not cut can leave nothing between two cuts."""
+    """Keys just below the cutting size can leave nothing between two cuts."""
     for rows in (30, 110, 2 * max(sizes)):
         model = Model(BY_NAME["float64"])
-        with small(block=4, lot=10, rows=rows), History(tmp_path / f"s{rows}", kappa=1, keys="k") as history:
+        with small(block=4, partition=10, rows=rows), History(tmp_path / f"s{rows}", kappa=1, keys="k") as history:
             for _ in range(2):
                 own = [(f"k{i}",) for i, size in enumerate(sizes) for _ in range(size)]
                 values = rng.normal(size=len(own))
@@ -451,12 +451,12 @@ def test_keys_around_the_size_of_a_range(sizes: tuple[int, ...], tmp_path: Path,
 
 
 def test_all_keys_at_once_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond it a question would look everywhere: refused, but for mode quick."""
+    """Beyond it a query would search everywhere: refused, except in mode quick."""
     history = History(tmp_path / "s", keys="k")
     history.append(np.arange(40.0), key=np.arange(40) % 20)
     history.end_step()
     assert history.answer(0.5).n == 40
-    monkeypatch.setattr(view, "MOST_SEGMENTS", 19)
+    monkeypatch.setattr(span_view, "MAX_SEGMENTS", 19)
     history = History(tmp_path / "s")
     for mode in ("accurate", "exact"):
         with pytest.raises(InvalidArgumentError, match="quick"):
@@ -466,7 +466,7 @@ def test_all_keys_at_once_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_summaries_of_all_keys_are_fine_enough(tmp_path: Path, rng: Rng) -> None:
-    """Whatever eps is: the sum over keys, and the compressed whole, stay within what the open step may be fed."""
+    """For any eps, the sum over keys, and the compressed whole, stay within the error that the open step accepts."""
     for eps in (0.9, 0.7, 0.5, 0.31, 0.3, 0.29, 0.17, 0.11, 0.07, 0.03):
         history = History(tmp_path / f"s{eps}", eps=eps, keys="k")
         values = rng.random(3000)
@@ -495,9 +495,9 @@ def test_comparisons_are_bounded(tmp_path: Path, rng: Rng) -> None:
     ]
     for against, then in sides:
         for mode in MODES:
-            found = history.compare(phis, last_steps=last, against=against, mode=mode)
-            assert [one.phi for one in found] == phis
-            for one in found:
+            comparisons = history.compare(phis, last_steps=last, against=against, mode=mode)
+            assert [one.phi for one in comparisons] == phis
+            for one in comparisons:
                 assert bound_faults(model.data(last), one.value) == []
                 assert bound_faults(then, one.against) == []
                 share = np.mean(then <= one.value.value)
@@ -513,14 +513,14 @@ def test_comparisons_need_run_boundaries(tmp_path: Path, rng: Rng) -> None:
         history.compare([0.5], last_steps=1, against=(4, 9))
     with pytest.raises(SpanError):
         history.compare([0.5], last_steps=3)
-    wrong: list[Any] = [(1,), (1, 2, 3), ("a", "b"), (0, 1), (1.5, 2), [1, 2], "all"]
-    for against in wrong:
+    spans: list[Any] = [(1,), (1, 2, 3), ("a", "b"), (0, 1), (1.5, 2), [1, 2], "all"]
+    for against in spans:
         with pytest.raises(InvalidArgumentError):
             history.compare([0.5], last_steps=1, against=against)
 
 
 def test_the_same_questions_have_the_same_answers(tmp_path: Path) -> None:
-    """Of the writer, of a reader, of one opened later; and of a store that was filled in the same way."""
+    """Same answers from the writer, a reader, one opened later, and a store that was filled in the same way."""
 
     def told(history: History) -> list[Any]:
         return [history.answer(phi, mode) for phi in np.linspace(0.01, 1, 30) for mode in MODES]

@@ -1,7 +1,7 @@
-"""Hostile stores: whatever lies in one, with right checksums, leads to named errors or answers, and to nothing else.
+"""Hostile stores: any content with right checksums leads to named errors or answers, and to nothing else.
 
-Nothing outside the store changes, no length makes memory run out, no name leads elsewhere. A part of the changes is
-tried by `make test`, chosen by a seed; all of them by the slow tests. See hostile.py for what is changed and done.
+Nothing outside the store changes, no length exhausts memory, no name leads elsewhere. `make test` tries a part of the
+changes, chosen by a seed; the slow tests try all. hostile.py has the changes and the actions.
 """
 
 import json
@@ -21,18 +21,22 @@ import pytest
 
 from quantide import History
 from quantide.errors import CorruptBytesError, QuantideError, StorageError
-from quantide.history import recent as written
+from quantide.history import recent_writer as written
+from quantide.history.future_rows import repair_future_rows
+from quantide.history.store_repair import repair
 from quantide.live import LiveStream
-from quantide.store.confine import check_tree
-from quantide.store.entry import MANIFEST, LogEntry
-from quantide.store.fields import parse_json
-from quantide.store.ledger import Entry, Ledger, Record, SourceFile
-from quantide.store.manifest import Manifest
-from quantide.store.names import FileName
-from quantide.store.recent import RecentFile
-from quantide.store.rows import keys_from_bytes
-from quantide.store.settings import PROPERTY, Settings
-from quantide.store.sidefile import SideFile
+from quantide.store.durable_files import check_tree
+from quantide.store.file_names import FileName
+from quantide.store.index_file import IndexFile
+from quantide.store.ingest_log import BatchRecord, FileRecord, IngestedFile, IngestLog
+from quantide.store.json_fields import parse_json
+from quantide.store.location import FolderLocation
+from quantide.store.log_entry import MANIFEST, LogEntry, encode_entry
+from quantide.store.recent_file import RecentFile
+from quantide.store.recent_manifest import RecentManifest
+from quantide.store.sorted_rows import keys_from_bytes
+from quantide.store.store_settings import PROPERTY, StoreSettings
+from quantide.store.writable_table import WritableTable
 from tests.history import hostile
 from tests.history.hostile import NAMES, Box, Pieces, attempt, changes, dump, sealed, unsealed
 from tests.live.model import small
@@ -43,7 +47,7 @@ Change = tuple[str, bytes]
 Made = dict[bool, Path]
 Files = dict[Path, bytes]  # to be written, whole
 
-# A writer that mends what it finds says so.
+# A writer that repairs something warns about it.
 pytestmark = pytest.mark.filterwarnings("ignore::quantide.errors.RepairWarning")
 
 KINDS = ("keyed", "plain")
@@ -52,9 +56,9 @@ SECRET = "outside"
 
 @pytest.fixture(scope="module", autouse=True)
 def _small() -> Iterator[None]:
-    """Small files with summaries and pages; recent files that do not count are removed at once."""
+    """Make small files with summaries and pages; remove retired recent files at once."""
     with small(kept=30), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(written, "GRACE", -1)
+        patch.setattr(written, "GRACE_SECONDS", -1)
         yield
 
 
@@ -82,18 +86,18 @@ def share(request: pytest.FixtureRequest) -> str:
 
 
 def chosen(cases: Iterator[Any], share: str, some: int, rng: Rng) -> list[Any]:
-    """Some of the cases, by the seed, or all of them."""
-    found = list(cases)
-    return found if share == "all" else [found[i] for i in sorted(rng.permutation(len(found))[:some])]
+    """Choose some of the cases by the seed, or all of them."""
+    all_cases = list(cases)
+    return all_cases if share == "all" else [all_cases[i] for i in sorted(rng.permutation(len(all_cases))[:some])]
 
 
 def one(folder: Path, pattern: str) -> Path:
-    """The last file of a kind: of manifests, the one that counts."""
+    """Return the last file of a kind; of manifests, the current one."""
     return max(folder.glob(pattern), key=lambda path: [int(n) for n in re.findall("[0-9]+", path.name)])
 
 
 def refusal(read: Callable[[], Any], name: str) -> bool:
-    """Whether something is refused, by an error that names the file."""
+    """Return True if a call is refused by an error that names the file."""
     try:
         read()
     except CorruptBytesError as error:
@@ -108,22 +112,22 @@ def refusal(read: Callable[[], Any], name: str) -> bool:
 
 
 def use_side(data: bytes) -> None:
-    side = SideFile(data, "x.side")
-    for place in range(len(side.counts)):
-        attempt(lambda: side.summary_of(place))  # noqa: B023
-        attempt(lambda: side.fences_of(place))  # noqa: B023
-    for look in (lambda: side.total, lambda: side.tuples, side.check):
-        attempt(look)
+    index = IndexFile(data, "x.side")
+    for i in range(len(index.counts)):
+        attempt(lambda: index.read_summary(i))  # noqa: B023
+        attempt(lambda: index.read_fences(i))  # noqa: B023
+    for call in (lambda: index.total, lambda: index.tuples, index.check):
+        attempt(call)
 
 
 def use_recent(data: bytes) -> None:
     file = RecentFile(data, "x.recent")
-    for place in (None, 0, len(file.keys) - 1):
-        lane = file.lane(place)
+    for key_index in (None, 0, len(file.keys) - 1):
+        lane = file.row_range(key_index)
         for column in (file.values, file.times, file.numbers):
             attempt(lambda: column(lane))  # noqa: B023
-        for filter in (None, *file.about.filters):
-            attempt(lambda: file.summary(place, filter))  # noqa: B023
+        for filter in (None, *file.info.filters):
+            attempt(lambda: file.summary(key_index, filter))  # noqa: B023
             attempt(lambda: filter and file.satisfies(lane, filter))  # noqa: B023
     attempt(file.rows)
     attempt(file.order)
@@ -131,15 +135,15 @@ def use_recent(data: bytes) -> None:
 
 
 def file_changes(data: bytes, rng: Rng) -> Iterator[Change]:
-    """A side or a recent file with other fields, places of sections, contents, keys, and random bytes."""
+    """Change an index file or a recent file: other fields, offsets of sections, contents, keys, and random bytes."""
     pieces = Pieces(data)
     for label, about in changes(pieces.header["about"]):
         yield f"about {label}", pieces.packed(about)
     for label, header in changes(pieces.header):
         yield f"header {label}", pieces.with_header(dump(header).encode())
-    for name, held in pieces.sections.items():
+    for name, section in pieces.sections.items():
         yield f"no {name}", pieces.packed(**{name: None})
-        for label, content in hostile.section_changes(name, held, rng):
+        for label, content in hostile.section_changes(name, section, rng):
             yield label, pieces.packed(**{name: content})
     for label, keys in hostile.key_columns():
         yield label, pieces.packed(keys=keys)
@@ -152,7 +156,7 @@ def file_changes(data: bytes, rng: Rng) -> Iterator[Change]:
 
 @pytest.mark.parametrize("kind", ["side", "recent"])
 def test_files_of_sections(kind: str, made: Made, keyed: bool, share: str, rng: Rng) -> None:
-    """Of what the header says, no number is used as a length or a place before it is checked."""
+    """No number in the header is used as a length or an offset before it is checked."""
     use = use_side if kind == "side" else use_recent
     data = one(made[keyed], f"_quantide/{kind}/*.{kind}").read_bytes()
     use(Pieces(data).packed())
@@ -169,20 +173,20 @@ def test_keys_that_need_more_room_than_they_take(wrong: str) -> None:
 
 
 def test_rows_with_the_same_number(made: Made) -> None:
-    """All rows of a file in the order they came: a row that stands twice would hide another."""
+    """Rows of a file in arrival order: a duplicated row number would hide another row."""
     pieces = Pieces(one(made[True], "_quantide/recent/*.recent").read_bytes())
     numbers = pieces.sections["numbers"]
     file = RecentFile(pieces.packed(numbers=numbers[:4] * 2 + numbers[8:]), "x.recent")
-    for look in (file.order, file.rows, file.check):
+    for call in (file.order, file.rows, file.check):
         with pytest.raises(CorruptBytesError, match="two rows have the same number"):
-            look()
+            call()
 
 
 def test_sections_that_overlap(made: Made) -> None:
     pieces = Pieces(one(made[True], "_quantide/side/*.side").read_bytes())
     header = hostile.put(pieces.header, ("sections", "ranks"), pieces.header["sections"]["values"])
     with pytest.raises(CorruptBytesError, match="do not begin where"):
-        SideFile(pieces.with_header(dump(header).encode()), "x.side")
+        IndexFile(pieces.with_header(dump(header).encode()), "x.side")
 
 
 @pytest.mark.parametrize("wrong", ["NaN", "[-Infinity]", '{"a": 1, "a": 2}', "deep", '"12345678"', '"', b"\xff"])
@@ -194,27 +198,27 @@ def test_json_that_is_refused(wrong: str | bytes) -> None:
 def test_manifests(made: Made, keyed: bool, share: str, rng: Rng) -> None:
     text = one(made[keyed], "_quantide/recent/*.manifest").read_text()
     document = unsealed(text)
-    assert Manifest.from_json(sealed(document), "x") == Manifest.from_json(text, "x")
+    assert RecentManifest.from_json(sealed(document), "x") == RecentManifest.from_json(text, "x")
     random = (hostile.flipped(dump(document)[:-1].encode(), rng).decode(errors="replace") for _ in range(200))
     cases = [(label, sealed(changed)) for label, changed in changes(document) if isinstance(changed, dict)]
     cases += [("random", hostile.sealed_text(found)) for found in random]
     cases += [("deep", hostile.sealed_text("[" * 10**6)), ("deep", hostile.sealed_text('{"a":' * 10**6))]
     texts = [text for _, text in chosen(iter(cases), share, 800, rng)]
-    taken = [text for text in texts if not refusal(lambda: Manifest.from_json(text, "x.manifest"), "x.manifest")]  # noqa: B023
+    taken = [text for text in texts if not refusal(lambda: RecentManifest.from_json(text, "x.manifest"), "x.manifest")]  # noqa: B023
     assert len(taken) < len(texts) / 2
     for text in taken:
-        found = Manifest.from_json(text, "x")
-        assert Manifest.from_json(found.to_json(), "x") == found
+        found = RecentManifest.from_json(text, "x")
+        assert RecentManifest.from_json(found.to_json(), "x") == found
 
 
 def test_a_large_manifest_is_not_read() -> None:
-    """A file can say that it is large and hold nothing."""
+    """A file can claim to be large and be empty."""
     with pytest.raises(CorruptBytesError, match="bytes"):
-        Manifest.read(_Huge(), "x.manifest")
+        RecentManifest.read(_Huge(), "x.manifest")
 
 
 class _Huge:
-    """Bytes that nobody may look at."""
+    """Bytes that must not be read."""
 
     def __len__(self) -> int:
         return 2**40
@@ -226,26 +230,26 @@ class _Huge:
 def test_settings(made: Made, keyed: bool, share: str, rng: Rng) -> None:
     document = asdict(History(made[keyed]).settings) | {"version": 2}
     document = json.loads(dump(document))
-    assert Settings.from_json(dump(document)) == History(made[keyed]).settings
+    assert StoreSettings.from_json(dump(document)) == History(made[keyed]).settings
     texts = [dump(changed) for _, changed in changes(document)]
     texts += [hostile.flipped(dump(document).encode(), rng).decode(errors="replace") for _ in range(200)]
     texts += ["[" * 10**6, '{"version": 2, "version": 2}', dump(document | {"window": "9" * 5000})]
     refused = 0
     for text in chosen(iter(texts), share, 500, rng):
         try:
-            found = Settings.from_json(text)
+            settings = StoreSettings.from_json(text)
         except QuantideError:
             refused += 1
         else:
-            assert Settings.from_json(found.to_json()) == found
-            assert found.span is None or found.span > 0
+            assert StoreSettings.from_json(settings.to_json()) == settings
+            assert settings.span is None or settings.span > 0
     assert refused > 250
 
 
 def test_records_of_the_ledger(made: Made, tmp_path: Path, share: str, rng: Rng) -> None:
     """Records, and lines of files, of one batch and of several in a file."""
-    place = tmp_path / "_quantide" / "sources"
-    place.mkdir(parents=True)
+    folder = tmp_path / "_quantide" / "sources"
+    folder.mkdir(parents=True)
     lines = [json.loads(line) for line in one(made[True], "_quantide/sources/c0-0-*").read_text().splitlines()][:3]
 
     def cases() -> Iterator[str]:
@@ -258,12 +262,12 @@ def test_records_of_the_ledger(made: Made, tmp_path: Path, share: str, rng: Rng)
         yield from ("", "\n", "[" * 10**6 + "\n", dump(lines[1]) + "\n", "null\n", good.decode()[:-1], "\0" * 10**6)
 
     for text in chosen(cases(), share, 500, rng):
-        (place / "c0-0.jsonl").write_text(text, errors="surrogatepass")
-        if not refusal(lambda: Ledger(str(tmp_path), lambda _: True), "c0-0.jsonl"):
-            ledger = Ledger(str(tmp_path), lambda _: True)
-            assert all(name.startswith("c0-") and "/" not in name for name in ledger.held)
+        (folder / "c0-0.jsonl").write_text(text, errors="surrogatepass")
+        if not refusal(lambda: IngestLog(str(tmp_path), lambda _: True), "c0-0.jsonl"):
+            ledger = IngestLog(str(tmp_path), lambda _: True)
+            assert all(name.startswith("c0-") and "/" not in name for name in ledger.quarantined_rows)
             ledger.clean()
-            ledger.write(Record("c0", 1))
+            ledger.write(BatchRecord("c0", 1))
     assert [path.name for path in tmp_path.iterdir()] == ["_quantide"]
 
 
@@ -272,18 +276,18 @@ def test_records_of_the_ledger(made: Made, tmp_path: Path, share: str, rng: Rng)
 
 @pytest.mark.parametrize("name", NAMES, ids=lambda name: ascii(name)[:30])
 def test_a_name_that_leads_elsewhere(name: str, made: Made, tmp_path: Path) -> None:
-    """No path is built from it: in a manifest, in the log, in a ledger."""
+    """No path is built from it: in a manifest, in the log, in an ingest log."""
     document = unsealed(one(made[True], "_quantide/recent/*.manifest").read_text())
     document["entries"][0]["name"] = name
     with pytest.raises(CorruptBytesError, match="not the name of a recent file"):
-        Manifest.from_json(sealed(document), "x")
+        RecentManifest.from_json(sealed(document), "x")
     assert FileName.parse(name) in (None, FileName.parse("runs/L0-S1-1-E1-1-P0.parquet"))
     for field in ("held", "settled"):
-        record = replace(Record("c0", 0), **{field: (name,)})  # type: ignore[arg-type]
+        record = replace(BatchRecord("c0", 0), **{field: (name,)})  # type: ignore[arg-type]
         (tmp_path / "_quantide/sources").mkdir(parents=True, exist_ok=True)
         (tmp_path / "_quantide/sources/c0-0.jsonl").write_bytes(record.to_lines())
         with pytest.raises(CorruptBytesError, match="not the name of a file of the quarantine"):
-            Ledger(str(tmp_path), lambda _: True)
+            IngestLog(str(tmp_path), lambda _: True)
 
 
 @pytest.mark.parametrize("name", ["../x", "../outside/E1-1.recent", "_quantide/recent/../../../x"])
@@ -302,7 +306,7 @@ def test_a_manifest_removes_nothing_outside(name: str, box: Box, keyed: bool) ->
 
 
 def tamper_with_copies(store: Path, text: str) -> None:
-    """Let the log have no other copy of a manifest than this."""
+    """Make this the only copy of a manifest in the log."""
     for entry in (store / "_delta_log").glob("*.json"):
         lines = [json.loads(line) for line in entry.read_text().splitlines()]
         if MANIFEST in lines[0].get("commitInfo", {}):
@@ -310,7 +314,7 @@ def tamper_with_copies(store: Path, text: str) -> None:
 
 
 def test_a_file_in_the_log_that_is_not_ours(box: Box, keyed: bool) -> None:
-    """Neither read nor left out without a word."""
+    """It is neither read nor silently ignored."""
     store = box.reset()
     version = sum(1 for _ in (store / "_delta_log").glob("*.json"))
     add = {"path": "../x", "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}
@@ -341,7 +345,7 @@ FOLDERS += [f"_quantide/{name}" for name in ("side", "recent", "sources", "quara
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_a_folder_that_is_a_link(folder: str, made: Made, tmp_path: Path) -> None:
-    """What it points to is another store's: a writer would vacuum that. Readers go on."""
+    """Its target belongs to another store: a writer would vacuum that. Readers go on."""
     (tmp_path / "elsewhere").mkdir()
     store, other = tmp_path / "store", tmp_path / "elsewhere" / "folder"
     shutil.copytree(made[True], store)
@@ -364,7 +368,7 @@ def _state(path: Path) -> tuple[int, int, int]:
 
 
 def test_a_folder_that_becomes_a_link(made: Made, tmp_path: Path) -> None:
-    """A writer that is at work looks again before it cleans up."""
+    """An active writer checks again before it vacuums."""
     store, other = tmp_path / "store", tmp_path / "other"
     shutil.copytree(made[True], store)
     with History(store) as history:
@@ -378,10 +382,10 @@ def test_a_folder_that_becomes_a_link(made: Made, tmp_path: Path) -> None:
 
 
 def test_files_that_are_links(box: Box, keyed: bool) -> None:
-    """They are removed and replaced like any file; what they point to stays, with its time."""
+    """They are removed and replaced like any file; their targets stay, with their times."""
     store = box.reset()
     secret = box.outside / "x"
-    data = one(store, "runs/L0-*.parquet")  # it is merged, and then as old as that
+    data = one(store, "runs/L0-*.parquet")  # it is compacted, and then of that age
     for path in (store / "runs/L0-S1-1-E0-99-P0.parquet", store / "_quantide/recent/E0-99.recent"):
         path.symlink_to(secret)
     (store / "_quantide/sources" / f"c0-99.jsonl.{'0' * 32}.tmp").symlink_to(secret)
@@ -401,7 +405,7 @@ def test_files_that_are_links(box: Box, keyed: bool) -> None:
 
 @pytest.mark.parametrize("link", ["symbolic", "hard"])
 def test_a_lock_that_is_another_file(link: str, box: Box, keyed: bool) -> None:
-    """Who writes is noted in the lock: not in a file that is somebody else's."""
+    """The writer's name is written into the lock: not into a foreign file."""
     store = box.reset()
     lock = store / "_quantide/writer.lock"
     lock.unlink()
@@ -418,15 +422,15 @@ def test_a_lock_that_is_another_file(link: str, box: Box, keyed: bool) -> None:
 
 
 def test_a_checkpoint_with_a_link(tmp_path: Path) -> None:
-    """Spark writes into it, and removes what is old."""
-    place = tmp_path / "c0"
-    (place / "state").mkdir(parents=True)
-    check_tree(str(place))
+    """Spark writes into it, and removes old files."""
+    checkpoint = tmp_path / "c0"
+    (checkpoint / "state").mkdir(parents=True)
+    check_tree(str(checkpoint))
     check_tree(str(tmp_path / "c1"))
-    (place / "state" / "0").symlink_to(tmp_path)
+    (checkpoint / "state" / "0").symlink_to(tmp_path)
     with pytest.raises(StorageError, match="is a link to"):
-        check_tree(str(place))
-    (tmp_path / "c2").symlink_to(place)
+        check_tree(str(checkpoint))
+    (tmp_path / "c2").symlink_to(checkpoint)
     with pytest.raises(StorageError, match="c2 is a link to"):
         check_tree(str(tmp_path / "c2"))
 
@@ -438,7 +442,7 @@ FILES += ["_quantide/sources/*.jsonl"]
 @pytest.mark.parametrize("instead", ["pipe", "folder", "device"])
 @pytest.mark.parametrize("pattern", FILES)
 def test_something_that_is_no_file(pattern: str, instead: str, made: Made, tmp_path: Path) -> None:
-    """Opening a pipe would wait for ever."""
+    """Opening a pipe would wait forever."""
     box = Box(tmp_path, made[True])
     path = one(box.reset(), pattern)
     path.unlink()
@@ -473,7 +477,7 @@ def test_what_lies_beside_the_table(name: str, content: str, made: Made, tmp_pat
 
 @pytest.mark.parametrize("stats", ["deep", '{"numRecords": Infinity}', '{"numRecords": -5}', "[]", 7, None])
 def test_rows_that_the_log_makes_up(stats: Any) -> None:
-    """The number is shown to a person, by `history repair`."""
+    """`history repair` shows the number to a person."""
     stats = "[" * 10**5 if stats == "deep" else stats
     line = {"add": {"path": "x", "dataChange": True, "stats": stats}}
     assert LogEntry.read(hostile.sealed_entry([line])).rows_added == 0
@@ -483,16 +487,16 @@ def test_rows_that_the_log_makes_up(stats: Any) -> None:
 
 
 def lying_tables(table: pa.Table) -> Iterator[tuple[str, pa.Table, dict[str, Any]]]:
-    """Parquet that is whole, and not what Quantide writes."""
+    """Return valid Parquet that Quantide does not write."""
     good: dict[str, Any] = {"compression": "lz4", "row_group_size": 64, "store_schema": False}
-    place = table.column_names.index("value")
+    column_index = table.column_names.index("value")
     kind = table.schema.field("value").type
     yield "another codec", table, good | {"compression": "zstd"}
     yield "one block", _sorted(pa.concat_tables([table] * (70_000 // len(table)))), good | {"row_group_size": 1 << 20}
-    yield "nulls", table.set_column(place, "value", pa.array([None] * len(table), kind)), good
-    yield "texts", table.set_column(place, "value", pa.array(["x"] * len(table))), good
-    yield "lists", table.set_column(place, "value", pa.array([[1]] * len(table))), good
-    yield "others", table.set_column(place, "value", pa.array(range(len(table)), pa.int64())), good
+    yield "nulls", table.set_column(column_index, "value", pa.array([None] * len(table), kind)), good
+    yield "texts", table.set_column(column_index, "value", pa.array(["x"] * len(table))), good
+    yield "lists", table.set_column(column_index, "value", pa.array([[1]] * len(table))), good
+    yield "others", table.set_column(column_index, "value", pa.array(range(len(table)), pa.int64())), good
     yield "reversed", table.take(list(reversed(range(len(table))))), good
     yield "fewer", table[:-1], good
     yield "none", table[:0], good
@@ -500,7 +504,7 @@ def lying_tables(table: pa.Table) -> Iterator[tuple[str, pa.Table, dict[str, Any
     yield "twice", table.append_column("value", table["value"]), good
     yield "no values", table.drop_columns(["value"]).append_column("v", table["value"]), good
     if kind == pa.float64():
-        yield "not a number", table.set_column(place, "value", pa.array([float("nan")] * len(table))), good
+        yield "not a number", table.set_column(column_index, "value", pa.array([float("nan")] * len(table))), good
     if "host" in table.column_names:
         key = table.schema.get_field_index("host")
         yield "keys that are numbers", table.set_column(key, "host", pa.array(range(len(table)))), good
@@ -515,11 +519,11 @@ def _sorted(table: pa.Table) -> pa.Table:
 
 
 WHY = {"another codec": "lz4", "one block": "blocks? .*rows", "not a number": "not a float64", "twice": "no column"}
-WHY |= {"a long key": "does not tell|is missing"}  # and not that there is no memory for it
+WHY |= {"a long key": "differs from|is missing"}  # and not that there is no memory for it
 
 
 def plant(store: Path, data: Path, table: pa.Table, options: dict[str, Any], side: bool) -> None:
-    """Put a table in the place of a data file; its side file tells the new size and checksum, or is gone."""
+    """Replace a data file by a table; its index file has the new size and checksum, or is missing."""
     pq.write_table(table, data, **options)
     path = store / "_quantide/side" / f"{data.stem}.side"
     pieces, content = Pieces(path.read_bytes()), data.read_bytes()
@@ -531,17 +535,17 @@ def plant(store: Path, data: Path, table: pa.Table, options: dict[str, Any], sid
 
 @pytest.mark.parametrize("side", [True, False], ids=["with side file", "without"])
 def test_data_files_that_lie(box: Box, keyed: bool, side: bool, share: str, rng: Rng) -> None:
-    """Also where the side file agrees, and where it is gone and made again out of such data."""
+    """Also with an index file that agrees, and with one that is missing and rebuilt from such data."""
     data = one(box.reset(), "runs/*.parquet")
     cases = list(lying_tables(pq.read_table(data)))
-    asked = {case[0] for case in chosen(iter(cases), share, 3, rng)}
+    names = {case[0] for case in chosen(iter(cases), share, 3, rng)}
     for label, table, options in cases:
         store = box.reset()
         plant(store, store / data.relative_to(box.store), table, options, side)
         with hostile.bounded_memory():
             with pytest.raises(CorruptBytesError, match=f"{data.stem}.*({WHY.get(label, '')})"):
                 print(label, History(store).verify())
-            if label in asked:
+            if label in names:
                 hostile.exercise(store, keyed)
         box.check()
 
@@ -554,7 +558,7 @@ def newest(store: Path) -> Path:
 
 
 def log_changes(store: Path, rng: Rng) -> Iterator[Files]:
-    """The first and the newest entry of the log with other fields, and random bytes."""
+    """Change fields of the first and the newest log entry; add random bytes."""
     for path in (one(store, "_delta_log/*0000.json"), newest(store)):
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         for number, line in enumerate(lines):
@@ -565,7 +569,7 @@ def log_changes(store: Path, rng: Rng) -> Iterator[Files]:
 
 
 def number_changes(store: Path, rng: Rng) -> Iterator[Files]:
-    """A commit after the newest with transactions that nobody wrote."""
+    """Add a commit after the newest with transactions that no writer makes."""
     path = newest(store)
     after = path.with_name(f"{int(path.stem) + 1:020}.json")
     for app in ("quantide.writer", "quantide.step", "quantide.recent", "quantide.source:c0"):
@@ -574,7 +578,7 @@ def number_changes(store: Path, rng: Rng) -> Iterator[Files]:
 
 
 def settings_changes(store: Path, rng: Rng) -> Iterator[Files]:
-    """The property of the table that holds the settings."""
+    """Change the table property that has the settings."""
     path = one(store, "_delta_log/*0000.json")
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     at = next(i for i, line in enumerate(lines) if "metaData" in line)
@@ -585,7 +589,7 @@ def settings_changes(store: Path, rng: Rng) -> Iterator[Files]:
 
 
 def checkpoint_changes(store: Path, rng: Rng) -> Iterator[Files]:
-    """The checkpoint of the log, and what says which one counts."""
+    """Change the checkpoint of the log, and the file that names the current one."""
     last, path = store / "_delta_log/_last_checkpoint", one(store, "_delta_log/*.checkpoint.parquet")
     for _, changed in changes(json.loads(last.read_text())):
         yield {last: dump(changed).encode()}
@@ -617,21 +621,21 @@ def manifest_changes(store: Path, rng: Rng) -> Iterator[Files]:
 
 
 def newest_copy(store: Path) -> Path:
-    """The newest entry of the log that has a copy of a manifest."""
-    held = [path for path in (store / "_delta_log").glob("*.json") if f'"{MANIFEST}"' in path.read_text()]
-    return max(held)
+    """Return the newest log entry that has a copy of a manifest."""
+    copies = [path for path in (store / "_delta_log").glob("*.json") if f'"{MANIFEST}"' in path.read_text()]
+    return max(copies)
 
 
 def data_changes(store: Path, rng: Rng) -> Iterator[Files]:
-    """Bytes of the newest data file, its footer among them, with a side file that agrees."""
+    """Change bytes of the newest data file, including its footer, with an index file that agrees."""
     data = one(store, "runs/*.parquet")
-    side = store / "_quantide/side" / f"{data.stem}.side"
-    content, pieces = data.read_bytes(), Pieces(side.read_bytes())
+    index_path = store / "_quantide/side" / f"{data.stem}.side"
+    content, pieces = data.read_bytes(), Pieces(index_path.read_bytes())
     for number in range(300):
         at = int(rng.integers(len(content) - 300 if number % 2 else 0, len(content)))
         other = content[:at] + hostile.flipped(content[at : at + 8], rng, 2) + content[at + 8 :]
         about = pieces.header["about"] | {"data_size": len(other), "data_crc": zlib.crc32(other)}
-        yield {data: other, side: pieces.packed(about)}
+        yield {data: other, index_path: pieces.packed(about)}
 
 
 STORES: dict[str, Callable[[Path, Rng], Iterator[Files]]] = {
@@ -652,21 +656,73 @@ def test_stores(what: str, box: Box, keyed: bool, share: str, rng: Rng) -> None:
     cases = list(STORES[what](box.reset(), rng))
     picked = rng.permutation(len(cases))[: 1 if share == "some" else 60]
     with hostile.bounded_memory():
-        for place in sorted(picked):
+        for index in sorted(picked):
             store = box.reset()
             if what in ("log", "transactions", "settings"):  # else a checkpoint hides what the first entries say
                 for path in [*(store / "_delta_log").glob("*.checkpoint.parquet")]:
                     path.unlink()
                 (store / "_delta_log/_last_checkpoint").unlink(missing_ok=True)
-            for path, data in cases[place].items():
+            for path, data in cases[index].items():
                 path.unlink(missing_ok=True)
                 path.write_bytes(data)
             hostile.exercise(store, keyed)
             box.check()
 
 
+UNREADABLE: dict[str, dict[str, Any]] = {
+    "no number": {"appId": "quantide.step", "version": None},
+    "no whole number": {"appId": "quantide.step", "version": True},
+    "a number beyond 64 bits": {"appId": "quantide.step", "version": 2**63},
+    "a list": {"appId": "quantide.step", "version": []},
+    "no name": {"version": 1},
+    "nothing": {},
+}
+
+
+def add_entry(store: Path, transaction: Any) -> None:
+    path = newest(store)
+    after = path.with_name(f"{int(path.stem) + 1:020}.json")
+    after.write_bytes(encode_entry("WRITE", {}, [{"txn": transaction}]))
+
+
+@pytest.mark.parametrize("what", UNREADABLE)
+def test_transactions_that_deltas_reader_refuses(what: str, box: Box) -> None:
+    """The checksum of the entry is right, so it counts as whole: the repair names the problem."""
+    store = box.reset()
+    add_entry(store, UNREADABLE[what])
+    for dry_run in (True, False):
+        with pytest.raises(StorageError, match="cannot be opened"):
+            repair(store, dry_run=dry_run)
+        with pytest.raises(StorageError, match="cannot be opened"):
+            repair_future_rows(store, "remove", 5.0, dry_run=dry_run)
+
+
+@pytest.mark.parametrize("what", UNREADABLE)
+def test_a_transaction_that_arrives_while_a_store_is_open(what: str, box: Box) -> None:
+    store = box.reset()
+    opened, writer = WritableTable.open(FolderLocation(str(store))), WritableTable.open(FolderLocation(str(store)))
+    assert opened is not None
+    assert writer is not None
+    writer.take_over()
+    add_entry(store, UNREADABLE[what])
+    for act in (writer.check_writer, opened.take_over):
+        with pytest.raises(StorageError, match="its log cannot be read"):
+            act()
+
+
+def test_a_log_that_is_trimmed_during_a_repair(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forget(table: WritableTable, app: str) -> int | None:
+        raise FileNotFoundError(f"version 3 cannot be read for {app}")
+
+    monkeypatch.setattr(WritableTable, "_transaction", forget)
+    with pytest.raises(StorageError, match="the repair stopped: version 3"):
+        repair(box.reset(), dry_run=True)
+    with pytest.raises(StorageError, match="the repair stopped: version 3"):
+        repair_future_rows(box.reset(), "remove", 5.0, dry_run=True)
+
+
 def test_the_store_itself(box: Box, keyed: bool) -> None:
-    """Where nothing was changed, everything is answered: what is refused above is not refused for nothing."""
+    """An unchanged store answers everything: the refusals above are due to the changes."""
     store = box.reset()
     table = pa.concat_tables([pq.read_table(path) for path in sorted((store / "runs").glob("*.parquet"))])
     hostile.exercise(store, keyed)
@@ -681,6 +737,8 @@ def test_the_store_itself(box: Box, keyed: bool) -> None:
     assert len(table) >= len(values)
     live = LiveStream(store, follow=False)
     assert live.answer(0.5, last=20).n == 20
-    ledger = Ledger(str(store), History(store).batch_seen)
+    ledger = IngestLog(str(store), History(store).batch_seen)
     assert ledger.last["c0"] == hostile.BATCHES - 1
-    assert ledger.quarantined == {"/in/b.csv": Entry(SourceFile("/in/b.csv", 1, 2), "quarantined", "bad", 1)}
+    assert ledger.quarantined_files == {
+        "/in/b.csv": FileRecord(IngestedFile("/in/b.csv", 1, 2), "quarantined", "bad", 1)
+    }

@@ -66,11 +66,11 @@ def test_keys_of_two_columns(key: Any, path: Path) -> None:
     history = History(path, keys=["host", "port"])
     history.append([1.0, 2.0], key=key)
     history.append([3.0], key=("y", 8))
-    asked: list[Any] = [("x", 7), ["x", 7], {"port": 7, "host": "x"}, ("x", np.int64(7)), ("x", "7")]
-    for one in asked:
+    queried: list[Any] = [("x", 7), ["x", 7], {"port": 7, "host": "x"}, ("x", np.int64(7)), ("x", "7")]
+    for one in queried:
         assert history.answer(1.0, key=one).n == 2
-    wrong: list[Any] = ["x", ("x",), ("x", 7, 8), {"host": "x"}]
-    for one in wrong:
+    refused: list[Any] = ["x", ("x",), ("x", 7, 8), {"host": "x"}]
+    for one in refused:
         with pytest.raises((errors.InvalidArgumentError, errors.UnknownKeyError)):
             history.answer(1.0, key=one)
 
@@ -124,7 +124,7 @@ def test_keys_of_types_that_tables_lack(path: Path) -> None:
 
 
 def test_columns_go_by_name(path: Path) -> None:
-    """In whatever order they come; under other names they are refused."""
+    """Columns may be in any order; other names are refused."""
     history = History(path, keys=["first", "second"])
     history.append([1.0], key=pl.DataFrame({"second": ["b"], "first": ["a"]}))
     assert history.answer(1.0, key=("a", "b")).n == 1
@@ -219,7 +219,7 @@ def test_keys_of_another_handle_tell_the_type(path: Path) -> None:
 
 
 def test_files_of_parquet(path: Path, tmp_path: Path, rng: Rng) -> None:
-    """In one commit, piece by piece; nulls counted; also of narrower types from file to file."""
+    """In one commit, piece by piece; nulls counted; also with narrower types from file to file."""
     values = rng.normal(size=300).astype(np.float32)
     pq.write_table(pa.table({"x": values[:200], "y": np.arange(200)}), tmp_path / "a.parquet", row_group_size=64)
     pq.write_table(pa.table({"x": [*values[200:].astype(float).tolist(), None]}), tmp_path / "b.parquet")
@@ -255,7 +255,7 @@ def test_files_that_cannot_be_read_change_nothing(path: Path, tmp_path: Path) ->
     (tmp_path / "folder").mkdir()
     history = History(path)
     good = str(tmp_path / "good.parquet")
-    wrong = {
+    refused = {
         "two.parquet": errors.InvalidArgumentError,
         "text.parquet": errors.TypeMismatchError,
         "nan.parquet": errors.NaNError,
@@ -263,7 +263,7 @@ def test_files_that_cannot_be_read_change_nothing(path: Path, tmp_path: Path) ->
         "none.parquet": errors.StorageError,
         "folder": errors.QuantideError,
     }
-    for name, error in wrong.items():
+    for name, error in refused.items():
         with pytest.raises(error, match=name if name != "nan.parquet" and name != "text.parquet" else None):
             history.append_files([good, str(tmp_path / name)], batch_id="b")
     with pytest.raises(errors.InvalidArgumentError, match="z"):

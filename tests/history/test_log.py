@@ -1,4 +1,4 @@
-"""The log of a store that lives long: it stays short, and who knows a version that it has forgotten finds the rest."""
+"""Log of a long-lived store: it stays short, and a handle at a removed version finds the newest."""
 
 import os
 import time
@@ -12,11 +12,11 @@ from deltalake import DeltaTable
 
 from quantide.errors import WriterConflictError
 from quantide.history import History, HistoryReader
-from quantide.store import commits, creation
-from quantide.store.log import Log
-from quantide.store.names import LOCK
-from quantide.store.place import Folder
-from quantide.store.table import StreamTable
+from quantide.store import delta_log, table_creation
+from quantide.store.delta_log import DeltaLog
+from quantide.store.file_names import LOCK
+from quantide.store.location import FolderLocation
+from quantide.store.stream_table import StreamTable
 from tests.history.driver import Driver
 from tests.history.work import KEYED, ROWS, SETTINGS, Work, active, all_of, batch, check_stored, leftovers, small
 from tests.oracle import exact_quantile
@@ -30,7 +30,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def versions(folder: Path) -> list[int]:
-    """The entries that the log has."""
+    """Return the versions of the entries in the log."""
     return sorted(int(path.stem) for path in (folder / "_delta_log").glob("*.json"))
 
 
@@ -39,15 +39,15 @@ def checkpoints(folder: Path) -> list[int]:
 
 
 def opened(folder: Path) -> StreamTable:
-    found = StreamTable.open(Folder(str(folder)))
-    assert found is not None
-    return found
+    table = StreamTable.open(FolderLocation(str(folder)))
+    assert table is not None
+    return table
 
 
 @pytest.mark.parametrize("settings", [SETTINGS, KEYED], ids=["plain", "keyed"])
 def test_what_a_checkpoint_keeps(settings: dict[str, Any], tmp_path: Path) -> None:
-    """Steps, the epoch, batch ids and numbers of sources outlast the entries that told them."""
-    work = Work(str(tmp_path), {**settings, "window": 0})  # nothing is committed meanwhile
+    """Steps, the epoch, batch ids and numbers of sources survive the entries that had them."""
+    work = Work(str(tmp_path), {**settings, "window": 0})  # no background commit
     work.append(0)
     work.step(0)
     work.history.append([], key=[] if work.keyed else None, batch_id=("kafka", 7))
@@ -55,8 +55,8 @@ def test_what_a_checkpoint_keeps(settings: dict[str, Any], tmp_path: Path) -> No
         work.append(number)
     before = work.history.version
     work.vacuum(0)
-    found = versions(tmp_path)
-    assert found == list(range(checkpoints(tmp_path)[-1], before + 1))
+    entries = versions(tmp_path)
+    assert entries == list(range(checkpoints(tmp_path)[-1], before + 1))
     assert len(checkpoints(tmp_path)) == 1
     for history in (work.history, History(tmp_path)):
         assert history.n == 14 * ROWS
@@ -70,34 +70,34 @@ def test_what_a_checkpoint_keeps(settings: dict[str, Any], tmp_path: Path) -> No
     assert work.history.n == 14 * ROWS
     work.append(14)
     work.close(0)
-    with History(tmp_path) as again:
-        again.append(batch(15), key=None if not work.keyed else "a", batch_id=14)
-        assert again.n == 15 * ROWS
-        assert again.table.epoch == 2
+    with History(tmp_path) as reopened:
+        reopened.append(batch(15), key=None if not work.keyed else "a", batch_id=14)
+        assert reopened.n == 15 * ROWS
+        assert reopened.table.epoch == 2
     check_stored(tmp_path, range(15))
     assert len(pl.read_delta(str(tmp_path))) == 15 * ROWS
 
 
 def test_the_log_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commits, "VERSIONS", 20)
-    monkeypatch.setattr(commits, "TRIM", 10)
-    monkeypatch.setattr(commits, "YOUNG", 0)
+    monkeypatch.setattr(delta_log, "KEPT_VERSIONS", 20)
+    monkeypatch.setattr(delta_log, "TRIM_INTERVAL", 10)
+    monkeypatch.setattr(delta_log, "MIN_AGE_HOURS", 0)
     work = Work(str(tmp_path), SETTINGS)
-    most = 0
+    longest = 0
     for number in range(70):
         work.append(number)
         work.history._writer.join()
-        most = max(most, len(versions(tmp_path)))
+        longest = max(longest, len(versions(tmp_path)))
     assert versions(tmp_path)[0] in checkpoints(tmp_path)
-    assert 20 <= most < 65  # the versions kept, and what comes until somebody looks at the chunks again
+    assert 20 <= longest < 65  # the versions kept, and those until chunks are next compacted
     assert History(tmp_path).n == 70 * ROWS
     work.close(0)
     check_stored(tmp_path, range(70))
 
 
 def test_young_entries_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commits, "VERSIONS", 5)
-    monkeypatch.setattr(commits, "TRIM", 1)
+    monkeypatch.setattr(delta_log, "KEPT_VERSIONS", 5)
+    monkeypatch.setattr(delta_log, "TRIM_INTERVAL", 1)
     work = Work(str(tmp_path), SETTINGS)
     for number in range(25):
         work.append(number)
@@ -131,7 +131,7 @@ def test_killed_while_the_log_is_trimmed(driver: Driver, tmp_path: Path, time: i
     check_stored(folder, here)
 
 
-# Who knew what is gone
+# Handles at removed versions
 
 
 def test_readers_of_a_version_that_is_forgotten(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_reader_at_the_newest_version_need_not_look_again(tmp_path: Path, monk
 
 
 def test_a_stale_writer_of_a_version_that_is_forgotten(tmp_path: Path) -> None:
-    """The place of its next commit is free again: it must not be taken for a commit."""
+    """The name of its next commit is free again: that must not be taken for a successful commit."""
     old = Work(str(tmp_path), SETTINGS)
     old.append(0)
     (tmp_path / LOCK).unlink()
@@ -204,16 +204,16 @@ def test_a_stale_writer_of_a_version_that_is_forgotten(tmp_path: Path) -> None:
 
 
 def test_a_commit_into_a_place_that_became_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log is trimmed just before the commit, which then meets nobody."""
+    """The log is trimmed just before the commit, which then has no conflict."""
     work = Work(str(tmp_path), SETTINGS)
     work.append(0)
     entry = work.history.version + 1
-    has = Log.has
+    has = DeltaLog.has_version
 
-    def forgotten(log: Log, version: int) -> bool:
+    def forgotten(log: DeltaLog, version: int) -> bool:
         return version != entry - 1 and has(log, version)
 
-    monkeypatch.setattr(Log, "has", forgotten)
+    monkeypatch.setattr(DeltaLog, "has_version", forgotten)
     with pytest.raises(WriterConflictError, match="taken over"):
         work.append(1)
     monkeypatch.undo()
@@ -224,7 +224,7 @@ def test_a_commit_into_a_place_that_became_free(tmp_path: Path, monkeypatch: pyt
 
 
 def test_files_wait_from_the_moment_they_are_removed(tmp_path: Path) -> None:
-    """However old they are; and when the table does not remember them any more."""
+    """However old they are; and also when the table does not list them any more."""
     work = Work(str(tmp_path), SETTINGS)
     for number in range(3):
         work.append(number)
@@ -249,12 +249,12 @@ def test_files_wait_from_the_moment_they_are_removed(tmp_path: Path) -> None:
 
 
 def test_properties_of_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store that was made without them opens as it did."""
+    """A store that was made without them opens as before."""
     with History(tmp_path / "new", **SETTINGS) as history:
         history.append(batch(0))
-    held = DeltaTable(tmp_path / "new").metadata().configuration
-    assert creation.PROPERTIES.items() <= held.items()
-    monkeypatch.setattr(creation, "PROPERTIES", {"delta.checkpointInterval": "10"})
+    properties = DeltaTable(tmp_path / "new").metadata().configuration
+    assert table_creation.PROPERTIES.items() <= properties.items()
+    monkeypatch.setattr(table_creation, "PROPERTIES", {"delta.checkpointInterval": "10"})
     work = Work(str(tmp_path / "old"), SETTINGS)
     monkeypatch.undo()
     for number in range(12):

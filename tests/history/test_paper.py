@@ -1,4 +1,4 @@
-"""The worked examples of the paper (Singh, Srivastava, Tirthapura, VLDB 2016), and its budget of memory."""
+"""Worked examples of the paper (Singh, Srivastava, Tirthapura, VLDB 2016), and its memory budget."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -9,8 +9,8 @@ import pytest
 from quantide import Summary
 from quantide.errors import InvalidArgumentError, SettingsError
 from quantide.history import History
-from quantide.store.settings import read_bytes
-from quantide.summary.types import type_named
+from quantide.store.store_settings import parse_size
+from quantide.summary.value_types import type_named
 from tests import oracle
 from tests.history.model import BY_NAME, Model, Rng, check_span
 
@@ -43,7 +43,7 @@ def test_the_figures_bounds_are_those_of_the_formula() -> None:
 
 
 def test_our_summaries_of_the_figure_are_nowhere_looser() -> None:
-    """The same tuples, merged as section 1 has it: within the paper's bounds at each of the 24 values."""
+    """The same tuples, merged as in section 1: within the paper's bounds at each of the 24 values."""
     parts = [_ranked(values, run) for values, run in zip(RUN_TUPLES, RUNS, strict=True)]
     rmin = np.array([1, *(25 * i for i in range(1, 8)), 200])
     rmax = np.array([1, *(25 * i + 25 for i in range(1, 8)), 200])
@@ -62,7 +62,7 @@ def _ranked(values: list[int], run: oracle.Data) -> Summary:
 
 
 def test_a_history_of_the_figure(tmp_path: Path, rng: Rng) -> None:
-    """Three runs and a stream: quick within eps/4 of all, accurate within eps*m, exact; every rank asked."""
+    """Three runs and a stream: quick within eps/4 of all, accurate within eps*m, exact; every rank queried."""
     model, history = Model(BY_NAME["float64"]), History(tmp_path / "s", eps=0.5, kappa=3)
     for run in RUNS:
         history.append(run)
@@ -97,7 +97,7 @@ def test_the_runs_after_thirteen_steps(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("kappa", "steps"), [(1, 20), (2, 30), (3, 40), (10, 25)])
 def test_runs_follow_the_levels_of_the_paper(kappa: int, steps: int, tmp_path: Path) -> None:
-    """More than kappa runs of a level become one of the next, and so on: played with lists beside it."""
+    """More than kappa runs of a level become one of the next, and so on: simulated with lists beside it."""
     history = History(tmp_path / "s", kappa=kappa)
     levels: list[list[tuple[int, int]]] = [[] for _ in range(10)]
     for step in range(1, steps + 1):
@@ -111,8 +111,8 @@ def test_runs_follow_the_levels_of_the_paper(kappa: int, steps: int, tmp_path: P
         assert sorted((run.id.first, run.id.last) for run in history.runs()) == sorted(
             run for level in levels for run in level
         )
-        held = {number: len(runs) for number, runs in enumerate(levels) if runs}
-        assert history.stats()["runs_by_level"] == held
+        counts = {number: len(runs) for number, runs in enumerate(levels) if runs}
+        assert history.stats()["runs_by_level"] == counts
 
 
 # --- memory instead of eps ----------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def test_a_budget_of_memory(memory: int | str, tmp_path: Path, rng: Rng) -> None
 
 @pytest.mark.parametrize(("memory", "kappa"), [("20 KB", 10), ("20 KB", 2), ("100 KB", 10), ("1 MB", 3)])
 def test_a_small_budget(memory: str, kappa: int, tmp_path: Path, rng: Rng) -> None:
-    """Answers stay within what the budget's own eps allow, and the summaries within the budget."""
+    """Answers stay within the budget's own eps, and the summaries within the budget."""
     model = Model(BY_NAME["float64"])
     history = History(tmp_path / "s", memory=memory, kappa=kappa)
     for step in range(6):
@@ -146,8 +146,8 @@ def test_a_small_budget(memory: str, kappa: int, tmp_path: Path, rng: Rng) -> No
             history.end_step()
             model.end_step()
     check_span(history, model, rng, None, None, 8)
-    budget = read_bytes(memory)
-    runs = sum(part.side.tuples.values.nbytes * 3 for run in history.runs() for part in run.parts)
+    budget = parse_size(memory)
+    runs = sum(part.index.tuples.values.nbytes * 3 for run in history.runs() for part in run.parts)
     assert runs <= budget / 2
     reopened = History(tmp_path / "s")
     assert reopened.settings == history.settings
@@ -155,9 +155,9 @@ def test_a_small_budget(memory: str, kappa: int, tmp_path: Path, rng: Rng) -> No
 
 
 def test_more_memory_means_a_smaller_error(tmp_path: Path) -> None:
-    found = [History(tmp_path / size.replace(" ", ""), memory=size).settings for size in ("50 KB", "5 MB", "5 GB")]
-    assert found[0].eps > found[1].eps > found[2].eps
-    assert found[0].run_eps > found[1].run_eps > found[2].run_eps
+    settings = [History(tmp_path / size.replace(" ", ""), memory=size).settings for size in ("50 KB", "5 MB", "5 GB")]
+    assert settings[0].eps > settings[1].eps > settings[2].eps
+    assert settings[0].run_eps > settings[1].run_eps > settings[2].run_eps
 
 
 @pytest.mark.parametrize(

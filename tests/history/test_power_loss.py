@@ -1,4 +1,4 @@
-"""Loss of power: what a durable store has acknowledged is there afterwards, whatever was not synced is lost."""
+"""Power loss: acknowledged batches of a durable store survive, whatever unsynced data is lost."""
 
 import os
 import re
@@ -15,8 +15,8 @@ from deltalake import DeltaTable
 
 from quantide.errors import RepairWarning
 from quantide.history import History, HistoryReader
-from quantide.history import recent as recent_files
-from quantide.store import disk
+from quantide.history import recent_writer as recent_files
+from quantide.store import durable_files
 from tests.history.crash import KINDS, Crash, Disk, lay_out, recorded
 from tests.history.work import KEYED, SETTINGS, Work, all_of, check_stored, small
 
@@ -27,30 +27,32 @@ STRACE = shutil.which("strace")
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     small(monkeypatch.setattr)
-    monkeypatch.setattr(recent_files, "FAN", 3)
+    monkeypatch.setattr(recent_files, "FANOUT", 3)
 
 
 def work(folder: Path, settings: dict[str, Any], batches: int) -> Disk:
-    """A durable store from its first moment on: appends, steps, merges, a checkpoint, a vacuum, a second writer."""
+    """Use a durable store from its creation on: appends, steps, compactions, a checkpoint, a vacuum, a second
+    writer.
+    """
     (folder.parent).mkdir(exist_ok=True)
-    with recorded(folder) as found:
-        found.state.names["."] = found.state.synced["."] = None
+    with recorded(folder) as disk:
+        disk.state.names["."] = disk.state.synced["."] = None
         for numbers in (range(batches // 2), range(batches // 2, batches)):
             doing = Work(str(folder), settings, durable=True)
             for number in numbers:
-                found.begun.append(number)
+                disk.begun.append(number)
                 doing.append(number)
-                found.done.append(number)
-                found.note(f"done {number}")
+                disk.done.append(number)
+                disk.note(f"done {number}")
                 if number % 3 == 2:
                     doing.step(0)
             doing.vacuum(0)
             doing.close(0)
-    return found
+    return disk
 
 
 def check_crash(crash: Crash, kind: str, folder: Path, rng: np.random.Generator) -> None:
-    """Whatever is left opens, has every batch that was acknowledged, once, and can be written to."""
+    """Check that any remaining state opens, has every acknowledged batch once, and can be written to."""
     lay_out(crash, kind, folder, rng)
     perhaps = [number for number in crash.begun if number not in crash.done]
     if crash.done:
@@ -71,20 +73,20 @@ def check_crash(crash: Crash, kind: str, folder: Path, rng: np.random.Generator)
     assert len(pl.read_delta(str(folder))) == history.n
 
 
-def check_crashes(found: Disk, some: int | None, folder: Path, rng: np.random.Generator) -> None:
-    crashes = [(crash, kind) for crash in found.crashes for kind in KINDS]
+def check_crashes(disk: Disk, some: int | None, folder: Path, rng: np.random.Generator) -> None:
+    crashes = [(crash, kind) for crash in disk.crashes for kind in KINDS]
     chosen = range(len(crashes)) if some is None else sorted(rng.choice(len(crashes), some, replace=False))
-    for place in chosen:
-        check_crash(*crashes[place], folder / str(place), rng)
+    for index in chosen:
+        check_crash(*crashes[index], folder / str(index), rng)
 
 
 @pytest.mark.filterwarnings("ignore::quantide.errors.RepairWarning")
 @pytest.mark.parametrize("store", STORES)
 def test_a_durable_store(store: str, tmp_path: Path, rng: np.random.Generator) -> None:
-    found = work(tmp_path / "store", STORES[store], 8)
-    assert len(found.crashes) > 300
-    assert any("checkpoint.parquet" in crash.after for crash in found.crashes)
-    check_crashes(found, 60, tmp_path / "lost", rng)
+    disk = work(tmp_path / "store", STORES[store], 8)
+    assert len(disk.crashes) > 300
+    assert any("checkpoint.parquet" in crash.after for crash in disk.crashes)
+    check_crashes(disk, 60, tmp_path / "lost", rng)
 
 
 @pytest.mark.slow
@@ -95,9 +97,9 @@ def test_a_durable_store_at_every_moment(store: str, tmp_path: Path, rng: np.ran
 
 
 def test_nothing_is_torn_in_a_durable_store(tmp_path: Path, rng: np.random.Generator) -> None:
-    """No loss of power leaves an entry, a checkpoint or a manifest that is named and not whole."""
-    found = work(tmp_path / "store", SETTINGS, 6)
-    for number, crash in enumerate(found.crashes[-150:]):
+    """No power loss leaves an entry, a checkpoint or a manifest that is named and incomplete."""
+    disk = work(tmp_path / "store", SETTINGS, 6)
+    for number, crash in enumerate(disk.crashes[-150:]):
         folder = tmp_path / str(number)
         lay_out(crash, "names", folder, rng)
         DeltaTable(folder)
@@ -111,17 +113,17 @@ def test_the_simulator_finds_a_missing_sync(tmp_path: Path, rng: np.random.Gener
     def unsynced(path: str, data: bytes, durable: bool) -> None:
         put(path, data, False)
 
-    put = disk.put_file
-    monkeypatch.setattr("quantide.store.log.put_file", unsynced)
-    found = work(tmp_path / "store", SETTINGS, 6)
+    put = durable_files.create_file
+    monkeypatch.setattr("quantide.store.delta_log.create_file", unsynced)
+    disk = work(tmp_path / "store", SETTINGS, 6)
     monkeypatch.undo()
     small(monkeypatch.setattr)
     with pytest.raises(AssertionError), pytest.warns(RepairWarning):
-        check_crashes(found, 100, tmp_path / "lost", rng)
+        check_crashes(disk, 100, tmp_path / "lost", rng)
 
 
 def test_files_are_removed_once_others_outlast_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also without `durable`: a merge that is lost again must find its inputs."""
+    """Also without `durable`: after a lost compaction its inputs must exist."""
     order: list[str] = []
     remove = os.remove
 
@@ -158,7 +160,7 @@ CALLS = "fsync,fdatasync,syncfs,link,linkat,rename,renameat,renameat2,mkdir,mkdi
 
 @pytest.fixture(scope="module")
 def calls(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """What a durable store asks of the system, in order: "sync PATH", "name PATH", "folder PATH", "done N"."""
+    """Return the system calls of a durable store, in order: "sync PATH", "name PATH", "folder PATH", "done N"."""
     if STRACE is None:
         pytest.skip(
             "strace is not installed: the order of system calls is not checked (Debian: apt-get install strace)"
@@ -174,7 +176,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def joined(text: str) -> list[str]:
-    """Lines of calls that others interrupted are put together, where they end."""
+    """Join the lines of interrupted calls, where they end."""
     out, begun = [], dict[str, str]()
     for line in text.splitlines():
         pid = line.split()[0]
@@ -188,10 +190,10 @@ def joined(text: str) -> list[str]:
 
 
 def read_call(line: str, root: str) -> str | None:
-    found = re.match(r"^\d+\s+(\w+)\((.*)\)\s+= (\d+)", line)
-    if found is None:
+    match = re.match(r"^\d+\s+(\w+)\((.*)\)\s+= (\d+)", line)
+    if match is None:
         return None
-    name, arguments = found[1], found[2]
+    name, arguments = match[1], match[2]
     quoted = re.findall(r'"([^"]*)"', arguments)
     if name == "write":
         return f"done {quoted[0].split()[1][:-2]}" if quoted and quoted[0].startswith("acknowledged ") else None
@@ -204,11 +206,11 @@ def read_call(line: str, root: str) -> str | None:
 
 
 def test_the_order_of_system_calls(calls: list[str]) -> None:
-    """Content, then its name, then its folder, then the entry that counts on it; then it is acknowledged."""
+    """Content, then its name, then its folder, then the entry that refers to it; then the acknowledgement."""
     assert [call for call in calls if call.startswith("done")] == [f"done {number}" for number in range(12)]
-    for place, call in enumerate(calls):
+    for index, call in enumerate(calls):
         kind, path = call.split(" ", 1)
-        before = calls[:place]
+        before = calls[:index]
         if kind == "name" and not path.endswith("writer.lock"):
             assert f"sync {path}" in before, f"{path} has its name before its content is synced"
         if kind == "name" and path.endswith(".json"):
@@ -227,12 +229,12 @@ def test_the_order_of_system_calls(calls: list[str]) -> None:
 
 def test_all_folders_are_named_for_good(calls: list[str]) -> None:
     """Also those above the store, which it made itself."""
-    made = [call.split(" ", 1)[1] for call in calls if call.startswith("folder ")]
-    assert {"/new", "/new/store", "/new/store/_delta_log", "/new/store/runs", "/new/store/_quantide"} <= {*made}
-    for path in made:
-        place = calls.index(f"folder {path}")
+    folders = [call.split(" ", 1)[1] for call in calls if call.startswith("folder ")]
+    assert {"/new", "/new/store", "/new/store/_delta_log", "/new/store/runs", "/new/store/_quantide"} <= {*folders}
+    for path in folders:
+        index = calls.index(f"folder {path}")
         parent = path.rpartition("/")[0]
-        assert any(call in (f"sync {parent}", "all /new/store") for call in calls[place : calls.index("done 0")]), path
+        assert any(call in (f"sync {parent}", "all /new/store") for call in calls[index : calls.index("done 0")]), path
 
 
 def test_the_checkpoint_is_written(calls: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""The data as others read it: delta-rs, Polars, DuckDB and plain Parquet see the same rows, also after merges."""
+"""Other readers of the data: delta-rs, Polars, DuckDB and plain Parquet see the same rows, also after compactions."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +25,7 @@ def _small() -> Iterator[None]:
 
 @pytest.fixture
 def rows(tmp_path: Path, rng: Rng) -> list[tuple[Any, ...]]:
-    """A store in `tmp_path / "s"` with runs of two levels and an open step; its rows as they were appended."""
+    """Make a store in `tmp_path / "s"` with runs of two levels and an open step; return its rows as appended."""
     out: list[tuple[Any, ...]] = []
     with History(tmp_path / "s", kappa=2, keys=["host", "port"]) as history:
         for step in range(8):
@@ -64,10 +64,10 @@ def test_polars(tmp_path: Path, rows: list[tuple[Any, ...]]) -> None:
 
 def test_duckdb(tmp_path: Path, rows: list[tuple[Any, ...]]) -> None:
     duckdb = pytest.importorskip("duckdb")
-    found = (
+    rows_read = (
         duckdb.connect().execute("SELECT host, port, value FROM read_parquet(?)", [active(tmp_path / "s")]).fetchall()
     )
-    assert sorted(found, key=repr) == rows
+    assert sorted(rows_read, key=repr) == rows
 
 
 def test_plain_parquet_is_sorted(tmp_path: Path, rows: list[tuple[Any, ...]]) -> None:
@@ -97,7 +97,7 @@ def test_an_older_version_can_be_read_until_it_is_vacuumed(tmp_path: Path, rows:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: str(kind.name))
 def test_every_type_is_read_as_it_is(kind: Kind, tmp_path: Path, rng: Rng) -> None:
-    """What Delta has no type for is an integer there."""
+    """Types that Delta does not have are integers there."""
     values = kind.of(SHAPES["wide"](rng, 100))
     with History(tmp_path / "s", kappa=1, value_type=kind.name) as history:
         for part in np.array_split(values, 3):
@@ -109,6 +109,6 @@ def test_every_type_is_read_as_it_is(kind: Kind, tmp_path: Path, rng: Rng) -> No
         column = column.cast(pa.int64())
     if kind.name == "uint32":
         column = column.cast(pa.int64())
-    for found in (DeltaTable(tmp_path / "s").to_pyarrow_table(), pl.read_delta(str(tmp_path / "s")).to_arrow()):
-        stored = found["value"].combine_chunks()
+    for table in (DeltaTable(tmp_path / "s").to_pyarrow_table(), pl.read_delta(str(tmp_path / "s")).to_arrow()):
+        stored = table["value"].combine_chunks()
         assert sorted(stored.to_pylist()) == column.to_pylist()

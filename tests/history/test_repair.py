@@ -1,4 +1,4 @@
-"""Every kind of file of a store missing, empty, cut short or full of zeros: opening, reading, writing and repair."""
+"""Every kind of file missing, empty, truncated or zeroed: opening, reading, writing and repair."""
 
 import json
 import os
@@ -16,12 +16,14 @@ from quantide import History
 from quantide.cli import main
 from quantide.errors import CorruptBytesError, RepairWarning, StorageError, WriterConflictError
 from quantide.history import HistoryReader
-from quantide.history.repair import repair
+from quantide.history.store_repair import repair
+from quantide.history.verify import check_log
 from quantide.live import LiveStream
-from quantide.store import commits
-from quantide.store.log_repair import Finding
-from quantide.store.manifest import Manifest
-from tests.history.work import ROWS, SETTINGS, Work, active, all_of, batch, check_stored, recent, small
+from quantide.store import writable_table
+from quantide.store.delta_library import DeltaError, is_readable, panics_as_errors
+from quantide.store.log_repair import LogFinding
+from quantide.store.recent_manifest import RecentManifest
+from tests.history.work import ROWS, SETTINGS, Work, active, all_of, batch, check_stored, few, recent, small
 
 NUMBERS = range(11)
 CHECKPOINT = 9
@@ -45,7 +47,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with runs and chunks, a checkpoint, entries after it, recent files; the last commit is batch 10."""
+    """Make a store with runs and chunks, a checkpoint, entries after it, recent files; the last commit is batch 10."""
     folder = tmp_path_factory.mktemp("made") / "store"
     with pytest.MonkeyPatch.context() as patch:
         small(patch.setattr)
@@ -75,7 +77,7 @@ def newest(folder: Path) -> int:
 
 
 def hurt(path: Path, damage: str) -> None:
-    """Damage a file. It is a new one, as old as the other: what has mapped that one keeps it."""
+    """Damage a file. It is replaced, with the same time: readers that have mapped the old one keep it."""
     data, times = DAMAGE[damage](path.read_bytes()), path.stat()
     path.unlink()
     if data is not None:
@@ -84,7 +86,7 @@ def hurt(path: Path, damage: str) -> None:
 
 
 def check_writable(folder: Path, numbers: list[int]) -> None:
-    """What is there is right, also for other readers of Delta, and another batch can be added."""
+    """Check that the data is right, also for other readers of Delta, and that another batch can be added."""
     check_stored(folder, numbers)
     with History(folder) as history:
         assert history.n == len(all_of(numbers))
@@ -101,7 +103,7 @@ def check_writable(folder: Path, numbers: list[int]) -> None:
 
 @pytest.mark.parametrize("damage", TORN)
 def test_a_torn_newest_entry(damage: str, folder: Path) -> None:
-    """A reader stays at the version before; the next writer sets it aside, with the data that it was about."""
+    """A reader stays at the version before; the next writer sets the entry aside, with its data."""
     version = newest(folder)
     hurt(entry(folder, version), damage)
     reader, live = HistoryReader(folder), LiveStream(folder, follow=False)
@@ -116,8 +118,8 @@ def test_a_torn_newest_entry(damage: str, folder: Path) -> None:
         assert not history.batch_seen(NUMBERS[-1])
         assert reader.refresh()
         assert live.poll()
-        kept = list((folder / "_quantide/aside").glob("*.parquet"))
-        assert history.append_files([str(path) for path in kept], batch_id=NUMBERS[-1]) == ROWS
+        set_aside = list((folder / "_quantide/aside").glob("*.parquet"))
+        assert history.append_files([str(path) for path in set_aside], batch_id=NUMBERS[-1]) == ROWS
         assert (history.n, history.verify().values) == (len(all_of(NUMBERS)),) * 2
     check_stored(folder, NUMBERS)
 
@@ -130,18 +132,55 @@ def test_torn_at_every_byte(made: Path, tmp_path: Path) -> None:
     reader = HistoryReader(folder)
     for end in range(len(data)):
         path.write_bytes(data[:end])
-        reader._pin.reload()
+        reader._holder.reload()
         assert reader.version == newest(folder) - 1, end
     path.write_bytes(data)
     assert reader.refresh()
+
+
+@pytest.fixture
+def compacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make a store whose open step has compacted chunks, still on disk; its newest commit, of batch 9, is zeros."""
+    few(monkeypatch.setattr)
+    folder = tmp_path / "compacted"
+    work = Work(str(folder), SETTINGS)
+    for number in range(10):
+        work.append(number)
+        work.history._writer.join()
+    work.close(0)
+    assert set((folder / "runs").iterdir()) > set(active(folder)[0])
+    hurt(entry(folder, newest(folder)), "zeros")
+    return folder
+
+
+def copied(folder: Path, runs: float, log: float) -> None:
+    """Give files the times of a copy, made so many seconds later."""
+    for path in folder.rglob("*"):
+        times, later = path.stat(), log if path.parent.name == "_delta_log" else runs
+        os.utime(path, (times.st_mtime + later, times.st_mtime + later) if later else None)
+
+
+@pytest.mark.parametrize(("runs", "log"), [(0, 0), (3600, 3600), (3600, 7200), (7200, 3600)])
+def test_a_torn_append_of_a_copy(runs: float, log: float, compacted: Path) -> None:
+    """A copy has other times: compacted chunks are not reported as lost, and the lost one is."""
+    copied(compacted, runs, log)
+    [finding] = repair(compacted, dry_run=True)
+    assert (finding.lost, finding.rows) == (True, ROWS)
+    assert "of the batches 9 may be lost" in finding.action
+    with History(compacted) as history:
+        with pytest.warns(RepairWarning):
+            history.open()
+        set_aside = list((compacted / "_quantide/aside").glob("*.parquet"))
+        assert history.append_files([str(path) for path in set_aside], batch_id=9) == ROWS
+    check_stored(compacted, range(10))
 
 
 def test_several_torn_entries(folder: Path) -> None:
     version = newest(folder)
     for number, damage in zip(range(version - 2, version + 1), ("zeros", "empty", "cut"), strict=True):
         hurt(entry(folder, number), damage)
-    found = repair(folder, dry_run=True)
-    assert [(finding.kind, finding.lost) for finding in found] == [("log entry", True)] * 3
+    findings = repair(folder, dry_run=True)
+    assert [(finding.kind, finding.lost) for finding in findings] == [("log entry", True)] * 3
     assert newest(folder) == version
     before = HistoryReader(folder).version
     assert len(repair(folder)) == 3
@@ -176,7 +215,7 @@ def test_a_torn_merge_loses_nothing(folder: Path) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_torn_entry_with_commits_after_it(damage: str, folder: Path) -> None:
-    """No commit that is whole is dropped, unless somebody says so."""
+    """No intact commit is dropped without --roll-back."""
     version = newest(folder) - 1
     hurt(entry(folder, version), damage)
     assert HistoryReader(folder).version == version - 1
@@ -187,8 +226,8 @@ def test_a_torn_entry_with_commits_after_it(damage: str, folder: Path) -> None:
     assert "--roll-back" in finding.action
     assert f"up to {2 * ROWS if damage != 'missing' else ROWS} rows" in finding.problem
     assert newest(folder) == version + 1
-    found = repair(folder, roll_back=True)
-    assert [one.kind for one in found if one.lost] == ["log entry"] * (1 if damage == "missing" else 2)
+    findings = repair(folder, roll_back=True)
+    assert [one.kind for one in findings if one.lost] == ["log entry"] * (1 if damage == "missing" else 2)
     assert list((folder / "_quantide/aside").glob("*.parquet"))
     check_writable(folder, list(NUMBERS[:-2]))
 
@@ -207,7 +246,7 @@ def test_a_torn_entry_that_a_checkpoint_covers(folder: Path) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_torn_first_entry(damage: str, tmp_path: Path) -> None:
-    """A store that was never acknowledged: there is none, and one can be made."""
+    """The store was never acknowledged: it does not exist, and can be created."""
     folder = tmp_path / "store"
     History(folder, **SETTINGS).close()
     hurt(entry(folder, 0), damage)
@@ -243,24 +282,90 @@ def test_a_log_whose_beginning_is_lost(folder: Path) -> None:
 @pytest.mark.parametrize("what", ["checkpoint", "_last_checkpoint", "both"])
 @pytest.mark.filterwarnings("ignore::quantide.errors.RepairWarning")
 def test_a_checkpoint(what: str, damage: str, folder: Path) -> None:
-    """Older entries tell the same: everything is read, and the writer makes a new one."""
+    """Older entries have the same content: everything is read, and the writer makes a new checkpoint."""
     paths = [folder / "_delta_log" / f"{CHECKPOINT:020}.checkpoint.parquet", folder / "_delta_log" / "_last_checkpoint"]
     paths[1].write_bytes(paths[1].read_bytes().rstrip())
     for path in paths if what == "both" else [paths[what == "_last_checkpoint"]]:
         hurt(path, damage)
     reader = HistoryReader(folder)
     assert reader.n == LiveStream(folder, follow=False).answer(0.5).n == len(all_of(NUMBERS))
-    found = repair(folder, dry_run=True)
-    assert {finding.kind for finding in found} <= {"checkpoint"}
-    assert not any(finding.lost for finding in found)
-    assert bool(found) == (damage != "missing" or what == "checkpoint")
-    if found:
+    findings = repair(folder, dry_run=True)
+    assert {finding.kind for finding in findings} <= {"checkpoint"}
+    assert not any(finding.lost for finding in findings)
+    assert bool(findings) == (damage != "missing" or what == "checkpoint")
+    if findings:
         repair(folder)
         last = json.loads((folder / "_delta_log/_last_checkpoint").read_text())["version"]
         assert last == DeltaTable(folder).version() == newest(folder)
     check_writable(folder, list(NUMBERS))
     assert reader.refresh()
     assert reader.n == len(all_of([*NUMBERS, 50]))
+
+
+FLIPPED = {"file": b".parquet", "transaction": b"quantide.writer", "settings": b"quantide.settings"}
+
+
+def flip(folder: Path, text: bytes) -> Path:
+    """Flip a bit of a text in the checkpoint. pyarrow still reads the file; Delta's reader does not."""
+    path = folder / "_delta_log" / f"{CHECKPOINT:020}.checkpoint.parquet"
+    data = bytearray(path.read_bytes())
+    data[data.index(text) + 1] ^= 0x80
+    path.write_bytes(data)
+    assert is_readable(str(path))
+    return path
+
+
+@pytest.mark.parametrize("what", FLIPPED)
+def test_a_checkpoint_that_only_deltas_reader_refuses(what: str, folder: Path) -> None:
+    path = flip(folder, FLIPPED[what])
+    reader = HistoryReader(folder)
+    assert reader.n == LiveStream(folder, follow=False).answer(0.5).n == len(all_of(NUMBERS))
+    with pytest.raises(CorruptBytesError, match="quantide history repair"):
+        check_log(str(folder))
+    [finding] = [one for one in repair(folder, dry_run=True) if one.name == path.name]
+    assert (finding.kind, finding.problem, finding.lost) == ("checkpoint", "cannot be read", False)
+    with History(folder) as history, pytest.warns(RepairWarning) as warned:
+        history.open()
+    assert [path.name in str(one.message) for one in warned].count(True) == 1
+    assert (folder / "_quantide/aside" / path.name).exists()
+    assert DeltaTable(folder).transaction_version("quantide.writer") == 2
+    check_writable(folder, list(NUMBERS))
+
+
+@pytest.mark.parametrize("what", FLIPPED)
+def test_repair_of_a_checkpoint_that_only_deltas_reader_refuses(what: str, folder: Path) -> None:
+    path = flip(folder, FLIPPED[what])
+    assert next(one.name for one in repair(folder) if one.kind == "checkpoint") == path.name
+    assert not path.exists()
+    check_writable(folder, list(NUMBERS))
+
+
+def test_a_flipped_checkpoint_without_older_entries(folder: Path) -> None:
+    for version in range(CHECKPOINT):
+        entry(folder, version).unlink()
+    flip(folder, FLIPPED["transaction"])
+    with pytest.raises(CorruptBytesError, match="quantide history repair"):
+        HistoryReader(folder)
+    [finding] = repair(folder)
+    assert finding.lost
+
+
+def test_the_log_is_not_trimmed_to_a_checkpoint_that_deltas_reader_refuses(folder: Path) -> None:
+    with History(folder) as history:
+        history.open()
+        flip(folder, FLIPPED["file"])
+        history.table.clear_log(0)
+        assert entry(folder, 0).exists()
+
+
+def test_a_panic_of_deltas_reader_is_an_error() -> None:
+    class PanicException(BaseException):
+        """Stand-in for the library's exception, whose class cannot be imported."""
+
+    with pytest.raises(DeltaError, match="crashed"), panics_as_errors():
+        raise PanicException("executor has crashed")
+    with pytest.raises(KeyboardInterrupt), panics_as_errors():
+        raise KeyboardInterrupt
 
 
 def test_the_log_is_not_trimmed_to_a_checkpoint_that_is_damaged(folder: Path) -> None:
@@ -296,8 +401,8 @@ def test_a_lost_manifest_comes_back_from_the_log(damage: str, folder: Path) -> N
 
 
 def without_copies(folder: Path, monkeypatch: pytest.MonkeyPatch, numbers: range = range(11, 14)) -> Path:
-    """Commits of a manifest that is too large for the log; the newest one is lost."""
-    monkeypatch.setattr(commits, "COPIED", 10)
+    """Commit a manifest that is too large for the log; the newest one is lost."""
+    monkeypatch.setattr(writable_table, "MAX_COPY_BYTES", 10)
     with History(folder) as history:
         for number in numbers:
             history.append(batch(number), batch_id=number)
@@ -305,7 +410,7 @@ def without_copies(folder: Path, monkeypatch: pytest.MonkeyPatch, numbers: range
 
 
 def test_a_lost_manifest_without_a_copy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names the command; older rows are known from the copy before, windows over the rest are refused."""
+    """The error names the command; older rows are listed by the copy before, windows over the rest are refused."""
     path = without_copies(folder, monkeypatch)
     for old in path.parent.glob("*.manifest"):
         old.unlink()
@@ -313,9 +418,9 @@ def test_a_lost_manifest_without_a_copy(folder: Path, monkeypatch: pytest.Monkey
         history.append(batch(50))
     assert [one.lost for one in repair(folder, dry_run=True)] == [True]
     assert not path.exists()
-    found = repair(folder)
-    assert [(one.kind, one.rows) for one in found if one.lost] == [("manifest", 3 * ROWS), ("recent file", 3 * ROWS)]
-    assert "3 rows" not in found[0].problem
+    findings = repair(folder)
+    assert [(one.kind, one.rows) for one in findings if one.lost] == [("manifest", 3 * ROWS), ("recent file", 3 * ROWS)]
+    assert "3 rows" not in findings[0].problem
     with History(folder) as history:
         history.append(batch(50), batch_id=50)
         live = LiveStream(folder, follow=False)
@@ -329,7 +434,7 @@ def test_a_lost_manifest_without_a_copy(folder: Path, monkeypatch: pytest.Monkey
 
 
 def test_an_older_manifest_is_the_base(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only what came after it is not known."""
+    """Only rows appended after it are missing."""
     path = without_copies(folder, monkeypatch, range(11, 12))
     older = path.read_bytes()
     with History(folder) as history:
@@ -338,14 +443,14 @@ def test_an_older_manifest_is_the_base(folder: Path, monkeypatch: pytest.MonkeyP
     path.write_bytes(older)
     [lost, _] = repair(folder)
     assert (lost.kind, lost.rows) == ("manifest", ROWS)
-    manifest = Manifest.from_json(manifest_of(folder).read_text(), "")
-    assert manifest.entries[:-1] == Manifest.from_json(older.decode(), "").entries
+    manifest = RecentManifest.from_json(manifest_of(folder).read_text(), "")
+    assert manifest.entries[:-1] == RecentManifest.from_json(older.decode(), "").entries
     assert manifest.arrived == 13 * ROWS
 
 
 def test_no_manifest_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is known of times: windows begin anew, and that is said."""
-    monkeypatch.setattr(commits, "COPIED", 10)
+    """No times are known: windows start empty, and the finding says so."""
+    monkeypatch.setattr(writable_table, "MAX_COPY_BYTES", 10)
     with History(tmp_path, **SETTINGS) as history:
         for number in range(3):
             history.append(batch(number), times=np.arange(ROWS) + 1.0, batch_id=number)
@@ -367,7 +472,7 @@ def test_no_manifest_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("damage", [name for name in DAMAGE if name != "a line short"])
 def test_a_recent_file_is_named(damage: str, folder: Path) -> None:
     """Nothing else has the times of its rows; it ages like others."""
-    first = Manifest.from_json(manifest_of(folder).read_text(), "").entries[0]
+    first = RecentManifest.from_json(manifest_of(folder).read_text(), "").entries[0]
     hurt(folder / first.name, damage)
     for dry_run in (True, False):
         [finding] = repair(folder, dry_run)
@@ -442,7 +547,7 @@ def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (code, [one["kind"] for one in body["findings"]]) == (0, ["side file"])
     code, body = run(capsys, folder)
     assert (code, [one["kind"] for one in body["findings"]]) == (0, ["side file", "garbage"])
-    assert set(body["findings"][0]) == set(Finding.__dataclass_fields__)
+    assert set(body["findings"][0]) == set(LogFinding.__dataclass_fields__)
     hurt(active(folder)[0][0], "missing")
     assert run(capsys, folder)[0] == 1
     assert main(["history", "repair", str(folder)]) == 1
@@ -450,6 +555,28 @@ def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     hurt(active(folder)[1][1], "missing")
     assert main(["history", "repair", str(folder)]) == 1
     assert "it is rebuilt" in capsys.readouterr().out
+
+
+def test_exit_codes_of_a_dry_run(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """0 where a repair loses nothing, with findings where there is something to repair; 1 for losses; 2 without a
+    store.
+    """
+    code, output = run(capsys, folder, "--dry-run")
+    assert (code, output["ok"], output["findings"]) == (0, True, [])
+    index_path = active(folder)[1][-1]
+    hurt(index_path, "cut")
+    code, output = run(capsys, folder, "--dry-run")
+    assert (code, output["ok"], [one["kind"] for one in output["findings"]]) == (0, True, ["side file"])
+    assert main(["history", "verify", str(folder)]) == 1
+    capsys.readouterr()
+    hurt(active(folder)[0][0], "cut")
+    code, output = run(capsys, folder, "--dry-run")
+    assert (code, output["ok"]) == (1, False)
+    assert [one["lost"] for one in output["findings"]].count(True) == 1
+    assert main(["history", "repair", str(folder), "--dry-run"]) == 1
+    assert "1 of 2 findings are losses" in capsys.readouterr().out
+    assert main(["history", "repair", str(tmp_path / "none"), "--dry-run"]) == 2
+    assert not (tmp_path / "none").exists()
 
 
 def test_repair_needs_the_lease(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

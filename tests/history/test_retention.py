@@ -1,4 +1,4 @@
-"""Retention: little at a time, never because a clock is wrong, and what it drops can be brought back for a while."""
+"""Retention: a little at a time, never because of a wrong clock, and dropped runs can be restored for a while."""
 
 import json
 import os
@@ -11,9 +11,9 @@ import pytest
 from quantide.cli import main
 from quantide.errors import CorruptBytesError, InvalidArgumentError, StorageError
 from quantide.history import History
-from quantide.store import file_clock, retired
-from quantide.store.clock_state import read_accepted, write_clock_problem
-from quantide.store.names import RETIRED
+from quantide.store import file_clock, retired_files
+from quantide.store.file_names import RETIRED
+from quantide.store.ingest_status import read_accepted_clock, write_clock_problem
 from quantide.windows.wall_clock import VARIABLE
 from tests.history.driver import Driver
 from tests.history.work import SETTINGS, all_of, batch, check_stored, leftovers, small
@@ -28,7 +28,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def filled(folder: Path, retention: int, steps: int) -> History:
-    """A batch a step."""
+    """Append a batch a step."""
     history = History(folder, **SETTINGS, retention=retention)
     for number in range(steps):
         history.append(batch(number), batch_id=number)
@@ -36,15 +36,15 @@ def filled(folder: Path, retention: int, steps: int) -> History:
     return history
 
 
-def gone(folder: Path) -> list[str]:
-    """Names of data files that can be brought back."""
-    place = folder / RETIRED
-    return sorted(path.stem for path in place.glob("*.parquet")) if place.exists() else []
+def restorable(folder: Path) -> list[str]:
+    """Return the names of data files that can be restored."""
+    retired = folder / RETIRED
+    return sorted(path.stem for path in retired.glob("*.parquet")) if retired.exists() else []
 
 
 def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    """Let so much running time pass."""
-    for module in (retired, file_clock):
+    """Let some running time pass."""
+    for module in (retired_files, file_clock):
         before = module.running_time()
         monkeypatch.setattr(module, "running_time", lambda before=before: before + seconds)
 
@@ -55,8 +55,8 @@ def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 @pytest.mark.parametrize("vacuumed", [False, True])
 def test_what_expired_is_restored_and_stays_for_another_retention(vacuumed: bool, tmp_path: Path) -> None:
     history = filled(tmp_path, retention=8, steps=12)
-    kept = check_stored(tmp_path, range(4, 12), range(4))
-    lost = [number for number in range(12) if number not in kept]
+    batches = check_stored(tmp_path, range(4, 12), range(4))
+    lost = [number for number in range(12) if number not in batches]
     assert lost
     if vacuumed:
         history.vacuum(0)
@@ -100,16 +100,16 @@ def test_one_pass_drops_a_fourth_of_the_retention_at_most(tmp_path: Path) -> Non
 
 def test_vacuum_removes_what_expired_after_half_the_retention(tmp_path: Path) -> None:
     history = filled(tmp_path, retention=4, steps=6)
-    first = gone(tmp_path)
+    first = restorable(tmp_path)
     assert first
     history.vacuum(0)
-    assert set(first) <= set(gone(tmp_path))
+    assert set(first) <= set(restorable(tmp_path))
     history.end_step()
     history.end_step()
     history.vacuum(0)
-    assert not set(first) & set(gone(tmp_path))
+    assert not set(first) & set(restorable(tmp_path))
     history.vacuum(0, grace_hours=0)
-    assert gone(tmp_path) == []
+    assert restorable(tmp_path) == []
     assert leftovers(tmp_path) == set()
     with pytest.raises(InvalidArgumentError, match=r"grace_hours is a number from 0 to 1000000, not -1"):
         history.vacuum(0, grace_hours=-1)
@@ -118,41 +118,41 @@ def test_vacuum_removes_what_expired_after_half_the_retention(tmp_path: Path) ->
 
 def test_a_clock_that_runs_ahead_does_not_shorten_the_grace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with filled(tmp_path, retention=4, steps=8) as history:
-        expired = gone(tmp_path)
+        expired = restorable(tmp_path)
         history.vacuum(0, grace_hours=168)
     for jumps in range(1, 4):
         monkeypatch.setenv(VARIABLE, str(SIXTY_DAYS))
-        with History(tmp_path) as again:
-            again.vacuum(0, grace_hours=168)
-            assert gone(tmp_path) == expired, "a process that starts by the wrong clock counts one day"
+        with History(tmp_path) as reopened:
+            reopened.vacuum(0, grace_hours=168)
+            assert restorable(tmp_path) == expired, "a process that starts by the wrong clock counts one day"
             monkeypatch.setenv(VARIABLE, str(SIXTY_DAYS * (1 + jumps)))
-            again.vacuum(0, grace_hours=168)
-            assert gone(tmp_path) == expired, "one that runs counts no jump at all"
-    with History(tmp_path) as again:
-        again.vacuum(0, grace_hours=168)
+            reopened.vacuum(0, grace_hours=168)
+            assert restorable(tmp_path) == expired, "one that runs counts no jump at all"
+    with History(tmp_path) as reopened:
+        reopened.vacuum(0, grace_hours=168)
         later(monkeypatch, 6 * DAY - 60)
-        again.vacuum(0, grace_hours=168)
-        assert gone(tmp_path) == expired
+        reopened.vacuum(0, grace_hours=168)
+        assert restorable(tmp_path) == expired
         later(monkeypatch, 120)
-        again.vacuum(0, grace_hours=168)
-        assert gone(tmp_path) == []
+        reopened.vacuum(0, grace_hours=168)
+        assert restorable(tmp_path) == []
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"files": {"x": 1}}', b'{"at": NaN, "files": 7}'])
 def test_a_damaged_list_of_ages_lets_files_wait(damage: bytes, tmp_path: Path) -> None:
     with filled(tmp_path, retention=4, steps=8) as history:
-        expired = gone(tmp_path)
-        (tmp_path / RETIRED / retired.AGES).write_bytes(damage)
+        expired = restorable(tmp_path)
+        (tmp_path / RETIRED / retired_files.AGES).write_bytes(damage)
         history.vacuum(0)
         history.vacuum(0, grace_hours=0.5)
-        assert gone(tmp_path) == expired
-        assert len(json.loads((tmp_path / RETIRED / retired.AGES).read_text())["files"]) == len(expired)
+        assert restorable(tmp_path) == expired
+        assert len(json.loads((tmp_path / RETIRED / retired_files.AGES).read_text())["files"]) == len(expired)
 
 
 def test_a_data_file_that_is_damaged_is_named(tmp_path: Path) -> None:
     with filled(tmp_path, retention=4, steps=8) as history:
         history.vacuum(0)
-        stem = gone(tmp_path)[0]
+        stem = restorable(tmp_path)[0]
         os.truncate(tmp_path / RETIRED / f"{stem}.parquet", 100)
         before = history.n
         with pytest.raises(CorruptBytesError, match=rf"{stem}.* cannot be restored"):
@@ -163,7 +163,7 @@ def test_a_data_file_that_is_damaged_is_named(tmp_path: Path) -> None:
 def test_a_side_file_that_is_lost_is_rebuilt(tmp_path: Path) -> None:
     with filled(tmp_path, retention=4, steps=8) as history:
         history.vacuum(0, grace_hours=168)
-        (tmp_path / RETIRED / f"{gone(tmp_path)[0]}.side").unlink()
+        (tmp_path / RETIRED / f"{restorable(tmp_path)[0]}.side").unlink()
         history.restore()
         assert history.n == len(all_of(range(8)))
         history.append([1.0])
@@ -178,7 +178,7 @@ def test_a_side_file_that_is_lost_is_rebuilt(tmp_path: Path) -> None:
     ["retention.linked@1", "retention.linked@3", "restore.linked@1", "restore.committed@1", "restore.committed@2"],
 )
 def test_killed_while_runs_are_dropped_or_restored(fault: str, driver: Driver, tmp_path: Path) -> None:
-    """Whatever was appended is in the table, or can be brought back, once."""
+    """Every appended batch is in the table, or can be restored, once."""
     folder = tmp_path / "store"
     child = driver.start("expire_and_restore", folder, f"{fault}:kill", settings=SETTINGS | {"retention": 8})
     assert child.wait() == -9, child.log.read_text()
@@ -194,7 +194,7 @@ def test_killed_while_runs_are_dropped_or_restored(fault: str, driver: Driver, t
 
 
 def test_a_clock_that_runs_ahead_makes_no_file_older(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Merged files, recent files and entries of the log wait for their hour, for readers that have them in hand."""
+    """Compacted files, recent files and log entries stay for their hour, for readers that use them."""
     with History(tmp_path, **SETTINGS) as history:
         for number in range(25):
             history.append(batch(number))
@@ -206,12 +206,12 @@ def test_a_clock_that_runs_ahead_makes_no_file_older(tmp_path: Path, monkeypatch
         assert waiting
         monkeypatch.setenv(VARIABLE, str(SIXTY_DAYS))
         assert history.vacuum(1).files == 0
-    with History(tmp_path) as again:
-        assert again.vacuum(1).files == 0, "nor in a process that starts by the wrong clock"
+    with History(tmp_path) as reopened:
+        assert reopened.vacuum(1).files == 0, "nor in a process that starts by the wrong clock"
         assert waiting <= leftovers(tmp_path)
         assert set(log) <= set(os.listdir(tmp_path / "_delta_log"))
         later(monkeypatch, 3700)
-        assert again.vacuum(1).files >= len(waiting)
+        assert reopened.vacuum(1).files >= len(waiting)
     assert leftovers(tmp_path) == set()
     check_stored(tmp_path, range(25))
 
@@ -219,7 +219,7 @@ def test_a_clock_that_runs_ahead_makes_no_file_older(tmp_path: Path, monkeypatch
 # Commands
 
 
-def told(out: Out) -> Any:
+def printed(out: Out) -> Any:
     return json.loads(out.readouterr().out)
 
 
@@ -227,8 +227,8 @@ def test_commands(tmp_path: Path, capsys: Out) -> None:
     store = str(tmp_path / "store")
     filled(tmp_path / "store", retention=4, steps=8).close()
     assert main(["history", "clock", store, "--json"]) == 0
-    shown = told(capsys)
-    assert shown | {"clock": ""} == {
+    output = printed(capsys)
+    assert output | {"clock": ""} == {
         "path": store,
         "clock": "",
         "problem": None,
@@ -240,22 +240,45 @@ def test_commands(tmp_path: Path, capsys: Out) -> None:
     assert main(["history", "clock", store]) == 0
     assert "problem: the clock is 60 days ahead" in capsys.readouterr().out
     assert History(store).stats()["clock_problem"] == "the clock is 60 days ahead"
-    assert read_accepted(store) is None
+    assert read_accepted_clock(store) is None
     assert main(["history", "clock", store, "--accept"]) == 0
     assert "accepted: " in capsys.readouterr().out
-    accepted = read_accepted(store)
+    accepted = read_accepted_clock(store)
     assert accepted is not None
     assert accepted.step == 9
     assert main(["history", "restore", store, "--json"]) == 0
-    assert told(capsys)["values"] == len(all_of(range(4)))
+    assert printed(capsys)["values"] == len(all_of(range(4)))
     assert History(store).n == len(all_of(range(8)))
     assert main(["history", "restore", store]) == 0
-    assert "0 files with 0 values were restored" in capsys.readouterr().out
+    assert "0 files with 0 values restored" in capsys.readouterr().out
     missing = str(tmp_path / "none")
     for command in ("clock", "restore"):
         assert main(["history", command, missing]) == 2
         assert "there is no history" in capsys.readouterr().err
     assert not os.path.exists(missing)
+
+
+def test_second_names_are_removed_once_the_restored_files_outlast_a_loss_of_power(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also without `durable`: a restore lost in a power loss must find the retired names again."""
+    history = filled(tmp_path, retention=4, steps=8)
+    before, order, remove = history.table.version, list[str](), os.remove
+
+    def removed(path: Any) -> None:
+        order.append("removed" if RETIRED in str(path) else "")
+        remove(path)
+
+    monkeypatch.setattr(os, "remove", removed)
+    monkeypatch.setattr(
+        "quantide.history.vacuum.sync_filesystem",
+        lambda path: order.append(f"version {history.table.version} of {path} synced"),
+    )
+    files = history.restore().files
+    assert files > 0
+    history.close()
+    events = [event for event in order if event]
+    assert events == [f"version {before + 1} of {tmp_path} synced", *["removed"] * (2 * files)]
 
 
 def test_a_file_system_without_links_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Losses that follow each other: a second loss of power, a restore that is cut off, times that cannot be read."""
+"""Consecutive losses: a second power loss, an interrupted restore, unreadable times."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ def tear(folder: Path, entries: int) -> None:
 
 
 def test_the_data_of_a_second_torn_append_is_kept_too(tmp_path: Path) -> None:
-    """The take-over is torn with the append: the next writer uses no name of the lost one."""
+    """The take-over is torn with the append: the next writer reuses no name of the lost one."""
     with History(tmp_path, eps=0.05) as history:
         history.append(np.arange(10.0))
     for value in (111.0, 222.0):
@@ -37,8 +37,10 @@ def test_the_data_of_a_second_torn_append_is_kept_too(tmp_path: Path) -> None:
         with pytest.warns(RepairWarning):
             history.open()
         history.vacuum(0)
-    kept = [set(pq.read_table(path)["value"].to_pylist()) for path in (tmp_path / "_quantide/aside").glob("*.parquet")]
-    assert sorted(map(max, kept)) == [111.0, 222.0]
+    set_aside = [
+        set(pq.read_table(path)["value"].to_pylist()) for path in (tmp_path / "_quantide/aside").glob("*.parquet")
+    ]
+    assert sorted(map(max, set_aside)) == [111.0, 222.0]
 
 
 def test_a_torn_merge_is_no_lost_append(tmp_path: Path) -> None:
@@ -48,10 +50,10 @@ def test_a_torn_merge_is_no_lost_append(tmp_path: Path) -> None:
             history.end_step()
     tear(tmp_path, 1)
     with History(tmp_path) as history:
-        with pytest.warns(RepairWarning) as told:
+        with pytest.warns(RepairWarning) as warnings:
             history.open()
         assert history.n == 30
-    assert not any("append_files" in str(one.message) for one in told)
+    assert not any("append_files" in str(one.message) for one in warnings)
 
 
 def test_a_restore_can_be_repeated(tmp_path: Path) -> None:
@@ -66,7 +68,7 @@ def test_a_restore_can_be_repeated(tmp_path: Path) -> None:
 
 
 def test_a_restore_that_was_killed_adds_nothing_twice(tmp_path: Path) -> None:
-    """Runs that it restored keep their second names until the next restore, also once they are merged away."""
+    """Runs that it restored keep their retired names until the next restore, also once they are compacted away."""
     program = (
         "import sys, numpy as np; from quantide import History; h = History(sys.argv[1]); s = sys.argv[2]\n"
         "if s == 'restore': h.restore(); sys.exit()\n"
@@ -142,7 +144,7 @@ def test_repair_names_rows_of_the_future_and_leaves_them(tmp_path: Path, capsys:
 
 
 def test_chunks_of_ended_steps_are_not_called_lost(tmp_path: Path) -> None:
-    """A copy of a store has new times of change: only names tell which data a torn commit can have added."""
+    """A copy of a store has new modification times: only names show which data a torn commit can have added."""
     with History(tmp_path, eps=0.1, kappa=2) as history:
         for step in range(3):
             history.append(np.arange(4.0) + step)
@@ -153,7 +155,7 @@ def test_chunks_of_ended_steps_are_not_called_lost(tmp_path: Path) -> None:
         os.utime(path)
     tear(tmp_path, 1)
     with History(tmp_path) as history:
-        with pytest.warns(RepairWarning) as told:
+        with pytest.warns(RepairWarning) as warnings:
             history.open()
         assert history.n == 24
-    assert any("1 rows may be lost" in str(one.message) for one in told)
+    assert any("1 rows may be lost" in str(one.message) for one in warnings)

@@ -1,4 +1,4 @@
-"""The log cannot be reached while a commit is made, or just after: nothing is lost, and nothing is added twice."""
+"""Unreachable log during a commit, or just after: nothing is lost, and nothing is added twice."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,14 +13,14 @@ import pytest
 
 from quantide.errors import CommitUncertainError, StorageError
 from quantide.history import History
-from quantide.history.load import Loaded, Slot, write_chunks
-from quantide.history.source import Piece
+from quantide.history.bulk_load import write_chunks
+from quantide.history.parquet_source import ParquetPiece
 from quantide.live import LiveStream
-from quantide.store import disk, log_writer
-from quantide.store.delta import DeltaError, DeltaTable
-from quantide.store.log import Log
-from quantide.summary.column import read_column
-from quantide.summary.types import type_named
+from quantide.store import durable_files, log_writer
+from quantide.store.delta_library import DeltaError, DeltaTable
+from quantide.store.delta_log import DeltaLog
+from quantide.summary.value_column import read_column
+from quantide.summary.value_types import type_named
 from tests.history.work import KEYED, ROWS, SETTINGS, batch, check_stored, key_of, small
 
 Patch = pytest.MonkeyPatch
@@ -33,10 +33,10 @@ def _small(monkeypatch: Patch) -> None:
 
 @pytest.fixture
 def history(tmp_path: Path) -> Iterator[History]:
-    with History(tmp_path / "store", **SETTINGS) as found:
-        found.append(batch(0))
-        found._writer.join()
-        yield found
+    with History(tmp_path / "store", **SETTINGS) as handle:
+        handle.append(batch(0))
+        handle._writer.join()
+        yield handle
 
 
 def unreachable(*_: Any, **__: Any) -> Any:
@@ -49,26 +49,26 @@ def unreadable(*_: Any, **__: Any) -> Any:
 
 @contextmanager
 def log_not_read(monkeypatch: Patch) -> Iterator[None]:
-    """Nothing can be read of the log; entries are written."""
+    """Make the log unreadable; entries are written."""
     with monkeypatch.context() as patch:
         patch.setattr(DeltaTable, "update_incremental", unreadable)
-        patch.setattr(Log, "follows", unreachable)
-        patch.setattr("quantide.store.table._read_log", unreachable)
+        patch.setattr(DeltaLog, "follow", unreachable)
+        patch.setattr("quantide.store.stream_table._read_log", unreachable)
         yield
 
 
 @contextmanager
 def log_gone(monkeypatch: Patch, linked: bool) -> Iterator[None]:
-    """The log's filesystem goes away in the middle of a commit, after the entry has its name or before."""
+    """Make the log's filesystem vanish in the middle of a commit, after the entry has its name or before."""
     with monkeypatch.context() as patch:
 
-        def put(self: Log, version: int, data: bytes, durable: bool) -> None:
+        def put(self: DeltaLog, version: int, data: bytes, durable: bool) -> None:
             if linked:
-                disk.put_file(self.entry(version), data, durable)
-            patch.setattr(Log, "has", unreachable)
+                durable_files.create_file(self.entry_path(version), data, durable)
+            patch.setattr(DeltaLog, "has_version", unreachable)
             raise OSError(5, "Input/output error")
 
-        patch.setattr(Log, "put", put)
+        patch.setattr(DeltaLog, "add_entry", put)
         yield
 
 
@@ -79,7 +79,7 @@ WRITES: dict[str, Callable[[History], Any]] = {
     "append": lambda history: history.append(batch(1)),
     "append with an id": lambda history: history.append(batch(1), batch_id=1),
     "files": lambda history: history.append_files([_file(history)]),
-    "load": lambda history: history.load(1, lambda slot: _load(slot, 1)),
+    "load": lambda history: _load(history, 1),
     "end_step": lambda history: history.end_step(),
     "end_step in the background": lambda history: history.end_step(wait=False),
 }
@@ -91,14 +91,16 @@ def _file(history: History) -> str:
     return path
 
 
-def _load(slot: Slot, number: int) -> list[Loaded]:
-    piece = Piece(None, read_column(pa.array(batch(number)), type_named("float64")))
-    return write_chunks(slot, 0, [piece], "refuse")
+def _load(history: History, number: int) -> None:
+    piece = ParquetPiece(None, read_column(pa.array(batch(number)), type_named("float64")))
+    with history.bulk_load() as load:
+        names = load.reserve(1)
+        load.commit(names, write_chunks(names, 0, [piece], "refuse"))
 
 
 @pytest.mark.parametrize("write", WRITES)
 def test_a_commit_that_cannot_be_read_is_a_commit(write: str, history: History, monkeypatch: Patch) -> None:
-    """The call returns; whoever asks before the log can be read again is refused, and sees everything after."""
+    """The call returns; queries before the log is readable again are refused, and later ones see everything."""
     with log_not_read(monkeypatch):
         WRITES[write](history)
         for ask in (lambda: history.n, lambda: history.step, lambda: history.append(batch(2)), history.end_step):
@@ -115,7 +117,7 @@ def test_a_commit_that_cannot_be_read_is_a_commit(write: str, history: History, 
 
 
 def test_a_commit_that_cannot_be_read_with_every_handle(history: History, monkeypatch: Patch) -> None:
-    """Of many commits in a row only the first is accepted: the next needs to know the version."""
+    """Of many commits in a row only the first is accepted: the next needs the version."""
     with log_not_read(monkeypatch):
         history.append(batch(1))
         for number in range(2, 5):
@@ -127,7 +129,7 @@ def test_a_commit_that_cannot_be_read_with_every_handle(history: History, monkey
     check_stored(history.path, range(14))
 
 
-# Not known
+# Uncertain
 
 
 @pytest.mark.parametrize("linked", [True, False])
@@ -157,7 +159,7 @@ def test_a_repeat_is_recognised(write: str, again: str, linked: bool, history: H
 
 @pytest.mark.parametrize("linked", [True, False])
 def test_the_log_stays_away(linked: bool, history: History, monkeypatch: Patch) -> None:
-    """Repeats while it is away change nothing."""
+    """Repeats while it is unreachable change nothing."""
     with log_gone(monkeypatch, linked), pytest.raises(CommitUncertainError):
         history.append(batch(1))
     with log_not_read(monkeypatch):
@@ -211,13 +213,13 @@ def test_other_rows_are_no_repeat(other: str, tmp_path: Path, monkeypatch: Patch
         assert history.n == 3 * ROWS + (other == "one more")
 
 
-def _more(given: Any) -> Any:
-    return {name: _more(one) for name, one in given.items()} if isinstance(given, dict) else np.append(given, given[0])
+def _more(value: Any) -> Any:
+    return {name: _more(one) for name, one in value.items()} if isinstance(value, dict) else np.append(value, value[0])
 
 
 @pytest.mark.parametrize("times", [True, False])
 def test_a_repeat_with_recent_rows(times: bool, tmp_path: Path, monkeypatch: Patch) -> None:
-    """Rows without times came at another time when they come again."""
+    """Rows without times have another arrival time when the call is repeated."""
     call: dict[str, Any] = {"values": batch(1), "filters": {"f": batch(1) > 0}}
     call |= {"times": np.arange(ROWS) + 1.0} if times else {}
     with History(tmp_path, **SETTINGS, filters="f") as history:
@@ -258,7 +260,7 @@ def test_a_step_ends_once(handle: str, linked: bool, history: History, monkeypat
 
 
 def test_an_id_that_the_log_has_forgotten(history: History, monkeypatch: Patch) -> None:
-    """It is said, and nothing is added by guess."""
+    """The error says so, and nothing is added by guess."""
     with log_gone(monkeypatch, linked=True), pytest.raises(CommitUncertainError) as error:
         history.append(batch(1))
     for number in range(2, 14):
@@ -271,7 +273,7 @@ def test_an_id_that_the_log_has_forgotten(history: History, monkeypatch: Patch) 
 
 
 def test_a_commit_that_may_not_outlast_power_loss(tmp_path: Path, monkeypatch: Patch) -> None:
-    """Where it must, and its folder cannot be synced, it is not acknowledged; the repeat syncs it."""
+    """In a durable store whose folder cannot be synced, it is not acknowledged; the repeat syncs it."""
     with History(tmp_path, **SETTINGS, durable=True) as history:
         history.append(batch(0))
         synced: list[str] = []
@@ -292,13 +294,13 @@ def test_a_commit_that_may_not_outlast_power_loss(tmp_path: Path, monkeypatch: P
 
 
 def test_nothing_was_committed(history: History, monkeypatch: Patch) -> None:
-    """A full disk, with a log that can be read, is known to have changed nothing."""
+    """With a full disk and a readable log, it is certain that nothing changed."""
 
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Log, "put", full)
+        patch.setattr(DeltaLog, "add_entry", full)
         with pytest.raises(StorageError, match="nothing was changed") as error:
             history.append(batch(1))
         assert not isinstance(error.value, CommitUncertainError)
@@ -320,7 +322,7 @@ def test_keys_that_may_be_in_the_table(tmp_path: Path, monkeypatch: Patch) -> No
 
 @pytest.mark.parametrize("linked", [True, False])
 def test_a_writer_that_may_have_taken_over(linked: bool, tmp_path: Path, monkeypatch: Patch) -> None:
-    """Its first commit has no rows: an id of it must not pass for one of the rows."""
+    """Its first commit has no rows: its id must not pass for one of the rows."""
     with History(tmp_path, **SETTINGS) as history:
         with log_gone(monkeypatch, linked), pytest.raises(StorageError, match="Nothing was added") as error:
             history.append(batch(1))
@@ -333,14 +335,14 @@ def test_a_writer_that_may_have_taken_over(linked: bool, tmp_path: Path, monkeyp
 def test_a_merge_that_may_be_in_the_table(linked: bool, history: History, monkeypatch: Patch) -> None:
     """All rows are there in any case, and a repeat of the call ends no other step."""
     history.append(batch(1))
-    merge = history._writer.merger._merge
+    merge = history._writer.compactor._run
 
     def merges(*arguments: Any) -> None:
         with log_gone(monkeypatch, linked):
             merge(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(history._writer.merger, "_merge", merges)
+        patch.setattr(history._writer.compactor, "_run", merges)
         with pytest.raises(StorageError, match="merged or not") as error:
             history.end_step()
     assert not isinstance(error.value, CommitUncertainError)
@@ -350,9 +352,9 @@ def test_a_merge_that_may_be_in_the_table(linked: bool, history: History, monkey
 
 
 def test_old_files_that_cannot_be_removed(history: History, monkeypatch: Patch) -> None:
-    """Manifests that were replaced are removed after a commit: that must not fail it."""
-    monkeypatch.setattr("quantide.history.recent.GRACE", 0)
-    monkeypatch.setattr("quantide.history.recent.remove", unreachable)
+    """Replaced manifests are removed after a commit: that must not fail it."""
+    monkeypatch.setattr("quantide.history.recent_writer.GRACE_SECONDS", 0)
+    monkeypatch.setattr("quantide.history.recent_writer.remove", unreachable)
     for number in range(1, 4):
         history.append(batch(number))
     check_stored(history.path, range(4))

@@ -1,4 +1,4 @@
-"""Values of any form and type, nulls and NaN, and batches that come twice."""
+"""Values of any form and type, nulls and NaN, and repeated batches."""
 
 import gc
 from datetime import UTC, date, datetime
@@ -43,7 +43,7 @@ FORMS: list[Any] = [
 @pytest.mark.parametrize("keyed", [False, True])
 @pytest.mark.parametrize("form", range(len(FORMS)))
 def test_values_of_any_form(form: int, keyed: bool, path: Path) -> None:
-    """Narrower numbers widen; nothing handed over is changed."""
+    """Narrower numbers widen; input is not changed."""
     values: Any = FORMS[form] if form != 3 else iter([1.0, 2.0, 3.0])
     before = values.copy() if isinstance(values, np.ndarray) else None
     history = History(path, keys="k" if keyed else None)
@@ -97,9 +97,9 @@ def test_the_type_that_went_in_comes_out(value_type: str, values: Any, out: Any,
         history.append(values)
     reader = History(path)
     for mode in ("quick", "accurate", "exact"):
-        found = reader.quantile(0.5, mode)
-        assert found == out
-        assert type(found) is type(out)
+        value = reader.quantile(0.5, mode)
+        assert value == out
+        assert type(value) is type(out)
         assert reader.quantiles([0.1, 1.0], mode).tolist() == [out, out] or value_type != "decimal[2]"
     assert reader.rank(values[0] if isinstance(values, list) else values)[1] == 4
 
@@ -166,7 +166,7 @@ def test_nan(keyed: bool, path: Path) -> None:
 
 @pytest.mark.parametrize("keyed", [False, True])
 def test_nulls_are_counted(keyed: bool, path: Path) -> None:
-    """Also after merges, by a handle opened later, and whatever form they have."""
+    """Also after compactions, by a handle opened later, and in every form."""
     key: Any = ["a", "b", "c"] if keyed else None
     with History(path, kappa=1, keys="k" if keyed else None) as history:
         for values in (
@@ -227,13 +227,13 @@ def test_a_repeated_batch_changes_nothing(batch: Any, path: Path) -> None:
     assert history.n == 1
     history.end_step()
     history.append([2.0], batch_id=batch)
-    again = History(path)
+    reopened = History(path)
     del history
     gc.collect()
-    again.append([2.0], batch_id=batch)
+    reopened.append([2.0], batch_id=batch)
     pq.write_table(pa.table({"value": [2.0]}), path.with_name("f.parquet"))
-    assert again.append_files(str(path.with_name("f.parquet")), batch_id=batch) == 0
-    assert everything(again) == [1.0]
+    assert reopened.append_files(str(path.with_name("f.parquet")), batch_id=batch) == 0
+    assert everything(reopened) == [1.0]
 
 
 def test_batches_of_different_kinds_are_different(path: Path) -> None:
@@ -246,7 +246,7 @@ def test_batches_of_different_kinds_are_different(path: Path) -> None:
 
 
 def test_a_source_counts_upwards(path: Path) -> None:
-    """Only its last number is kept: lower ones have been."""
+    """Only its last number is stored: lower ones count as seen."""
     history = History(path)
     history.append([1.0], batch_id=("s", 5))
     history.append([2.0], batch_id=("s", 4))

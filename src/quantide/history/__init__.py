@@ -1,6 +1,6 @@
-"""Sorted runs on disk and the open step in memory, asked together."""
+"""History of a stream: sorted runs on disk and the open step, queried together."""
 
 from quantide.history.history import History
-from quantide.history.reader import HistoryReader
+from quantide.history.history_reader import HistoryReader
 
 __all__ = ["History", "HistoryReader"]

@@ -1,35 +1,36 @@
-"""History: everything that ever arrived, on disk, and the open step, asked as one."""
+"""History: all data of a stream in runs on disk, and the open step."""
 
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from threading import RLock
 from typing import Any
 
 import pyarrow as pa
 
 from quantide.errors import InvalidArgumentError, TypeMismatchError
-from quantide.history.arrivals import Arrivals, read_arrivals
-from quantide.history.keys import read_key, read_keys
-from quantide.history.load import Loaded, Slot
-from quantide.history.reader import HistoryReader
-from quantide.history.rebuild import replace_side
-from quantide.history.restore import Restored, restore
+from quantide.history.appended_rows import AppendedRows, read_appended_rows
+from quantide.history.bulk_load import BulkLoad
+from quantide.history.chunk_sort import SortedChunk, sort_chunk
+from quantide.history.compaction_tasks import Executor
+from quantide.history.file_rebuild import replace_index
+from quantide.history.history_reader import HistoryReader
+from quantide.history.history_writer import HistoryWriter
+from quantide.history.key_columns import read_key, read_keys
+from quantide.history.parquet_source import ParquetPiece, check_paths, read_files
 from quantide.history.snapshot import Snapshot
-from quantide.history.sort import Chunk, chunk_of
-from quantide.history.source import Piece, check_paths, read_files
-from quantide.history.tasks import Executor
-from quantide.history.vacuum import Vacuumed, check_hours, purge_retired, vacuum
-from quantide.history.writer import Writer
-from quantide.store.commits import WritableTable
-from quantide.store.creation import create_table
-from quantide.store.place import Folder, folder_of
-from quantide.store.settings import CHANGEABLE, Settings
-from quantide.summary.column import Column, check_nan_policy, plain_values, read_column, read_rows
+from quantide.history.vacuum import RestoreResult, VacuumResult, check_hours, purge_retired, restore, vacuum
+from quantide.store.location import FolderLocation, absolute_folder
+from quantide.store.store_settings import CHANGEABLE, StoreSettings
+from quantide.store.table_creation import create_table
+from quantide.store.writable_table import WritableTable
+from quantide.summary.value_column import ValueColumn, check_nan_policy, plain_values, read_column, read_rows
 
 
 class History(HistoryReader):
-    """All data of a stream in sorted runs on disk, and the open step: exact on what is stored, within eps on the step.
+    """All data of a stream in sorted runs on disk, and the open step: exact for stored runs, within eps for the open
+    step.
 
     >>> import tempfile
     >>> folder = tempfile.mkdtemp()
@@ -45,8 +46,8 @@ class History(HistoryReader):
     [1, 4]
     >>> h.close()
 
-    The first argument says where; a store that is there is opened, and needs no other argument. The guarantee of
-    every mode: docs/guarantees/history.md. What lies on disk: docs/store-format.md.
+    `path` is the folder of the store; an existing store is opened, and needs no other argument. The guarantee of every
+    mode: docs/guarantees/history.md. The files on disk: docs/store-format.md.
     """
 
     table: WritableTable
@@ -70,29 +71,29 @@ class History(HistoryReader):
         filters: str | Sequence[str] | None = None,
         max_ahead: Any = None,
     ) -> None:
-        given: dict[str, Any] = {"eps": eps, "kappa": kappa, "memory": memory, "keys": keys, "value_type": value_type}
-        given |= {"retention": retention, "window": window, "filters": filters, "max_ahead": max_ahead}
-        asked = {name: value for name, value in given.items() if value is not None}
+        values: dict[str, Any] = {"eps": eps, "kappa": kappa, "memory": memory, "keys": keys, "value_type": value_type}
+        values |= {"retention": retention, "window": window, "filters": filters, "max_ahead": max_ahead}
+        settings = {name: value for name, value in values.items() if value is not None}
         if eps is not None and memory is not None:
             raise InvalidArgumentError("eps and memory both say how accurate answers are; give one of them")
-        folder = folder_of(path)
-        table = WritableTable.open(Folder(folder))
+        folder = absolute_folder(path)
+        table = WritableTable.open(FolderLocation(folder))
         if table is None:
-            table = create_table(folder, Settings.of(**asked), durable)
-        if asked:
-            table.settings.check_same(asked)
-        self._changes = {name: asked[name] for name in CHANGEABLE if name in asked}
+            table = create_table(folder, StoreSettings.of(**settings), durable)
+        if settings:
+            table.settings.check_equal(settings)
+        self._setting_changes = {name: settings[name] for name in CHANGEABLE if name in settings}
         super().__init__(table)
         table.durable = durable
-        self._writing = RLock()  # questions do not wait for chunks to be written
-        self._loading = RLock()  # vacuum does not know the names that tasks give their files
-        self._writer = Writer(table, self._pin.newest, executor)
-        weakref.finalize(self, self._writer.let_go).atexit = False  # the next writer need not wait for its merges
+        self._write_lock = RLock()  # of writes; queries do not wait for it
+        self._load_lock = RLock()  # of bulk loads and vacuum, which does not know the names reserved for tasks
+        self._writer = HistoryWriter(table, self._holder.advance, executor)
+        weakref.finalize(self, self._writer.release).atexit = False  # the next writer does not wait for its compactions
 
     @property
     def snapshot(self) -> Snapshot:
-        """What questions are about: a writer's own commits are all there are; a reader looks for those of others."""
-        return self._pin.newest() if self._writer.active else self._pin.refresh()
+        """Snapshot to query: the newest version. A writer has made all commits itself; a reader looks for new ones."""
+        return self._holder.advance() if self._writer.is_active else self._holder.refresh()
 
     # Writing
 
@@ -105,194 +106,198 @@ class History(HistoryReader):
         times: Any = None,
         filters: Mapping[str, Any] | None = None,
     ) -> None:
-        """Add values to the open step; they are on disk, and visible to everyone, when this returns.
+        """Append values to the open step; they are on disk, and visible to all readers, when this returns.
 
-        `key` is one key for all, or one for each value; tuples where keys have several columns. A batch_id that was
-        used before changes nothing: a number or text, or (source, number) for a source that counts upwards, of
-        which only the last number is kept. After CommitUncertainError repeat the call as it was, or with the error's
+        `key` is one key for all values, or one for each; tuples where keys have several columns. A batch_id that was
+        used before changes nothing: a number or text, or (source, number) for a source that counts upwards, of which
+        only the last number is stored. After CommitUncertainError repeat the call as it was, or with the error's
         batch_id: rows that are in the store are not added again.
 
-        `times` are for questions about recent values (quantide.live): one for each value or one for all, in any order;
-        numbers (seconds) or timestamps. Without them values have the time at which they come. One further ahead of the
-        wall clock than `max_ahead` raises FutureTimeError: it would move all windows of time there. `filters` tells for
-        each declared filter which values satisfy it.
+        `times` are for queries of recent values (quantide.live): one for each value or one for all, in any order;
+        numbers (seconds) or timestamps. Without them values are dated on arrival. A time further ahead of the wall
+        clock than `max_ahead` raises FutureTimeError: it would move all time windows there. `filters` is a mask for
+        each declared filter: True for the values that satisfy it.
         """
-        plain = plain_values(values)
+        rows_like = plain_values(values)
         policy = check_nan_policy(nan)
-        column = read_column(plain, self._kind)
-        valid = read_rows(plain).valid if column.nulls else None
+        column = read_column(rows_like, self._kind)
+        valid = read_rows(rows_like).valid if column.nulls else None
         keys = None
-        if self._settings.keys and len(plain):
-            with self._writing:
-                self._begin()  # what types keys have is sure only for the writer
-                keys = read_keys(key, self._settings.keys, len(plain), self.table.key_types())
+        if self._settings.keys and len(rows_like):
+            with self._write_lock:
+                self._become_writer()  # only the writer knows the key types for certain
+                keys = read_keys(key, self._settings.keys, len(rows_like), self.table.key_types())
             keys = keys if valid is None else keys.filter(pa.array(valid))
         elif key is not None and not self._settings.keys:
             read_key(key, (), None)
-        chunk = chunk_of(keys, column, self._kind, policy)
-        arrivals = self._arrivals(keys, column, valid, times, filters)
-        with self._writing:
-            self._begin()
+        chunk = sort_chunk(keys, column, self._kind, policy)
+        recent_rows = self._read_recent(keys, column, valid, times, filters)
+        with self._write_lock:
+            self._become_writer()
             if batch_id is not None and self._writer.attempts.batch_seen(batch_id):
                 return
-            self._settle_keys(keys)
-            self._writer.append([chunk], batch_id, arrivals)
+            self._declare_keys(keys)
+            self._writer.append([chunk], batch_id, recent_rows)
 
     def append_files(
         self, paths: str | Sequence[str], column: str | None = None, batch_id: Any = None, nan: str = "refuse"
     ) -> int:
-        """Add a column of Parquet files (with key columns of this store's names) in one commit; how many values.
+        """Append a column of Parquet files (with key columns of this store's names) in one commit; return the number of
+        values.
 
         Files are read piece by piece: memory does not grow with their size.
         """
         policy = check_nan_policy(nan)
         names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
         pieces = read_files(check_paths(names), column, self._settings, self.table.key_types)
-        with self._writing:
-            self._begin()
+        with self._write_lock:
+            self._become_writer()
             if batch_id is not None and self._writer.attempts.batch_seen(batch_id):
                 return 0
-            return self._writer.append(self._settled(pieces, policy), batch_id)
+            return self._writer.append(self._sort_pieces(pieces, policy), batch_id)
 
-    def load(
-        self,
-        tasks: int,
-        write: Callable[[Slot], Iterable[Loaded]],
-        key_types: Sequence[pa.DataType] = (),
-        batch_id: Any = None,
-    ) -> int:
-        """Add what tasks write with quantide.history.load.write_chunks, in one commit; how many values.
+    @contextmanager
+    def bulk_load(self, key_types: Sequence[pa.DataType] = (), batch_id: Any = None) -> Iterator[BulkLoad]:
+        """Load files that tasks write with quantide.history.bulk_load.write_chunks, in one commit.
 
-        For executors of one's own: quantide.spark.build uses it to load a lake.
+        For tasks of your own executor: reserve names, let the tasks write, commit the files they wrote. No other thread
+        writes or vacuums until the block ends. quantide.spark.history_build loads a lake this way.
         """
-        with self._loading, self._writing:
-            self._begin()
-            if batch_id is not None and self._writer.attempts.batch_seen(batch_id):
-                return 0
-            if key_types and self.table.key_types() is None:
+        with self._load_lock, self._write_lock:
+            self._become_writer()
+            is_repeat = batch_id is not None and self._writer.attempts.batch_seen(batch_id)
+            if key_types and not is_repeat and self.table.key_types() is None:
                 self.table.add_keys(list(key_types))
-            return self._writer.load(tasks, write, batch_id)
+            load = BulkLoad(self._writer, batch_id, is_repeat)
+            try:
+                yield load
+            finally:
+                load.close()
 
     def batch_seen(self, batch_id: Any) -> bool:
-        """Whether a batch with that id was appended; of a source that counts upwards, that one or a later one."""
-        if not self._writer.active:
+        """Return True if a batch with that id was appended; for a source that counts upwards, that one or a later one
+        is enough.
+        """
+        if not self._writer.is_active:
             self.table.refresh()
         return self._writer.attempts.batch_seen(batch_id)
 
     def open(self) -> None:
-        """Become the store's one writer now, and not with the first append; WriterConflictError names another one."""
-        with self._writing:
-            self._begin()
+        """Become the store's only writer now instead of with the first append; WriterConflictError names another
+        writer.
+        """
+        with self._write_lock:
+            self._become_writer()
 
     def end_step(self, wait: bool = True) -> None:
-        """End the open step: its chunks become a run, and full levels are merged.
+        """End the open step: its chunks become a run, and full levels are compacted.
 
-        With wait=False merges go on in the background, and so do appends and questions. An error of theirs, or of
-        merging small chunks while the step was open, is raised by the next end_step() or by close().
+        With wait=False compaction runs in the background, and so do appends and queries. Its error, or one of
+        compacting small chunks while the step was open, is raised by the next end_step() or by close().
         """
-        with self._writing:
-            self._begin()
+        with self._write_lock:
+            self._become_writer()
             self._writer.end_step()
-        if not self.table.behind:  # else the step has ended, and the next one makes up for its merges
-            self._writer.merger.merge_levels(wait)
+        if not self.table.is_behind:  # if it is, the step has ended, and the end of the next one compacts
+            self._writer.compactor.compact_levels(wait)
 
     def hold_steps(self, first: int, until: int) -> None:
         """Let the steps from `first` on, up to step `until`, expire as if they had ended when `until` was the open one.
 
         For rows whose steps were counted too early: they stay for one more retention from `until` on.
         """
-        with self._writing:
-            self._begin()
-            self.table.commit(held=range(first, until))
+        with self._write_lock:
+            self._become_writer()
+            self.table.commit(extended=range(first, until))
 
     @property
     def merging(self) -> bool:
-        """Whether merges go on in the background; the end of another step would wait for them."""
-        return self._writer.merger.merging
+        """Return True while ended steps are compacted in the background; ending another step would wait for that."""
+        return self._writer.compactor.is_compacting
 
     @property
     def key_types(self) -> list[pa.DataType] | None:
-        """The types of the key columns; None while no batch has told them."""
+        """Types of the key columns; None until the first append."""
         return self.table.key_types()
 
     @property
     def step(self) -> int:
-        """The number of the open step; steps count from 1."""
+        """Number of the open step; steps count from 1."""
         return self.table.step
 
-    def vacuum(self, older_than_hours: float = 1, grace_hours: float | None = None) -> Vacuumed:
-        """Remove files that were merged away, or left by writers that died, that long ago; shorten the log.
+    def vacuum(self, older_than_hours: float = 1, grace_hours: float | None = None) -> VacuumResult:
+        """Remove files that were compacted away, or left by writers that died, that long ago; shorten the log.
 
-        Runs that retention dropped can be restored until half as many steps ended as the retention has, or until
+        Runs dropped by retention can be restored until half as many steps have ended as the retention has, or until
         `grace_hours` of running time have passed: then they are removed, too.
         """
         hours = check_hours(older_than_hours)
         grace = None if grace_hours is None else check_hours(grace_hours, "grace_hours")
-        with self._loading:
-            with self._writing:
-                self._begin()
-            old = purge_retired(self.table, self._writer.retired, grace)
-            rest = vacuum(self.table, self._writer.serials.pending, self._writer.recent.pending, hours)
-            return Vacuumed(old.files + rest.files, old.bytes + rest.bytes)
+        with self._load_lock:
+            with self._write_lock:
+                self._become_writer()
+            expired = purge_retired(self.table, self._writer.retired, grace)
+            unused = vacuum(self.table, self._writer.serials.pending, self._writer.recent.pending, hours)
+            return VacuumResult(expired.files + unused.files, expired.bytes + unused.bytes)
 
-    def restore(self) -> Restored:
-        """Bring back the runs that retention dropped and that vacuum has not removed; they stay for one more retention.
+    def restore(self) -> RestoreResult:
+        """Restore the runs that retention dropped and vacuum has not removed; they stay for one more retention.
 
-        For a store whose steps ended too early, because a clock ran ahead. Restoring twice changes nothing.
+        For a store whose steps ended too early because a clock ran ahead. Restoring twice changes nothing.
         """
-        with self._writing:
-            self._begin()
+        with self._write_lock:
+            self._become_writer()
             return restore(self.table, self._writer.retired)
 
     def close(self) -> None:
-        """Wait for merges and give the lease back. A handle that is dropped instead loses nothing."""
+        """Wait for compactions and release the lease. A handle dropped without close() loses nothing."""
         try:
             self._writer.close()
         finally:
             super().close()
 
-    # Inside
+    # Internals
 
-    def _begin(self) -> None:
-        """Become the writer, and leave no file without a side file that is in order."""
-        if not self._writer.active:
-            self._writer.begin()
+    def _become_writer(self) -> None:
+        """Take the lease, and rewrite the index files that were lost or damaged."""
+        if not self._writer.is_active:
+            self._writer.acquire()
             try:
-                self.table.change_settings(self.table.settings.changed(self._changes))
-                self.asking(self._pin.newest)
+                self.table.change_settings(self.table.settings.with_changes(self._setting_changes))
+                self.run_query(self._holder.advance)
             except BaseException:
                 self._writer.close()
                 raise
-        lost = self._catalog.rebuilt
-        while lost:
-            name = lost[0]
+        rebuilt = self._catalog.rebuilt
+        while rebuilt:
+            name = rebuilt[0]
             if name in self.table.files():
-                replace_side(self.table.place, name, self._settings, self.table.durable)
-            lost.remove(name)
+                replace_index(self.table.location, name, self._settings, self.table.durable)
+            rebuilt.remove(name)
 
-    def _arrivals(self, keys: Any, column: Column, valid: Any, times: Any, filters: Any) -> Arrivals | None:
-        """The rows of an append for questions about recent values; None in a store that keeps none."""
+    def _read_recent(self, keys: Any, column: ValueColumn, valid: Any, times: Any, filters: Any) -> AppendedRows | None:
+        """Return the rows of an append for queries of recent values; None in a store that has none."""
         if self._settings.window is not None:
-            arrivals = read_arrivals(keys, column, valid, times, filters, self._settings.filters)
-            arrivals.check_ahead(self.table.settings.changed(self._changes).ahead)
-            return arrivals
+            recent_rows = read_appended_rows(keys, column, valid, times, filters, self._settings.filters)
+            recent_rows.check_ahead(self.table.settings.with_changes(self._setting_changes).ahead)
+            return recent_rows
         if times is not None or filters is not None:
             raise InvalidArgumentError("this store keeps no recent values, so times and filters are of no use to it")
         return None
 
-    def _settle_keys(self, keys: Any) -> None:
-        """The first keys tell the types of the key columns."""
+    def _declare_keys(self, keys: Any) -> None:
+        """Declare the types of the key columns by the first keys; later ones must have the same."""
         if keys is None:
             return
-        own = [field.type for field in keys.type] if len(self._settings.keys) > 1 else [keys.type]
-        known = self.table.key_types()
-        if known is None:
-            self.table.add_keys(own)
-        elif own != known:
-            raise TypeMismatchError(f"another thread began with keys of {known} while these are {own}; repeat")
+        types = [field.type for field in keys.type] if len(self._settings.keys) > 1 else [keys.type]
+        declared = self.table.key_types()
+        if declared is None:
+            self.table.add_keys(types)
+        elif types != declared:
+            raise TypeMismatchError(f"another thread declared keys of {declared}, and these are {types}; repeat")
 
-    def _settled(self, pieces: Iterable[Piece], nan: str) -> Iterator[Chunk]:
+    def _sort_pieces(self, pieces: Iterable[ParquetPiece], nan: str) -> Iterator[SortedChunk]:
         for keys, column, _ in pieces:
-            chunk = chunk_of(keys, column, self._kind, nan)
-            self._settle_keys(keys)
+            chunk = sort_chunk(keys, column, self._kind, nan)
+            self._declare_keys(keys)
             yield chunk

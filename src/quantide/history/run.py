@@ -1,4 +1,4 @@
-"""Runs: sorted rows in one or more files, asked for the rows and the summary of a key."""
+"""Runs: sorted rows in one or more files, with the rows and the summary of each key."""
 
 import math
 from bisect import bisect_left, bisect_right
@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from quantide.history.segment import Segment
-from quantide.store.names import FileName, RunId
-from quantide.store.sidefile import SideFile
+from quantide.history.run_segment import RunSegment
+from quantide.store.file_names import FileName, RunId
+from quantide.store.index_file import IndexFile
 from quantide.summary.copying import NotCopied
 from quantide.summary.summary import Summary
 
@@ -19,106 +19,106 @@ Key = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Part:
-    """A file of a run and what its side file tells."""
+class RunFile:
+    """File of a run and its index file."""
 
     name: FileName
     path: str
-    side: SideFile
+    index: IndexFile
 
-    def place(self, key: Key) -> int:
-        """Where a key is in this file's directory; -1 when it is not there."""
-        return find_place(self.side.keys, key)
+    def find_key(self, key: Key) -> int:
+        """Return the index of a key in this file's directory; -1 if it is missing."""
+        return find_key(self.index.keys, key)
 
-    def segment(self, place: int) -> Segment:
-        """The rows of the key at that place of the directory."""
-        start, end = int(self.side.first_rows[place]), int(self.side.first_rows[place + 1])
-        size = self.side.about.block_rows
-        group, fences, last = self.side.fences_of(place)
+    def segment(self, index: int) -> RunSegment:
+        """Return the rows of the key at an index of the directory."""
+        start, end = int(self.index.first_rows[index]), int(self.index.first_rows[index + 1])
+        size = self.index.info.block_rows
+        group, fences, last = self.index.read_fences(index)
         starts = np.append(np.maximum(group * size, start), end) - start
         skip = np.maximum(start - group * size, 0)
-        return Segment(fences, starts, last, (self.path,), np.zeros(len(group), dtype=np.int64), group, skip)
+        return RunSegment(fences, starts, last, (self.path,), np.zeros(len(group), dtype=np.int64), group, skip)
 
 
 @dataclass(frozen=True)
 class Run(NotCopied):
-    """The parts of a run, in the order of (key, value)."""
+    """Files of a run, in the order of (key, value)."""
 
     REOPEN = "its files are open in this process; call runs() of a HistoryReader(path) where it is needed"
 
     id: RunId
-    parts: tuple[Part, ...]
+    parts: tuple[RunFile, ...]
 
     @cached_property
     def rows(self) -> int:
-        return sum(part.side.about.rows for part in self.parts)
+        return sum(part.index.info.rows for part in self.parts)
 
     @property
     def size(self) -> int:
         """Bytes on disk."""
-        return sum(part.side.about.data_size for part in self.parts)
+        return sum(part.index.info.data_size for part in self.parts)
 
     @cached_property
-    def whole(self) -> Segment:
+    def unkeyed_segment(self) -> RunSegment:
         """All rows of a run without keys."""
-        return Segment.joined([part.segment(0) for part in self.parts])
+        return RunSegment.concat([part.segment(0) for part in self.parts])
 
-    def places(self, key: Key) -> list[tuple[Part, int]]:
-        """The parts that have a key, which may be cut in two where a part ends, and where."""
-        firsts = self._first_keys
-        wanted = in_order(key)
-        some = range(max(0, bisect_left(firsts, wanted) - 1), bisect_right(firsts, wanted))
-        found = [(self.parts[i], self.parts[i].place(key)) for i in some]
-        return [(part, place) for part, place in found if place >= 0]
+    def locate(self, key: Key) -> list[tuple[RunFile, int]]:
+        """Return the files that have a key, and its index there; a key may continue in the next file."""
+        first_keys = self._first_keys
+        target = sort_key(key)
+        candidates = range(max(0, bisect_left(first_keys, target) - 1), bisect_right(first_keys, target))
+        matches = [(self.parts[i], self.parts[i].find_key(key)) for i in candidates]
+        return [(part, index) for part, index in matches if index >= 0]
 
-    def segment(self, key: Key) -> Segment | None:
-        """The rows of a key; None when there are none."""
-        found = [part.segment(place) for part, place in self.places(key)]
-        return Segment.joined(found) if found else None
+    def segment(self, key: Key) -> RunSegment | None:
+        """Return the rows of a key; None if there are none."""
+        segments = [part.segment(index) for part, index in self.locate(key)]
+        return RunSegment.concat(segments) if segments else None
 
-    def segments(self) -> list[Segment]:
-        """The rows of every key; a key that two parts share is in two segments."""
-        return [part.segment(place) for part in self.parts for place in range(len(part.side.counts))]
+    def segments(self) -> list[RunSegment]:
+        """Return the rows of every key; a key in two files is in two segments."""
+        return [part.segment(index) for part in self.parts for index in range(len(part.index.counts))]
 
     def summary(self, key: Key | None) -> Summary | None:
-        """The summary of a key, or of everything. Parts share no values, so that merging them costs no accuracy."""
+        """Return the summary of a key, or of everything. Files are disjoint ranges, so merging is lossless."""
         if key is None:
-            found = [part.side.total for part in self.parts]
+            summaries = [part.index.total for part in self.parts]
         else:
-            found = [part.side.summary_of(place) for part, place in self.places(key)]
-        return Summary.merge(*found) if found else None
+            summaries = [part.index.read_summary(index) for part, index in self.locate(key)]
+        return Summary.merge(*summaries) if summaries else None
 
-    def thinned(self, eps: float) -> Summary:
-        """The summary of everything with as few tuples as an error of eps allows; it is kept."""
-        if eps not in self._thinned:
-            found = self.summary(None)
-            assert found is not None  # there is no run without rows
-            room = eps - found.error
-            self._thinned[eps] = found.compress(math.ceil(1 / (2 * room))) if room > 0 else found
-        return self._thinned[eps]
+    def compressed_summary(self, eps: float) -> Summary:
+        """Return the summary of everything with as few tuples as an error of eps allows; cached."""
+        if eps not in self._compressed:
+            summary = self.summary(None)
+            assert summary is not None  # every run has rows
+            slack = eps - summary.error
+            self._compressed[eps] = summary.compress(math.ceil(1 / (2 * slack))) if slack > 0 else summary
+        return self._compressed[eps]
 
     @cached_property
-    def _thinned(self) -> dict[float, Summary]:
+    def _compressed(self) -> dict[float, Summary]:
         return {}
 
     @cached_property
     def _first_keys(self) -> list[Any]:
-        return [in_order(key_at(part.side.keys, 0)) for part in self.parts]
+        return [sort_key(key_at(part.index.keys, 0)) for part in self.parts]
 
 
-def find_place(keys: pa.Array, key: Key) -> int:
-    """Where a key is in a directory; -1 when it is not there."""
-    wanted = in_order(key)
-    found = bisect_left(range(len(keys)), wanted, key=lambda i: in_order(key_at(keys, i)))
-    return found if found < len(keys) and in_order(key_at(keys, found)) == wanted else -1
+def find_key(keys: pa.Array, key: Key) -> int:
+    """Return the index of a key in a directory; -1 if it is missing."""
+    target = sort_key(key)
+    index = bisect_left(range(len(keys)), target, key=lambda i: sort_key(key_at(keys, i)))
+    return index if index < len(keys) and sort_key(key_at(keys, index)) == target else -1
 
 
-def key_at(keys: pa.Array, place: int) -> Key:
-    """A key of a directory, a tuple also when it has one column."""
-    found = keys[place].as_py()
-    return tuple(found.values()) if isinstance(found, dict) else (found,)
+def key_at(keys: pa.Array, index: int) -> Key:
+    """Return a key of a directory; a tuple even if it has one column."""
+    value = keys[index].as_py()
+    return tuple(value.values()) if isinstance(value, dict) else (value,)
 
 
-def in_order(key: Key) -> tuple[Any, ...]:
-    """Something that compares as the directory is sorted: NaN after numbers, null after everything."""
+def sort_key(key: Key) -> tuple[Any, ...]:
+    """Return a value that compares as the directory is sorted: NaN after numbers, null after everything."""
     return tuple((2, 0) if x is None else (1, 0) if x != x else (0, x) for x in key)

@@ -1,4 +1,4 @@
-"""Verify: every file of a store read again, and compared with all that is known of it."""
+"""Verification: read every file of a store again, and compare it with its index and its checksums."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,56 +7,56 @@ from functools import partial
 import numpy as np
 
 from quantide.errors import CorruptBytesError, InvalidArgumentError
-from quantide.history.rebuild import load
-from quantide.history.run import Part
+from quantide.history.file_rebuild import load_rows
+from quantide.history.run import RunFile
 from quantide.history.snapshot import Snapshot
-from quantide.store.log import Log
-from quantide.store.manifest import Entry
-from quantide.store.names import FileName
-from quantide.store.place import Place, check_whole
-from quantide.store.recent import RecentFile
-from quantide.store.rows import key_type
-from quantide.store.settings import Settings
-from quantide.store.sidefile import SideFile
-from quantide.store.survey import survey_log
-from quantide.store.table import StreamTable
+from quantide.store.delta_library import is_loadable
+from quantide.store.delta_log import DeltaLog, survey_log
+from quantide.store.file_names import FileName
+from quantide.store.index_file import IndexFile
+from quantide.store.location import Location, verify_checksum
+from quantide.store.recent_file import RecentFile
+from quantide.store.recent_manifest import ManifestEntry
+from quantide.store.sorted_rows import key_type
+from quantide.store.store_settings import StoreSettings
+from quantide.store.stream_table import StreamTable
 
-Name = FileName | str  # of a data file with its side file, or of a recent file
+Name = FileName | str  # of a data file with its index file, or of a recent file
 
 
 @dataclass(frozen=True)
-class Verified:
-    """What verify() looked at and found in order."""
+class VerifyResult:
+    """Number of intact files, and their values."""
 
     files: int
     values: int
 
 
-def verify(table: StreamTable, snapshot: Snapshot, good: set[Name]) -> Verified:
-    """Look at all files of a snapshot but the `good` ones; those that are in order are added to these.
+def verify(table: StreamTable, snapshot: Snapshot, checked: set[Name]) -> VerifyResult:
+    """Check all files of a snapshot except the `checked` ones; add the intact ones to these.
 
-    FileNotFoundError when one was merged away meanwhile: a newer snapshot has others in its place.
+    Raise FileNotFoundError if one was compacted away in the meantime: a newer snapshot has others in its place.
     """
     damaged: list[Exception] = []
-    for name, look in _checks(table, snapshot).items():
+    for name, check in _checks(table, snapshot).items():
         try:
-            if name not in good:
-                look()
-                good.add(name)
+            if name not in checked:
+                check()
+                checked.add(name)
         except FileNotFoundError:
-            if not _counts(table, name):
+            if not _is_active(table, name):
                 raise
-            damaged.append(_missing(table.place, name))
+            damaged.append(_missing(table.location, name))
         except (InvalidArgumentError, ValueError) as error:
             damaged.append(error)
     if damaged:
         raise type(damaged[0])("; ".join(str(error) for error in damaged)) from damaged[0]
-    return Verified(len(snapshot.files), snapshot.history_rows + snapshot.stream_rows)
+    return VerifyResult(len(snapshot.files), snapshot.history_rows + snapshot.stream_rows)
 
 
 def check_log(path: str) -> None:
-    """Refuse a log with files that are torn, or that a reader passes by."""
-    survey = survey_log(Log(path).folder, deep=True)
+    """Raise CorruptBytesError if files of the log are torn, or skipped by readers."""
+    survey = survey_log(DeltaLog(path).folder, is_loadable)
     if not survey.is_clean:
         raise CorruptBytesError(
             f"its log is damaged after version {survey.version}; all before is in order. "
@@ -64,50 +64,52 @@ def check_log(path: str) -> None:
         )
 
 
-def check_part(place: Place, part: Part, settings: Settings) -> None:
-    """Read a data file and its side file again, and compare everything that is known twice."""
-    name = part.name
-    side = SideFile(place.mapped(name.side), name.side)
-    side.check()
-    check_whole(place, part.path, side.about.data_size, side.about.data_crc)
-    rows = load(place, part.path, settings)
-    t = side.tuples
-    same = (
-        np.array_equal(rows.counts, side.counts)
-        and rows.keys.equals(side.keys)
-        and np.array_equal(rows.values[:: side.about.block_rows], side.fences)
-        and np.array_equal(rows.values[np.repeat(rows.bounds[:-1], np.diff(t.bounds)) + t.rmin - 1], t.values)
+def check_run_file(place: Location, file: RunFile, settings: StoreSettings) -> None:
+    """Read a data file and its index file again, and compare the data stored in both."""
+    name = file.name
+    index = IndexFile(place.map_file(name.index), name.index)
+    index.check()
+    verify_checksum(place, file.path, index.info.data_size, index.info.data_crc)
+    rows = load_rows(place, file.path, settings)
+    tuples = index.tuples
+    is_equal = (
+        np.array_equal(rows.counts, index.counts)
+        and rows.keys.equals(index.keys)
+        and np.array_equal(rows.values[:: index.info.block_rows], index.fences)
+        and np.array_equal(
+            rows.values[np.repeat(rows.bounds[:-1], np.diff(tuples.bounds)) + tuples.rmin - 1], tuples.values
+        )
     )
-    if not same:
-        raise CorruptBytesError(f"{name.side} is damaged: it does not tell what is in {name.data}")
+    if not is_equal:
+        raise CorruptBytesError(f"{name.index} is damaged: it differs from {name.data}")
 
 
 def _checks(table: StreamTable, snapshot: Snapshot) -> dict[Name, Callable[[], None]]:
-    place = table.place
+    place = table.location
     checks: dict[Name, Callable[[], None]] = {
-        part.name: partial(check_part, place, part, table.settings) for part in snapshot.files
+        part.name: partial(check_run_file, place, part, table.settings) for part in snapshot.files
     }
-    manifest = table.manifest(None) if snapshot.recent is None else table.read_manifest(snapshot.recent)
+    manifest = table.load_manifest(None) if snapshot.recent is None else table.read_manifest(snapshot.recent)
     keys = key_type(table.settings.keys, snapshot.key_types)
 
-    def check(entry: Entry) -> None:
-        RecentFile.open(place.mapped(entry.name), entry, manifest.clock, table.settings, keys).check()
+    def check(entry: ManifestEntry) -> None:
+        RecentFile.open(place.map_file(entry.name), entry, manifest.clock, table.settings, keys).check()
 
     return checks | {entry.name: partial(check, entry) for entry in manifest.entries}
 
 
-def _counts(table: StreamTable, name: Name) -> bool:
-    """Whether a file belongs to the newest version."""
+def _is_active(table: StreamTable, name: Name) -> bool:
+    """Return True if a file belongs to the newest version."""
     table.refresh()
     if isinstance(name, FileName):
         return name in table.files()
-    return any(entry.name == name for entry in table.manifest(table.recent).entries)
+    return any(entry.name == name for entry in table.load_manifest(table.manifest_number).entries)
 
 
-def _missing(place: Place, name: Name) -> CorruptBytesError:
-    """What to say about a file that counts and is not there."""
+def _missing(place: Location, name: Name) -> CorruptBytesError:
+    """Return the error about an active file that is missing."""
     if isinstance(name, str):
         return CorruptBytesError(f"{name} is missing; restore it from a copy of the store")
-    if place.has(name.data):
-        return CorruptBytesError(f"{name.side} is missing; open the store for writing to rebuild it")
+    if place.exists(name.data):
+        return CorruptBytesError(f"{name.index} is missing; open the store for writing to rebuild it")
     return CorruptBytesError(f"{name.data} is missing; restore it from a copy of the store")

@@ -1,1 +1,1 @@
-"""The Delta table of a stream and its side files. Nothing else knows the names of files."""
+"""Delta table of a stream, with its index files and recent files. No other package knows the names of files."""

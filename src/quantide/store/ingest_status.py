@@ -1,26 +1,33 @@
-"""Ingestion status: a small file in which the process that feeds a store publishes how it is doing.
+"""Status of ingestion and state of the clock: small files beside the table, for readers, servers and commands.
 
-It is no part of the table: a reader shows it beside the answers, and none of them depends on it.
+They are not part of the table: no answer depends on them. The ingesting process publishes its status. It also
+publishes a problem with the clock, as long as it lasts, and reads the operator's confirmation that the clock is right.
 """
 
 import json
 import math
+import os
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from quantide.errors import CorruptBytesError
-from quantide.store.disk import write_bytes
+from quantide.store.durable_files import remove, write_bytes
+from quantide.store.file_names import CLOCK_ACCEPTED, CLOCK_PROBLEM
+from quantide.store.location import Location, open_regular
+from quantide.windows.wall_clock import wall_clock
 
 INGEST_STATUS = "_quantide/ingest.json"
-LARGEST = 1 << 16  # bytes of the file
-LONGEST = 500  # characters of a problem
+MAX_STATUS_BYTES = 1 << 16  # bytes of the file
+MAX_TEXT = 500  # characters of a problem
+EARLIEST, LATEST = -62_135_596_800, 253_402_300_799  # seconds since 1970 of the years that Python supports
 _COUNTS = ("rows", "bad_rows", "held_files", "waiting_files")
 TEXTS = ("problem", "clock_problem")
+MAX_TIME = 1e12  # seconds, of a clock
 
 
 @dataclass(frozen=True)
 class IngestStatus:
-    """State of ingestion at `time`, in seconds since 1970; `running` is False once it ended in order."""
+    """State of ingestion at `time`, in seconds since 1970; `running` is False after an orderly end."""
 
     time: float
     running: bool = True
@@ -32,21 +39,21 @@ class IngestStatus:
     clock_problem: str = ""
 
     def to_bytes(self) -> bytes:
-        return json.dumps({name: _cut(value) for name, value in asdict(self).items()}).encode()
+        return json.dumps({name: _truncate(value) for name, value in asdict(self).items()}).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "IngestStatus":
         """Read a status; fields of a later version are ignored."""
         try:
-            found = json.loads(data) if len(data) <= LARGEST else None
+            values = json.loads(data) if len(data) <= MAX_STATUS_BYTES else None
         except (ValueError, RecursionError):
-            found = None
-        known = {one.name for one in fields(cls)}
-        if not isinstance(found, dict) or not _is_valid(found):
+            values = None
+        names = {field.name for field in fields(cls)}
+        if not isinstance(values, dict) or not _is_valid(values):
             raise CorruptBytesError(
                 f"{INGEST_STATUS} is damaged; it is written again while ingestion runs, and can be removed"
             )
-        return cls(**{name: value for name, value in found.items() if name in known})
+        return cls(**{name: value for name, value in values.items() if name in names})
 
 
 def publish_status(path: str, status: IngestStatus) -> None:
@@ -54,19 +61,76 @@ def publish_status(path: str, status: IngestStatus) -> None:
     write_bytes(f"{path}/{INGEST_STATUS}", status.to_bytes(), durable=False)
 
 
-def _cut(value: Any) -> Any:
-    return value[:LONGEST] if isinstance(value, str) else value
+def _truncate(value: Any) -> Any:
+    return value[:MAX_TEXT] if isinstance(value, str) else value
 
 
-def _is_valid(found: dict[str, Any]) -> bool:
-    time = found.get("time")
-    counts = [found.get(name, 0) for name in _COUNTS]
+def _is_valid(values: dict[str, Any]) -> bool:
+    time = values.get("time")
+    counts = [values.get(name, 0) for name in _COUNTS]
     return (
         isinstance(time, (int, float))
         and not isinstance(time, bool)
-        and abs(time) < 1e12
+        and EARLIEST <= time <= LATEST
         and math.isfinite(time)
-        and isinstance(found.get("running", True), bool)
+        and isinstance(values.get("running", True), bool)
         and all(isinstance(count, int) and not isinstance(count, bool) and 0 <= count < 1 << 63 for count in counts)
-        and all(isinstance(found.get(name, ""), str) for name in TEXTS)
+        and all(isinstance(values.get(name, ""), str) for name in TEXTS)
     )
+
+
+@dataclass(frozen=True)
+class AcceptedClock:
+    """Confirmation by the operator: at `time`, by the clock of this machine, step `step` was open."""
+
+    time: float
+    step: int
+
+
+def write_clock_problem(folder: str, problem: str | None, gap: int | None = None) -> None:
+    """Publish a problem with the clock and the first step since it is ahead; None removes the problem."""
+    path = os.path.join(folder, CLOCK_PROBLEM)
+    if problem is None:
+        remove(path)
+    else:
+        write_bytes(path, json.dumps({"problem": problem, "since": wall_clock(), "gap": gap}).encode(), False)
+
+
+def read_clock_problem(location: Location) -> str | None:
+    """Return the problem that ingestion has with the clock, as text; None if there is none."""
+    if location.is_remote:
+        return None
+    problem = _read_fields(location.full_path(CLOCK_PROBLEM)).get("problem")
+    return problem if isinstance(problem, str) else None
+
+
+def read_clock_gap(folder: str) -> int | None:
+    """Return the first step since the clock is ahead; None if it is not."""
+    gap = _read_fields(os.path.join(folder, CLOCK_PROBLEM)).get("gap")
+    return gap if isinstance(gap, int) else None
+
+
+def accept_clock(folder: str, step: int) -> AcceptedClock:
+    """Confirm that the clock is right, for ingestion that runs now or starts later."""
+    accepted = AcceptedClock(wall_clock(), step)
+    data = json.dumps({"time": accepted.time, "step": accepted.step}).encode()
+    write_bytes(os.path.join(folder, CLOCK_ACCEPTED), data, True)
+    return accepted
+
+
+def read_accepted_clock(folder: str) -> AcceptedClock | None:
+    """Return the last confirmation; None without one, or if the file is damaged: then the problem lasts."""
+    fields = _read_fields(os.path.join(folder, CLOCK_ACCEPTED))
+    time, step = fields.get("time"), fields.get("step")
+    if isinstance(time, (int, float)) and isinstance(step, int) and abs(time) < MAX_TIME:
+        return AcceptedClock(float(time), step)
+    return None
+
+
+def _read_fields(path: str) -> dict[str, Any]:
+    try:
+        with open_regular(path) as file:
+            fields = json.loads(file.read(1 << 16))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return fields if isinstance(fields, dict) else {}

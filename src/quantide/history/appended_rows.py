@@ -1,0 +1,142 @@
+"""Rows of an append in arrival order, with their times and filter flags."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from quantide.errors import InvalidArgumentError
+from quantide.store.recent_file import FLAG
+from quantide.store.recent_manifest import RecentManifest
+from quantide.store.recent_rows import RecentRows
+from quantide.store.store_settings import StoreSettings
+from quantide.summary.value_column import ValueColumn, has_nan
+from quantide.summary.value_types import type_named
+from quantide.typing import Array
+from quantide.windows.time_clock import TimeClock, TimeHorizon
+
+MAX_FILE_ROWS = 1 << 22  # of a recent file
+
+
+@dataclass(frozen=True)
+class AppendedRows:
+    """Rows without nulls and NaN; `times` is one number for all or one for each, None if rows are dated on arrival."""
+
+    keys: pa.Array | None
+    values: Array
+    clock: TimeClock | None
+    times: Array | None
+    flags: Array | None
+
+    def split(self, settings: StoreSettings, manifest: RecentManifest, now: int) -> tuple[TimeClock, list[RecentRows]]:
+        """Split the rows for recent files of bounded size, on the store's clock; rows without times are dated `now`."""
+        clock = self._check_clock(manifest)
+        times = self.times if self.times is not None else np.array([now])
+        kind, pieces = type_named(settings.value_type), []
+        for start in range(0, len(self.values), MAX_FILE_ROWS):
+            rows = slice(start, start + MAX_FILE_ROWS)
+            values = self.values[rows]
+            row_times = times[rows] if len(times) == len(self.values) else np.broadcast_to(times, (len(values),))
+            keys = None if self.keys is None else self.keys.slice(start, MAX_FILE_ROWS)
+            flags = None if self.flags is None else self.flags[rows]
+            pieces.append(RecentRows.of(kind, clock.kind, keys, values, row_times, flags))
+        return clock, pieces
+
+    def check_ahead(self, ahead: Fraction | None) -> None:
+        """Raise FutureTimeError if a time is more than `ahead` seconds ahead of the wall clock."""
+        if ahead is not None and self.clock is not None and self.times is not None:
+            TimeHorizon.of(ahead).check(self.clock, self.times)
+
+    def _check_clock(self, manifest: RecentManifest) -> TimeClock:
+        """Return the store's clock; raise InvalidArgumentError if these rows are not timed by it."""
+        given = self.times is not None
+        if manifest.clock is None:
+            return self.clock or TimeClock("timestamp with zone")
+        if given != manifest.given:
+            before = "with times; give the times of these, too" if manifest.given else "without times; give none"
+            raise InvalidArgumentError(f"earlier values came {before}")
+        clock = TimeClock(manifest.clock)
+        if self.clock is not None and self.clock.kind != clock.kind:
+            raise InvalidArgumentError(f"times are {self.clock.kind} here and were {clock.kind} before; give one kind")
+        return clock
+
+
+def read_appended_rows(
+    keys: pa.Array | None,
+    column: ValueColumn,
+    valid: NDArray[np.bool_] | None,
+    times: Any,
+    filters: Mapping[str, Any] | None,
+    names: Sequence[str],
+) -> AppendedRows:
+    """Read the rows of an append; `keys` and `column` are without nulls already, `valid` marks the rows they are from.
+
+    Check the arguments only: nothing is written.
+    """
+    rows = len(column) if valid is None else len(valid)
+    values = column.carried()
+    not_nan = ~np.isnan(values) if has_nan(values) else None
+    clock, numbers = _read_times(times, rows)
+    flags = _read_flags(filters, names, rows)
+
+    def select(array: Array | None) -> Array | None:
+        if array is None or len(array) != rows:
+            return array
+        array = array if valid is None else array[valid]
+        return array if not_nan is None else array[not_nan]
+
+    if not_nan is not None:
+        values, keys = values[not_nan], None if keys is None else keys.filter(pa.array(not_nan))
+    return AppendedRows(keys, values, clock, select(numbers) if _has_length(times) else numbers, select(flags))
+
+
+def _read_times(times: Any, rows: int) -> tuple[TimeClock | None, Array | None]:
+    if times is None:
+        return None, None
+    clock, numbers = TimeClock.read(times, None)
+    if _has_length(times) and len(numbers) != rows:
+        raise InvalidArgumentError(f"{len(numbers)} times for {rows} values; give one for each, or one for all")
+    return clock, numbers
+
+
+def _read_flags(filters: Mapping[str, Any] | None, names: Sequence[str], rows: int) -> Array | None:
+    """Return one bit for each filter: 1 where the row satisfies it; null counts as false."""
+    masks = {} if filters is None else filters
+    if not isinstance(masks, Mapping):
+        raise InvalidArgumentError(
+            f"filters={masks!r} is not a dict of masks: one true or false for each value, by filter"
+        )
+    if set(masks) != set(names):
+        mismatched = sorted(set(masks) ^ set(names))
+        hint = f"declared are {', '.join(names)}" if names else "none are declared: History(path, filters=[...])"
+        raise InvalidArgumentError(f"filters={mismatched} are missing or not declared; {hint}")
+    if not names:
+        return None
+    flags = np.zeros(rows, dtype=FLAG)
+    for bit, name in enumerate(names):
+        flags |= _mask(masks[name], name, rows).astype(FLAG) << FLAG.type(bit)
+    return flags
+
+
+def _mask(mask_like: Any, name: str, rows: int) -> NDArray[np.bool_]:
+    if isinstance(mask_like, (bool, np.bool_)):
+        return np.full(rows, bool(mask_like))
+    try:
+        array = mask_like if isinstance(mask_like, (pa.Array, pa.ChunkedArray)) else pa.array(mask_like)
+        mask = array.cast(pa.bool_()) if pa.types.is_null(array.type) else array
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"the filter {name!r} is one true or false for each value: {error}") from error
+    if not pa.types.is_boolean(mask.type) or len(mask) != rows:
+        raise InvalidArgumentError(
+            f"the filter {name!r} is one true or false for each of {rows} values, not {len(mask)} of {mask.type}"
+        )
+    flags: NDArray[np.bool_] = mask.fill_null(False).to_numpy(zero_copy_only=False)
+    return flags
+
+
+def _has_length(times: Any) -> bool:
+    return np.ndim(times) > 0 if isinstance(times, (np.ndarray, np.generic)) else hasattr(times, "__len__")

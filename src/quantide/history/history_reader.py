@@ -1,0 +1,273 @@
+"""Reader of a history: runs and open step of one version of a store, queried together."""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from quantide.errors import CorruptBytesError, InvalidArgumentError, StorageError
+from quantide.history.file_rebuild import rebuild_index
+from quantide.history.run import Run
+from quantide.history.snapshot import Snapshot, SnapshotCatalog, SnapshotHolder, StepSpan
+from quantide.history.span_view import Comparison, HistoryAnswer, SpanView
+from quantide.history.span_view_cache import SpanViewCache
+from quantide.history.verify import Name, VerifyResult, verify
+from quantide.store.ingest_status import read_clock_problem
+from quantide.store.location import Location, parse_location
+from quantide.store.log_repair import count_aside
+from quantide.store.store_settings import StoreSettings
+from quantide.store.stream_table import StreamTable
+from quantide.summary.copying import NotCopied
+from quantide.summary.ranks import check_phis
+from quantide.summary.value_types import type_named
+
+T = TypeVar("T")
+
+
+class HistoryReader(NotCopied):
+    """Store as of its opening or last refresh; read-only, needs no lease.
+
+    >>> import tempfile
+    >>> from quantide import History
+    >>> h = History(tempfile.mkdtemp(), eps=0.01)
+    >>> h.append(range(100))
+    >>> reader = HistoryReader(h.path)
+    >>> h.append(range(100, 200))
+    >>> reader.n, reader.refresh(), reader.n, reader.refresh()
+    (100, True, 200, False)
+    >>> h.close()
+
+    Several threads may query while another refreshes. If files of its version were vacuumed, the reader moves on to the
+    newest version. A store that was copied to "s3://bucket/stream" is read there, with `storage_options` as deltalake
+    takes them: index files are fetched, blocks of data are read one by one.
+    A reader is not copied or pickled (CopyError): pass its path to the other process, and open it there.
+    """
+
+    REOPEN = "its files are open in this process; pass its path, and open HistoryReader(path) where it is needed"
+
+    def __init__(
+        self,
+        store: str | os.PathLike[str] | StreamTable,
+        memory: int | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:
+        self.table = table = (
+            store if isinstance(store, StreamTable) else _open_table(parse_location(store, storage_options))
+        )
+        self.path, self._settings = table.path, table.settings
+        settings, place = self._settings, table.location
+        self._kind = type_named(settings.value_type)
+        self._catalog = SnapshotCatalog(place, settings, lambda name: rebuild_index(place, name, settings))
+        self._holder = SnapshotHolder(table, self._catalog)
+        self._span_views = SpanViewCache(settings, place, memory)
+
+    # Version
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """Snapshot to query."""
+        return self._holder.current()
+
+    @property
+    def version(self) -> int:
+        """Version of the table to query."""
+        return self.run_query(lambda: self.snapshot.version)
+
+    def refresh(self, prepare: Callable[[Snapshot], None] | None = None) -> bool:
+        """Move on to the newest version; return True if it is new. `prepare` may prepare span views of it before others
+        see it.
+        """
+        previous = self._holder.version
+        return self.run_query(lambda: self._holder.refresh(prepare)).version != previous
+
+    def run_query(self, query: Callable[[], T]) -> T:
+        """Run a query; if files were vacuumed under it, reload the table and run it again.
+
+        VacuumResult files were compacted before, in a newer version of the table than the queried one.
+        """
+        while True:
+            version = self._holder.version
+            try:
+                return query()
+            except FileNotFoundError as error:
+                self._span_views.clear()
+                self._holder.reload()
+                if self._holder.version == version:
+                    raise CorruptBytesError(f"a file is missing: {error}; verify() names all that are") from error
+
+    def close(self) -> None:
+        """Close all files."""
+        self._span_views.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Queries
+
+    def answer(
+        self, phi: float, mode: str = "accurate", last_steps: int | None = None, key: Any = None, widen: bool = False
+    ) -> HistoryAnswer:
+        """Return the phi-quantile of everything, or of the last steps with the open one, or of one key.
+
+        mode="quick" reads no data and is within eps of all elements; "accurate" is within eps of the elements of
+        the open step, reading at most one block of each run; "exact" is exact, reading one of each chunk as well.
+        """
+        return self.run_query(lambda: self.span_view(last_steps, key, widen).answer(phi, mode))
+
+    def quantile(self, phi: float, mode: str = "accurate", last_steps: int | None = None, key: Any = None) -> Any:
+        """Return the value of answer(phi)."""
+        return self.answer(phi, mode, last_steps, key).value
+
+    def quantiles(
+        self, phis: ArrayLike, mode: str = "accurate", last_steps: int | None = None, key: Any = None
+    ) -> NDArray[Any]:
+        """Return the values for many phis."""
+        phi_array = check_phis(phis)
+
+        def query() -> list[Any]:
+            view = self.span_view(last_steps, key)
+            return [view.answer(phi, mode).value for phi in phi_array.ravel().tolist()]
+
+        return np.array(self.run_query(query), dtype=self._kind.dtype).reshape(phi_array.shape)
+
+    def rank(
+        self, value: Any, mode: str = "accurate", last_steps: int | None = None, key: Any = None
+    ) -> tuple[Any, Any]:
+        """Return certified bounds (lo, hi) on the number of elements <= value; arrays for an array of values."""
+        return self.run_query(lambda: self.span_view(last_steps, key).rank(value, mode))
+
+    def cdf(self, values: Any, mode: str = "accurate", last_steps: int | None = None, key: Any = None) -> Any:
+        """Return the fraction of the elements that are <= each value."""
+
+        def query() -> Any:
+            view = self.span_view(last_steps, key)
+            low, high = view.rank(values, mode)
+            return (low + high) / 2 / view.n
+
+        return self.run_query(query)
+
+    def compare(
+        self,
+        phis: ArrayLike,
+        last_steps: int | None = None,
+        against: int | tuple[int, int] | None = None,
+        key: Any = None,
+        mode: str = "accurate",
+    ) -> list[Comparison]:
+        """Compare each phi of one span with the same phi of another: the last steps against more of them.
+
+        `against` is a number of last steps, None for everything, or (first, last) for steps that ended, without the
+        open one. Both spans must end where runs end, see spans().
+        """
+        if isinstance(against, tuple) and len(against) != 2:
+            raise InvalidArgumentError(f"against={against!r} is not a number of last steps, or (first, last)")
+
+        def query() -> list[Comparison]:
+            view = self.span_view(last_steps, key)
+            if isinstance(against, tuple):
+                other = self._span_views.of_steps(self.snapshot, *against, key)
+            else:
+                other = self.span_view(against, key)
+            comparisons = []
+            for phi in np.atleast_1d(check_phis(phis)).tolist():
+                answer, reference = view.answer(phi, mode), other.answer(phi, mode)
+                low, high = other.rank(answer.value, mode)
+                comparisons.append(Comparison(phi, answer, reference, (low / other.n, high / other.n)))
+            return comparisons
+
+        return self.run_query(query)
+
+    def spans(self) -> list[StepSpan]:
+        """Return the spans of last steps that can be queried; each includes the open step."""
+        return self.run_query(lambda: self.snapshot).spans()
+
+    def verify(self) -> VerifyResult:
+        """Read all files again; CorruptBytesError names the damaged ones."""
+        checked: set[Name] = set()
+        return self.run_query(lambda: verify(self.table, self.snapshot, checked))
+
+    def stats(self) -> dict[str, Any]:
+        """Return counts of values, runs by level, steps, bytes on disk, blocks and memory."""
+        snapshot = self.run_query(lambda: self.snapshot)
+        levels: dict[int, int] = {}
+        for run in snapshot.runs:
+            levels[run.id.level] = levels.get(run.id.level, 0) + 1
+        parts = snapshot.files
+        return {
+            "values": snapshot.history_rows + snapshot.stream_rows,
+            "history_values": snapshot.history_rows,
+            "stream_values": snapshot.stream_rows,
+            "nulls": sum(part.index.info.nulls for part in parts),
+            "nans": sum(part.index.info.nans for part in parts),
+            "steps": snapshot.step - 1,
+            "runs": len(snapshot.runs),
+            "runs_by_level": dict(sorted(levels.items())),
+            "chunks": len(snapshot.chunks),
+            "files": len(parts),
+            "blocks": sum(len(part.index.fences) for part in parts),
+            "bytes": sum(part.index.info.data_size for part in parts),
+            "memory": self._catalog.nbytes + self._span_views.nbytes,
+            "version": snapshot.version,
+            "clock_problem": read_clock_problem(self.table.location),
+            "set_aside": 0 if self.table.location.is_remote else count_aside(self.path),
+        }
+
+    def runs(self) -> list[Run]:
+        """Return the runs of ended steps, the oldest first."""
+        return list(self.run_query(lambda: self.snapshot).runs)
+
+    @property
+    def index_nbytes(self) -> int:
+        """Bytes that queries search: directories, first values of blocks, summaries of runs and of the open step."""
+        runs = self.run_query(lambda: self.snapshot).runs
+        summaries = sum(run.compressed_summary(self._settings.run_eps).nbytes for run in runs)
+        return self._catalog.nbytes + summaries + self._span_views.open_step.nbytes
+
+    @property
+    def eps(self) -> float:
+        """Promised error for the open step, and for quick answers over everything."""
+        return self._settings.eps
+
+    @property
+    def n(self) -> int:
+        """Number of values."""
+        snapshot = self.run_query(lambda: self.snapshot)
+        return snapshot.history_rows + snapshot.stream_rows
+
+    @property
+    def settings(self) -> StoreSettings:
+        return self.table.settings
+
+    def __repr__(self) -> str:
+        snapshot = self.run_query(lambda: self.snapshot)
+        values = snapshot.history_rows + snapshot.stream_rows
+        return f"{type(self).__name__}({self.path!r}, values={values}, steps={snapshot.step - 1})"
+
+    def span_view(
+        self,
+        last_steps: int | None = None,
+        key: Any = None,
+        widen: bool = False,
+        snapshot: Snapshot | None = None,
+        cached: bool = True,
+    ) -> SpanView:
+        """Return an immutable view of a span. Query it within run_query(): its files may be vacuumed.
+
+        `cached=False` is for callers with a cache of their own.
+        """
+        return self._span_views.of_last_steps(snapshot or self.snapshot, last_steps, key, widen, cached)
+
+
+def _open_table(place: Location) -> StreamTable:
+    table = StreamTable.open(place)
+    if table is None:
+        raise StorageError(
+            f"there is no history in {place.path}; nothing was written there yet. Write with History(path) or "
+            "`quantide ingest`"
+        )
+    return table

@@ -1,0 +1,281 @@
+"""Span views: the runs of a span and the open step, for one key or all, queried together."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quantide.caching import ByteLRU
+from quantide.errors import EmptyError, InvalidArgumentError, UnknownKeyError
+from quantide.history.block_search import Fences, RankCut, cut
+from quantide.history.run import Key, Run
+from quantide.history.run_segment import BlockReader, RunSegment
+from quantide.summary.answer import Answer
+from quantide.summary.rank_arguments import read_query_values
+from quantide.summary.ranks import check_phi, target_ranks
+from quantide.summary.summary import Summary
+from quantide.summary.value_types import ValueType
+
+INDEX_BYTES = 64 << 20  # default size of a RunIndexCache
+MODES = ("accurate", "quick", "exact")
+MAX_ANSWERS = 4096  # cached by a view
+MAX_SEGMENTS = 4096  # of a query over all keys
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryAnswer(Answer):
+    """Answer of a history: `blocks_read` blocks were read, `stream_n` of the n elements are of the open step, and only
+    they are approximate in mode "accurate". It covers `last_steps` ended steps and the open one; `widened` is True if
+    those are more than requested.
+    """
+
+    mode: str
+    blocks_read: int
+    stream_n: int
+    last_steps: int
+    widened: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Same phi of two spans. `place` bounds the fraction of the other span that is at or below `value`'s value: for p99
+    of today, (0.997, 0.998) means that it was p99.7 to p99.8 of the span it is compared with.
+    """
+
+    phi: float
+    value: HistoryAnswer
+    against: HistoryAnswer
+    place: tuple[float, float]
+
+
+class RunIndexCache:
+    """LRU cache of fences and summaries of a key (None for all) in a set of runs; new chunks do not change them."""
+
+    def __init__(self, max_bytes: int | None = None) -> None:
+        self._cache = ByteLRU(INDEX_BYTES if max_bytes is None else max_bytes)
+
+    @property
+    def nbytes(self) -> int:
+        return self._cache.nbytes
+
+    def fences(self, runs: Sequence[Run], key: Key | None, make: Callable[[], Fences | None]) -> Fences | None:
+        """Return the cached fences; make them on a miss."""
+        return self._cache.get("fences", _cache_key(runs, key), make, _nbytes)
+
+    def summary(self, runs: Sequence[Run], key: Key | None, make: Callable[[], Summary | None]) -> Summary | None:
+        """Return the cached merged summary; make it on a miss."""
+        return self._cache.get("summary", _cache_key(runs, key), make, _nbytes)
+
+
+def _cache_key(runs: Sequence[Run], key: Key | None) -> tuple[Any, ...]:
+    return tuple(run.id for run in runs), key
+
+
+def _nbytes(value: Fences | Summary | None) -> int:
+    return 0 if value is None else value.nbytes
+
+
+@dataclass(frozen=True)
+class SpanView:
+    """Span of one snapshot. `open_step` summarises the chunks; mode "exact" searches chunks like runs."""
+
+    kind: ValueType
+    blocks: BlockReader
+    run_indexes: RunIndexCache
+    run_eps: float
+    runs: tuple[Run, ...]
+    chunks: tuple[Run, ...]
+    open_step: Summary
+    keyed: bool
+    key: Key | None
+    last_steps: int
+    widened: bool
+
+    def answer(self, phi: float, mode: str) -> HistoryAnswer:
+        """Return the phi-quantile. docs/guarantees/history.md proves the bounds of each mode."""
+        phi = check_phi(phi)
+        _check_mode(mode)
+        answer = self._answers.get((phi, mode))
+        if answer is None:
+            answer = self._compute(phi, mode)
+            if len(self._answers) >= MAX_ANSWERS:
+                self._answers.clear()
+            self._answers[phi, mode] = answer
+        return answer
+
+    @property
+    def cached_queries(self) -> list[tuple[float, str]]:
+        """Phis and modes answered so far, in that order."""
+        return list(self._answers)
+
+    def is_cached(self, phi: float, mode: str) -> bool:
+        """Return True if an answer needs no reading or merging."""
+        return (phi, mode) in self._answers or (mode == "quick" and "quick" in vars(self))
+
+    def _compute(self, phi: float, mode: str) -> HistoryAnswer:
+        self._check_not_empty()
+        if mode == "quick":
+            return self._to_answer(self.quick, phi, mode, 0)
+        target = int(target_ranks(phi, self.n))
+        if mode == "exact":
+            rank_cut, blocks_read = self._cut(self.all_fences, None, target)
+            exact = Summary(np.array([rank_cut.above]), np.array([target]), np.array([target]), self.n, self.kind)
+            return self._to_answer(exact, phi, mode, blocks_read)
+        if self.fences is None:
+            return self._to_answer(self.open_step, phi, mode, 0)
+        rank_cut, blocks_read = self._cut(self.fences, self.open_step, target)
+        # Of equal values those of the open step go first, as in block_search.estimate().
+        return self._to_answer(Summary.merge(self.open_step, self._neighbours(rank_cut)), phi, mode, blocks_read)
+
+    def bounds(self, phi: float, mode: str) -> tuple[Any, Any]:
+        """Return two elements (low, high) that enclose the true phi-quantile, like Summary.bounds().
+
+        With mode="accurate" the runs are known by the elements at three cuts, with exact ranks. With
+        G of the open step's summary, elements below the cut for target - G//2 have a highest rank of at most the
+        target, and elements above the cut for target + G//2 a lowest of at least that. docs/guarantees/live.md.
+        """
+        phi = check_phi(phi)
+        _check_mode(mode)
+        self._check_not_empty()
+        if mode == "exact":
+            return (exact := self.answer(phi, mode).value), exact
+        if mode == "quick" or self.fences is None:
+            return (self.quick if mode == "quick" else self.open_step).bounds(phi)
+        target, margin = int(target_ranks(phi, self.n)), self.open_step.gap // 2
+        ranks = {max(target - margin, 1), target, min(target + margin, self.n)}
+        cuts = [self._cut(self.fences, self.open_step, rank)[0] for rank in ranks]
+        return Summary.merge(self.open_step, self._neighbours(*cuts)).bounds(phi)
+
+    def rank(self, value: Any, mode: str) -> tuple[Any, Any]:
+        """Return bounds on the number of elements <= value; arrays for an array of values."""
+        _check_mode(mode)
+        self._check_not_empty()
+        if mode == "quick":
+            return self.quick.rank(value)
+        values, is_below, is_scalar = read_query_values(value, self.kind)
+        fences = self.all_fences if mode == "exact" else self.fences
+        counts = np.zeros(len(values), dtype=np.int64)
+        for segment in fences.segments if fences else []:
+            counts += np.where(is_below, 0, np.array([self._count(segment, item) for item in values], dtype=np.int64))
+        low, high = self.open_step.rank(value) if mode == "accurate" and self.open_step.n else (0, 0)
+        low, high = counts + low, counts + high
+        return (int(low[0]), int(high[0])) if is_scalar else (low, high)
+
+    @cached_property
+    def _answers(self) -> dict[tuple[float, str], HistoryAnswer]:
+        """Cache of answers; they never change, because the view does not."""
+        return {}
+
+    @cached_property
+    def n(self) -> int:
+        if self.key is None:
+            return sum(run.rows for run in self.runs) + self.open_step.n
+        return (self.fences.n if self.fences else 0) + self.open_step.n
+
+    @cached_property
+    def quick(self) -> Summary:
+        """Merged summary of everything; reads no data."""
+        history = self.run_indexes.summary(self.runs, self.key, self._merge_runs)
+        return self.open_step if history is None else Summary.merge(history, self.open_step)
+
+    def _merge_runs(self) -> Summary | None:
+        """Merge the summaries of the runs; None if they are empty."""
+        if self.key is None:
+            summaries = [run.compressed_summary(self.run_eps) for run in self.runs]
+        else:
+            summaries = [summary for run in self.runs if (summary := run.summary(self.key)) is not None]
+        return Summary.merge(*summaries) if summaries else None
+
+    @cached_property
+    def fences(self) -> Fences | None:
+        """Fences of the runs."""
+        return self.run_indexes.fences(self.runs, self.key, lambda: self._fences_of(self.runs))
+
+    @cached_property
+    def all_fences(self) -> Fences:
+        """Fences of the runs and of the chunks."""
+        fences = self._fences_of((*self.runs, *self.chunks))
+        assert fences is not None  # an empty span was refused before
+        return fences
+
+    def _fences_of(self, runs: Sequence[Run]) -> Fences | None:
+        if self.keyed and self.key is None:
+            count = sum(len(part.index.counts) for run in runs for part in run.parts)
+            if count > MAX_SEGMENTS:
+                raise InvalidArgumentError(
+                    f'a query over all keys would search {count} segments; name a key, or use mode="quick"'
+                )
+        segments = self._segments(runs)
+        return Fences(segments) if segments else None
+
+    def _segments(self, runs: Sequence[Run]) -> list[RunSegment]:
+        if not self.keyed:
+            return [run.unkeyed_segment for run in runs]
+        if self.key is None:
+            return [segment for run in runs for segment in run.segments()]
+        return [segment for run in runs if (segment := run.segment(self.key)) is not None]
+
+    def _cut(self, fences: Fences, open_step: Summary | None, target: int) -> tuple[RankCut, int]:
+        """Return the cut at a rank and the number of file blocks read: small keys share one."""
+        blocks = set()
+
+        def read(segment: RunSegment, block: int) -> NDArray[Any]:
+            blocks.add((segment.paths[segment.file[block]], int(segment.group[block])))
+            return self.blocks.read(segment, block)
+
+        return cut(fences, open_step, target, read), len(blocks)
+
+    def _neighbours(self, *cuts: RankCut) -> Summary:
+        """Return a summary of the history by the neighbours of cuts, whose ranks are exact."""
+        value_by_rank: dict[int, Any] = {}
+        for one in cuts:
+            rank = int(one.before.sum())
+            value_by_rank |= {rank: one.below, rank + 1: one.above}
+        neighbours = sorted((rank, value) for rank, value in value_by_rank.items() if value is not None)
+        ranks = np.array([rank for rank, _ in neighbours])
+        values = np.array([value for _, value in neighbours], dtype=self.kind.carrier)
+        assert self.fences is not None
+        return Summary(values, ranks, ranks, self.fences.n, self.kind)
+
+    def _count(self, segment: RunSegment, value: Any) -> int:
+        """Return the number of rows of a segment <= value; read at most one block."""
+        if value >= segment.last:
+            return len(segment)
+        block = int(np.searchsorted(segment.fences, value, side="right")) - 1
+        if block < 0:
+            return 0
+        if segment.constant[block]:
+            return int(segment.starts[block + 1])
+        values: NDArray[Any] = self.blocks.read(segment, block)
+        return int(segment.starts[block] + np.searchsorted(values, value, side="right"))
+
+    def _to_answer(self, summary: Summary, phi: float, mode: str, blocks_read: int) -> HistoryAnswer:
+        a = summary.answer(phi)
+        fields = (
+            a.value,
+            a.phi,
+            a.target,
+            a.rank_lo,
+            a.rank_hi,
+            a.n,
+            a.error,
+            a.n_lo,
+            a.n_hi,
+        )
+        return HistoryAnswer(*fields, mode, blocks_read, self.open_step.n, self.last_steps, self.widened)
+
+    def _check_not_empty(self) -> None:
+        if self.n:
+            return
+        if self.key is not None:
+            key = self.key[0] if len(self.key) == 1 else self.key
+            raise UnknownKeyError(f"there is no value with the key {key!r} in this span")
+        raise EmptyError("there are no values in this span yet; append() some first")
+
+
+def _check_mode(mode: str) -> None:
+    if mode not in MODES:
+        raise InvalidArgumentError(f"mode={mode!r} is not one of {', '.join(MODES)}")

@@ -1,0 +1,87 @@
+"""Cache of span views and of the data they share, within a memory limit."""
+
+from threading import RLock
+from typing import Any
+
+from quantide.caching import ByteLRU
+from quantide.history.key_columns import read_key
+from quantide.history.open_step import OpenStep
+from quantide.history.run import Key, Run
+from quantide.history.run_segment import BlockReader
+from quantide.history.snapshot import Snapshot
+from quantide.history.span_view import RunIndexCache, SpanView
+from quantide.store.location import Location
+from quantide.store.store_settings import StoreSettings
+from quantide.summary.ranks import check_size
+from quantide.summary.value_types import type_named
+
+MAX_VIEWS = 64
+
+
+class SpanViewCache:
+    """LRU cache of span views of snapshots. Thread-safe."""
+
+    def __init__(self, settings: StoreSettings, place: Location, memory: int | None) -> None:
+        self._settings, self._kind = settings, type_named(settings.value_type)
+        third = None if memory is None else memory // 3
+        self.blocks = BlockReader(self._kind, place, third)
+        self.open_step = OpenStep(settings.eps, settings.value_type, third)
+        self._run_indexes = RunIndexCache(third)
+        self._views = ByteLRU(None, MAX_VIEWS)
+        self._lock = RLock()
+
+    @property
+    def nbytes(self) -> int:
+        return self.blocks.nbytes + self.open_step.nbytes + self._run_indexes.nbytes
+
+    def of_last_steps(
+        self, snapshot: Snapshot, last_steps: int | None, key: Any, widen: bool, cached: bool = True
+    ) -> SpanView:
+        """Return the view of the last steps and the open one, or of everything for None; cache it if `cached`."""
+        steps = None if last_steps is None else check_size("last_steps", last_steps, 0)
+        parsed = self._read_key(key, snapshot)
+        runs, covered = snapshot.last_runs(steps, widen)
+        if self._settings.retention is not None and runs:  # dropped steps are not covered
+            covered = min(covered, snapshot.step - runs[0].id.first)
+        widened = steps is not None and covered > steps
+        if not cached:
+            with self._lock:
+                return self._build(runs, snapshot.chunks, parsed, covered, widened)
+        cache_key = (snapshot.version, covered, widened, parsed)
+        return self._get(cache_key, runs, snapshot.chunks, parsed, covered, widened)
+
+    def of_steps(self, snapshot: Snapshot, first: int, last: int, key: Any) -> SpanView:
+        """Return the view of ended steps first to last, without the open one."""
+        first, last = check_size("the first step", first, 1), check_size("the last step", last, 1)
+        parsed = self._read_key(key, snapshot)
+        runs = snapshot.runs_between(first, last)
+        return self._get((snapshot.version, first, last, parsed), runs, (), parsed, last - first + 1, False)
+
+    def clear(self) -> None:
+        """Close all files and drop all views, which may need files that were vacuumed."""
+        with self._lock:
+            self.blocks.clear()
+            self._views.clear()
+
+    def _read_key(self, key: Any, snapshot: Snapshot) -> Key | None:
+        return None if key is None else read_key(key, self._settings.keys, snapshot.key_types)
+
+    def _get(
+        self,
+        name: Any,
+        runs: tuple[Run, ...],
+        chunks: tuple[Run, ...],
+        key: Key | None,
+        covered: int,
+        widened: bool,
+    ) -> SpanView:
+        with self._lock:
+            return self._views.get(None, name, lambda: self._build(runs, chunks, key, covered, widened), lambda _: 0)
+
+    def _build(
+        self, runs: tuple[Run, ...], chunks: tuple[Run, ...], key: Key | None, covered: int, widened: bool
+    ) -> SpanView:
+        """Build a view. The caller has the lock, because the open step's summary is updated in place."""
+        open_step = self.open_step.summary(chunks, key) if chunks else self.open_step.empty()
+        caches = (self.blocks, self._run_indexes, self._settings.run_eps)
+        return SpanView(self._kind, *caches, runs, chunks, open_step, bool(self._settings.keys), key, covered, widened)

@@ -1,0 +1,195 @@
+"""Data files: sorted rows as plain Parquet, in blocks (row groups) that are read one by one.
+
+A footer can be wrong. Its columns, compression and rows are checked before a block is read, and values after it, so
+that a block needs the memory of MAX_BLOCK_ROWS rows at most, and kernels receive values of the expected type.
+"""
+
+from collections.abc import Iterator, Sequence
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from quantide.caching import ByteLRU
+from quantide.store.durable_files import DurableSink, write_file
+from quantide.store.location import Location
+from quantide.store.sorted_rows import SortedRows
+from quantide.store.store_settings import VALUE
+from quantide.summary.summary_bytes import are_valid_values
+from quantide.summary.value_column import read_column
+from quantide.summary.value_types import ValueType
+
+BLOCK = 1 << 16  # rows of a block
+WRITE_ROWS = 1 << 20  # rows per call of the Parquet writer
+MAX_OPEN_FILES = 64
+MAX_BLOCK_ROWS = 1 << 16  # of a block that is read
+CODEC = "lz4"  # expands a byte to 255 at most
+PARQUET_ERRORS = (
+    OSError,
+    ValueError,
+    TypeError,
+    LookupError,
+    OverflowError,
+    pa.ArrowException,
+)  # raised for damaged files
+NATIVE_TYPES = (
+    "float64",
+    "float32",
+    "int64",
+    "int32",
+    "int16",
+    "int8",
+    "date",
+    "timestamp[us]",
+    "timestamp[us, tz=UTC]",
+)
+
+
+def stored_type(kind: ValueType) -> pa.DataType:
+    """Return the type of the stored column; types that Delta lacks, such as nanoseconds, are stored as integers."""
+    return kind.arrow if kind.name in NATIVE_TYPES or kind.is_decimal else pa.int64()
+
+
+def write_data(path: str, rows: SortedRows, names: Sequence[str], durable: bool) -> tuple[int, int]:
+    """Write sorted rows; return the size and checksum of the file."""
+    keys = rows.keys.flatten() if len(names) > 1 else [rows.keys] * len(names)
+    coded = [column.dictionary_encode() for column in keys]
+    fields = [pa.field(name, column.type) for name, column in zip(names, coded, strict=True)]
+    schema = pa.schema([*fields, pa.field(VALUE, stored_type(rows.kind))])
+
+    def fill(sink: DurableSink) -> None:
+        with pq.ParquetWriter(
+            pa.PythonFile(sink, "w"),
+            schema,
+            compression=CODEC,
+            use_dictionary=list(names),
+            column_encoding={VALUE: _value_encoding(rows.kind)},
+            write_page_checksum=True,
+            store_schema=False,
+        ) as writer:
+            for start in range(0, len(rows), WRITE_ROWS):
+                end = min(start + WRITE_ROWS, len(rows))
+                columns = [*_key_columns(rows, coded, start, end), _to_stored(rows.values[start:end], rows.kind)]
+                writer.write_table(pa.table(columns, schema=schema), BLOCK)
+
+    return write_file(path, fill, durable)
+
+
+class DataFiles:
+    """Reader of blocks with an LRU cache of open files."""
+
+    def __init__(self, kind: ValueType, location: Location) -> None:
+        self._kind, self._location = kind, location
+        self._open = ByteLRU(None, MAX_OPEN_FILES)
+
+    def read_blocks(self, path: str, groups: list[int]) -> NDArray[Any]:
+        """Return the values of consecutive blocks, in the carrier type."""
+        parquet, lock = self._open_file(path)
+        try:
+            with lock:
+                column = parquet.read_row_groups(groups, columns=[VALUE], use_threads=False)[VALUE]
+            return _read_values(column, self._kind)
+        except PARQUET_ERRORS as error:
+            raise self._location.read_error(path, error) from error
+
+    def close(self) -> None:
+        """Close all files."""
+        self._open.clear()
+
+    def _open_file(self, path: str) -> tuple[Any, Lock]:
+        def open_file() -> tuple[Any, Lock]:
+            return open_data(path, self._location, self._kind), Lock()
+
+        return self._open.get(None, path, open_file, lambda _: 0)
+
+
+def open_data(path: str, location: Location, kind: ValueType, keys: Sequence[str] = ()) -> Any:
+    """Open a data file; raise FileNotFoundError if it was removed. Texts of `keys` are read as dictionary arrays."""
+    try:
+        parquet = pq.ParquetFile(
+            location.open(path), pre_buffer=False, page_checksum_verification=True, read_dictionary=list(keys)
+        )
+        _check_footer(parquet, kind)
+        return parquet
+    except FileNotFoundError:
+        raise
+    except PARQUET_ERRORS as error:
+        raise location.read_error(path, error) from error
+
+
+def read_rows(
+    path: str, location: Location, kind: ValueType, names: Sequence[str]
+) -> Iterator[tuple[list[Any], NDArray[Any]]]:
+    """Yield the key columns and the values of a data file, several blocks at a time."""
+    parquet = open_data(path, location, kind, names)
+    try:
+        if parquet.schema_arrow.names != [*names, VALUE]:
+            raise ValueError(f"it has the columns {', '.join(parquet.schema_arrow.names)[:200]}")
+        for batch in parquet.iter_batches(WRITE_ROWS, use_threads=False):
+            yield [batch.column(name) for name in names], _read_values(batch.column(VALUE), kind)
+    except PARQUET_ERRORS as error:
+        raise location.read_error(path, error) from error
+
+
+def _check_footer(parquet: Any, kind: ValueType) -> None:
+    """Raise ValueError for a file that Quantide cannot have written."""
+    names, expected = parquet.schema_arrow.names, stored_type(kind)
+    if names.count(VALUE) != 1 or parquet.schema_arrow.field(VALUE).type != expected:
+        raise ValueError(f"it has no column {VALUE!r} of {expected}")
+    footer, rows = parquet.metadata, 0
+    for group in map(footer.row_group, range(footer.num_row_groups)):
+        columns = [group.column(i) for i in range(group.num_columns)]
+        if not 0 < group.num_rows <= MAX_BLOCK_ROWS or any(column.num_values != group.num_rows for column in columns):
+            raise ValueError(f"a block of it has {group.num_rows:,} rows; they have from 1 to {MAX_BLOCK_ROWS:,}")
+        if any(column.compression != CODEC.upper() for column in columns):
+            raise ValueError(f"it is not compressed with {CODEC}")
+        rows += group.num_rows
+    if rows != footer.num_rows:
+        raise ValueError(f"its footer counts {footer.num_rows:,} rows, and its blocks have {rows:,}")
+
+
+def _read_values(column: Any, kind: ValueType) -> NDArray[Any]:
+    """Return the carried values of a stored column; raise ValueError if some are not of the type."""
+    values = to_carrier(column, kind)
+    if column.null_count or values.dtype != kind.carrier or not are_valid_values(values, kind):
+        raise ValueError(f"a value of it is not a {kind}")
+    return values
+
+
+def to_carrier(column: Any, kind: ValueType) -> NDArray[Any]:
+    """Convert a stored column to the carrier type."""
+    if kind.is_decimal:
+        return read_column(column, kind).carried()
+    if not kind.is_float and column.type != pa.int64():
+        column = column.cast(pa.int32()) if pa.types.is_date(column.type) else column
+        column = column.cast(pa.int64())
+    if isinstance(column, pa.ChunkedArray):
+        chunks = [chunk.to_numpy() for chunk in column.chunks]
+        return chunks[0] if len(chunks) == 1 else np.concatenate([np.empty(0, kind.carrier), *chunks])
+    values: NDArray[Any] = column.to_numpy()
+    return values
+
+
+def _to_stored(values: NDArray[Any], kind: ValueType) -> pa.Array:
+    return kind.restore_arrow(values) if stored_type(kind) == kind.arrow else pa.array(values)
+
+
+def _value_encoding(kind: ValueType) -> str:
+    """Return the encoding in which sorted values are smallest: floats split by byte, integers as differences."""
+    if kind.is_float:
+        return "BYTE_STREAM_SPLIT"
+    return "PLAIN" if kind.is_decimal else "DELTA_BINARY_PACKED"
+
+
+def _key_columns(rows: SortedRows, coded: list[Any], start: int, end: int) -> list[pa.Array]:
+    """Return the keys of rows start to end as dictionary arrays, which Parquet writes directly."""
+    if not coded:
+        return []
+    first = int(np.searchsorted(rows.bounds, start, side="right")) - 1
+    last = int(np.searchsorted(rows.bounds, end, side="left"))
+    inside = np.clip(rows.bounds[first : last + 1], start, end)
+    indices = pa.array(np.repeat(np.arange(first, last), np.diff(inside)))
+    return [pa.DictionaryArray.from_arrays(column.indices.take(indices), column.dictionary) for column in coded]

@@ -1,0 +1,123 @@
+"""Sorted rows: values ordered by (key, value), each key once with the start of its values."""
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from quantide.errors import TypeMismatchError
+from quantide.kernels.key_segments import sample
+from quantide.summary.summaries import Summaries
+from quantide.summary.summary_bytes import SummaryTuples, are_valid_values
+from quantide.summary.value_types import ValueType, type_named
+
+ALL = pa.array([True])  # the only key of rows without keys
+
+
+def keys_to_bytes(keys: pa.Array) -> bytes:
+    """Encode keys as an Arrow stream of one column."""
+    batch = pa.record_batch([keys], ["key"])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def keys_from_bytes(data: memoryview) -> pa.Array:
+    """Parse keys; raise ValueError unless they are one plain, uncompressed column with all offsets in range."""
+    try:
+        messages = list(islice(pa.ipc.MessageReader.open_stream(pa.py_buffer(data)), 3))
+        if [message.type for message in messages] != ["schema", "record batch"]:
+            raise ValueError("its keys are not one batch")
+        schema = pa.ipc.read_schema(messages[0])
+        if len(schema) != 1 or not _is_key_type(schema.field(0).type):
+            raise ValueError(f"its keys have the schema {str(schema)[:200]!r}")
+        if _is_compressed(messages[1].metadata.to_pybytes()):
+            raise ValueError("its keys are compressed")
+        keys = pa.ipc.read_record_batch(messages[1], schema).column(0)
+        keys.validate(full=True)
+    except (pa.ArrowException, OSError, LookupError, struct.error) as error:
+        raise ValueError(f"its keys cannot be read: {error}") from error
+    return keys
+
+
+def key_type(names: Sequence[str], types: Sequence[pa.DataType] | None) -> pa.DataType | None:
+    """Return the type of the keys of a store with these key columns; None without any, or before the first batch."""
+    if not names or types is None:
+        return None
+    return types[0] if len(names) == 1 else pa.struct(list(zip(names, types, strict=True)))
+
+
+def read_type(name: str) -> ValueType:
+    """Return the value type that a file names; raise ValueError if it is unknown."""
+    try:
+        return type_named(name)
+    except TypeMismatchError as error:
+        raise ValueError(str(error)) from error
+
+
+def value_check(kind: ValueType) -> Callable[[memoryview], bool]:
+    """Return a check of a page of values: no NaN, nothing out of range."""
+    return lambda page: are_valid_values(np.frombuffer(page, kind.carrier), kind)
+
+
+def _is_key_type(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return kind.num_fields > 0 and all(_is_plain(field.type) for field in kind)
+    return _is_plain(kind)
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Return True for types without nesting or indirection: arrays cannot be larger than their bytes."""
+    t = pa.types
+    tests = (t.is_integer, t.is_floating, t.is_boolean, t.is_date, t.is_timestamp, t.is_decimal)
+    return any(test(kind) for test in (*tests, t.is_string, t.is_large_string, t.is_binary, t.is_large_binary))
+
+
+def _is_compressed(metadata: bytes) -> bool:
+    """Return True if a record batch has the field `compression`: then its buffers could expand to any length.
+
+    Arrow has no function for this. Metadata is a flatbuffer: a table points back to a list of the offsets of its
+    fields; field 2 of the message is the batch, and field 3 of the batch is the compression.
+    """
+
+    def field(table: int, index: int) -> int:
+        fields = table - struct.unpack_from("<i", metadata, table)[0]
+        (size,) = struct.unpack_from("<H", metadata, fields)
+        offset = 4 + 2 * index
+        return int(struct.unpack_from("<H", metadata, fields + offset)[0]) if offset < size else 0
+
+    (message,) = struct.unpack_from("<I", metadata)
+    header = message + field(message, 2)
+    batch = header + struct.unpack_from("<I", metadata, header)[0]
+    return field(batch, 3) != 0
+
+
+@dataclass(frozen=True)
+class SortedRows:
+    """Rows of keys[i] are values[bounds[i]:bounds[i+1]], ascending; `values` have the carrier type."""
+
+    kind: ValueType
+    keys: pa.Array
+    bounds: NDArray[np.int64]
+    values: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        return np.diff(self.bounds)
+
+    def summarise(self, eps: float, of: int | None = None) -> Summaries:
+        """Sample exactly ranked values of each key, so that each rank is within eps of the key's count (or of `of`)."""
+        counts = self.counts
+        allowed = np.floor(eps * (counts if of is None else np.full(len(counts), of))).astype(np.int64)
+        values, ranks, bounds = sample(self.values, self.bounds, 2 * allowed + 1)
+        zeros = np.zeros(len(counts), dtype=np.int64)
+        return Summaries(self.keys, SummaryTuples(self.kind, values, ranks, ranks, bounds, counts, zeros, zeros))
