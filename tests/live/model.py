@@ -1,4 +1,4 @@
-"""What a LiveStream must answer: everything that came, in plain arrays, and an exact answer to every question.
+"""Model of a LiveStream: all rows in plain arrays, and an exact answer to every question.
 
 Nothing here knows how recent rows are kept. `small` makes files and blocks so small that little data has many.
 """
@@ -19,12 +19,11 @@ import pytest
 from numpy.typing import NDArray
 
 from quantide.errors import EmptyError, SpanError, UnknownKeyError
-from quantide.history import History, arrivals, merge, merger
-from quantide.history import recent as written
-from quantide.live import LiveStream, lane
-from quantide.live import recent as asked_of
-from quantide.store import manifest, sections
-from quantide.store import recent as stored
+from quantide.history import History, appended_rows, compaction_plan, compactor
+from quantide.history import recent_writer as written
+from quantide.live import LiveStream, key_rows, recent_snapshot
+from quantide.store import recent_file as stored
+from quantide.store import recent_manifest, section_file
 from tests import oracle
 from tests.history import model as history_model
 from tests.history.model import BY_NAME, Kind
@@ -57,19 +56,19 @@ def shrink(
     kept: int = 1 << 20,
     page: int = 64,
 ) -> None:
-    """Change all that tells how large recent files and their blocks are, and how many chunks are too many."""
-    for module in (merge, merger):
-        change(module, "FAN", 4)
-    change(written, "FAN", fan)
-    change(written, "SMALL", 4)
-    for module in (written, arrivals):
-        change(module, "MOST", most)
-    change(lane, "BLOCK", block)
-    for module in (lane, asked_of):
-        change(module, "FEW", few)
+    """Change all constants of the sizes of recent files, of their blocks, and of the number of chunks."""
+    for module in (compaction_plan, compactor):
+        change(module, "FANOUT", 4)
+    change(written, "FANOUT", fan)
+    change(written, "SMALLEST_CLASS", 4)
+    for module in (written, appended_rows):
+        change(module, "MAX_FILE_ROWS", most)
+    change(key_rows, "BLOCK_ROWS", block)
+    for module in (key_rows, recent_snapshot):
+        change(module, "FEW_ROWS", few)
     change(stored, "HEAVY", heavy)
-    change(manifest, "KEPT", kept)
-    change(sections, "PAGE", page)
+    change(recent_manifest, "MIN_LATER_ROWS", kept)
+    change(section_file, "PAGE", page)
 
 
 # --- times --------------------------------------------------------------------------------------------------
@@ -88,7 +87,7 @@ class Times:
         return self.name != "seconds"
 
     def numbers(self, whole: Array) -> Array:
-        """What is compared."""
+        """Numbers to compare."""
         if not self.exact:
             return np.asarray(whole, dtype=np.float64) * float(self.unit)
         return np.asarray(whole, dtype=np.int64) * int(self.unit * 10**9)
@@ -121,12 +120,12 @@ TIMES = {
 }
 
 
-# --- everything that came -----------------------------------------------------------------------------------
+# --- all rows -----------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Batch:
-    """Rows of an append in the order they came. Without times they came by a way that leaves no recent rows."""
+    """Rows of an append in arrival order. Rows without times were loaded in a way that leaves no recent rows."""
 
     values: Array
     keys: list[Key]
@@ -135,11 +134,11 @@ class Batch:
 
 
 class Beyond(Exception):
-    """The question is about rows that are not kept, or of which it is not known whether they belong to it."""
+    """The question is about rows that are no longer available, or that may or may not belong to its window."""
 
 
 class Model:
-    """Everything that came, ended steps and the open one."""
+    """All rows, of ended steps and the open one."""
 
     def __init__(self, kind: Kind, times: Times, filters: Sequence[str] = (), span: Fraction = YEAR) -> None:
         self.kind, self.times, self.filters, self.span = kind, times, tuple(filters), span
@@ -177,7 +176,7 @@ class Model:
     def window(
         self, key: Key | None, last: int | None, within: Fraction | None, filter: str | None, now: Any = None
     ) -> Array:
-        """The values of a window, row by row; a filter alone is about all that is kept. `now` is a number."""
+        """Values of a window, row by row; a filter alone is about all recent rows. `now` is a number."""
         above, newest = None, self.newest
         if last is None and within is None:
             within = self.span
@@ -249,7 +248,7 @@ class Grown:
             numbers = np.broadcast_to(numbers, len(values))
         self.history.append(self.model.kind.handed(values), **given)
         if when is None:
-            entries = self.history.table.manifest(self.history.table.recent).entries
+            entries = self.history.table.load_manifest(self.history.table.manifest_number).entries
             numbers = np.full(len(values), entries[-1].newest if entries else 0)
         self.model.append(Batch(values, held, numbers, filters))
 
@@ -277,11 +276,11 @@ class Grown:
         return [tuple(key) for key in keys]
 
 
-# --- what is verified at one moment -------------------------------------------------------------------------
+# --- checks at one moment -----------------------------------------------------------------------------------
 
 
 def check(live: LiveStream, model: Model, rng: Rng, questions: int = 2, windows: int = 6, steps: bool = True) -> None:
-    """Everything a stream says now: of the whole, of steps, and of windows of every kind, of all keys and of some."""
+    """Check all answers of a stream: about everything, steps, and windows of every kind, of all keys and of some."""
     assert live.n == live.stats()["values"] == model.n
     newest = model.newest
     assert (live.newest is None) == (newest is None)
@@ -300,7 +299,7 @@ def check(live: LiveStream, model: Model, rng: Rng, questions: int = 2, windows:
 
 
 def some_window(model: Model, rng: Rng, key: Key | None, now: bool = True) -> dict[str, Any]:
-    """last, within, filter or any of them together, near the edges of what there is."""
+    """Return last, within, filter or any combination, near the edges of the data."""
     asked: dict[str, Any] = {"key": key}
     kinds = int(rng.integers(1, 8))
     if kinds & 1:
@@ -328,7 +327,7 @@ def some_span(model: Model, rng: Rng, now: bool) -> tuple[Any, Any]:
 
 
 def check_question(live: LiveStream, model: Model, rng: Rng, asked: dict[str, Any], questions: int = 2) -> None:
-    """One window or span, in every mode: what is certified is true, and as good as promised."""
+    """Check one window or span in every mode: certificates are true, and as good as promised."""
     words = handed(model, asked)
     try:
         data = data_of(model, asked)
@@ -390,7 +389,7 @@ def check_ranks(live: LiveStream, model: Model, data: Array, probes: Array, mode
 
 
 def data_of(model: Model, asked: dict[str, Any]) -> Array:
-    """What a question is about."""
+    """Scope of a question."""
     key, last, within, filter, now = (asked.get(name) for name in ("key", "last", "within", "filter", "now"))
     if last is None and within is None and filter is None:
         return model.steps(asked.get("last_steps"), key)
@@ -398,7 +397,7 @@ def data_of(model: Model, asked: dict[str, Any]) -> Array:
 
 
 def handed(model: Model, asked: dict[str, Any]) -> dict[str, Any]:
-    """The words of a question as a user says them: keys without the tuple where one can, times, spans."""
+    """Return the arguments of a question as a user writes them: keys without a tuple where possible, times, spans."""
     words = dict(asked)
     key, within, now = asked.get("key"), asked.get("within"), asked.get("now")
     if key is not None and len(key) == 1 and key[0] is not None:

@@ -1,4 +1,4 @@
-"""Wrong arguments: each has a named error that says what to do, and changes nothing."""
+"""Wrong arguments: each raises a named error with advice, and changes nothing."""
 
 import re
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def live(history: History) -> LiveStream:
 QUESTIONS: list[Wrong] = [
     ({"phi": 0, "last": 5}, InvalidArgumentError, "phi"),
     ({"phi": "a", "last": 5}, InvalidArgumentError, "phi"),
-    ({"phi": [0.5], "last": 5}, InvalidArgumentError, "one phi"),
+    ({"phi": [0.5], "last": 5}, InvalidArgumentError, "one number"),
     ({"phi": np.nan}, InvalidArgumentError, "phi"),
     ({"last": 0}, InvalidArgumentError, "at least 1"),
     ({"last": True}, InvalidArgumentError, "whole number"),
@@ -85,7 +85,7 @@ def named(wrong: object) -> str:
 
 @pytest.mark.parametrize(("words", "error", "match"), QUESTIONS, ids=named)
 def test_questions(words: dict[str, Any], error: type[QuantideError], match: str, live: LiveStream) -> None:
-    """Twice, so that nothing was kept of the first time; and a good one after it."""
+    """Twice, so that nothing is cached of the first time; and a good one after it."""
     given = {"phi": 0.5, **words}
     for _ in range(2):
         with pytest.raises(error, match=match):
@@ -108,7 +108,7 @@ def test_questions(words: dict[str, Any], error: type[QuantideError], match: str
 
 @pytest.mark.parametrize("words", [words for words, _, _ in QUESTIONS if not {"phi", "mode"} & set(words)], ids=named)
 def test_monitors(words: dict[str, Any], live: LiveStream) -> None:
-    """A monitor is refused as a question is; but its key may come yet, and its window may be empty for now."""
+    """A monitor is refused as a question is; but its key may be new later, and its window may be empty for now."""
     before = live.stats()["monitors"]
     try:
         live.monitor(**words)
@@ -137,7 +137,7 @@ def test_monitors(words: dict[str, Any], live: LiveStream) -> None:
     ],
     ids=range(13),
 )
-def test_words(ask: Any, live: LiveStream) -> None:
+def test_invalid_arguments(ask: Any, live: LiveStream) -> None:
     with pytest.raises(QuantideError):
         ask(live)
 
@@ -182,10 +182,10 @@ APPENDS: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("wrong", "match"), APPENDS, ids=named)
 def test_appends(wrong: dict[str, Any], match: str, history: History) -> None:
     given = {"values": [1.0, 2.0], "key": "a", "times": [1.0, 2.0], "filters": {"f": True}, **wrong}
-    before = history.n, history.version, history.table.recent
+    before = history.n, history.version, history.table.manifest_number
     with pytest.raises(QuantideError, match=match):
         history.append(**given)
-    assert (history.n, history.version, history.table.recent) == before
+    assert (history.n, history.version, history.table.manifest_number) == before
 
 
 def test_times_after_none(tmp_path: Path) -> None:

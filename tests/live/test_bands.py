@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from quantide.live import LiveStream
-from quantide.live.asked import Asked
-from quantide.live.view import HistoryView
+from quantide.live.live_view import LiveHistoryView
+from quantide.live.scope import QueryScope
 from tests.live.model import Grown, Rng, small
 
 OPEN: dict[str, Any] = {
@@ -37,9 +37,9 @@ def test_every_rank_is_in_its_band(shape: str, rows: int, tmp_path: Path, rng: R
         grown.append(OPEN[shape](rng, rows), 0)
         live = LiveStream(grown.path, follow=False)
         data = np.sort(grown.model.steps(None, None))
-        view = live._view(Asked())
-        assert isinstance(view, HistoryView)
-        n, gap = len(data), view.stored.stream.gap
+        view = live._view(QueryScope())
+        assert isinstance(view, LiveHistoryView)
+        n, gap = len(data), view.stored.open_step.gap
         assert gap == (5 if rows > 1 else 1)
         ranks = np.unique([*range(1, 9), *range(n - 8, n + 1), *rng.integers(1, n + 1, 40)])
         for rank, band in zip(ranks.tolist(), live.bands(ranks / n, mode="accurate"), strict=True):

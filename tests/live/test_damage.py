@@ -13,9 +13,9 @@ import pytest
 from quantide import History
 from quantide.errors import CorruptBytesError, RepairWarning, StorageError
 from quantide.live import LiveStream
-from quantide.store import commits, faults
-from quantide.store.manifest import Manifest
-from quantide.store.recent import RecentFile
+from quantide.store import fault_points, writable_table
+from quantide.store.recent_file import RecentFile
+from quantide.store.recent_manifest import RecentManifest
 from tests.history.work import leftovers
 from tests.live.model import Grown, Rng, check, check_question, small
 
@@ -39,7 +39,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 
 
 def store(path: Path, rng: Rng, rows: int = 50) -> Grown:
-    """Three recent files with everything that one can hold, and as many batches."""
+    """Three recent files with every kind of content, and as many batches."""
     grown = Grown(path / "store", keys=["host"], filters=["f", "g"])
     for number in range(3):
         keys = [("a",) if x else ("b",) for x in rng.random(rows) < 0.5]
@@ -54,10 +54,10 @@ def names(grown: Grown, kind: str) -> list[Path]:
 
 
 def told(file: RecentFile) -> list[Any]:
-    """Everything that a recent file is asked for."""
-    out: list[Any] = [file.about, file.keys.to_pylist(), file.bounds.tolist()]
+    """All results of reading a recent file."""
+    out: list[Any] = [file.info, file.keys.to_pylist(), file.bounds.tolist()]
     for place in (None, 0, 1):
-        lane = file.lane(place)
+        lane = file.row_range(place)
         out += [file.values(lane).tolist(), file.times(lane).tolist(), file.numbers(lane).tolist()]
         for filter in (None, "f", "g"):
             summary = file.summary(place, filter)
@@ -67,7 +67,7 @@ def told(file: RecentFile) -> list[Any]:
 
 
 def test_every_byte_of_a_recent_file(tmp_path: Path, rng: Rng) -> None:
-    """One bit is another: what is read is the same, or the error names the file; check() finds it in any case."""
+    """One flipped bit: reads give the same, or the error names the file; check() finds it in any case."""
     with small(fan=100):
         grown = store(tmp_path, rng)
         grown.history.close()
@@ -95,17 +95,17 @@ def test_every_byte_of_a_manifest(tmp_path: Path, rng: Rng) -> None:
         grown = store(tmp_path, rng)
         grown.history.close()
         text = names(grown, "manifest")[-1].read_bytes()
-        right = Manifest.from_json(text.decode(), "x.manifest")
+        right = RecentManifest.from_json(text.decode(), "x.manifest")
         assert (right.arrived, len(right.entries)) == (150, 3)
         for at in range(len(text)):
             for bit in rng.choice(8, 1, replace=False):
                 damaged = bytearray(text)
                 damaged[at] ^= 1 << int(bit)
                 with pytest.raises(CorruptBytesError, match=r"x\.manifest"):
-                    Manifest.from_json(bytes(damaged).decode(errors="surrogateescape"), "x.manifest")
+                    RecentManifest.from_json(bytes(damaged).decode(errors="surrogateescape"), "x.manifest")
         for end in range(len(text)):
             with pytest.raises(CorruptBytesError, match=r"x\.manifest"):
-                Manifest.from_json(text[:end].decode(), "x.manifest")
+                RecentManifest.from_json(text[:end].decode(), "x.manifest")
 
 
 @pytest.mark.parametrize("damage", [*DAMAGE, "missing"])
@@ -166,7 +166,7 @@ def test_a_manifest(damage: str, tmp_path: Path, rng: Rng) -> None:
 @pytest.mark.parametrize("damage", [*DAMAGE, "missing"])
 def test_a_manifest_without_a_copy(damage: str, tmp_path: Path, rng: Rng, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is known of recent rows: a reader does not open. The history is as it was."""
-    monkeypatch.setattr(commits, "COPIED", 10)
+    monkeypatch.setattr(writable_table, "MAX_COPY_BYTES", 10)
     with small(fan=100):
         grown = store(tmp_path, rng)
         live = LiveStream(grown.path, follow=False)
@@ -190,7 +190,7 @@ def test_a_manifest_without_a_copy(damage: str, tmp_path: Path, rng: Rng, monkey
 
 @pytest.mark.parametrize("damage", ["zeros", "missing"])
 def test_a_damaged_file_is_not_compacted(damage: str, tmp_path: Path, rng: Rng) -> None:
-    """What cannot be read stays as it is, all others are compacted, and the error is told when the writer is closed."""
+    """An unreadable file stays as it is, all others are compacted, and closing the writer raises the error."""
     with small(fan=5, most=1000):
         grown = store(tmp_path, rng, 20)
         path = names(grown, "recent")[1]
@@ -218,7 +218,7 @@ def more(grown: Grown, number: int) -> None:
     grown.append([number] * 20, np.arange(20) + number * 20, [("a",)] * 20, f=every, g=every)
 
 
-def test_a_damaged_file_is_told_of_once(tmp_path: Path, rng: Rng) -> None:
+def test_a_damaged_file_is_reported_once(tmp_path: Path, rng: Rng) -> None:
     with small(fan=3, most=1000):
         grown = store(tmp_path, rng, 20)
         grown.settle()
@@ -232,7 +232,7 @@ def test_a_damaged_file_is_told_of_once(tmp_path: Path, rng: Rng) -> None:
 
 
 def test_a_compaction_that_failed_is_tried_again(tmp_path: Path, rng: Rng, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that is full for once: files do not become more and more for it."""
+    """After a disk was full once, the number of files does not keep growing."""
     failed = [0]
 
     def point(name: str) -> None:
@@ -242,7 +242,7 @@ def test_a_compaction_that_failed_is_tried_again(tmp_path: Path, rng: Rng, monke
 
     with small(fan=3, most=1000):
         grown = store(tmp_path, rng, 20)
-        monkeypatch.setattr(faults, "point", point)
+        monkeypatch.setattr(fault_points, "point", point)
         for number in range(3, 20):
             more(grown, number)
             Event().wait(0.005)
@@ -267,7 +267,7 @@ def test_what_an_append_that_failed_leaves(point: str, tmp_path: Path, monkeypat
     with History(tmp_path / "store") as history:
         history.append([1.0, 2.0], times=1.0)
         with monkeypatch.context() as patch:
-            patch.setattr(faults, "point", fails)
+            patch.setattr(fault_points, "point", fails)
             with pytest.raises(OSError, match="no space"):
                 history.append([3.0], times=2.0)
         history.vacuum(0)
@@ -290,14 +290,14 @@ def test_what_a_large_append_that_failed_leaves(tmp_path: Path, monkeypatch: pyt
 
     with small(most=4), History(tmp_path / "store") as history:
         with monkeypatch.context() as patch:
-            patch.setattr(faults, "point", fails)
+            patch.setattr(fault_points, "point", fails)
             with pytest.raises(OSError, match="no space"):
                 history.append(np.arange(20.0))
         history.vacuum(0)
         assert leftovers(history.path) == set()
 
 
-def test_the_store_is_gone(tmp_path: Path) -> None:
+def test_the_store_was_deleted(tmp_path: Path) -> None:
     history = History(tmp_path / "store")
     history.append(np.arange(100.0))
     history.end_step()
@@ -335,7 +335,7 @@ def test_flipped_bytes_under_a_stream(tmp_path: Path, rng: Rng) -> None:
 
 
 @pytest.mark.parametrize("steps", [3, 4, 6])
-def test_a_store_that_is_made_anew_is_not_mixed_with_the_old_one(tmp_path: Path, steps: int) -> None:
+def test_a_recreated_store_is_not_mixed_with_the_old_one(tmp_path: Path, steps: int) -> None:
     """Its files have the names that those of the old one had."""
     place = tmp_path / "store"
 

@@ -1,4 +1,4 @@
-"""Times in the future: refused where times are of the wall clock, harmless to what is kept, and repaired elsewhere."""
+"""Times in the future: refused where times are of the wall clock, harmless to recent rows, and repaired elsewhere."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from quantide import History
 from quantide.errors import CorruptBytesError, FutureTimeError, InvalidArgumentError, SettingsError
 from quantide.history.future_rows import repair_future_rows
 from quantide.live import LiveStream
-from quantide.store.manifest import Entry, Manifest
-from quantide.store.settings import Settings
+from quantide.store.recent_manifest import ManifestEntry, RecentManifest
+from quantide.store.store_settings import StoreSettings
 from quantide.windows.wall_clock import VARIABLE
 from tests.live.model import small
 
@@ -58,7 +58,7 @@ def in_window(values: Any, times: Any, seconds: float) -> list[float]:
     ],
 )
 def test_a_row_of_the_future_is_refused(tmp_path: Path, rng: Rng, wrong: float, message: str) -> None:
-    """It changes nothing: windows are as before, and go on with what comes next."""
+    """It changes nothing: windows are as before, and continue with later rows."""
     now = time.time()
     wrong = wrong if wrong > 0 else now - wrong
     values, times = rng.normal(size=3000), now - 1200 + np.sort(rng.uniform(0, 1000, 3000))
@@ -140,18 +140,18 @@ def test_a_setting_that_means_nothing(tmp_path: Path, wrong: Any) -> None:
 
 def test_settings_of_earlier_versions() -> None:
     old = '{"version": 2, "eps": 0.1, "run_eps": 0.025, "kappa": 10, "value_type": "float64", "keys": []}'
-    assert Settings.from_json(old).ahead == HOUR
+    assert StoreSettings.from_json(old).ahead == HOUR
     for wrong in ('"soon"', '"0"', "3600", "null", '"1/0"', '"-1"'):
         with pytest.raises(CorruptBytesError):
-            Settings.from_json(old[:-1] + f', "max_ahead": {wrong}}}')
+            StoreSettings.from_json(old[:-1] + f', "max_ahead": {wrong}}}')
 
 
-# --- what is kept -------------------------------------------------------------------------------------------
+# --- retention of recent rows -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wrong", [1e12, 1e300])
 def test_one_time_drops_no_file(tmp_path: Path, rng: Rng, wrong: float) -> None:
-    """max_ahead is off: one wrong time moves windows away, and after the repair each is what it would have been."""
+    """max_ahead is off: one wrong time moves windows away, and the repair restores each."""
     span, each = 100.0, 40
     values, times = rng.normal(size=1200), np.arange(1200) / 10.0
     with small(kept=64):
@@ -180,7 +180,7 @@ def test_a_stream_without_wrong_times_keeps_little_more_than_its_window(tmp_path
         with History(tmp_path, eps=0.05, window=span) as history:
             for at in range(0, 2000, each):
                 history.append(np.arange(at, at + each, dtype=float), times=np.arange(at, at + each, dtype=float))
-                rows = sum(entry.rows for entry in history.table.own_manifest().entries)
+                rows = sum(entry.rows for entry in history.table.current_manifest().entries)
                 assert rows <= span + kept + 3 * 40  # and the files at the ends of both
             history._writer.join()
         assert rows < 2000 / 2
@@ -188,7 +188,7 @@ def test_a_stream_without_wrong_times_keeps_little_more_than_its_window(tmp_path
 
 @st.composite
 def arrivals(draw: Any) -> list[list[int]]:
-    """Times of files in the order they came, mostly rising; fewer than four are wrong."""
+    """Times of files in arrival order, mostly rising; fewer than four are wrong."""
     files = draw(st.lists(st.integers(1, 12), min_size=1, max_size=25))
     now, times = 0, []
     for rows in files:
@@ -204,13 +204,13 @@ def arrivals(draw: Any) -> list[list[int]]:
 def test_dropped_files_are_older_than_any_window(times: list[list[int]], span: int) -> None:
     """With fewer wrong rows than half of those that must be later, no row of a window of right times is dropped."""
     kept_rows = 8  # half of it are four, and at most three are wrong
-    manifest = Manifest()
+    manifest = RecentManifest()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("quantide.store.manifest.KEPT", kept_rows)
+        patch.setattr("quantide.store.recent_manifest.MIN_LATER_ROWS", kept_rows)
         for number, rows in enumerate(times):
             median = sorted(rows)[(len(rows) - 1) // 2]
-            entry = Entry(str(number), 0, len(rows), min(rows), max(rows), 0, median)
-            manifest = manifest.after([entry], "seconds", True).without_old(lambda time: time - span)
+            entry = ManifestEntry(str(number), 0, len(rows), min(rows), max(rows), 0, median)
+            manifest = manifest.with_entries([entry], "seconds", True).without_old(lambda time: time - span)
             right = [t for came in times[: number + 1] for t in came if abs(t) < 10**6]
             there = {int(entry.name) for entry in manifest.entries}
             if right:
@@ -222,7 +222,7 @@ def test_dropped_files_are_older_than_any_window(times: list[list[int]], span: i
 
 # --- a store of 0.1 -----------------------------------------------------------------------------------------
 
-SECONDS = np.arange(123)  # value i came at START + i, but for 81, which is of 2090
+SECONDS = np.arange(123)  # value i has the time START + i, except 81, which is of 2090
 
 
 @pytest.fixture
@@ -257,7 +257,7 @@ def test_a_store_of_version_0_1_is_repaired(store: Path, action: str) -> None:
     assert json.loads(json.dumps(report.to_json()))["newest_before"].startswith("2090-01-01")
     assert (report.rows, len(report.files), report.lost) == (1, 1, ())
     assert (report.newest_before, report.newest_after) == (WRONG, START + np.timedelta64(122, "s"))
-    assert "1 recent rows in 1 files" in str(report)
+    assert "1 recent row in 1 file dated after" in str(report)
     live.poll()
     assert live.clock_problem is None
     assert live.n == 123  # history keeps every value
@@ -284,12 +284,12 @@ def test_a_store_of_version_0_1_is_repaired(store: Path, action: str) -> None:
 
 
 def test_appends_to_a_store_of_version_0_1_drop_nothing(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quantide.store.manifest.KEPT", 16)
+    monkeypatch.setattr("quantide.store.recent_manifest.MIN_LATER_ROWS", 16)
     with History(store) as history:
         more = START + (np.arange(123, 200) * 10**9).astype("m8[ns]")
         history.append(np.arange(123.0, 200.0), key="a", times=more, filters={"slow": False})
         history._writer.join()
-        assert sum(entry.rows for entry in history.table.own_manifest().entries) == 200
+        assert sum(entry.rows for entry in history.table.current_manifest().entries) == 200
 
 
 def test_a_damaged_file_with_such_rows(store: Path) -> None:

@@ -1,4 +1,4 @@
-"""Every window of every kind of store, against exact answers over all that ever came."""
+"""Every window of every kind of store, against exact answers over all rows."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -59,7 +59,7 @@ def grow(grown: Grown, rng: Rng, order: str, rows: int, at: int, gap: float = 0.
 def run(
     path: Path, rng: Rng, store: str, order: str, batches: int, gap: float = 0.0, eps: float = 0.05, **other: Any
 ) -> None:
-    """Grow a store and ask a polling reader, and in the end one that starts then: they say the same."""
+    """Grow a store; a polling reader and, in the end, a new one give the same answers."""
     grown = Grown(path, eps=eps, **STORES[store], **other)
     live = LiveStream(path, follow=False, memory="100 KB")
     at = 0
@@ -84,7 +84,7 @@ def run(
     grown.history.close()
 
 
-# What is left out here has a type, or comes without times, as one that is not; test_every_store_and_order has all.
+# Stores left out here share their type, or the lack of times, with others; test_every_store_and_order has all.
 ALIKE = ("float32", "int64", "zoned", "untimed keys")
 
 

@@ -1,4 +1,4 @@
-"""Standing queries over every kind of window of a stream, checked at every commit."""
+"""Continuous queries over every kind of window of a stream, checked at every commit."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -41,7 +41,7 @@ def grow(grown: Grown, rng: Rng, number: int, rows: int, later: bool = False) ->
 
 
 def test_every_window(tmp_path: Path, rng: Rng) -> None:
-    """Each answer is within its own precision, each change is told once, conditions are certain only when they are."""
+    """Each answer is within its own precision, each change is published once, conditions are certain only if true."""
     with small():
         grown = store(tmp_path)
         grow(grown, rng, 0, 30)
@@ -81,7 +81,7 @@ def test_every_window(tmp_path: Path, rng: Rng) -> None:
 
 
 def window(grown: Grown, live: LiveStream, asked: dict[str, Any]) -> Any:
-    """The exact data of a monitor's words."""
+    """Exact data of a monitor's scope."""
     model = grown.model
     if "within" in asked:
         above = model.newest - asked["within"]
@@ -115,7 +115,7 @@ def test_changes_of_all_monitors(tmp_path: Path, rng: Rng) -> None:
 
 @pytest.mark.parametrize("follow", [True, False])
 def test_functions_are_called(follow: bool, tmp_path: Path, rng: Rng) -> None:
-    """By poll(), with what changed; one that raises harms nobody, one that asks the stream is answered."""
+    """poll() calls them with changes; one that raises affects no other, one that queries the stream gets an answer."""
     grown = store(tmp_path)
     grow(grown, rng, 0, 30)
     live = LiveStream(grown.path, follow=follow)
@@ -176,7 +176,7 @@ def test_functions_may_do_everything(tmp_path: Path, rng: Rng) -> None:
 
 @pytest.mark.parametrize("follow", [True, False])
 def test_a_monitor_that_cannot_be_answered_any_more(follow: bool, tmp_path: Path, rng: Rng) -> None:
-    """Rows came that leave nothing for windows: that monitor says so, and nobody else is disturbed."""
+    """After rows without recent files, reading that monitor raises, and no other is affected."""
     grown = store(tmp_path)
     grow(grown, rng, 0, 30)
     live = LiveStream(grown.path, follow=follow)
@@ -215,8 +215,8 @@ def test_a_monitor_that_cannot_be_answered_any_more(follow: bool, tmp_path: Path
 
 
 @pytest.mark.parametrize("batches", [6, pytest.param(300, marks=pytest.mark.slow)])
-def test_monitors_are_asked_while_the_stream_is_followed(batches: int, tmp_path: Path, rng: Rng) -> None:
-    """Queries are registered, read and dropped by threads while another polls and tells."""
+def test_monitors_are_read_while_the_stream_is_followed(batches: int, tmp_path: Path, rng: Rng) -> None:
+    """Threads register, read and drop queries while another polls and notifies."""
     with small():
         grown = store(tmp_path)
         grow(grown, rng, 0, 30)
@@ -252,14 +252,14 @@ def test_monitors_are_asked_while_the_stream_is_followed(batches: int, tmp_path:
             finally:
                 ended.set()
             assert all(one.result() for one in using)
-        assert live.trouble is None
+        assert live.last_error is None
         assert [len(monitor) for monitor in monitors] == [0, 0]
         live.close()
         grown.history.close()
 
 
 def test_a_function_may_wait_for_a_thread_that_uses_monitors(tmp_path: Path, rng: Rng) -> None:
-    """Whoever holds a lock of its own while it asks, and takes it in its function, does not stop for ever."""
+    """A thread that takes its own lock around questions, and in its on_change function, does not deadlock."""
     grown = store(tmp_path)
     grow(grown, rng, 0, 30)
     live = LiveStream(grown.path, follow=False)

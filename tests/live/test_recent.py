@@ -12,16 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from quantide.caching import ByteLRU
 from quantide.errors import SpanError
-from quantide.history import recent as written
-from quantide.history.recent import next_compaction
-from quantide.live.kept import Kept
-from quantide.live.lane import Between
-from quantide.live.recent import Recent, Wanted
-from quantide.store.manifest import Entry, Manifest
-from quantide.store.names import recent_name
-from quantide.store.recent import RecentFile, RecentRows, write_recent
-from quantide.summary.types import type_named
+from quantide.history import recent_writer as written
+from quantide.history.recent_writer import next_recent_compaction
+from quantide.live.key_rows import TimeInterval
+from quantide.live.recent_snapshot import RecentSnapshot, RowSelection
+from quantide.store.file_names import recent_name
+from quantide.store.recent_file import RecentFile, write_recent
+from quantide.store.recent_manifest import ManifestEntry, RecentManifest
+from quantide.store.recent_rows import RecentRows
+from quantide.summary.value_types import type_named
 from tests import oracle
 from tests.live.model import small
 
@@ -31,7 +32,7 @@ KEYS = ["a", "b", None]
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows in the order they came; `flags` has a bit for each of two filters."""
+    """Rows in arrival order; `flags` has a bit for each of two filters."""
 
     values: Any
     times: Any
@@ -56,12 +57,12 @@ def rows(draw: st.DrawFn) -> Rows:
 
 
 @st.composite
-def windows(draw: st.DrawFn) -> Wanted:
+def windows(draw: st.DrawFn) -> RowSelection:
     key = draw(st.none() | st.sampled_from([(key,) for key in KEYS]))
     last = draw(st.none() | st.integers(1, 130))
     times = st.integers(-1, 10).map(float) | st.integers(0, 500).map(float)
-    span = draw(st.none() | st.builds(Between, times, st.none() | times))
-    return Wanted(key, last, span, draw(st.sampled_from([None, "f", "g"])))
+    span = draw(st.none() | st.builds(TimeInterval, times, st.none() | times))
+    return RowSelection(key, last, span, draw(st.sampled_from([None, "f", "g"])))
 
 
 CUTS = st.lists(st.integers(0, 120), max_size=8)
@@ -72,7 +73,9 @@ def as_stored(part: Rows, keyed: bool) -> RecentRows:
     return RecentRows.of(KIND, "seconds", keys, part.values, part.times, part.flags)
 
 
-def files(all_rows: Rows, cuts: list[int], joins: list[int], keyed: bool, eps: float) -> tuple[Manifest, list[Any]]:
+def files(
+    all_rows: Rows, cuts: list[int], joins: list[int], keyed: bool, eps: float
+) -> tuple[RecentManifest, list[Any]]:
     """The rows cut into appends, of which some that follow each other were joined."""
     ends = sorted({min(cut, len(all_rows.values)) for cut in cuts} | {len(all_rows.values)} - {0})
     starts = [0, *ends[:-1]]
@@ -80,28 +83,28 @@ def files(all_rows: Rows, cuts: list[int], joins: list[int], keyed: bool, eps: f
     for join in joins:
         at = join % len(parts)
         if at + 1 < len(parts):
-            parts[at : at + 3] = [RecentRows.joined(parts[at : at + 3])]
-    manifest, out = Manifest(), []
+            parts[at : at + 3] = [RecentRows.concatenate(parts[at : at + 3])]
+    manifest, out = RecentManifest(), []
     with tempfile.TemporaryDirectory() as folder:
         for number, part in enumerate(parts):
             name = recent_name(1, number)
             size, about = write_recent(str(Path(folder, name)), part, ("f", "g"), eps, False)
-            entry = Entry(name, 0, about.rows, about.oldest, about.newest, size)
-            manifest = manifest.after([entry], "seconds", True)
+            entry = ManifestEntry(name, 0, about.rows, about.oldest, about.newest, size)
+            manifest = manifest.with_entries([entry], "seconds", True)
             out.append(RecentFile(Path(folder, name).read_bytes(), name))
             out[-1].check()
     return manifest, out
 
 
-def chosen(all_rows: Rows, wanted: Wanted) -> Any:
+def chosen(all_rows: Rows, wanted: RowSelection) -> Any:
     mine = np.arange(len(all_rows.values))
     if wanted.key is not None:
         mine = mine[all_rows.keys == KEYS.index(wanted.key[0])]
     if wanted.last is not None:
         mine = mine[-wanted.last :]
-    if wanted.span is not None:
-        mine = mine[all_rows.times[mine] > wanted.span.above]
-        mine = mine if wanted.span.upto is None else mine[all_rows.times[mine] <= wanted.span.upto]
+    if wanted.interval is not None:
+        mine = mine[all_rows.times[mine] > wanted.interval.above]
+        mine = mine if wanted.interval.upto is None else mine[all_rows.times[mine] <= wanted.interval.upto]
     if wanted.filter is not None:
         mine = mine[all_rows.flags[mine] >> "fg".index(wanted.filter) & 1 == 1]
     return np.sort(all_rows.values[mine])
@@ -124,13 +127,13 @@ ANY = given(
 
 
 def check_windows(
-    all_rows: Rows, cuts: list[int], joins: list[int], keyed: bool, eps: float, asked: list[Wanted]
+    all_rows: Rows, cuts: list[int], joins: list[int], keyed: bool, eps: float, asked: list[RowSelection]
 ) -> None:
-    """A summary of each window is true, within eps/2 of its rows, and exact when that is asked for."""
+    """A summary of each window is valid, within eps/2 of its rows, and exact on request."""
     manifest, held = files(all_rows, cuts, joins, keyed, eps)
     assert manifest.arrived == len(all_rows.values)
-    assert Manifest.from_json(manifest.to_json(), "x") == manifest
-    recent = Recent(1, manifest, held, eps, Kept(1000))
+    assert RecentManifest.from_json(manifest.to_json(), "x") == manifest
+    recent = RecentSnapshot(1, manifest, held, eps, ByteLRU(1000))
     for wanted in asked if keyed else [replace(one, key=None) for one in asked]:
         data = chosen(all_rows, wanted)
         for exact in (False, True):
@@ -142,7 +145,7 @@ def check_windows(
 @ANY
 @settings(max_examples=50)
 def test_any_window(
-    all_rows: Rows, cuts: list[int], joins: list[int], keyed: bool, eps: float, asked: list[Wanted]
+    all_rows: Rows, cuts: list[int], joins: list[int], keyed: bool, eps: float, asked: list[RowSelection]
 ) -> None:
     check_windows(all_rows, cuts, joins, keyed, eps, asked)
 
@@ -151,21 +154,21 @@ def test_any_window(
 @ANY
 @settings(max_examples=5000)
 def test_very_many_windows(
-    all_rows: Rows, cuts: list[int], joins: list[int], keyed: bool, eps: float, asked: list[Wanted]
+    all_rows: Rows, cuts: list[int], joins: list[int], keyed: bool, eps: float, asked: list[RowSelection]
 ) -> None:
     check_windows(all_rows, cuts, joins, keyed, eps, asked)
 
 
 @given(rows(), CUTS, st.integers(0, 8), st.lists(windows(), min_size=1, max_size=8))
 @settings(max_examples=30)
-def test_any_gap(all_rows: Rows, cuts: list[int], place: int, asked: list[Wanted]) -> None:
+def test_any_gap(all_rows: Rows, cuts: list[int], place: int, asked: list[RowSelection]) -> None:
     """A file is not there any more: a window that counts back over it is refused, all others are right."""
     manifest, held = files(all_rows, cuts, [], True, 0.1)
     at = place % len(held)
     lost = manifest.entries[at]
     there = np.r_[0 : lost.first, lost.first + lost.rows : manifest.arrived]
     less = replace(manifest, entries=manifest.entries[:at] + manifest.entries[at + 1 :])
-    recent = Recent(1, less, held[:at] + held[at + 1 :], 0.1, Kept(1000))
+    recent = RecentSnapshot(1, less, held[:at] + held[at + 1 :], 0.1, ByteLRU(1000))
     kept = Rows(all_rows.values[there], all_rows.times[there], all_rows.keys[there], all_rows.flags[there])
     for wanted in asked:
         after = kept.cut(slice(lost.first, None))
@@ -180,28 +183,28 @@ def test_any_gap(all_rows: Rows, cuts: list[int], place: int, asked: list[Wanted
 @given(st.lists(st.tuples(st.integers(1, 3000), st.booleans()), min_size=5, max_size=60), st.sampled_from([2, 3, 8]))
 @settings(max_examples=60)
 def test_compaction_ends(sizes: list[tuple[int, bool]], fan: int) -> None:
-    """Files that become one follow each other without a gap; in the end few are left, and no row is elsewhere."""
-    entries: list[Entry] = []
+    """Merged files are adjacent; in the end few are left, and no row has moved."""
+    entries: list[ManifestEntry] = []
     at = 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(written, "FAN", fan)
-        patch.setattr(written, "SMALL", 4)
-        patch.setattr(written, "MOST", 10_000)
+        patch.setattr(written, "FANOUT", fan)
+        patch.setattr(written, "SMALLEST_CLASS", 4)
+        patch.setattr(written, "MAX_FILE_ROWS", 10_000)
         for number, (rows_of, gap) in enumerate(sizes):
             at += gap and number % 3 == 2
-            entries.append(Entry(str(number), at, rows_of, 0, 0, 0))
+            entries.append(ManifestEntry(str(number), at, rows_of, 0, 0, 0))
             at += rows_of
         gaps = {e.first for i, e in enumerate(entries) if i and entries[i - 1].first + entries[i - 1].rows != e.first}
-        manifest = Manifest(at, "seconds", True, 0, tuple(entries))
+        manifest = RecentManifest(at, "seconds", True, 0, tuple(entries))
         for number in range(200):
-            some = next_compaction(manifest.entries)
+            some = next_recent_compaction(manifest.entries)
             if not some:
                 break
             assert len(some) >= fan
             assert not {entry.first for entry in some[1:]} & gaps
             rows_in = sum(entry.rows for entry in some)
-            joined = Entry(f"j{number}", 0, rows_in, 0, 0, 0)
-            manifest = manifest.compacted([entry.name for entry in some], joined)
+            joined = ManifestEntry(f"j{number}", 0, rows_in, 0, 0, 0)
+            manifest = manifest.with_compacted([entry.name for entry in some], joined)
             assert sum(entry.rows for entry in manifest.entries) == sum(entry.rows for entry in entries)
         assert not some
         small_ones = [entry for entry in manifest.entries if entry.rows <= 10_000 // fan]

@@ -15,17 +15,17 @@ import pytest
 from quantide.errors import CorruptBytesError, InvalidArgumentError, StorageError
 from quantide.history import History, HistoryReader
 from quantide.live import LiveStream
-from quantide.store.place import Remote
-from quantide.store.storage import Storage
+from quantide.store.location import RemoteLocation
+from quantide.store.storage_options import StorageOptions
 from tests.live.model import Grown, Rng, check, small
 
-LIMIT = 30.0  # seconds, for what must come
+LIMIT = 30.0  # seconds to wait for an expected event
 KEYS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_REGION": "us-east-1"}
 
 
 @dataclass
 class Copy:
-    """Where a store is copied to, as anyone would who copies what the log tells before the log itself."""
+    """Copy of a store: files named by the log are copied before the log itself."""
 
     uri: str
     files: Any
@@ -33,8 +33,8 @@ class Copy:
     options: dict[str, str] = field(default_factory=dict)
 
     def sync(self, grown: Grown, remove: bool = False, only: Callable[[str], bool] = lambda name: True) -> None:
-        """Copy what is new; with `remove`, remove what is gone."""
-        grown.history.close()  # nothing is merged meanwhile
+        """Copy new files; with `remove`, remove those that the store no longer has."""
+        grown.history.close()  # nothing is merged during the copy
         root = Path(grown.path)
         wanted = [str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()]
         held = self.held()
@@ -161,7 +161,7 @@ def test_a_reader_follows(copy: Copy, grown: Grown, rng: Rng) -> None:
 
 
 def test_files_that_were_merged_and_removed(copy: Copy, grown: Grown, rng: Rng) -> None:
-    """Who asks of an older version goes on with the newest, also when it has the file open."""
+    """A reader of an older version continues with the newest, also if it has the file open."""
     for number in range(3):
         grow(grown, rng, number, 200)
     grown.end_step()
@@ -184,7 +184,7 @@ def test_files_that_were_merged_and_removed(copy: Copy, grown: Grown, rng: Rng) 
     check(live, grown.model, rng)
 
 
-def test_a_log_that_comes_before_what_it_tells_of(copy: Copy, grown: Grown, rng: Rng) -> None:
+def test_a_log_copied_before_its_files(copy: Copy, grown: Grown, rng: Rng) -> None:
     grow(grown, rng, 0)
     copy.sync(grown)
     live = copy.live(follow=False)
@@ -222,13 +222,13 @@ def test_what_is_fetched_has_no_name(copy: Copy, grown: Grown, rng: Rng, monkeyp
     room.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(room))
     fetched: list[str] = []
-    mapped = Remote.mapped
+    mapped = RemoteLocation.map_file
 
-    def counted(self: Remote, name: str) -> Any:
+    def counted(self: RemoteLocation, name: str) -> Any:
         fetched.append(name)
         return mapped(self, name)
 
-    monkeypatch.setattr(Remote, "mapped", counted)
+    monkeypatch.setattr(RemoteLocation, "map_file", counted)
     with copy.live(follow=False) as live:
         check(live, grown.model, rng)
         assert list(room.iterdir()) == []
@@ -264,7 +264,7 @@ def test_places_that_cannot_be_reached(copy: Copy, grown: Grown, rng: Rng) -> No
     grow(grown, rng, 0)
     copy.sync(grown)
     half = copy.live(follow=False)
-    half._reader.table.place._files = Storage(dead).locate(copy.uri)[0]  # type: ignore[union-attr]
+    half._reader.table.location._files = StorageOptions(dead).locate(copy.uri)[0]  # type: ignore[union-attr]
     with pytest.raises(StorageError, match=r"runs/.*cannot be reached"):
         half.answer(0.5, key="host 1", mode="exact")
     grow(grown, rng, 1)
@@ -275,8 +275,8 @@ def test_places_that_cannot_be_reached(copy: Copy, grown: Grown, rng: Rng) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("copy", ["s3"], indirect=True)
-def test_a_network_that_comes_back(copy: Copy, grown: Grown, rng: Rng, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader that follows says so while the store cannot be reached, and goes on when it can."""
+def test_a_network_that_recovers(copy: Copy, grown: Grown, rng: Rng, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A following reader raises while the store cannot be reached, and continues when it can."""
     grow(grown, rng, 0)
     copy.sync(grown)
     with copy.live() as live:
@@ -291,7 +291,7 @@ def test_a_network_that_comes_back(copy: Copy, grown: Grown, rng: Rng, monkeypat
                 raise OSError("no route to host")
 
         table._table = Broken()  # type: ignore[assignment]
-        wait_until(lambda: live.trouble is not None)
+        wait_until(lambda: live.last_error is not None)
         with pytest.raises(StorageError, match="no route to host"):
             live.answer(0.5)
         grow(grown, rng, 1)

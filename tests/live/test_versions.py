@@ -17,7 +17,7 @@ import pytest
 from quantide import History
 from quantide.errors import CorruptBytesError, StorageError
 from quantide.live import LiveAnswer, LiveStream
-from quantide.store.table import StreamTable
+from quantide.store.stream_table import StreamTable
 from tests.live.model import Grown, Rng, check, check_question, small
 from tests.oracle import bound_faults
 
@@ -42,12 +42,12 @@ def keyed(path: Path) -> Grown:
 
 def forget_files(live: LiveStream) -> None:
     """As if other files had been read since: none is open."""
-    live._reader._views.blocks.forget()
+    live._reader._span_views.blocks.clear()
 
 
 @pytest.mark.parametrize("mode", ["quick", "accurate", "exact"])
 def test_everything_is_vacuumed_away(mode: str, tmp_path: Path, rng: Rng) -> None:
-    """Runs, recent files and their list are gone; a reader that was not told goes on with the newest."""
+    """Runs, recent files and their manifest were vacuumed; a reader of an older version continues with the newest."""
     with small():
         grown = keyed(tmp_path)
         for number in range(4):
@@ -72,29 +72,29 @@ def test_everything_is_vacuumed_away(mode: str, tmp_path: Path, rng: Rng) -> Non
         grown.history.close()
 
 
-def test_answers_tell_the_version_they_are_about(tmp_path: Path, rng: Rng, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A commit is seen between the look at the history and the look at its number."""
+def test_answers_have_the_version_they_are_about(tmp_path: Path, rng: Rng, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit is seen between building the view and reading its version."""
     grown = keyed(tmp_path)
     grow(grown, rng, 0)
     live = LiveStream(grown.path, follow=False)
-    look = live._reader.view
+    look = live._reader.span_view
     first = grown.history.version
 
-    def then_polled(*arguments: Any) -> Any:
-        found = look(*arguments)
+    def then_polled(*arguments: Any, **named: Any) -> Any:
+        found = look(*arguments, **named)
         if grown.model.n == 40:
             grow(grown, rng, 1)
             live.poll()
         return found
 
-    monkeypatch.setattr(live._reader, "view", then_polled)
+    monkeypatch.setattr(live._reader, "span_view", then_polled)
     answer = live.answer(0.5)
     assert (answer.version, answer.n) in [(first, 40), (grown.history.version, 80)]
     grown.history.close()
 
 
 def test_a_version_between(tmp_path: Path, rng: Rng) -> None:
-    """A reader asked before poll() stays where it was, whatever is committed; then it is as a new one is."""
+    """Before poll() a reader stays at its version, whatever is committed; then it equals a new one."""
     with small():
         grown = keyed(tmp_path)
         for number in range(3):
@@ -116,7 +116,7 @@ def test_a_version_between(tmp_path: Path, rng: Rng) -> None:
 
 
 def test_readers_of_every_age_agree(tmp_path: Path, rng: Rng) -> None:
-    """Those that followed every commit, those that missed some and those that came late: the same, to the last bit."""
+    """Readers that followed every commit, missed some or started late give the same, to the last bit."""
     with small():
         grown = keyed(tmp_path)
         readers: list[LiveStream] = []
@@ -192,7 +192,7 @@ def test_a_closed_stream_does_not_follow(tmp_path: Path, rng: Rng) -> None:
 
 
 def test_a_stream_that_is_dropped(tmp_path: Path, rng: Rng) -> None:
-    """Without close(): its thread ends, and nothing holds it."""
+    """Without close(): its thread ends, and nothing references it."""
     grown = keyed(tmp_path)
     grow(grown, rng, 0)
     live = LiveStream(grown.path)
@@ -205,8 +205,8 @@ def test_a_stream_that_is_dropped(tmp_path: Path, rng: Rng) -> None:
     grown.history.close()
 
 
-def test_what_goes_wrong_while_following(tmp_path: Path, rng: Rng, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next question tells, and when it is over, questions are answered again."""
+def test_errors_while_following(tmp_path: Path, rng: Rng, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next question raises the error; after it is over, questions are answered again."""
     grown = keyed(tmp_path)
     grow(grown, rng, 0)
     with LiveStream(grown.path) as live:
@@ -216,10 +216,10 @@ def test_what_goes_wrong_while_following(tmp_path: Path, rng: Rng, monkeypatch: 
 
         with monkeypatch.context() as patch:
             patch.setattr(live._reader, "refresh", fails)
-            wait_for(lambda: live.trouble is not None)
+            wait_for(lambda: live.last_error is not None)
             with pytest.raises(StorageError, match="away"):
                 live.answer(0.5, last=3)
-        wait_for(lambda: live.trouble is None)
+        wait_for(lambda: live.last_error is None)
         check_question(live, grown.model, rng, {"last": 3})
     grown.history.close()
 
@@ -229,7 +229,7 @@ def test_trouble_that_lasts_costs_no_memory(tmp_path: Path, rng: Rng) -> None:
     grown = keyed(tmp_path)
     grow(grown, rng, 0)
     live = LiveStream(grown.path, follow=False)
-    live._follower.failed(StorageError("the disk is away"))
+    live._follower.record_failure(StorageError("the disk is away"))
     raised = []
     for _ in range(3):
         with pytest.raises(StorageError, match="away") as told:
@@ -239,8 +239,8 @@ def test_trouble_that_lasts_costs_no_memory(tmp_path: Path, rng: Rng) -> None:
     grown.history.close()
 
 
-def test_threads_ask_while_another_polls(tmp_path: Path) -> None:
-    """Batch b has the values 1000*k + b; how many there are at a version tells which batches an answer is about."""
+def test_threads_query_while_another_polls(tmp_path: Path) -> None:
+    """Batch b has the values 1000*k + b; the count at a version determines the batches of an answer."""
     rows, batches, ended = 30, 15, Event()
 
     def batch(b: int) -> Any:
@@ -289,7 +289,7 @@ def test_threads_ask_while_another_polls(tmp_path: Path) -> None:
         history.close()
     checked = 0
     for kind, key, answer in said:
-        if answer.version in counts:  # else it was asked before all was known of that version
+        if answer.version in counts:  # else it was answered before that version was recorded
             every = np.concatenate([batch(b) for b in range(counts[answer.version])])
             chosen = every if kind != "last" else every[-answer.n :]
             if kind == "filter":
@@ -306,7 +306,7 @@ def test_no_store(tmp_path: Path) -> None:
 
 
 def test_an_empty_store(tmp_path: Path) -> None:
-    """It can be opened before anything came, and then follows."""
+    """It can be opened before anything is appended, and then follows."""
     history = History(tmp_path)
     live = LiveStream(tmp_path, follow=False)
     assert (live.n, live.newest, live.keys(), live.stats()["recent_files"]) == (0, None, [], 0)
@@ -327,7 +327,7 @@ def test_a_missing_list_of_recent_files(tmp_path: Path, monkeypatch: pytest.Monk
     found.unlink()
     with LiveStream(tmp_path, follow=False) as live:  # the log has a copy
         assert live.answer(1, last=2).n == 2
-    monkeypatch.setattr(StreamTable, "manifest_copy", lambda *_: None)  # as of a list that is too large for one
+    monkeypatch.setattr(StreamTable, "find_manifest_copy", lambda *_: None)  # as of a list that is too large for one
     with pytest.raises(CorruptBytesError, match="missing"):
         LiveStream(tmp_path)
     assert History(tmp_path).answer(1).n == 2

@@ -1,7 +1,6 @@
-"""Windows in particular: their edges, what is skipped, what is kept, and how much memory that takes."""
+"""Details of windows: their edges, skipped rows, retention, and memory."""
 
 import gc
-from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
@@ -14,12 +13,12 @@ import pytest
 
 from quantide import History, Summary
 from quantide.errors import EmptyError, FutureTimeError, InvalidArgumentError, SpanError, UnknownKeyError
-from quantide.history.arrivals import read_arrivals
-from quantide.history.load import Loaded, Slot, write_chunks
-from quantide.history.source import Piece
+from quantide.history.appended_rows import read_appended_rows
+from quantide.history.bulk_load import write_chunks
+from quantide.history.parquet_source import ParquetPiece
 from quantide.live import LiveStream
-from quantide.summary.column import read_column
-from quantide.summary.types import type_named
+from quantide.summary.value_column import read_column
+from quantide.summary.value_types import type_named
 from tests import oracle
 from tests.history.work import leftovers
 from tests.live.model import Grown, Rng, check, small
@@ -30,7 +29,7 @@ LIMA = timezone(timedelta(hours=-5))
 
 
 def test_since_and_until(tmp_path: Path) -> None:
-    """Two questions that begin at the same moment and end at others are told apart."""
+    """Two windows with the same start and different ends are distinguished."""
     with History(tmp_path) as history:
         history.append(np.arange(100.0), times=np.arange(100.0))
         live = LiveStream(tmp_path, follow=False)
@@ -146,8 +145,8 @@ def test_minus_zero(tmp_path: Path) -> None:
             assert not np.signbit(live.quantiles([0.1, 0.5, 1], last=3, mode=mode)).any()
 
 
-def test_keys_that_are_hard_to_tell(tmp_path: Path) -> None:
-    """1, True and "1" are not the same key, though Python holds two of them for equal."""
+def test_keys_that_are_easily_confused(tmp_path: Path) -> None:
+    """1, True and "1" are not the same key, though two of them are equal in Python."""
     with History(tmp_path / "two", keys=["a", "b"]) as history:
         history.append([1.0, 2.0, 3.0, 4.0], key=[("1", "x"), ("true", "x"), ("2", "x"), (None, "x")])
         live = LiveStream(history.path, follow=False)
@@ -202,7 +201,7 @@ def test_every_kind_of_key(keys: list[Any], tmp_path: Path, rng: Rng) -> None:
         history.close()
 
 
-def test_a_batch_that_came_before(tmp_path: Path) -> None:
+def test_a_batch_that_was_appended_before(tmp_path: Path) -> None:
     with History(tmp_path) as history:
         for _ in range(3):
             history.append([1.0, 2.0], batch_id="a", times=[1.0, 2.0])
@@ -211,11 +210,11 @@ def test_a_batch_that_came_before(tmp_path: Path) -> None:
 
 
 def test_a_clock_that_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows without times: those that came later are never older."""
+    """Rows without times: later arrivals are never older."""
     with History(tmp_path) as history:
-        monkeypatch.setattr("quantide.history.arrival_clock.ticks_ns", lambda: 0)
+        monkeypatch.setattr("quantide.history.recent_writer.ticks_ns", lambda: 0)
         for number, now in enumerate([10**18, 10**18 - 10**12, 5, 10**18 + 10**9]):
-            monkeypatch.setattr("quantide.history.arrival_clock.wall_clock_ns", lambda now=now: now)
+            monkeypatch.setattr("quantide.history.recent_writer.wall_clock_ns", lambda now=now: now)
             history.append([float(number)])
         live = LiveStream(tmp_path, follow=False)
         assert live.newest == np.datetime64(10**18 + 10**9, "ns")
@@ -239,29 +238,35 @@ def test_times_as_far_apart_as_can_be(tmp_path: Path) -> None:
 
 
 def test_rows_that_tasks_bring(tmp_path: Path, rng: Rng) -> None:
-    """load() with recent rows: they are in windows in the order of the tasks; some with and some without is refused."""
+    """Recent rows of a bulk load are in windows in the order of the tasks; some with and some without is refused."""
     kind, values, times = type_named("float64"), rng.normal(size=90), rng.integers(0, 50, 90).astype(float)
     keys = pa.array(rng.choice(["a", "b"], 90))
 
-    def piece(part: Any, recent: bool = True) -> Piece:
+    def piece(part: Any, recent: bool = True) -> ParquetPiece:
         column, some = read_column(values[part], kind), keys.take(pa.array(part))
-        arrivals = read_arrivals(some, column, None, times[part], None, ())
-        return Piece(some, column, arrivals if recent else None)
+        arrivals = read_appended_rows(some, column, None, times[part], None, ())
+        return ParquetPiece(some, column, arrivals if recent else None)
 
     with small():
         history = History(tmp_path, eps=0.05, keys="host")
         parts = np.array_split(np.arange(90), 3)
         history.append(values[parts[0]], key=keys.take(pa.array(parts[0])), times=times[parts[0]])
 
-        def write(slot: Slot) -> Iterator[Loaded]:
-            for task, part in enumerate(parts[1:]):
-                yield from write_chunks(slot, task, [piece(some) for some in np.array_split(part, 2)], "refuse")
+        def load(tasks: list[list[ParquetPiece]]) -> None:
+            with history.bulk_load([pa.string()]) as bulk:
+                names, written = bulk.reserve(len(tasks)), []
+                for task, pieces in enumerate(tasks):
+                    written += write_chunks(names, task, pieces, "refuse")
+                bulk.commit(names, written)
 
-        history.load(2, write, [pa.string()])
+        def pieces() -> list[list[ParquetPiece]]:
+            return [[piece(some) for some in np.array_split(part, 2)] for part in parts[1:]]
+
+        load(pieces())
         history._writer.join()
         times[parts[1][0]], right = 1e12, times[parts[1][0]]
         with pytest.raises(FutureTimeError, match="milliseconds"):
-            history.load(2, write, [pa.string()])
+            load(pieces())
         times[parts[1][0]] = right
         assert history.n == 90
         live = LiveStream(tmp_path, follow=False)
@@ -272,11 +277,8 @@ def test_rows_that_tasks_bring(tmp_path: Path, rng: Rng) -> None:
         assert oracle.bound_faults(values[times > times.max() - 9], live.answer(0.5, within=9)) == []
         before = history.version
 
-        def mixed(slot: Slot) -> list[Loaded]:
-            return write_chunks(slot, 0, [piece(parts[0]), piece(parts[1], recent=False)], "refuse")
-
         with pytest.raises(InvalidArgumentError, match="times"):
-            history.load(1, mixed, [pa.string()])
+            load([[piece(parts[0]), piece(parts[1], recent=False)]])
         assert (history.n, history.version) == (90, before)
         history.vacuum(0)
         assert leftovers(tmp_path) == set()
@@ -284,7 +286,7 @@ def test_rows_that_tasks_bring(tmp_path: Path, rng: Rng) -> None:
 
 
 def test_steps_that_were_dropped(tmp_path: Path) -> None:
-    """A history of one step: windows reach back further, and the whole is what is left."""
+    """A history of one step: windows are longer, and everything is the remaining step."""
     with History(tmp_path, retention=1, eps=0.05) as history:
         live = LiveStream(tmp_path, follow=False)
         for step in range(4):
@@ -296,7 +298,7 @@ def test_steps_that_were_dropped(tmp_path: Path) -> None:
             assert live.answer(1, within=2).n == 20 * min(2, step + 1)
 
 
-# --- what is kept -------------------------------------------------------------------------------------------
+# --- retention ----------------------------------------------------------------------------------------------
 
 
 def test_old_rows_go(tmp_path: Path, rng: Rng) -> None:
@@ -397,10 +399,12 @@ def test_a_store_without_recent_rows(tmp_path: Path) -> None:
 
 
 def test_a_store_of_version_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Made before there were recent rows: its settings say nothing of windows."""
+    """A store made before recent rows existed: its settings have no window."""
     old = '{"version": 1, "eps": 0.05, "run_eps": 0.0125, "kappa": 2, "value_type": "float64", "keys": ["host"], '
     with monkeypatch.context() as patch:
-        patch.setattr("quantide.store.settings.Settings.to_json", lambda _: old + '"memory": null, "retention": null}')
+        patch.setattr(
+            "quantide.store.store_settings.StoreSettings.to_json", lambda _: old + '"memory": null, "retention": null}'
+        )
         with History(tmp_path, eps=0.05, kappa=2, keys="host") as history:
             history.append([1.0, 2.0], key="a")
     with History(tmp_path) as history:
@@ -420,7 +424,7 @@ def test_a_store_of_version_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_memory_is_bounded(tmp_path: Path, rng: Rng) -> None:
-    """Many different questions at one version: what is held of them stays within what was allowed."""
+    """Many different questions at one version: caches stay within their limit."""
     with History(tmp_path, eps=0.01) as history:
         history.append(rng.normal(size=5000), times=np.arange(5000.0))
         live = LiveStream(tmp_path, follow=False, memory=200_000)

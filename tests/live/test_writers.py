@@ -1,4 +1,4 @@
-"""Readers beside a writer of another process, and what they find when it was killed."""
+"""Readers beside a writer of another process, also after it was killed."""
 
 import json
 from collections.abc import Iterator
@@ -125,7 +125,7 @@ def test_killed_at_any_time(driver: Driver, tmp_path: Path, rng: Rng) -> None:
 
 
 def fail_at(point: str, time: int, driver: Driver, folder: Path) -> None:
-    """The same handle goes on, and all batches are there once."""
+    """The same handle continues, and has all batches once."""
     driver.start("live_go_on", folder, f"{point}@{time}:full").finish()
     live = LiveStream(folder, follow=False)
     check(live, model_of(range(LAST)), np.random.default_rng(time), steps=False, questions=1, windows=4)
@@ -151,7 +151,7 @@ def test_something_fails_each_time(point: str, driver: Driver, counts: dict[str,
 
 
 class Reader:
-    """Asks one question after the other and keeps the answers; they are checked in the end, each at its version."""
+    """Queries in a loop and records the answers; they are checked in the end, each at its version."""
 
     def __init__(self, folder: Path, seed: int, **given: Any) -> None:
         self.live, self.rng = LiveStream(folder, **given), np.random.default_rng(seed)
@@ -198,7 +198,7 @@ class Reader:
 
 
 def stress(folder: Path, driver: Driver, batches: int) -> None:
-    """Two readers from the start, of which one polls, and one that comes later."""
+    """Two readers from the start, of which one polls, and one that starts later."""
     with History(folder, **SETTINGS) as history:
         append(history, 0)
     child = driver.start("live_work", folder, first=1, batches=batches, wait=False)

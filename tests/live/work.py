@@ -15,8 +15,8 @@ import numpy as np
 
 from quantide.errors import QuantideError
 from quantide.history import History
-from quantide.store import faults
-from quantide.store.commits import WritableTable
+from quantide.store import fault_points
+from quantide.store.writable_table import WritableTable
 from tests.history.model import BY_NAME
 from tests.live.model import TIMES, Batch, Model, shrink
 
@@ -37,7 +37,7 @@ def batch(number: int) -> Batch:
 
 
 def model_of(numbers: Iterable[int]) -> Model:
-    """Everything that came, when these batches did."""
+    """Return the model after these batches."""
     model = Model(BY_NAME["float64"], TIMES["seconds"], ("f", "g"))
     for number in numbers:
         model.append(batch(number))
@@ -61,7 +61,7 @@ def append(history: History, number: int) -> None:
 
 
 def after(history: History, number: int) -> None:
-    """What is done after a batch."""
+    """Work after a batch."""
     if number % 3 == 2:
         history.end_step(wait=number % 2 == 0)
     if number % 4 == 3:
@@ -95,7 +95,7 @@ def _note_versions(folder: str) -> None:
 
 
 def live_work(folder: str, first: int = 0, batches: int = LAST, wait: bool = True) -> None:
-    """Batches and what comes after each; with `wait` what is done in the background is waited for."""
+    """Append batches, with the work after each; `wait` for background work."""
     shrink(setattr, most=2000)
     _note_versions(folder)
     history = History(folder, **SETTINGS)
@@ -117,7 +117,7 @@ def live_count(folder: str) -> None:
     def counted(name: str) -> None:
         passed[name] = passed.get(name, 0) + 1
 
-    setattr(faults, "point", counted)  # noqa: B010 (a function is replaced)
+    setattr(fault_points, "point", counted)  # noqa: B010 (a function is replaced)
     live_work(folder)
     Path(f"{folder}-counts").write_text(json.dumps(passed))
 

@@ -1,7 +1,7 @@
-"""The follower: the version of a store that questions are answered from, and how it moves to a newer one.
+"""Follower: the version of a store that questions are answered from, and the move to a newer one.
 
-A new version is made ready before anyone is answered from it: its recent files are opened, and what was asked about is
-looked at. Until then questions are answered from the version before, so none waits for a commit.
+A new version is prepared before any question is answered from it: its recent files are opened, and expected questions
+are evaluated. Until then questions are answered from the version before, so none waits for a commit.
 """
 
 import time
@@ -10,90 +10,90 @@ from contextlib import contextmanager, suppress
 from threading import RLock
 from typing import Any
 
+from quantide.caching import ByteLRU
 from quantide.errors import CorruptBytesError, QuantideError, StorageError
-from quantide.history.reader import HistoryReader
+from quantide.history.history_reader import HistoryReader
 from quantide.history.snapshot import Snapshot
-from quantide.live.kept import Kept
-from quantide.live.recent import Recent, Unreadable
-from quantide.live.views import Views
-from quantide.store.manifest import Entry
-from quantide.store.recent import RecentFile
-from quantide.store.rows import key_type
+from quantide.live.live_view import LiveViewCache
+from quantide.live.recent_snapshot import RecentSnapshot, UnreadableFile
+from quantide.store.recent_file import RecentFile
+from quantide.store.recent_manifest import ManifestEntry
+from quantide.store.sorted_rows import key_type
 
-PAUSE = 0.0001  # seconds that a question waits while a commit is looked at
+YIELD_SECONDS = 0.0001  # that a question waits during a poll
 
 
 class Follower:
-    """`recent` has the recent rows of that version; `polled` tells when it was last looked for another."""
+    """`recent` has the recent rows of the current version; `polled_at` is the time of the last successful poll."""
 
-    def __init__(self, reader: HistoryReader, kept: Kept, views: Views) -> None:
-        self._reader, self._kept, self._views = reader, kept, views
-        self._polling = RLock()
-        self._moving = False  # whether poll() is at work
-        self._files: dict[str, RecentFile | Unreadable] = {}
-        self._ready: Recent | None = None  # what questions are answered from next
-        self.trouble: Exception | None = None  # why commits cannot be followed just now
-        self.polled = time.monotonic()
-        self._go_on(self._open_recent())
+    def __init__(self, reader: HistoryReader, cache: ByteLRU, views: LiveViewCache) -> None:
+        self._reader, self._cache, self._views = reader, cache, views
+        self._poll_lock = RLock()
+        self._is_polling = False
+        self._files: dict[str, RecentFile | UnreadableFile] = {}
+        self._prepared: RecentSnapshot | None = None  # of the version that questions are answered from next
+        self.last_error: Exception | None = None  # of the last poll
+        self.polled_at = time.monotonic()
+        self._advance(self._open_recent())
 
     def poll(self) -> bool:
-        """Move to the newest version; whether there was a newer one."""
-        with self._polling:
-            before, self._ready = self.recent.version, None
-            with self._at_work():
-                self._reader.refresh(self._make_ready)
+        """Move to the newest version; return True if it is newer."""
+        with self._poll_lock:
+            before, self._prepared = self.recent.version, None
+            with self._mark_polling():
+                self._reader.refresh(self._prepare)
                 if self._reader.version != before:
-                    self._go_on(self._newest())
-            self.trouble, self.polled = None, time.monotonic()
+                    self._advance(self._newest())
+            self.last_error, self.polled_at = None, time.monotonic()
             return self.recent.version != before
 
-    def failed(self, error: Exception) -> None:
-        """poll() raised this: nothing is answered until it succeeds again."""
+    def record_failure(self, error: Exception) -> None:
+        """Record that poll() raised: questions raise the error until a poll succeeds."""
         disk = isinstance(error, OSError) and not isinstance(error, QuantideError)
-        self.trouble = StorageError(f"commits cannot be followed: {error}") if disk else error
+        self.last_error = StorageError(f"commits cannot be followed: {error}") if disk else error
 
-    def let_it_go_first(self) -> None:
-        """A commit that is looked at goes before questions; when commits cannot be followed, none is answered."""
-        if self.trouble is not None:
-            raise self.trouble.with_traceback(None)  # else it would grow with every question
-        if self._moving:  # threads that only compute would keep it waiting at each of its reads
-            time.sleep(PAUSE)
+    def yield_to_poll(self) -> None:
+        """Raise if the last poll failed; otherwise yield to a running poll."""
+        if self.last_error is not None:
+            raise self.last_error.with_traceback(None)  # else the traceback would grow with every question
+        if self._is_polling:  # threads that only compute would delay each of its reads
+            time.sleep(YIELD_SECONDS)
 
     @property
     def nbytes(self) -> int:
-        """Memory of recent files, beside what is mapped."""
+        """Memory of recent files, beside their mapped bytes."""
         return sum(file.nbytes for file in self._files.values())
 
     @contextmanager
-    def _at_work(self) -> Iterator[None]:
-        self._moving = True
+    def _mark_polling(self) -> Iterator[None]:
+        self._is_polling = True
         try:
             yield
         finally:
-            self._moving = False
+            self._is_polling = False
 
-    def _make_ready(self, snapshot: Snapshot) -> None:
-        """What can be done before anyone is answered from a version."""
-        with suppress(QuantideError, OSError):  # it is looked for again, with more patience
+    def _prepare(self, snapshot: Snapshot) -> None:
+        """Open recent files and views of a version before any question is answered from it."""
+        with suppress(QuantideError, OSError):  # _open_recent() reads it again, and retries
             recent = self._read(snapshot)
-            if not recent.unreadable:
-                self._moving = False
+            if not recent.has_unreadable:
+                self._is_polling = False
                 self._views.prepare(snapshot, recent, self.recent)
-                self._ready = recent
+                self._prepared = recent
 
-    def _newest(self) -> Recent:
-        ready = self._ready
-        return self._open_recent() if ready is None or ready.version != self._reader.version else ready
+    def _newest(self) -> RecentSnapshot:
+        prepared = self._prepared
+        return self._open_recent() if prepared is None or prepared.version != self._reader.version else prepared
 
-    def _go_on(self, recent: Recent) -> None:
-        """Answer from here on as of this version."""
+    def _advance(self, recent: RecentSnapshot) -> None:
+        """Answer questions from this version on."""
         files = {file.name: file for file in recent.files}
-        gone, self._files, self.recent = self._files.keys() - files.keys(), files, recent
-        self._kept.forget(gone)
-        self._views.go_on(recent)
+        removed, self._files, self.recent = self._files.keys() - files.keys(), files, recent
+        self._cache.invalidate(removed)
+        self._views.advance(recent)
 
-    def _open_recent(self) -> Recent:
-        """The recent rows of the reader's version; when some files are gone, of the newest."""
+    def _open_recent(self) -> RecentSnapshot:
+        """Return the recent rows of the reader's version; if files are missing, those of the newest version."""
         while True:
             try:
                 recent = self._read(self._reader.snapshot)
@@ -101,22 +101,22 @@ class Follower:
                 if not self._reader.refresh():
                     raise CorruptBytesError(f"the list of recent files is missing: {error}") from error
                 continue
-            if not recent.unreadable or not self._reader.refresh():
+            if not recent.has_unreadable or not self._reader.refresh():
                 return recent
 
-    def _read(self, snapshot: Snapshot) -> Recent:
+    def _read(self, snapshot: Snapshot) -> RecentSnapshot:
         table = self._reader.table
-        manifest = table.manifest(snapshot.recent)
+        manifest = table.load_manifest(snapshot.recent)
         keys = key_type(table.settings.keys, snapshot.key_types)
-        files = table.place.each(lambda entry: self._file(entry, manifest.clock, keys), manifest.entries)
-        return Recent(snapshot.version, manifest, files, self._reader.eps, self._kept)
+        files = table.location.map_all(lambda entry: self._open_file(entry, manifest.clock, keys), manifest.entries)
+        return RecentSnapshot(snapshot.version, manifest, files, self._reader.eps, self._cache)
 
-    def _file(self, entry: Entry, clock: str | None, keys: Any) -> RecentFile | Unreadable:
-        """A recent file; one that is damaged or missing is a matter of the windows that need it, not of others."""
-        held, table = self._files.get(entry.name), self._reader.table
-        if isinstance(held, RecentFile):
-            return held
+    def _open_file(self, entry: ManifestEntry, clock: str | None, keys: Any) -> RecentFile | UnreadableFile:
+        """Open a recent file. A damaged or missing one affects only the windows that need it."""
+        opened, table = self._files.get(entry.name), self._reader.table
+        if isinstance(opened, RecentFile):
+            return opened
         try:
-            return RecentFile.open(table.place.mapped(entry.name), entry, clock, table.settings, keys)
+            return RecentFile.open(table.location.map_file(entry.name), entry, clock, table.settings, keys)
         except (FileNotFoundError, CorruptBytesError) as error:
-            return Unreadable(entry.name, str(error))
+            return UnreadableFile(entry.name, str(error))

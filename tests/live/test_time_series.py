@@ -1,4 +1,4 @@
-"""The course of a window: every moment against exact answers over all that came, however it is found."""
+"""Time series of a window: every moment against exact answers over all rows, however it is computed."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -9,8 +9,8 @@ import pytest
 
 from quantide import History
 from quantide.errors import EmptyError, InvalidArgumentError, SpanError
-from quantide.live import LiveStream, course
-from quantide.windows.clock import Clock
+from quantide.live import LiveStream, time_series
+from quantide.windows.time_clock import TimeClock
 from tests import oracle
 from tests.live.model import Grown, Key, Rng, small
 
@@ -19,13 +19,15 @@ HOSTS: list[Key] = [("a",), ("b",)]
 
 
 def number_of(shown: Any) -> Any:
-    """A time as the number it is compared by."""
+    """Return the number that a time is compared by."""
     return shown if isinstance(shown, float) else int(shown.astype(np.int64))
 
 
-def check_course(live: LiveStream, grown: Grown, within: Fraction, over: Fraction, points: int, **words: Any) -> None:
+def check_time_series(
+    live: LiveStream, grown: Grown, within: Fraction, over: Fraction, points: int, **words: Any
+) -> None:
     model, key = grown.model, words.get("key")
-    found = live.course(PHIS, within, over, points, **words)
+    found = live.time_series(PHIS, within, over, points, **words)
     assert 1 <= len(found.times) <= points
     assert number_of(found.times[-1]) == model.newest
     for j, shown in enumerate(found.times):
@@ -49,21 +51,21 @@ def check_course(live: LiveStream, grown: Grown, within: Fraction, over: Fractio
     [
         ("seconds", {}),
         ("naive", {}),
-        ("zoned", {"SORTED": 0}),
-        ("seconds", {"READ": 0}),
-        ("naive", {"READ": 0}),
+        ("zoned", {"MAX_SORTED": 0}),
+        ("seconds", {"MAX_READ": 0}),
+        ("naive", {"MAX_READ": 0}),
         pytest.param("zoned", {}, marks=pytest.mark.slow),
-        pytest.param("seconds", {"SORTED": 0}, marks=pytest.mark.slow),
-        pytest.param("naive", {"SORTED": 0}, marks=pytest.mark.slow),
-        pytest.param("zoned", {"READ": 0}, marks=pytest.mark.slow),
+        pytest.param("seconds", {"MAX_SORTED": 0}, marks=pytest.mark.slow),
+        pytest.param("naive", {"MAX_SORTED": 0}, marks=pytest.mark.slow),
+        pytest.param("zoned", {"MAX_READ": 0}, marks=pytest.mark.slow),
     ],
 )
 def test_every_moment_is_true(
     times: str, limits: dict[str, int], tmp_path: Path, rng: Rng, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Times out of order, ties, moments at which nothing was there; sorted at once, or each window by itself."""
+    """Times out of order, ties, moments with empty windows; sorted at once, or window by window."""
     for name, value in limits.items():
-        monkeypatch.setattr(course, name, value)
+        monkeypatch.setattr(time_series, name, value)
     with small():
         grown = Grown(tmp_path, times=times, keys=["host"], filters=["f"])
         for at in (0, 40, 70, 400, 430):
@@ -71,61 +73,61 @@ def test_every_moment_is_true(
             keys = [HOSTS[i] for i in rng.integers(0, 2, rows)]
             grown.append(rng.integers(0, 30, rows), at + rng.integers(-9, 30, rows), keys, f=rng.random(rows) < 0.4)
         live, unit = LiveStream(grown.path, follow=False), grown.model.times.unit
-        check_course(live, grown, 20 * unit, 460 * unit, 23)
-        check_course(live, grown, 33 * unit, 100 * unit, 7, key="a")
-        check_course(live, grown, 2 * unit, 500 * unit, 9, key="b", filter="f")
+        check_time_series(live, grown, 20 * unit, 460 * unit, 23)
+        check_time_series(live, grown, 33 * unit, 100 * unit, 7, key="a")
+        check_time_series(live, grown, 2 * unit, 500 * unit, 9, key="b", filter="f")
         grown.history.close()
 
 
-def test_who_asks_again_is_told_of_the_same_moments(tmp_path: Path) -> None:
+def test_repeated_questions_are_about_the_same_moments(tmp_path: Path) -> None:
     with History(tmp_path) as history:
         history.append(np.arange(100.0), times=np.arange(100.0) + 0.7)
         live = LiveStream(tmp_path, follow=False)
-        before = live.course([0.5], "10 s", "60 s", 6)
+        before = live.time_series([0.5], "10 s", "60 s", 6)
         assert before.times == [50.0, 60.0, 70.0, 80.0, 90.0, 99.7]
         assert (before.since, before.n, before.version) == (40.0, [10] * 6, live.version)
         history.append([7.0], times=[101.5])
         live.poll()
-        assert live.course([0.5], "10 s", "60 s", 6).times == [60.0, 70.0, 80.0, 90.0, 100.0, 101.5]
+        assert live.time_series([0.5], "10 s", "60 s", 6).times == [60.0, 70.0, 80.0, 90.0, 100.0, 101.5]
         history.append([7.0], times=[110.0])
         live.poll()
-        assert live.course([0.5], "10 s", "60 s", 6).times == [60.0, 70.0, 80.0, 90.0, 100.0, 110.0]
+        assert live.time_series([0.5], "10 s", "60 s", 6).times == [60.0, 70.0, 80.0, 90.0, 100.0, 110.0]
 
 
-def test_it_begins_where_windows_are_known(tmp_path: Path) -> None:
+def test_it_begins_with_the_first_complete_window(tmp_path: Path) -> None:
     with History(tmp_path, window="30 s") as history:
         with pytest.raises(EmptyError):
-            LiveStream(tmp_path, follow=False).course([0.5], 1, 10)
+            LiveStream(tmp_path, follow=False).time_series([0.5], 1, 10)
         history.append(np.arange(100.0), times=np.arange(100.0))
         live = LiveStream(tmp_path, follow=False)
-        found = live.course([0.5], "10 s", "5000 weeks", 10_000)
+        found = live.time_series([0.5], "10 s", "5000 weeks", 10_000)
         assert (found.since, found.times, found.n) == (89.0, [99.0], [10])
-        found = live.course([0.5], "10 s", "60 s", 60)
+        found = live.time_series([0.5], "10 s", "60 s", 60)
         assert (found.since, found.times) == (69.0, list(np.arange(79.0, 100.0)))
-        assert live.course([0.5], "10 s", "60 s", 60, key=None).n == [10] * 21
+        assert live.time_series([0.5], "10 s", "60 s", 60, key=None).n == [10] * 21
         with pytest.raises(SpanError):
-            live.course([0.5], "31 s", "60 s")
+            live.time_series([0.5], "31 s", "60 s")
 
 
 @pytest.mark.parametrize(("over", "points"), [("0 s", 5), ("5 parsecs", 5), (1e-7, 120), (60, 1), (60, 2.5)])
-def test_what_is_no_course_is_refused(over: Any, points: Any, tmp_path: Path) -> None:
+def test_an_impossible_time_series_is_refused(over: Any, points: Any, tmp_path: Path) -> None:
     with History(tmp_path) as history:
         history.append([1.0], times=[1.0])
         with pytest.raises(InvalidArgumentError):
-            LiveStream(tmp_path, follow=False).course([0.5], 5, over, points)
+            LiveStream(tmp_path, follow=False).time_series([0.5], 5, over, points)
 
 
 def test_moments_far_from_zero_stay_in_order() -> None:
     for newest in (8594067430524459.0, 2.0**53 - 1, -(2.0**53) + 1):
-        found = course.moments(Clock("seconds"), newest, Fraction(1), 3)
+        found = time_series.list_moments(TimeClock("seconds"), newest, Fraction(1), 3)
         assert found == sorted(set(found))
         assert found[-1] == newest
 
 
-def test_a_course_over_longer_than_there_are_times(tmp_path: Path) -> None:
+def test_a_span_longer_than_there_are_times(tmp_path: Path) -> None:
     with History(tmp_path / "s", window="1000000 weeks") as history:
         history.append([1.0, 2.0], times=np.array(["2026-01-01", "2026-01-02"], "M8[us]"))
         with LiveStream(history.path, follow=False) as live:
-            found = live.course([0.5], "1 day", "900000 weeks", 5)
+            found = live.time_series([0.5], "1 day", "900000 weeks", 5)
     assert found.n[-1] == 1
     assert found.times == sorted(found.times)

@@ -1,4 +1,4 @@
-"""What a live stream answers: an Answer that also says what it speaks of, and as of when."""
+"""Answers of a live stream: with the version and the window that they are about."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,13 +8,13 @@ from quantide.summary.answer import AnswerAsOf
 
 @dataclass(frozen=True, slots=True)
 class LiveAnswer(AnswerAsOf):
-    """What a live stream answers."""
+    """Answer of a live stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveBand:
     """An answer and a band around it: the true quantile, the value at rank `answer.target`, is proved to be at least
-    `low` and at most `high`. Both are values that came."""
+    `low` and at most `high`. Both are values that arrived."""
 
     answer: LiveAnswer
     low: Any
@@ -23,7 +23,7 @@ class LiveBand:
 
 @dataclass(frozen=True, slots=True)
 class LiveRank:
-    """How many of `n` values are at most `value`: `rank_lo` to `rank_hi`, proved. The rest as of a LiveAnswer."""
+    """Proved bounds, `rank_lo` to `rank_hi`, on how many of `n` values are at most `value`. The rest as LiveAnswer."""
 
     value: Any
     rank_lo: int
@@ -38,8 +38,8 @@ class LiveRank:
 
 @dataclass(frozen=True, slots=True)
 class LiveComparison:
-    """The same phi of two windows. `place` bounds the fraction of the other that is at or below `value`'s value: for
-    p99 of now, (0.997, 0.998) says that it was p99.7 to p99.8 of what it is compared with."""
+    """The same phi of two windows. `place` bounds the fraction of the other window at or below `value`'s value: for p99
+    of now, (0.997, 0.998) means that it was p99.7 to p99.8 of the window it is compared with."""
 
     phi: float
     value: LiveAnswer
