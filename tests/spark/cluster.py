@@ -45,5 +45,5 @@ def cluster(folder: Path) -> Iterator[Cluster]:
 
 
 def _url(log: Path) -> str | None:
-    found = re.search(r"Starting Spark master at (spark://127\.0\.0\.1:[1-9]\d*)", log.read_text())
-    return found[1] if found else None
+    match = re.search(r"Starting Spark master at (spark://127\.0\.0\.1:[1-9]\d*)", log.read_text())
+    return match[1] if match else None

@@ -1,4 +1,4 @@
-"""The same questions on every way to run Spark, in this process or as a driver in one of its own:
+"""Run the same queries on every kind of Spark, in this process or as a driver process:
 
     python -m tests.spark.driver CONNECTION DATA ANSWERS [QUESTION ...]
 
@@ -61,8 +61,8 @@ def write_lake(folder: Path, files: int, rows: int, text: bool = False) -> pa.Ta
         values = pa.array(rng.normal(size=rows), mask=rng.random(rows) < 0.01)
         columns = {"v": values, "i": rng.integers(-9, 9, rows, dtype=np.int32), "k": rng.integers(0, KEYS, rows)}
         if text:
-            words = pa.array([f"{'ab' * 30}x{i}{'even' if i % 2 == 0 else 'odd'}" for i in range(100)])
-            columns["t"] = pa.DictionaryArray.from_arrays(columns["i"] + 9, words).cast(pa.string())
+            texts = pa.array([f"{'ab' * 30}x{i}{'even' if i % 2 == 0 else 'odd'}" for i in range(100)])
+            columns["t"] = pa.DictionaryArray.from_arrays(columns["i"] + 9, texts).cast(pa.string())
         tables.append(pa.table(columns))
         pq.write_table(tables[-1], folder / f"part-{number}.parquet", row_group_size=rows // 5)
     return pa.concat_tables(tables)
@@ -75,7 +75,7 @@ def connect(connection: str) -> SparkSession:
 
 
 def rows_of(table: pa.Table) -> list[dict[str, Any]]:
-    """Rows in an order of their own: Spark promises none."""
+    """Return rows sorted: Spark promises no order."""
     order = [(name, "ascending") for name in ("column", "k", "phi") if name in table.column_names]
     return list((table.sort_by(order) if order else table).to_pylist())
 

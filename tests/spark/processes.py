@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyspark
 
-from benchmarks.process import spawn
+from bench.processes import spawn
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -43,7 +43,7 @@ def environment(python: str = sys.executable) -> dict[str, str]:
     }
 
 
-# A server of Spark Connect at a free port, and a client that asks it which: PySpark has that for its own tests.
+# Spark Connect at a free port, which the client queries: PySpark has that for its own tests.
 FREE_PORT = {"SPARK_TESTING": "1"}
 
 
@@ -73,10 +73,10 @@ def finish(process: subprocess.Popen[bytes], log: Path) -> str:
     return log.read_text(errors="replace")
 
 
-def wait_until(holds: Callable[[], bool], needed: Iterable[subprocess.Popen[bytes]], log: Path) -> None:
-    """Until it holds, within LIMIT, and while the needed processes run."""
+def wait_until(is_met: Callable[[], bool], needed: Iterable[subprocess.Popen[bytes]], log: Path) -> None:
+    """Wait for a condition, within LIMIT, while the needed processes run."""
     last = time.monotonic() + LIMIT
-    while not holds():
+    while not is_met():
         ended = [process.args for process in needed if process.poll() is not None]
         assert not ended, f"{ended} ended: {tail(log)}"
         assert time.monotonic() < last, f"not within {LIMIT} s: {tail(log)}"
@@ -100,7 +100,7 @@ def listening(pids: Iterable[int]) -> list[Address]:
 
 
 def _address(text: str) -> Address:
-    """As the kernel writes it: words of four bytes, each turned round, then the port."""
+    """Parse an address of the kernel: groups of four bytes, each reversed, then the port."""
     raw = bytes.fromhex(text.partition(":")[0])
     turned = b"".join(raw[i : i + 4][::-1] for i in range(0, len(raw), 4))
     address = ipaddress.ip_address(turned)

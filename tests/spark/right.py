@@ -1,4 +1,4 @@
-"""Whether answers are right, by a sort of all the values."""
+"""Checks of answers against a sort of all values."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.spark.driver import KEYS, PHIS, rows_of
 
 
 def check(answers: pa.Table, data: pa.Table, eps: float) -> None:
-    """Every row of quantiles of v, by k or of all, is right within its own error, and that within eps."""
+    """Check that every quantile of v, by k or of all, is within its own error, and the error within eps."""
     rows = rows_of(answers)
     if "k" not in answers.column_names:
         _check(rows, data, eps)

@@ -1,4 +1,4 @@
-"""Streams for tests: a folder with files that arrive, a configuration, and what must be in the store at the end."""
+"""Streams for tests: a folder in which files arrive, a configuration, and the expected content of the store."""
 
 import io
 import os
@@ -40,7 +40,7 @@ class Feed:
         self.config.write_text(text + ("" if "value =" in settings else 'value = "v"\n') + settings)
 
     def write(self, name: str, rows: int = 1000, **more: Any) -> Path:
-        """A file that appears at once, as files should."""
+        """Write a file that appears at once, by a rename."""
         values = self.rng.normal(size=rows)
         keys = [KEYS[i] for i in self.rng.integers(0, len(KEYS), rows)]
         times = len(self.times) * 60 + self.rng.uniform(-90, 90, rows)  # in no order, and late
@@ -54,13 +54,13 @@ class Feed:
         return path
 
     def ingest(self, **how: Any) -> str:
-        """Take in what is there."""
+        """Ingest all files."""
         out = io.StringIO()
         ingest(read_config(self.config), out, once=True, **how)
         return out.getvalue()
 
     def check(self) -> None:
-        """Every value is there once, and answers are right."""
+        """Check that every value is stored once, and that answers are right."""
         data = np.concatenate([np.empty(0), *self.values])
         history = History(self.store)
         assert history.verify().values == history.n == len(data)
@@ -76,7 +76,7 @@ class Feed:
                 assert history.quantile(0.5, "exact", key=key) == exact_quantile(mine, 0.5)
 
     def _check_windows(self, data: np.ndarray[Any, Any], times: np.ndarray[Any, Any]) -> None:
-        """What a live reader answers about spans of time, keys and the filter "big", which is v > 1."""
+        """Check answers of a live reader about spans of time, keys and the filter "big", which is v > 1."""
         with LiveStream(self.store, follow=False) as live:
             for span, key in product((10, 100, 1000), (None, *KEYS) if live.keys() else (None,)):
                 chosen = times > times.max() - span

@@ -19,12 +19,13 @@ from quantide import History
 from quantide.config import read_config
 from quantide.errors import ConfigError, StreamError, TypeMismatchError
 from quantide.live import LiveStream
-from quantide.spark.stream.intake import REASON, Rules, read_rows
-from quantide.spark.stream.lateness import reference_time
+from quantide.spark.stream.column_selection import ColumnSelection
 from quantide.spark.stream.quarantine import retry
-from quantide.spark.stream.selection import Selection
-from quantide.store.ledger import Ledger, Record
-from quantide.windows.ahead import Horizon
+from quantide.spark.stream.row_origin import REASON
+from quantide.spark.stream.row_reader import RowRules, read_rows
+from quantide.spark.stream.step_clock import reference_time
+from quantide.store.ingest_log import BatchRecord, IngestLog
+from quantide.windows.time_clock import TimeHorizon
 from quantide.windows.wall_clock import VARIABLE
 from tests.spark.streams import Feed
 
@@ -33,8 +34,8 @@ NOW = 1_800_000_000 * 10**9
 TEXTS = ("2027-01-15T08:00", "2027-01-15T08:59", "2027-01-15T09:01", "1970-01-01T00:00", "2090-01-01T00:00")
 
 
-def rules(clock: str, **more: Any) -> Rules:
-    return Rules(Selection("v", "t", (), (), "UTC"), (), (), "float64", "refuse", clock, True, **more)
+def rules(clock: str, **more: Any) -> RowRules:
+    return RowRules(ColumnSelection("v", "t", (), (), "UTC"), (), (), "float64", "refuse", clock, True, **more)
 
 
 @pytest.mark.parametrize(
@@ -53,8 +54,8 @@ def rules(clock: str, **more: Any) -> Rules:
     ],
 )
 def test_rows_that_are_ahead(times: Any, clock: str) -> None:
-    wanted = rules(clock, horizon=Horizon(NOW, HOUR))
-    good, bad = read_rows(pa.table({"v": np.arange(5.0), "t": times}), wanted)
+    row_rules = rules(clock, horizon=TimeHorizon(NOW, HOUR))
+    good, bad = read_rows(pa.table({"v": np.arange(5.0), "t": times}), row_rules)
     assert good.value.to_pylist() == [0.0, 1.0, 3.0]
     assert good.newest is not None
     assert 1_800_003_540 <= good.newest < 1_800_003_600  # one that is ahead does not make others late
@@ -65,38 +66,39 @@ def test_rows_that_are_ahead(times: Any, clock: str) -> None:
     assert (len(every), none) == (5, None)
 
 
-def ledger(*times: tuple[float, float]) -> Any:
-    found = Ledger.__new__(Ledger)
-    found.newest_times = deque(times)
-    return found
+def log_of(*times: tuple[float, float]) -> Any:
+    ingest_log = IngestLog.__new__(IngestLog)
+    ingest_log.newest_times = deque(times)
+    return ingest_log
 
 
 def test_the_time_that_late_rows_are_compared_with() -> None:
     day = 86_400.0
     good = [(i * day, i * day - 5) for i in range(1, 21)]
-    assert reference_time(ledger(), HOUR, 0.0) is None
-    assert reference_time(ledger(), None, 0.0) is None
-    assert reference_time(ledger(*good), HOUR, 20 * day) == 20 * day - 5
+    assert reference_time(log_of(), HOUR, 0.0) is None
+    assert reference_time(log_of(), None, 0.0) is None
+    assert reference_time(log_of(*good), HOUR, 20 * day) == 20 * day - 5
     wrong = (10 * day, 1e12)  # as 0.1 has recorded it
-    assert reference_time(ledger(*good, wrong), HOUR, 20 * day) == 20 * day - 5
-    assert reference_time(ledger((day, day + 3000)), HOUR, day + 10) == day + 10  # not late by the clock either
-    assert reference_time(ledger(wrong), HOUR, 20 * day) is None
+    assert reference_time(log_of(*good, wrong), HOUR, 20 * day) == 20 * day - 5
+    assert reference_time(log_of((day, day + 3000)), HOUR, day + 10) == day + 10  # not late by the clock either
+    assert reference_time(log_of(wrong), HOUR, 20 * day) is None
     for at in range(0, 20, 5):  # without a clock: a few wrong batches do not move it
         some = list(good)
         for one in range(at, min(at + 4, 20)):
             some[one] = (0.0, 1e12)
-        found = reference_time(ledger(*some), None, 0.0)
-        assert found is not None
-        assert 11 * day - 5 <= found <= 20 * day
+        reference = reference_time(log_of(*some), None, 0.0)
+        assert reference is not None
+        assert 11 * day - 5 <= reference <= 20 * day
 
 
-def test_a_ledger_remembers_the_newest_times(tmp_path: Path) -> None:
-    found = Ledger(str(tmp_path), lambda _: True)
+def test_an_ingest_log_remembers_the_newest_times(tmp_path: Path) -> None:
+    ingest_log = IngestLog(str(tmp_path), lambda _: True)
     for number, newest in enumerate([5.0, None, 9e9, 7.0]):
-        found.committed(found.write(Record("c0", number, at=float(number), newest=newest, bad=2, ahead=1)))
-    again = Ledger(str(tmp_path), lambda _: True)
-    assert list(again.newest_times) == list(found.newest_times) == [(0.0, 5.0), (2.0, 9e9), (3.0, 7.0)]
-    assert (again.ahead, again.bad) == (4, 8)
+        record = BatchRecord("c0", number, at=float(number), newest=newest, bad=2, ahead=1)
+        ingest_log.mark_committed(ingest_log.write(record))
+    reopened = IngestLog(str(tmp_path), lambda _: True)
+    assert list(reopened.newest_times) == list(ingest_log.newest_times) == [(0.0, 5.0), (2.0, 9e9), (3.0, 7.0)]
+    assert (reopened.ahead, reopened.bad) == (4, 8)
 
 
 def test_the_key_of_a_configuration(tmp_path: Path) -> None:
@@ -123,10 +125,10 @@ def write(feed: Feed, name: str, values: Any, times: Any) -> None:
 
 
 def test_a_row_of_2090_in_a_stream(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is held with its reason; windows are those of now, no good row is late, and files are kept."""
+    """It is quarantined with its reason; windows end now, no good row is late, and no file is dropped."""
     now = time.time()
     feed = Feed(tmp_path, 'time = "t"\nlate = "quarantine"\nlate_after = "5 min"')
-    monkeypatch.setattr("quantide.store.manifest.KEPT", 100)
+    monkeypatch.setattr("quantide.store.recent_manifest.MIN_LATER_ROWS", 100)
     values, times = np.arange(3000.0), now - 600 + np.arange(3000) / 10
     write(feed, "0", values[:2000], times[:2000])
     feed.ingest()

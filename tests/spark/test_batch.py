@@ -17,10 +17,10 @@ from pyspark.sql import functions as F
 
 from quantide import Summaries, Summary, errors
 from quantide.spark import merge_summaries, quantiles, quantiles_of, summarize
-from quantide.spark.exact import Brackets, narrow
-from quantide.spark.files import find_files
-from quantide.spark.splits import plan
-from quantide.store.storage import Storage
+from quantide.spark.exact_quantiles import ValueBrackets, prune_row_groups
+from quantide.spark.file_splits import plan_splits
+from quantide.spark.source_files import find_files
+from quantide.store.storage_options import StorageOptions
 from tests import oracle
 
 PHIS = [0.001, 0.25, 0.5, 0.99, 1.0]
@@ -92,12 +92,12 @@ def test_by_two_keys_one_of_them_null(spark: SparkSession, lake: tuple[Path, pa.
     folder, rows = lake
     frame = quantiles(WAYS[way](spark, folder), "v", PHIS, by=["k", "s"], eps=0.05, exact=exact)
     assert frame.schema.simpleString() == f"struct<k:bigint,s:string,{QUANTILE_TYPES}>"
-    found: dict[tuple[Any, Any], list[Any]] = {}
+    by_key: dict[tuple[Any, Any], list[Any]] = {}
     for row in frame.collect():
-        found.setdefault((row["k"], row["s"]), []).append(row)
+        by_key.setdefault((row["k"], row["s"]), []).append(row)
     keys, names = rows["k"].to_numpy(), np.array(rows["s"].to_pylist(), dtype=object)
-    assert len(found) == 21
-    for (key, name), answers in found.items():
+    assert len(by_key) == 21
+    for (key, name), answers in by_key.items():
         own = rows.filter(pa.array((keys == key) & (names == name)))["v"].drop_null().to_numpy()
         check(answers, own, 0.0 if exact else 0.05)
 
@@ -117,10 +117,10 @@ def test_exact_reads_only_what_can_hold_the_answer(spark: SparkSession, tmp_path
     """Of sorted data one row group is left to read; the others are counted by their statistics."""
     pq.write_table(pa.table({"v": np.arange(100_000.0)}), tmp_path / "a.parquet", row_group_size=10_000)
     assert quantiles(str(tmp_path), "v", 0.55, eps=0.01, exact=True).collect()[0]["value"] == 54_999.0
-    files = find_files([str(tmp_path)], Storage())
-    held = Summaries.of(np.zeros(100_000, dtype=np.int64), np.arange(100_000.0), 0.01)
-    for split in plan(files, ["v"], 1, Storage()):
-        left, below = narrow(split, "v", Brackets.of(held, [0.553]), Storage())
+    files = find_files([str(tmp_path)], StorageOptions())
+    summaries = Summaries.of(np.zeros(100_000, dtype=np.int64), np.arange(100_000.0), 0.01)
+    for split in plan_splits(files, ["v"], 1, StorageOptions()):
+        left, below = prune_row_groups(split, "v", ValueBrackets.of(summaries, [0.553]), StorageOptions())
         assert [piece.groups for piece in left] == [(5,)]
         assert below.tolist() == [50_000]
 
@@ -194,8 +194,8 @@ def test_delta(spark: SparkSession, lake: tuple[Path, pa.Table], tmp_path: Path)
     _, rows = lake
     for start in range(0, len(rows), 10_000):
         write_deltalake(str(tmp_path / "t"), rows.slice(start, 10_000), mode="append", partition_by=["k"])
-    found = quantiles(str(tmp_path / "t"), "v", PHIS, eps=0.02).collect()
-    check(found, rows["v"].drop_null().to_numpy(), 0.02)
+    answers = quantiles(str(tmp_path / "t"), "v", PHIS, eps=0.02).collect()
+    check(answers, rows["v"].drop_null().to_numpy(), 0.02)
     by_key = quantiles(str(tmp_path / "t"), "v", PHIS, by="k", eps=0.02).collect()
     own = rows.filter(pc.equal(rows["k"], 3))["v"].drop_null().to_numpy()
     check([row for row in by_key if row["k"] == 3], own, 0.02)
@@ -204,8 +204,8 @@ def test_delta(spark: SparkSession, lake: tuple[Path, pa.Table], tmp_path: Path)
 def test_delta_with_awkward_partitions(spark: SparkSession, tmp_path: Path) -> None:
     rows = pa.table({"v": [1.0, 2.0, 3.0], "c": ["a b", "50%", "é/x"]})
     write_deltalake(str(tmp_path / "t"), rows, partition_by=["c"])
-    found = quantiles(str(tmp_path / "t"), "v", 1.0, by="c").collect()
-    assert {row["c"]: row["value"] for row in found} == {"a b": 1.0, "50%": 2.0, "é/x": 3.0}
+    answers = quantiles(str(tmp_path / "t"), "v", 1.0, by="c").collect()
+    assert {row["c"]: row["value"] for row in answers} == {"a b": 1.0, "50%": 2.0, "é/x": 3.0}
 
 
 TYPED = {
@@ -305,9 +305,9 @@ def test_splits_are_balanced_and_small_files_packed(tmp_path: Path) -> None:
     pq.write_table(pa.table({"v": rng.random(4_000_000)}), tmp_path / "large.parquet", row_group_size=100_000)
     for i in range(50):
         pq.write_table(pa.table({"v": rng.random(100)}), tmp_path / f"small-{i:02}.parquet")
-    storage = Storage()
+    storage = StorageOptions()
     files = find_files([str(tmp_path)], storage)
-    splits = plan(files, ["v"], 1, storage)
+    splits = plan_splits(files, ["v"], 1, storage)
     sizes = [sum(piece.size for piece in split) for split in splits]
     assert 3 <= len(splits) <= 6
     assert max(sizes) <= 1.5 * sum(sizes) / len(sizes) + 1

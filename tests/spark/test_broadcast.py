@@ -1,4 +1,4 @@
-"""Sketches and windows that tasks of Spark use: they go there as pickles, and come back as such."""
+"""Sketches and windows in Spark tasks: sent and returned as pickles."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def test_tasks_ask_a_sketch_that_was_broadcast(spark: SparkSession, rng: np.rand
     sketch, window = StreamSketch(0.01), RecentWindow(0.01, max_items=5000)
     for one in (sketch, window):
         one.update(rng.normal(size=20_000))
-    asked, recent = spark.sparkContext.broadcast(sketch), spark.sparkContext.broadcast(window)
+    shared, recent = spark.sparkContext.broadcast(sketch), spark.sparkContext.broadcast(window)
 
     def places(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             values = batch.column("v").to_numpy()
-            low, high = asked.value.rank(values)
+            low, high = shared.value.rank(values)
             yield pa.record_batch({"v": values, "low": low, "high": high, "share": recent.value.cdf(values)})
 
     frame = spark.createDataFrame([(float(v),) for v in np.linspace(-2, 2, 41)], "v double").repartition(3)
@@ -31,7 +31,7 @@ def test_tasks_ask_a_sketch_that_was_broadcast(spark: SparkSession, rng: np.rand
         assert (row.low, row.high) == sketch.rank(row.v)
         assert row.share == window.cdf(row.v)
 
-    above = udf(lambda v: bool(v > asked.value.quantile(0.9)), "boolean")
+    above = udf(lambda v: bool(v > shared.value.quantile(0.9)), "boolean")
     assert frame.filter(above("v")).count() == int((np.linspace(-2, 2, 41) > sketch.quantile(0.9)).sum())
 
 

@@ -1,4 +1,4 @@
-"""A stream by a wrong clock loses nothing and says so; after a long pause an operator lets it catch up."""
+"""A stream with a wrong clock loses nothing and reports it; after a long pause an operator lets it catch up."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ STEP = 6 * HOUR
 
 
 class Machine:
-    """A stream with four steps a day, ten days of which are kept, on a machine whose clock a test moves."""
+    """A stream with four steps a day and a retention of ten days, on a machine whose clock a test moves."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.feed = Feed(folder, 'step = "6 hours"\nretention = "10 days"')
@@ -50,7 +50,7 @@ def test_a_clock_sixty_days_ahead(spark: SparkSession, tmp_path: Path, monkeypat
         assert History(machine.store).stats()["clock_problem"] == line["clock_problem"]
         assert (machine.steps, History(machine.store).n) == (3, machine.values)
         assert not (machine.feed.store / "_quantide/retired").exists()
-    assert machine.ingest(4 * STEP)["clock_problem"] is None, "put right, it goes on"
+    assert machine.ingest(4 * STEP)["clock_problem"] is None, "after a correction it continues"
     assert History(machine.store).stats()["clock_problem"] is None
     assert machine.steps == 4
     machine.feed.check()
@@ -65,7 +65,7 @@ def test_a_pause_of_sixty_days(
         machine.ingest(turn * STEP)
     before = machine.values
     assert "ahead of the open step" in machine.ingest(60 * DAY)["clock_problem"]
-    assert machine.steps == 2, "rows that come after the pause are in a step of their own"
+    assert machine.steps == 2, "rows after the pause are in a step of their own"
     assert main(["history", "clock", machine.store]) == 0
     assert "problem: the clock of this machine is" in capsys.readouterr().out
     assert main(["history", "clock", machine.store, "--accept"]) == 0

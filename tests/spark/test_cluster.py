@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks.process import family
+from bench.processes import family
 from tests.spark.cluster import WORKERS, cluster
 from tests.spark.driver import EPS, QUESTIONS, rows_of, write_lake
 from tests.spark.processes import Address, end, environment, finish, listening, running, wait_until
@@ -31,16 +31,16 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(lake: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Address]]:
-    """What a driver was told by a cluster, and where all their processes listened meanwhile."""
+    """Answers that a driver got from a cluster, and the addresses on which their processes listened."""
     folder, started = tmp_path_factory.mktemp("answers"), tmp_path_factory.mktemp("cluster")
     log, sign = folder / "driver.log", folder / "running"
     with cluster(started) as two:
         command = [*DRIVER, two.url, str(lake), str(folder), *ASKED, "frame by key"]
         with running(command, log, environment()) as driver:
             wait_until(sign.exists, [driver, two.master, *two.workers], log)
-            found = listening(set().union(*map(family, (driver.pid, *two.pids))))
+            addresses = listening(set().union(*map(family, (driver.pid, *two.pids))))
             finish(driver, log)
-    return folder, found
+    return folder, addresses
 
 
 @pytest.mark.parametrize("name", ASKED)
@@ -58,11 +58,11 @@ def test_answers_are_right(lake: Path, run: tuple[Path, list[Address]], name: st
 
 
 def test_all_ports_are_on_loopback(run: tuple[Path, list[Address]]) -> None:
-    _, found = run
-    assert len(found) > 2 * (1 + WORKERS), (
+    _, addresses = run
+    assert len(addresses) > 2 * (1 + WORKERS), (
         "the master and the workers listen at two ports each, executors and driver too"
     )
-    assert [address for address in found if not address.is_loopback] == []
+    assert [address for address in addresses if not address.is_loopback] == []
 
 
 def test_a_worker_dies_and_the_job_finishes_with_the_right_answer(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_worker_dies_and_the_job_finishes_with_the_right_answer(tmp_path: Path
         end(two.workers[0], signal.SIGKILL)
         assert driver.poll() is None
         assert not (tmp_path / "slow.parquet").exists()
-        told = finish(driver, log)
-    assert "Lost executor" in told
-    kept = rows.filter(pc.ends_with(pc.field("t"), "even"))
-    check(pq.read_table(tmp_path / "slow.parquet"), kept, EPS)
+        output = finish(driver, log)
+    assert "Lost executor" in output
+    even = rows.filter(pc.ends_with(pc.field("t"), "even"))
+    check(pq.read_table(tmp_path / "slow.parquet"), even, EPS)

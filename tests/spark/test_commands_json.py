@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from quantide.cli import main
-from quantide.spark.stream.status import Board, Status
+from quantide.spark.stream.stream_status import StatusBoard, StreamStatus
 from tests.spark.streams import Feed
 
 Out = pytest.CaptureFixture[str]
@@ -31,17 +31,17 @@ def test_ingest_and_quarantine(spark: SparkSession, tmp_path: Path, capsys: Out)
     last = lines(["ingest", config, "--once"], capsys)[-1]
     assert (last["stream"], last["rows"], last["bad"], last["problem"]) == ("s", 2, 1, None)
     assert (last["quarantined_files"], last["waiting_files"]) == (1, 0)
-    [held] = lines(["quarantine", "list", config], capsys)[0]["streams"]
-    assert held["begun"]
-    assert [Path(file["path"]).name for file in held["files"]] == ["b.parquet"]
-    assert [(Path(row["path"]).name, row["count"]) for row in held["rows"]] == [("a.parquet", 1)]
+    [quarantine] = lines(["quarantine", "list", config], capsys)[0]["streams"]
+    assert quarantine["begun"]
+    assert [Path(file["path"]).name for file in quarantine["files"]] == ["b.parquet"]
+    assert [(Path(row["path"]).name, row["count"]) for row in quarantine["rows"]] == [("a.parquet", 1)]
     [document] = lines(["quarantine", "retry", config], capsys)
     assert document == {"streams": [{"stream": "s", "rows": 0, "held_files": 1, "held_rows": 1}]}
 
 
 def test_a_line_of_a_stream() -> None:
-    status, out = Status("s", 5, 1), io.StringIO()
-    board = Board(out, json=True)
+    status, out = StreamStatus("s", 5, 1), io.StringIO()
+    board = StatusBoard(out, json=True)
     board.show([status])
     assert out.getvalue() == "", "not every time that something happens"
     board.show([status, status], last=True)

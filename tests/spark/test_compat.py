@@ -1,4 +1,4 @@
-"""The drop-ins beside what they stand in for: same names and shapes, answers within the error asked for."""
+"""Drop-in replacements beside the originals: same names and shapes, answers within the requested error."""
 
 from decimal import Decimal
 from typing import Any
@@ -52,25 +52,25 @@ def assert_same_shape(ours: DataFrame, theirs: DataFrame) -> None:
 
 
 def test_percentile_approx_has_the_shape_of_sparks(frame: DataFrame, data: dict[str, Any]) -> None:
-    asked: list[Any] = [0.5, 0, 1, [0.0, 0.1, 1.0], (0.99, 0.0001), 0.25, [0.25, 0.75]]
-    given = [*asked[:5], F.lit(0.25), F.array(F.lit(0.25), F.lit(0.75))]
+    phi_lists: list[Any] = [0.5, 0, 1, [0.0, 0.1, 1.0], (0.99, 0.0001), 0.25, [0.25, 0.75]]
+    percentages = [*phi_lists[:5], F.lit(0.25), F.array(F.lit(0.25), F.lit(0.75))]
     ours, theirs = (
-        frame.groupBy("k").agg(*[function("v", percentage, 500) for percentage in given]).orderBy("k")
+        frame.groupBy("k").agg(*[function("v", percentage, 500) for percentage in percentages]).orderBy("k")
         for function in (percentile_approx, F.percentile_approx)
     )
     assert_same_shape(ours, theirs)
     for mine, other in zip(ours.collect(), theirs.collect(), strict=True):
         group = values_of(data, mine["k"])
         assert mine["k"] == other["k"]
-        for phis, answer in zip(asked, mine[1:], strict=True):
+        for phis, answer in zip(phi_lists, mine[1:], strict=True):
             for phi, value in zip(np.atleast_1d(phis), np.atleast_1d(answer), strict=True):
                 assert_within(value, group, phi, 1 / 500)
 
 
-@pytest.mark.parametrize("given", [0.5, [0.1, 0.9]])
-def test_streamed_has_the_same_shape(frame: DataFrame, given: Any) -> None:
-    ours = frame.groupBy("k").agg(percentile_approx("v", given, 10**6, streamed=True)).orderBy("k")
-    theirs = frame.groupBy("k").agg(F.percentile_approx("v", given, 10**6)).orderBy("k")
+@pytest.mark.parametrize("percentage", [0.5, [0.1, 0.9]])
+def test_streamed_has_the_same_shape(frame: DataFrame, percentage: Any) -> None:
+    ours = frame.groupBy("k").agg(percentile_approx("v", percentage, 10**6, streamed=True)).orderBy("k")
+    theirs = frame.groupBy("k").agg(F.percentile_approx("v", percentage, 10**6)).orderBy("k")
     assert_same_shape(ours, theirs)
     assert ours.collect() == theirs.collect()
 
@@ -100,13 +100,13 @@ def test_streamed_stands_alone(frame: DataFrame) -> None:
         frame.agg(percentile_approx("v", 0.5, streamed=True), F.count("*")).collect()
 
 
-@pytest.mark.parametrize("given", [0.5, [0.5]])
-def test_groups_without_values_are_null(frame: DataFrame, given: Any) -> None:
+@pytest.mark.parametrize("percentage", [0.5, [0.5]])
+def test_groups_without_values_are_null(frame: DataFrame, percentage: Any) -> None:
     for source in (frame, frame.limit(0)):
-        ours, theirs = (source.agg(f("none", given)) for f in (percentile_approx, F.percentile_approx))
+        ours, theirs = (source.agg(f("none", percentage)) for f in (percentile_approx, F.percentile_approx))
         assert_same_shape(ours, theirs)
         assert ours.collect() == theirs.collect() == [(None,)]
-    assert frame.agg(percentile_approx("none", given, streamed=True)).collect() == [(None,)]
+    assert frame.agg(percentile_approx("none", percentage, streamed=True)).collect() == [(None,)]
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -140,11 +140,12 @@ def test_timestamps_are_refused(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "accuracy"), [(1.5, 100), (-0.1, 100), ([], 100), ([0.5, 2], 100), ("0.5", 100), (0.5, 0), (0.5, 2**31)]
+    ("percentage", "accuracy"),
+    [(1.5, 100), (-0.1, 100), ([], 100), ([0.5, 2], 100), ("0.5", 100), (0.5, 0), (0.5, 2**31)],
 )
-def test_percentile_approx_refuses_what_spark_refuses(spark: SparkSession, given: Any, accuracy: int) -> None:
+def test_percentile_approx_refuses_what_spark_refuses(spark: SparkSession, percentage: Any, accuracy: int) -> None:
     with pytest.raises(errors.InvalidArgumentError):
-        percentile_approx("v", given, accuracy)
+        percentile_approx("v", percentage, accuracy)
 
 
 def test_percentages_that_are_not_constant_are_refused(spark: SparkSession) -> None:

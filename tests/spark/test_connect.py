@@ -1,4 +1,4 @@
-"""Through Spark Connect, where there is no context to ask and no JVM at hand: the same answers, to the byte."""
+"""Spark Connect, without a context and a local JVM: the same answers, to the byte."""
 
 import sys
 from pathlib import Path
@@ -23,7 +23,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def answers(lake: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a driver that has only a Connect session was told."""
+    """Answers of a driver that has only a Connect session."""
     folder = tmp_path_factory.mktemp("answers")
     command = [sys.executable, "-m", "tests.spark.driver", "connect:local[2]", str(lake), str(folder)]
     with running([*command, *QUESTIONS, *FRAMES], folder / "driver.log", environment() | FREE_PORT) as driver:

@@ -1,4 +1,4 @@
-"""A history by Spark: merges as its tasks, lakes loaded through it, the command that does so."""
+"""A history on Spark: merges as tasks, tables loaded into it, and the command that does so."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -14,13 +14,13 @@ from pyspark.sql import SparkSession
 
 from quantide import History, errors
 from quantide.cli import main
-from quantide.history import merge
-from quantide.history.tasks import LocalExecutor
-from quantide.spark import splits
-from quantide.spark.build import build_history
-from quantide.spark.executor import SparkExecutor
+from quantide.history import compaction_plan
+from quantide.history.compaction_tasks import LocalExecutor
+from quantide.spark import file_splits
+from quantide.spark.history_build import build_history
+from quantide.spark.spark_executor import SparkExecutor
 from tests.history.model import MODES
-from tests.history.test_merge import bytes_of, fill
+from tests.history.test_level_compaction import bytes_of, fill
 from tests.oracle import bound_faults, exact_quantile
 
 Rng = np.random.Generator
@@ -30,9 +30,9 @@ PHIS = (1e-9, 0.1, 0.5, 0.77, 1.0)
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small splits and ranges, which the driver cuts: little data makes many tasks."""
-    monkeypatch.setattr(splits, "LEAST", 1)
-    monkeypatch.setattr(splits, "MOST", 8000)
-    monkeypatch.setattr(merge, "RANGE", 300)
+    monkeypatch.setattr(file_splits, "MIN_SPLIT", 1)
+    monkeypatch.setattr(file_splits, "MAX_SPLIT", 8000)
+    monkeypatch.setattr(compaction_plan, "TASK_ROWS", 300)
 
 
 @pytest.fixture
@@ -64,12 +64,12 @@ def written(table: pa.Table, folder: Path, form: str) -> str:
 
 def values_of(table: pa.Table, key: tuple[Any, ...] | None = None, names: tuple[str, ...] = ()) -> Any:
     """The values of a key that are not null."""
-    kept = [
+    values = [
         row["ms"]
         for row in table.to_pylist()
         if row["ms"] is not None and (key is None or tuple(row[name] for name in names) == key)
     ]
-    return np.array(kept)
+    return np.array(values)
 
 
 def check(history: History, data: Any, key: Any = None) -> None:
@@ -84,17 +84,17 @@ def check(history: History, data: Any, key: Any = None) -> None:
 def test_spark_merges_to_the_same_bytes(keyed: bool, spark: SparkSession, tmp_path: Path) -> None:
     """The same task function runs in both executors: same files, same answers."""
     executors: list[Callable[[], Any]] = [LocalExecutor, lambda: SparkExecutor(spark)]
-    found = []
+    results = []
     for number, make in enumerate(executors):
         folder = tmp_path / str(number)
         with History(folder, kappa=4, keys="k" if keyed else None, executor=make()) as history:
             fill(history, keyed)
             history.end_step()
-            told = [history.answer(phi, mode) for phi in PHIS for mode in MODES]
+            answers = [history.answer(phi, mode) for phi in PHIS for mode in MODES]
             history.verify()
-        found.append((bytes_of(folder), told))
-    assert len(found[0][0]) > 30
-    assert found[1] == found[0]
+        results.append((bytes_of(folder), answers))
+    assert len(results[0][0]) > 30
+    assert results[1] == results[0]
 
 
 @pytest.mark.parametrize("form", ["file", "folder", "delta"])
@@ -127,7 +127,7 @@ def test_a_key_across_many_files(spark: SparkSession, tmp_path: Path, lake: pa.T
     source = written(lake, tmp_path, "folder")
     with build_history(spark, source, str(tmp_path / "s"), column="ms", by="host") as history:
         assert len(history.runs()[0].parts) > 8
-        assert len(history.runs()[0].places(("a",))) > 2
+        assert len(history.runs()[0].locate(("a",))) > 2
 
 
 def test_other_types_of_values(spark: SparkSession, tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_what_cannot_be_built(spark: SparkSession, tmp_path: Path, lake: pa.Tabl
             build_history(spark, source, place, **arguments)
     with pytest.raises(errors.QuantideError):
         build_history(spark, str(tmp_path / "missing"), place)
-    assert not (tmp_path / "s").exists(), "nothing is made before the source was looked at"
+    assert not (tmp_path / "s").exists(), "nothing is created before the source is checked"
     build_history(spark, source, place, column="ms").close()
     with pytest.raises(errors.InvalidArgumentError, match="new folder"):
         build_history(spark, source, place, column="ms")
@@ -186,8 +186,8 @@ def test_the_command(spark: SparkSession, tmp_path: Path, lake: pa.Table, capsys
     assert "loading" in shown
     assert "merging" in shown
     assert "#" * 40 in shown
-    kept = len(values_of(lake))
-    assert f"{kept:,} values" in shown
+    count = len(values_of(lake))
+    assert f"{count:,} values" in shown
     history = History(place)
     assert (history.settings.kappa, history.settings.eps, history.settings.keys) == (3, 0.01, ("host", "port"))
     check(history, values_of(lake))

@@ -1,4 +1,4 @@
-"""Streams end to end: what arrives is in the store once, whatever happened on the way."""
+"""Streams end to end: every row that arrives is stored once, whatever happens in between."""
 
 import io
 import shutil
@@ -23,14 +23,19 @@ from quantide.errors import (
     WriterConflictError,
 )
 from quantide.spark.ingest import ingest, session_for
-from quantide.spark.stream import batch, share
-from quantide.spark.stream.stream import Stream
-from quantide.store.ledger import Ledger
-from quantide.store.log import Log
+from quantide.spark.stream import micro_batch, read_plan
+from quantide.spark.stream.running_stream import RunningStream
+from quantide.store.delta_log import DeltaLog
+from quantide.store.ingest_log import IngestLog
+from quantide.store.ingest_status import INGEST_STATUS, IngestStatus
 from tests.spark.streams import Feed
 
 Out = pytest.CaptureFixture[str]
 KEYED = 'keys = ["k"]\nstep = { rows = 3000 }\neps = 0.01\nkappa = 2\n'
+
+
+def read_status(feed: Feed) -> IngestStatus:
+    return IngestStatus.from_bytes((feed.store / INGEST_STATUS).read_bytes())
 
 
 def test_files_once_and_only_once(spark: SparkSession, tmp_path: Path, capsys: Out) -> None:
@@ -45,8 +50,8 @@ def test_files_once_and_only_once(spark: SparkSession, tmp_path: Path, capsys: O
     stats = History(feed.store).stats()
     assert (stats["steps"], stats["values"]) == (1, 5000)
     assert main(["quarantine", "list", str(feed.config)]) == 0
-    assert "1 files and 0 rows are held" in (told := capsys.readouterr().out)
-    assert "broken.parquet: " in told
+    assert "1 file and 0 rows are held" in (output := capsys.readouterr().out)
+    assert "broken.parquet: " in output
 
     shutil.rmtree(feed.store / "_quantide" / "checkpoints")
     feed.write("5.parquet")
@@ -66,12 +71,12 @@ def test_a_second_writer_is_refused(spark: SparkSession, tmp_path: Path) -> None
 
 def test_what_cannot_start(spark: SparkSession, tmp_path: Path) -> None:
     feed = Feed(tmp_path)
-    for settings, told in (
+    for settings, message in (
         ('value = "v +"', r"streams\.s\.value is 'v \+', which is not SQL"),
         ('filters = { a = "b >" }', r"streams\.s\.filters\.a"),
     ):
         feed.configure(settings)
-        with pytest.raises(ConfigError, match=told):
+        with pytest.raises(ConfigError, match=message):
             feed.ingest()
     feed.configure("", 'format = "org.example.NoSuch"')
     with pytest.raises(ConfigError, match=r"streams\.s\.source cannot be opened"):
@@ -83,7 +88,7 @@ def test_what_cannot_start(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_bad_records_are_held_and_can_be_tried_again(spark: SparkSession, tmp_path: Path, capsys: Out) -> None:
+def test_bad_records_are_quarantined_and_can_be_retried(spark: SparkSession, tmp_path: Path, capsys: Out) -> None:
     feed = Feed(tmp_path, 'value = "text"')
     pq.write_table(pa.table({"text": ["1", "two", "3", "nan", None]}), feed.incoming / "a.parquet")
     pq.write_table(pa.table({"text": ["4", "5 ms"]}), feed.incoming / "b.parquet")
@@ -91,14 +96,16 @@ def test_bad_records_are_held_and_can_be_tried_again(spark: SparkSession, tmp_pa
     history = History(feed.store)
     assert (history.n, history.quantile(1, "exact")) == (3, 4.0)
     main(["quarantine", "list", str(feed.config)])
-    told = capsys.readouterr().out
-    assert "0 files and 3 rows are held" in told
-    assert f"1 of {feed.incoming}/b.parquet: the value is not float64" in told
-    assert f"1 of {feed.incoming}/a.parquet: the value is nan" in told
+    output = capsys.readouterr().out
+    assert "0 files and 3 rows are held" in output
+    assert f"1 of {feed.incoming}/b.parquet: the value is not float64" in output
+    assert f"1 of {feed.incoming}/a.parquet: the value is nan" in output
     feed.configure("""value = "CAST(replace(text, ' ms') AS DOUBLE)"\nnan = "skip" """)
     assert main(["quarantine", "retry", str(feed.config)]) == 0
-    assert "s: 1 rows were taken in; 0 files and 1 rows are still held" in capsys.readouterr().out
+    assert "s: 1 row taken in; 0 files and 1 row are still held" in capsys.readouterr().out
     assert (History(feed.store).n, History(feed.store).quantile(1, "exact")) == (4, 5.0)
+    status = read_status(feed)
+    assert (status.rows, status.bad_rows, status.held_files) == (4, 1, 0)
     assert main(["quarantine", "list", str(feed.config), "--stream", "s"]) == 0
     assert "a CAST failed" in capsys.readouterr().out
     assert main(["quarantine", "list", str(feed.config), "--stream", "t"]) == 2
@@ -116,7 +123,7 @@ def test_bad_records_can_stop_a_stream(spark: SparkSession, tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_files_that_are_still_copied(spark: SparkSession, tmp_path: Path, capsys: Out) -> None:
-    """A file that is damaged, then mended: taken by itself. One under a name of the time being is passed by."""
+    """A damaged file is ingested after its repair, without a command. One with a temporary name is skipped."""
     feed = Feed(tmp_path)
     path = feed.write("late.parquet")
     whole = path.read_bytes()
@@ -125,7 +132,7 @@ def test_files_that_are_still_copied(spark: SparkSession, tmp_path: Path, capsys
     feed.ingest()
     assert History(feed.store).n == 0
     main(["quarantine", "list", str(feed.config)])
-    assert "s: 1 files and 0 rows are held" in capsys.readouterr().out
+    assert "s: 1 file and 0 rows are held" in capsys.readouterr().out
     path.write_bytes(whole)
     feed.ingest()
     feed.check()
@@ -150,9 +157,9 @@ def test_a_schema_that_changes(policy: str, spark: SparkSession, tmp_path: Path,
         return
     feed.ingest()
     main(["quarantine", "list", str(feed.config)])
-    told = capsys.readouterr().out
-    assert "2.parquet: the schema changed: there is no column 'v'; there are other" in told
-    assert ("1.parquet: the schema changed: column 'v' is int64 and was double" in told) == (policy == "quarantine")
+    output = capsys.readouterr().out
+    assert "2.parquet: the schema changed: there is no column 'v'; there are other" in output
+    assert ("1.parquet: the schema changed: column 'v' is int64 and was double" in output) == (policy == "quarantine")
     if policy == "adapt":
         feed.values.append(np.arange(10.0))
     feed.check()
@@ -162,7 +169,7 @@ def test_a_schema_that_changes(policy: str, spark: SparkSession, tmp_path: Path,
 def test_tasks_on_spark_and_folders_as_keys(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch, "LITTLE", 0)
+    monkeypatch.setattr(micro_batch, "LOCAL_BYTES", 0)
     feed = Feed(tmp_path, 'keys = ["k", "day"]')
     for number in range(4):
         feed.write(f"day={number % 2}/{number}.parquet", rows=20_000)
@@ -181,7 +188,7 @@ def test_sql_that_only_spark_can_compute(
     few: int, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one table, and as files that Spark writes and tasks read; a file that cannot be read is left out."""
-    monkeypatch.setattr(share, "FEW", few)
+    monkeypatch.setattr(read_plan, "MAX_TABLE_ROWS", few)
     settings = """value = "CAST(v AS DOUBLE) * 2"\ntime = "to_timestamp(t)"\nkeys = ["k"]
 filters = { big = "abs(v) > 1" }\nschema_change = "quarantine" """
     feed = Feed(tmp_path, settings)
@@ -204,11 +211,24 @@ def test_lines_of_json(spark: SparkSession, tmp_path: Path, capsys: Out) -> None
     feed.ingest()
     assert History(feed.store).n == 1
     main(["quarantine", "list", str(feed.config)])
-    told = capsys.readouterr().out
-    assert "0 files and 3 rows are held" in told
-    assert f"1 of {feed.incoming}/a.json: the column ms is not DOUBLE\n        line 2, column ms: {lines[1]}\n" in told
-    assert f"1 of {feed.incoming}/a.json: the line is not JSON\n        line 3: {{\n" in told
-    assert "the row has no time\n        line 4, column ts: {" in told
+    output = capsys.readouterr().out
+    assert "0 files and 3 rows are held" in output
+    assert (
+        f"1 of {feed.incoming}/a.json: the column ms is not DOUBLE\n        line 2, column ms: {lines[1]}\n" in output
+    )
+    assert f"1 of {feed.incoming}/a.json: the line is not JSON\n        line 3: {{\n" in output
+    assert "the row has no time\n        line 4, column ts: {" in output
+    before = read_status(feed)
+    assert (before.rows, before.bad_rows) == (1, 3)
+    for settings in ('value = "ms"\ntime = "ts"', 'value = "CAST(ms AS DOUBLE)"\ntime = "ts"'):
+        feed.configure(settings, 'format = "json", schema = "ts TIMESTAMP, ms DOUBLE"')
+        assert main(["quarantine", "retry", str(feed.config)]) == 0
+        capsys.readouterr()
+        main(["quarantine", "list", str(feed.config)])
+        assert capsys.readouterr().out == output, "rows that fail again keep their reason, file and line"
+        status = read_status(feed)
+        assert (status.rows, status.bad_rows, status.running) == (1, 3, False)
+        assert status.time > before.time
 
 
 @pytest.mark.slow
@@ -223,12 +243,12 @@ def test_late_rows(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_source_without_names(spark: SparkSession, tmp_path: Path) -> None:
-    """Rows that Spark makes: batches that count. A reset needs the word that duplicates are fine."""
+    """Rows that Spark makes: batches that count. A reset needs the consent to duplicates."""
     feed = Feed(tmp_path, 'value = "value"', 'format = "rate-micro-batch", options = { rowsPerBatch = 500 }')
     feed.ingest()
-    found = History(feed.store)
-    assert found.n == 500
-    assert found.quantile(1, "exact") == 499.0
+    history = History(feed.store)
+    assert history.n == 500
+    assert history.quantile(1, "exact") == 499.0
     with pytest.raises(CheckpointError, match="--allow-duplicates"):
         feed.ingest(reset=True)
     feed.ingest(reset=True, allow_duplicates=True)
@@ -253,62 +273,62 @@ def test_the_session_of_the_caller_is_left_alone(spark: SparkSession, tmp_path: 
 def test_a_file_that_is_removed_too_early(
     spark: SparkSession, tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark repeats a batch with all its files; one that is gone does not stop the others."""
+    """Spark repeats a batch with all its files; one that was removed does not stop the others."""
     feed = Feed(tmp_path)
-    gone = feed.write("0.parquet")
+    removed = feed.write("0.parquet")
     feed.write("1.parquet")
     with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "write", lambda *_: (_ for _ in ()).throw(StorageError("the disk is full")))
+        patch.setattr(IngestLog, "write", lambda *_: (_ for _ in ()).throw(StorageError("the disk is full")))
         with pytest.raises(StorageError, match="the disk is full"):
             feed.ingest()
     assert History(feed.store).n == 0
-    gone.unlink()
+    removed.unlink()
     del feed.values[0], feed.keys[:1000]
     feed.ingest()
     feed.check()
     main(["quarantine", "list", str(feed.config)])
-    assert f"file  {gone}: it was removed before it was read" in capsys.readouterr().out
+    assert f"file  {removed}: it was removed before it was read" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("linked", [True, False])
 def test_a_commit_that_may_be_in_the_table(
     linked: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The log goes away while a batch is committed: the batch comes again, and is in the store once."""
+    """The log becomes unreachable during a commit: the batch is repeated, and stored once."""
     feed = Feed(tmp_path, KEYED, 'format = "parquet", max_files = 1')
     for number in range(3):
         feed.write(f"{number}.parquet")
-    put, has = Log.put, Log.has
+    put, has = DeltaLog.add_entry, DeltaLog.has_version
     failed: list[int] = []
 
-    def away(log: Log, version: int) -> bool:
-        monkeypatch.setattr(Log, "has", has)
+    def away(log: DeltaLog, version: int) -> bool:
+        monkeypatch.setattr(DeltaLog, "has_version", has)
         raise OSError(5, "Input/output error")
 
-    def put_once(log: Log, version: int, data: bytes, durable: bool) -> None:
+    def put_once(log: DeltaLog, version: int, data: bytes, durable: bool) -> None:
         if b"quantide.source:" not in data or failed:
             return put(log, version, data, durable)
         failed.append(version)
         if linked:
             put(log, version, data, durable)
-        monkeypatch.setattr(Log, "has", away)
+        monkeypatch.setattr(DeltaLog, "has_version", away)
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(Log, "put", put_once)
+    monkeypatch.setattr(DeltaLog, "add_entry", put_once)
     config = read_config(feed.config)
     with session_for(config, "local[2]") as session:
-        stream = Stream(session, config.streams["s"], once=True)
+        stream = RunningStream(session, config.streams["s"], once=True)
         try:
             for fails in (True, False):
                 stream.start()
                 while stream.running:
                     sleep(0.05)
-                assert isinstance(stream.problem(), CommitUncertainError) == fails
+                assert isinstance(stream.failure(), CommitUncertainError) == fails
             stream.tick()
-            assert (stream.ledger.rows, stream.status.rows, stream.history.n) == (3000, 3000, 3000)
+            assert (stream.ingest_log.rows, stream.status.rows, stream.history.n) == (3000, 3000, 3000)
         finally:
             stream.stop()
     assert failed
     feed.check()
     with History(feed.store) as history:
-        assert Ledger(str(feed.store), history.batch_seen).rows == 3000
+        assert IngestLog(str(feed.store), history.batch_seen).rows == 3000

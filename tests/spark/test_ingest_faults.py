@@ -1,4 +1,4 @@
-"""Nothing is lost and nothing comes twice: a driver is killed at every step of a batch, and another one goes on."""
+"""Every row is stored once: a driver is killed at every step of a batch, and another one continues."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ POINTS = [
 
 
 def killed_at(fault: str, feed: Feed) -> None:
-    """A driver that dies there; then everything is taken in by this one."""
+    """Let a driver die at a point; then ingest everything with this one."""
     log = feed.folder / "driver.log"
     env = environment() | {"QUANTIDE_FAULT": f"{fault}:kill"}
     with running([*COMMAND, str(feed.config), "--once", "--master", "local[2]"], log, env) as driver:
@@ -90,8 +90,8 @@ def test_a_driver_that_runs_on_and_is_asked_to_stop(spark: SparkSession, tmp_pat
         feed.write("3.parquet")
         wait_until(lambda: rows_of(feed) == 3000, [driver], log)
         os.kill(driver.pid, signal.SIGTERM)
-        told = finish(driver, log)
-    assert "3,000 rows" in told
+        output = finish(driver, log)
+    assert "3,000 rows" in output
     assert History(feed.store).stats()["steps"] >= 1
     feed.check()
     assert pq.read_table(feed.incoming / "2.parquet").num_rows == 1000

@@ -17,7 +17,7 @@ from quantide import History
 from quantide.cli import main
 from quantide.errors import ConfigError
 from quantide.live import LiveStream
-from quantide.spark.stream import share
+from quantide.spark.stream import read_plan
 from tests.spark.processes import environment, finish, running
 from tests.spark.streams import Feed
 
@@ -25,7 +25,7 @@ Out = pytest.CaptureFixture[str]
 CSV = 'format = "csv", schema = "ms DOUBLE, bytes INT, host STRING", options = { header = true }'
 
 
-def held(feed: Feed, capsys: Out) -> Any:
+def list_quarantine(feed: Feed, capsys: Out) -> Any:
     capsys.readouterr()
     assert main(["quarantine", "list", str(feed.config), "--json"]) == 0
     return json.loads(capsys.readouterr().out)["streams"][0]
@@ -41,7 +41,7 @@ def test_columns_go_by_the_names_of_each_header(
     few: int, spark: SparkSession, tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One batch of files whose headers differ: in memory, and as files that Spark writes and tasks read."""
-    monkeypatch.setattr(share, "FEW", few)
+    monkeypatch.setattr(read_plan, "MAX_TABLE_ROWS", few)
     feed = Feed(tmp_path, 'value = "ms"\nkeys = ["host"]', CSV)
     files = {
         "order.csv": "bytes,host,ms\n100989,a,1\n100990,b,2\n",
@@ -58,13 +58,13 @@ def test_columns_go_by_the_names_of_each_header(
     (feed.incoming / "zipped.csv.gz").write_bytes(gzip.compress(b"host,bytes,ms\nb,907,10\n"))
     feed.ingest()
     assert values(feed) == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 10.0]
-    found = held(feed, capsys)
-    reasons = {Path(file["path"]).name: file["reason"] for file in found["files"]}
+    listing = list_quarantine(feed, capsys)
+    reasons = {Path(file["path"]).name: file["reason"] for file in listing["files"]}
     assert set(reasons) == {"lacks.csv", "twice.csv"}
     assert "there is no column 'ms'; there are bytes, latency, host" in reasons["lacks.csv"]
     assert "source.schema has ms, bytes, host" in reasons["lacks.csv"]
     assert "its header has the column 'ms' 2 times" in reasons["twice.csv"]
-    rows = {(row["reason"], row["count"]): row["examples"] for row in found["rows"]}
+    rows = {(row["reason"], row["count"]): row["examples"] for row in listing["rows"]}
     assert rows[("the column ms is not DOUBLE", 1)] == [{"line": 4, "column": "ms", "content": "7,x,a"}]
     assert rows[("the column bytes is not INT", 1)] == [{"line": 8, "column": "bytes", "content": "y,9,a"}]
     assert rows[("the line has fewer or more columns than there should be", 2)] == [
@@ -86,9 +86,9 @@ def test_a_header_where_none_is_expected(spark: SparkSession, tmp_path: Path, ca
     (feed.incoming / "1.csv").write_text("2,b\nx,c\n")
     feed.ingest()
     assert values(feed) == [2.0]
-    found = held(feed, capsys)
-    assert [Path(file["path"]).name for file in found["files"]] == ["0.csv"]
-    assert [row["reason"] for row in found["rows"]] == ["the column ms is not DOUBLE"]
+    listing = list_quarantine(feed, capsys)
+    assert [Path(file["path"]).name for file in listing["files"]] == ["0.csv"]
+    assert [row["reason"] for row in listing["rows"]] == ["the column ms is not DOUBLE"]
     feed.configure('value = "ms"', source + ", options = { header = true }")
     feed.ingest()
     assert values(feed) == [1.0, 2.0], "a file that is held is tried again by the configuration as it is now"
@@ -103,7 +103,7 @@ def test_json_without_the_column(spark: SparkSession, tmp_path: Path, capsys: Ou
     (feed.incoming / "1.json").write_text('{"ms": 3}\n{"ms": null}\n')
     feed.ingest()
     assert values(feed) == [3.0]
-    assert [Path(file["path"]).name for file in held(feed, capsys)["files"]] == ["0.json"]
+    assert [Path(file["path"]).name for file in list_quarantine(feed, capsys)["files"]] == ["0.json"]
 
 
 def test_a_column_that_the_schema_does_not_have(spark: SparkSession, tmp_path: Path) -> None:

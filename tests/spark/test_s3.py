@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from quantide import errors
 from quantide.spark import quantiles, summarize
-from quantide.store.storage import Storage
+from quantide.store.storage_options import StorageOptions
 from tests.spark.driver import rows_of
 from tests.spark.processes import environment, running, wait_until
 
@@ -43,8 +43,8 @@ def options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
 
 
 def _endpoint(log: Path) -> str | None:
-    found = re.search(r"http://127\.0\.0\.1:[1-9]\d*", log.read_text())
-    return found[0] if found else None
+    match = re.search(r"http://127\.0\.0\.1:[1-9]\d*", log.read_text())
+    return match[0] if match else None
 
 
 def filesystem(options: dict[str, str]) -> pafs.S3FileSystem:
@@ -99,12 +99,12 @@ def test_answers_are_those_of_local_files(
 
 
 @pytest.mark.parametrize("source", ["hive", "delta"])
-def test_keys_that_only_folders_tell(
+def test_keys_that_only_folders_have(
     spark: SparkSession, options: dict[str, str], lakes: Path, rows: pa.Table, source: str
 ) -> None:
-    found = summarize(f"s3a://bucket/{source}/", "v", by="day", eps=0.01, storage_options=options).collect()
+    summaries = summarize(f"s3a://bucket/{source}/", "v", by="day", eps=0.01, storage_options=options).collect()
     counted = rows.group_by("day").aggregate([("v", "count")]).to_pylist()
-    assert {row["day"]: row["n"] for row in found} == {row["day"]: row["v_count"] for row in counted}
+    assert {row["day"]: row["n"] for row in summaries} == {row["day"]: row["v_count"] for row in counted}
 
 
 def test_several_paths_are_one_source(spark: SparkSession, options: dict[str, str], lakes: Path) -> None:
@@ -123,7 +123,7 @@ def test_what_is_not_there_is_named(spark: SparkSession, options: dict[str, str]
 
 
 @pytest.mark.parametrize(
-    ("pattern", "found"),
+    ("pattern", "names"),
     [
         ("plain/*.parquet", ["plain/part-0.parquet", "plain/part-1.parquet", "plain/part-2.parquet"]),
         ("plain/part-[02].parquet", ["plain/part-0.parquet", "plain/part-2.parquet"]),
@@ -134,7 +134,7 @@ def test_what_is_not_there_is_named(spark: SparkSession, options: dict[str, str]
     ],
 )
 def test_patterns_match_what_they_match_in_local_folders(
-    options: dict[str, str], lakes: Path, pattern: str, found: list[str]
+    options: dict[str, str], lakes: Path, pattern: str, names: list[str]
 ) -> None:
-    assert Storage(options).expand(f"s3://bucket/{pattern}") == [f"s3://bucket/{name}" for name in found]
-    assert Storage().expand(f"{lakes}/{pattern}") == [f"{lakes}/{name}" for name in found]
+    assert StorageOptions(options).expand(f"s3://bucket/{pattern}") == [f"s3://bucket/{name}" for name in names]
+    assert StorageOptions().expand(f"{lakes}/{pattern}") == [f"{lakes}/{name}" for name in names]

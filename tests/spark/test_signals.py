@@ -1,19 +1,19 @@
-"""Ctrl-C while Spark starts: it waits, because a start that is interrupted leaves a Java behind."""
+"""Ctrl-C while Spark starts is deferred, because an interrupted start leaves a Java process behind."""
 
 import signal
 from collections.abc import Iterator
 
 import pytest
 
-from quantide.spark.session import signals_wait
+from quantide.spark.spark_session import defer_signals
 
 
 @pytest.fixture
-def came() -> Iterator[list[int]]:
+def received() -> Iterator[list[int]]:
     """Signals that reach a handler of our own."""
-    found: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _frame: found.append(number))
-    yield found
+    numbers: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _frame: numbers.append(number))
+    yield numbers
     signal.signal(signal.SIGINT, before)
 
 
@@ -30,7 +30,7 @@ def test_ctrl_c_comes_when_spark_is_up() -> None:
     done = []
 
     def start() -> None:
-        with signals_wait():
+        with defer_signals():
             signal.raise_signal(signal.SIGINT)
             done.append("up")
 
@@ -40,18 +40,18 @@ def test_ctrl_c_comes_when_spark_is_up() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_who_had_a_handler_keeps_it(came: list[int]) -> None:
+def test_an_existing_handler_stays(received: list[int]) -> None:
     ours = signal.getsignal(signal.SIGINT)
-    with signals_wait():
+    with defer_signals():
         signal.raise_signal(signal.SIGINT)
-        assert not came
+        assert not received
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # as Spark does, with a handler of its own
-    assert came == [signal.SIGINT]
+    assert received == [signal.SIGINT]
     assert signal.getsignal(signal.SIGINT) is ours
 
 
 @pytest.mark.usefixtures("usual")
 def test_without_a_handler_that_of_spark_stays() -> None:
-    with signals_wait():
+    with defer_signals():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN

@@ -1,4 +1,4 @@
-"""The soak itself runs, for a short while."""
+"""The soak test itself, for a short while."""
 
 from pathlib import Path
 
@@ -16,8 +16,8 @@ def test_a_short_soak(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
 
 
 @pytest.mark.slow
-def test_a_commit_that_is_torn_before_anyone_was_told_of_it(tmp_path: Path) -> None:
-    """The driver dies between its commit and Spark's note of it, and the entry is cut: the batch comes again, once."""
+def test_a_commit_that_is_torn_before_it_is_acknowledged(tmp_path: Path) -> None:
+    """The driver dies between its commit and Spark's note of it, and the entry is cut: the batch is repeated once."""
     one = soak.Soak(tmp_path, 5, 10.0)
     try:
         one.start("ingest.committed@2:kill")
@@ -30,7 +30,7 @@ def test_a_commit_that_is_torn_before_anyone_was_told_of_it(tmp_path: Path) -> N
         one.end_old()
         one.wait(lambda: one.over)
         one.finish()
-        assert one.did["tear a commit that was not acknowledged"] == 1
+        assert one.events["tear a commit that was not acknowledged"] == 1
         assert 0 < before <= one.rows()
     finally:
         one.close()

@@ -61,10 +61,10 @@ def assert_answers(data: np.ndarray[Any, Any], phi: float, bounds: Any, eps: flo
 
 
 def test_a_summary_for_each_group_within_eps(sql: SparkSession) -> None:
-    found = rows(
+    answers = rows(
         sql.sql(f"SELECT k, qt_summary(v, {EPS}) AS s FROM t GROUP BY k ORDER BY k"), "struct<k:string,s:binary>"
     )
-    summaries = {row["k"]: Summary.from_bytes(bytes(row["s"])) for row in found}
+    summaries = {row["k"]: Summary.from_bytes(bytes(row["s"])) for row in answers}
     assert [(k, s.n, s.nulls) for k, s in summaries.items()] == [("a", 19_999, 1), ("b", 9_900, 0), ("none", 0, 100)]
     assert all(s.error <= EPS and len(s) <= 2 / EPS + 1 and str(s.type) == "float64" for s in summaries.values())
 
@@ -75,9 +75,9 @@ def test_bounds_hold_the_exact_ranks(sql: SparkSession) -> None:
         SELECT k, p, qt_bounds(s, p) AS b, qt_quantile(s, p) AS q
         FROM (SELECT k, qt_summary(v, {EPS}) AS s FROM t GROUP BY k) CROSS JOIN (VALUES {phis} AS phis(p))
     """
-    found = rows(sql.sql(query), f"struct<k:string,p:double,b:{BOUNDS},q:double>")
-    assert len(found) == 3 * len(PHIS)
-    for row in found:
+    answers = rows(sql.sql(query), f"struct<k:string,p:double,b:{BOUNDS},q:double>")
+    assert len(answers) == 3 * len(PHIS)
+    for row in answers:
         if row["k"] == "none":
             assert row["b"] is None
             assert row["q"] is None
@@ -91,8 +91,8 @@ def test_rank_bounds_hold_the_number_of_values_up_to_x(sql: SparkSession) -> Non
         SELECT k, x, qt_rank(s, x) AS r FROM (SELECT k, qt_summary(v, {EPS}) AS s FROM t GROUP BY k)
         CROSS JOIN (VALUES (-9D), (-0.5D), (0D), (0.125D), (9D), (NULL) AS xs(x))
     """
-    found = rows(sql.sql(query), "struct<k:string,x:double,r:struct<lo:bigint,hi:bigint>>")
-    for row in found:
+    answers = rows(sql.sql(query), "struct<k:string,x:double,r:struct<lo:bigint,hi:bigint>>")
+    for row in answers:
         if row["k"] == "none" or row["x"] is None:
             assert row["r"] is None
             continue
@@ -103,12 +103,12 @@ def test_rank_bounds_hold_the_number_of_values_up_to_x(sql: SparkSession) -> Non
 
 @pytest.mark.parametrize("kind", ["INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(10, 2)"])
 def test_rank_compares_any_number_with_any_summary(sql: SparkSession, kind: str) -> None:
-    asked = {"3": 4, "3.5": 4, "2.999D": 3, "-1e300D": 0, "1e300D": 10, "CAST('Infinity' AS DOUBLE)": 10}
-    ranks = ", ".join(f"qt_rank(s, {x}) AS r{i}" for i, x in enumerate(asked))
+    expected_ranks = {"3": 4, "3.5": 4, "2.999D": 3, "-1e300D": 0, "1e300D": 10, "CAST('Infinity' AS DOUBLE)": 10}
+    ranks = ", ".join(f"qt_rank(s, {x}) AS r{i}" for i, x in enumerate(expected_ranks))
     query = f"SELECT {ranks} FROM (SELECT qt_summary(CAST(id AS {kind}), 0.01) AS s FROM range(10))"
-    fields = ",".join(f"r{i}:struct<lo:bigint,hi:bigint>" for i in range(len(asked)))
+    fields = ",".join(f"r{i}:struct<lo:bigint,hi:bigint>" for i in range(len(expected_ranks)))
     (row,) = rows(sql.sql(query), f"struct<{fields}>")
-    assert [tuple(ranks) for ranks in row] == [(expected, expected) for expected in asked.values()]
+    assert [tuple(ranks) for ranks in row] == [(expected, expected) for expected in expected_ranks.values()]
 
 
 def test_one_summary_of_several_is_that_of_all(sql: SparkSession) -> None:
@@ -138,9 +138,9 @@ def test_null_questions_have_null_answers(sql: SparkSession) -> None:
         SELECT id, qt_quantile(s, p) AS q, qt_bounds(s, p) AS b FROM VALUES (1, 0.5D), (2, NULL), (3, 1D) AS q(id, p)
         CROSS JOIN (SELECT qt_summary(id, 0.1) AS s FROM range(3)) ORDER BY id
     """
-    found = rows(sql.sql(query), f"struct<id:int,q:double,b:{BOUNDS}>")
-    assert [row["q"] for row in found] == [1.0, None, 2.0]
-    assert found[1]["b"] is None
+    answers = rows(sql.sql(query), f"struct<id:int,q:double,b:{BOUNDS}>")
+    assert [row["q"] for row in answers] == [1.0, None, 2.0]
+    assert answers[1]["b"] is None
 
 
 def test_several_summaries_in_one_query_and_over_windows(sql: SparkSession) -> None:

@@ -1,4 +1,4 @@
-"""Steps by a clock that is wrong: few end because of it, none stand still, and an operator has the last word."""
+"""Steps by a wrong clock: few end because of it, none stays open, and an operator decides."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -7,12 +7,11 @@ import pytest
 
 from quantide import History
 from quantide.config import Source, Step, StreamConfig
-from quantide.spark.stream import stream_clock
-from quantide.spark.stream.steps import AT_ONCE, StepClock, grace_hours
-from quantide.spark.stream.stream_clock import StreamClock
-from quantide.store.clock_state import accept_clock
-from quantide.store.ledger import Ledger
-from quantide.store.names import CLOCK_ACCEPTED, CLOCK_PROBLEM
+from quantide.spark.stream import step_clock
+from quantide.spark.stream.step_clock import MAX_STEPS, StepClock, StreamClock, grace_hours
+from quantide.store.file_names import CLOCK_ACCEPTED, CLOCK_PROBLEM
+from quantide.store.ingest_log import IngestLog
+from quantide.store.ingest_status import accept_clock
 
 HOUR, DAY = 3600, 24 * 3600
 START = 1_000_000 * HOUR
@@ -28,11 +27,11 @@ class Machine:
         self.clock = StepClock(self.step, None, self.open, self.wall, self.running, retention)
 
     def restart(self) -> None:
-        """Another process goes on, with the origin that batches recorded."""
+        """Restart as another process, with the origin that batches recorded."""
         self.running = 5.0
         self.clock = StepClock(self.step, self.clock.origin, self.open, self.wall, self.running, self.retention)
 
-    def look(self) -> int:
+    def end_due(self) -> int:
         due = self.clock.due(self.open, 0, self.wall, self.running)
         self.open += due
         return due
@@ -40,8 +39,8 @@ class Machine:
     def settle(self) -> int:
         """Look until nothing ends any more; how many steps ended."""
         ended = 0
-        while due := self.look():
-            assert due <= AT_ONCE
+        while due := self.end_due():
+            assert due <= MAX_STEPS
             ended += due
         return ended
 
@@ -59,12 +58,12 @@ def test_sixty_days_ahead_end_no_step() -> None:
     assert machine.run(50) == 50
     machine.wall += 60 * DAY
     assert machine.settle() == 0
-    assert machine.clock.problem == pytest.approx(60 * DAY, abs=2 * HOUR)
+    assert machine.clock.deviation == pytest.approx(60 * DAY, abs=2 * HOUR)
     assert machine.run(48) == 48, "steps go on by running time"
-    assert machine.clock.problem is not None
+    assert machine.clock.deviation is not None
     machine.wall -= 60 * DAY
     assert machine.settle() <= 1
-    assert machine.clock.problem is None
+    assert machine.clock.deviation is None
     assert machine.run(24) == 24
     assert machine.open == pytest.approx(1 + 50 + 48 + 24, abs=1)
 
@@ -77,7 +76,7 @@ def test_a_restart_makes_a_wrong_clock_no_better(restarts: int) -> None:
     for _ in range(restarts):
         machine.restart()
         assert machine.settle() == 0
-        assert machine.clock.problem is not None
+        assert machine.clock.deviation is not None
         assert machine.run(3) == 3
 
 
@@ -93,7 +92,7 @@ def test_a_pause_that_is_short_beside_the_retention_ends_its_steps(
     machine.wall += pause
     machine.restart()
     assert machine.settle() == ended
-    assert (machine.clock.problem is None) == (ended > 0)
+    assert (machine.clock.deviation is None) == (ended > 0)
 
 
 def test_small_jumps_end_no_more_steps_than_one() -> None:
@@ -104,7 +103,7 @@ def test_small_jumps_end_no_more_steps_than_one() -> None:
         machine.wall += 9 * HOUR
         ended += machine.settle()
     assert ended <= 40 // 4 + 1
-    assert machine.clock.problem is not None
+    assert machine.clock.deviation is not None
 
 
 def test_a_clock_that_runs_fast_ends_no_more_steps() -> None:
@@ -123,11 +122,11 @@ def test_a_clock_that_was_put_back_does_not_hold_a_step_for_ever() -> None:
     assert machine.settle() == 6 * 24, "a pause, it seemed"
     machine.wall -= 6 * DAY
     assert machine.settle() == 0
-    assert machine.clock.problem == pytest.approx(-6 * DAY, abs=2 * HOUR)
+    assert machine.clock.deviation == pytest.approx(-6 * DAY, abs=2 * HOUR)
     assert machine.run(48) == 48
     machine.clock.accept(machine.wall, machine.open, machine.open, machine.running)
     assert machine.settle() <= 1
-    assert machine.clock.problem is None
+    assert machine.clock.deviation is None
     assert machine.run(24) == 24
 
 
@@ -137,10 +136,10 @@ def test_a_clock_that_starts_in_1970_and_is_set_later() -> None:
     now, machine.wall = machine.wall + 2 * HOUR, 100.0
     machine.restart()
     assert machine.run(3) == 3
-    assert machine.clock.problem is not None
+    assert machine.clock.deviation is not None
     machine.wall = now + 3 * HOUR
     assert machine.settle() == 2, "the hours in which nothing ran"
-    assert machine.clock.problem is None
+    assert machine.clock.deviation is None
 
 
 def test_an_operator_says_that_a_long_pause_was_true() -> None:
@@ -151,10 +150,10 @@ def test_an_operator_says_that_a_long_pause_was_true() -> None:
     assert machine.settle() == 0
     machine.clock.accept(machine.wall, machine.open, machine.open, machine.running)
     assert machine.settle() == 60 * 24
-    assert machine.clock.problem is None
+    assert machine.clock.deviation is None
     assert machine.run(24) == 24
     machine.wall += 60 * DAY
-    assert machine.settle() == 0, "a word about one pause is none about the next"
+    assert machine.settle() == 0, "consent to one pause does not cover the next"
 
 
 @pytest.mark.parametrize(
@@ -171,11 +170,11 @@ def test_how_long_expired_runs_can_be_restored(step: int, retention: int | None,
 
 def test_a_clock_that_goes_back_and_forth_ends_no_more_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = {"wall": float(START)}
-    monkeypatch.setattr(stream_clock, "wall_clock", lambda: now["wall"])
-    monkeypatch.setattr(stream_clock, "running_time", lambda: 0.0)
+    monkeypatch.setattr(step_clock, "wall_clock", lambda: now["wall"])
+    monkeypatch.setattr(step_clock, "running_time", lambda: 0.0)
     with History(tmp_path, retention=40) as history:
         config = StreamConfig("s", str(tmp_path), Source("parquet", "in"), "v")
-        clock = StreamClock(config, Ledger(str(tmp_path), history.batch_seen), history)
+        clock = StreamClock(config, IngestLog(str(tmp_path), history.batch_seen), history)
         problems = 0
         for turn in range(80):
             now["wall"] = START + (turn % 2) * 60 * DAY
@@ -190,43 +189,43 @@ def test_a_problem_is_published_and_accepted_through_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = {"wall": float(START), "running": 0.0}
-    monkeypatch.setattr(stream_clock, "wall_clock", lambda: now["wall"])
-    monkeypatch.setattr("quantide.store.clock_state.wall_clock", lambda: now["wall"])
-    monkeypatch.setattr(stream_clock, "running_time", lambda: now["running"])
+    monkeypatch.setattr(step_clock, "wall_clock", lambda: now["wall"])
+    monkeypatch.setattr("quantide.store.ingest_status.wall_clock", lambda: now["wall"])
+    monkeypatch.setattr(step_clock, "running_time", lambda: now["running"])
     config = StreamConfig("s", str(tmp_path), Source("parquet", "in"), "v")
     history = History(tmp_path, retention=MONTH)
     history.append([1.0])
-    ledger = Ledger(str(tmp_path), history.batch_seen)
-    clock = StreamClock(config, ledger, history)
+    ingest_log = IngestLog(str(tmp_path), history.batch_seen)
+    clock = StreamClock(config, ingest_log, history)
     assert (clock.due(1), clock.problem, history.stats()["clock_problem"]) == (0, "", None)
     now["wall"] += 60 * DAY
-    assert clock.due(1) == 1, "rows that come now are in a step of their own"
-    for told in (clock.problem, history.stats()["clock_problem"], caplog.text):
-        assert "60.0 days ahead" in told
-        assert f"quantide history clock {tmp_path} --accept" in told
+    assert clock.due(1) == 1, "new rows are in a step of their own"
+    for message in (clock.problem, history.stats()["clock_problem"], caplog.text):
+        assert "60.0 days ahead" in message
+        assert f"quantide history clock {tmp_path} --accept" in message
     history.end_step()
     history.append([2.0])
     assert clock.due(1) == 0
-    ledger.origin = clock.origin
+    ingest_log.origin = clock.origin
     now["running"] += 1.0
-    again = StreamClock(config, ledger, history)
-    assert again.due(1) == 0
-    assert "days ahead of the open step" in again.problem
+    second = StreamClock(config, ingest_log, history)
+    assert second.due(1) == 0
+    assert "days ahead of the open step" in second.problem
     (tmp_path / CLOCK_ACCEPTED).write_text('{"time": "soon"}')
-    assert again.due(1) == 0
-    assert again.problem, "a word that cannot be read is none"
+    assert second.due(1) == 0
+    assert second.problem, "an unreadable acceptance does not count"
     accept_clock(str(tmp_path), 2)
-    assert again.due(1) == AT_ONCE
-    assert again.problem == ""
+    assert second.due(1) == MAX_STEPS
+    assert second.problem == ""
     assert not (tmp_path / CLOCK_PROBLEM).exists()
     assert "plausible again" in caplog.text
-    third = StreamClock(config, ledger, history)
+    third = StreamClock(config, ingest_log, history)
     ended = 0
     while due := third.due(0):
         for _ in range(due):
             history._writer.end_step()
         ended += due
-    assert ended == 60 * 24 - 1, "it holds for the next process"
+    assert ended == 60 * 24 - 1, "the next process accepts it, too"
     for _ in range(5):
         history.end_step()
     assert (history.n, history.quantile(1)) == (1, 2.0), "the row of before the pause has expired, and no other"

@@ -1,4 +1,4 @@
-"""What cannot be reached is told apart from what cannot be read."""
+"""A file that cannot be reached and one that cannot be read raise different errors."""
 
 from pathlib import Path
 
@@ -6,10 +6,9 @@ import pyarrow as pa
 import pytest
 
 from quantide.errors import CorruptBytesError, InvalidArgumentError, StorageError
-from quantide.spark.files import DataFile, find_files
-from quantide.spark.reading import read_split
-from quantide.spark.splits import Piece
-from quantide.store.storage import Storage
+from quantide.spark.file_splits import FilePiece, read_split
+from quantide.spark.source_files import SourceDataFile, find_files
+from quantide.store.storage_options import StorageOptions
 
 SCHEMA = pa.schema([("v", pa.float64())])
 NOBODY = {
@@ -22,21 +21,21 @@ NOBODY = {
 
 def test_a_bucket_nobody_answers_for() -> None:
     with pytest.raises(StorageError, match=r"s3://bucket/x cannot be reached.*storage_options"):
-        find_files(["s3://bucket/x"], Storage(NOBODY))
+        find_files(["s3://bucket/x"], StorageOptions(NOBODY))
 
 
 def test_a_file_that_went_away_while_the_job_ran(tmp_path: Path) -> None:
-    piece = Piece(DataFile(str(tmp_path / "gone.parquet"), 100), None, 100)
+    piece = FilePiece(SourceDataFile(str(tmp_path / "gone.parquet"), 100), None, 100)
     with pytest.raises(StorageError, match=r"gone\.parquet cannot be reached"):
-        list(read_split((piece,), ["v"], SCHEMA, None, Storage()))
+        list(read_split((piece,), ["v"], SCHEMA, None, StorageOptions()))
 
 
 def test_a_file_that_is_not_parquet(tmp_path: Path) -> None:
     (tmp_path / "x.parquet").write_bytes(b"not at all" * 10)
     with pytest.raises(CorruptBytesError, match=r"x\.parquet cannot be read as Parquet"):
-        find_files([str(tmp_path / "x.parquet")], Storage())
+        find_files([str(tmp_path / "x.parquet")], StorageOptions())
 
 
 def test_a_path_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="there is no file or folder"):
-        find_files([str(tmp_path / "none")], Storage())
+        find_files([str(tmp_path / "none")], StorageOptions())

@@ -1,4 +1,4 @@
-"""The parts of a stream that need no Spark to run: rows read, steps timed, records kept, checkpoints chosen."""
+"""Parts of a stream that run without Spark: row reader, step clock, ingest log, choice of the checkpoint."""
 
 import io
 import math
@@ -11,19 +11,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import DoubleType, StructField, StructType
 
-from quantide.config import Source, Step, StreamConfig
-from quantide.errors import CheckpointError, CorruptBytesError
-from quantide.spark.stream.casts import CLOCKS, cast_rows, in_seconds
-from quantide.spark.stream.checkpoint import choose_checkpoint
-from quantide.spark.stream.intake import COLUMN, REASON, Rules, read_rows
-from quantide.spark.stream.origin import LINE
-from quantide.spark.stream.selection import PROBLEM, VALUE, Selection
-from quantide.spark.stream.status import Board, Status
-from quantide.spark.stream.steps import StepClock
-from quantide.spark.stream.text import careful, columns_of, plain_name
-from quantide.store import ledger as ledgers
-from quantide.store.ledger import HELD, RETRY, WAITING, Entry, Ledger, Record, SourceFile
+from quantide.config import Source, Step, StreamConfig, read_config
+from quantide.errors import CheckpointError, ConfigError, CorruptBytesError
+from quantide.spark.stream import file_layouts
+from quantide.spark.stream.column_selection import READ_ERROR, VALUE, ColumnSelection
+from quantide.spark.stream.file_layouts import check_schema
+from quantide.spark.stream.row_casts import CLOCKS, cast_rows, to_seconds
+from quantide.spark.stream.row_origin import COLUMN, CORRUPT, LINE, REASON, SOURCE_FILE
+from quantide.spark.stream.row_reader import RowRules, read_rows
+from quantide.spark.stream.spark_checkpoint import choose_checkpoint
+from quantide.spark.stream.sql_text import columns_of, plain_name, replace_casts
+from quantide.spark.stream.step_clock import StepClock
+from quantide.spark.stream.stream_status import StatusBoard, StreamStatus
+from quantide.store import ingest_log as ingest_logs
+from quantide.store.ingest_log import QUARANTINED, RETRY, WAITING, BatchRecord, FileRecord, IngestedFile, IngestLog
+from tests.spark.streams import Feed
 
 HOUR = 3600
 Committed = set[tuple[str, int]]
@@ -52,23 +56,25 @@ def stream(folder: Path, **changed: Any) -> StreamConfig:
 )
 def test_what_an_expression_uses(text: str, plain: str | None, columns: list[str] | None) -> None:
     assert plain_name(text) == plain
-    found = columns_of(text)
-    assert (None if found is None else sorted(found)) == columns
+    used = columns_of(text)
+    assert (None if used is None else sorted(used)) == columns
 
 
-def test_casts_that_can_fail_are_told() -> None:
-    tried, failed = careful("abs(cast(concat(a, 'CAST(') AS decimal(9, 2))) + CAST(CAST(b AS STRING) AS INT)")
+def test_casts_that_can_fail_are_listed() -> None:
+    tried, failed = replace_casts("abs(cast(concat(a, 'CAST(') AS decimal(9, 2))) + CAST(CAST(b AS STRING) AS INT)")
     assert tried == "abs(TRY_CAST(concat(a, 'CAST(') AS decimal(9, 2))) + TRY_CAST(TRY_CAST(b AS STRING) AS INT)"
     assert failed[0] == ("((concat(a, 'CAST(')) IS NOT NULL AND TRY_CAST(concat(a, 'CAST(') AS decimal(9, 2)) IS NULL)")
     assert len(failed) == 3
-    assert careful("a + 1") == ("a + 1", [])
+    assert replace_casts("a + 1") == ("a + 1", [])
 
 
 # Rows
 
 
-def rules(**changed: Any) -> Rules:
-    selection = Selection("v", changed.pop("time", None), changed.get("keys", ()), changed.pop("filters", ()), "UTC")
+def rules(**changed: Any) -> RowRules:
+    selection = ColumnSelection(
+        "v", changed.pop("time", None), changed.get("keys", ()), changed.pop("filters", ()), "UTC"
+    )
     usual: dict[str, Any] = {
         "keys": (),
         "key_types": (),
@@ -76,10 +82,10 @@ def rules(**changed: Any) -> Rules:
         "nan": "refuse",
         "clock": "timestamp",
     }
-    return Rules(selection, **(usual | changed))
+    return RowRules(selection, **(usual | changed))
 
 
-def test_bad_rows_are_parted_with_their_reasons() -> None:
+def test_bad_rows_are_separated_with_their_reasons() -> None:
     table = pa.table({"v": [" 1.5", "x", None, "2", "nan"], "k": ["1", "2", "3", "four", "5"], "more": range(5)})
     good, bad = read_rows(table, rules(keys=("k",), key_types=(pa.int64(),)))
     assert good.value.to_pylist() == [1.5, None]
@@ -89,6 +95,18 @@ def test_bad_rows_are_parted_with_their_reasons() -> None:
     assert bad[REASON].to_pylist() == ["the value is not float64", "the key k is not int64", "the value is nan"]
     assert bad[COLUMN].to_pylist() == ["v", "k", "v"]
     assert bad[LINE].to_pylist() == [2, 4, 5]
+
+
+def test_rows_of_the_quarantine_keep_their_reasons() -> None:
+    """A line that only the first reading could explain, one that was never explained, and one that is good now."""
+    held = {"v": [None, None, 2.0], CORRUPT: ["a,b", "?", None], SOURCE_FILE: ["/in/a.csv"] * 3, LINE: [7, 8, 9]}
+    told = {REASON: ["the line has fewer columns", None, "the value is nan"], COLUMN: ["v", None, "v"]}
+    good, bad = read_rows(pa.table(held | told), rules())
+    assert good.value.to_pylist() == [2.0]
+    assert bad is not None
+    assert bad[REASON].to_pylist() == ["the line has fewer columns", "Spark cannot read this line"]
+    assert bad[COLUMN].to_pylist() == ["v", None]
+    assert (bad[LINE].to_pylist(), bad[SOURCE_FILE].to_pylist()) == ([7, 8], ["/in/a.csv"] * 2)
 
 
 @pytest.mark.parametrize(
@@ -105,8 +123,8 @@ def test_bad_rows_are_parted_with_their_reasons() -> None:
 )
 def test_times_of_every_kind(column: Any, clock: str, reasons: list[str | None]) -> None:
     good, bad = read_rows(pa.table({"v": np.ones(len(column)), "t": column}), rules(time="t", clock=clock))
-    told = [] if bad is None else bad[REASON].to_pylist()
-    assert told == [reason for reason in reasons if reason is not None]
+    bad_reasons = [] if bad is None else bad[REASON].to_pylist()
+    assert bad_reasons == [reason for reason in reasons if reason is not None]
     assert good.time is not None
     assert good.time.type == CLOCKS[clock]
     assert len(good.time) == reasons.count(None)
@@ -123,7 +141,7 @@ def test_times_of_every_kind(column: Any, clock: str, reasons: list[str | None])
 )
 def test_units_of_times(column: Any, unit: str) -> None:
     """Times in another unit than seconds are refused with the name of that unit, and read once it is set."""
-    assert in_seconds(column, unit).to_pylist() == [1_700_000_000.5, None]
+    assert to_seconds(column, unit).to_pylist() == [1_700_000_000.5, None]
     table = pa.table({"v": [1.0, 2.0, 3.0], "t": pa.concat_arrays([column, pa.array([5], column.type)])})
     good, bad = read_rows(table, rules(time="t", clock="seconds"))
     assert good.value.to_pylist() == [3.0]
@@ -145,11 +163,15 @@ def test_numbers_that_spark_reads_as_seconds() -> None:
     good, bad = read_rows(pa.table({"v": [1.0, 2.0], "t": stamps}), rules(time="t"))
     assert good.value.to_pylist() == [2.0]
     assert bad is not None
-    assert bad[REASON].to_pylist()[0].endswith('declare the column as BIGINT and set time_unit = "ms"')
+    assert (
+        bad[REASON]
+        .to_pylist()[0]
+        .endswith('declare the column as BIGINT and set time_unit = "ms", then run `quantide quarantine retry`')
+    )
 
 
 def test_what_spark_computed_and_could_not() -> None:
-    table = pa.table({"v": ["1", "x"], VALUE: [1.0, None], PROBLEM: pa.array([None, "a CAST failed"])})
+    table = pa.table({"v": ["1", "x"], VALUE: [1.0, None], READ_ERROR: pa.array([None, "a CAST failed"])})
     good, bad = read_rows(table, rules())
     assert good.value.to_pylist() == [1.0]
     assert bad is not None
@@ -159,8 +181,8 @@ def test_what_spark_computed_and_could_not() -> None:
 def test_times_and_filters_go_with_their_rows() -> None:
     times = ["2026-01-01T00:00:00", "soon", None, "2026-01-01T02:00:00+01:00"]
     table = pa.table({"V": [1, 2, 3, 4], "t": times, "status": [200, 500, 500, 501]})
-    wanted = rules(time="t", filters=(("errors", "status >= 500"), ("none", "other = 1")), timed=True)
-    good, bad = read_rows(table, wanted)
+    row_rules = rules(time="t", filters=(("errors", "status >= 500"), ("none", "other = 1")), track_newest=True)
+    good, bad = read_rows(table, row_rules)
     assert good.value.to_pylist() == [1.0, 4.0]
     assert [column.to_pylist() for column in good.filters] == [[False, True], [False, False]]
     assert good.time is not None
@@ -168,7 +190,7 @@ def test_times_and_filters_go_with_their_rows() -> None:
     assert good.newest == np.datetime64("2026-01-01T01:00:00").astype(int)
     assert bad is not None
     assert bad[REASON].to_pylist() == ["the time cannot be read", "the row has no time"]
-    late, _ = read_rows(table, replace(wanted, late_before=np.datetime64("2026-01-01T00:59:00").astype(int)))
+    late, _ = read_rows(table, replace(row_rules, late_before=np.datetime64("2026-01-01T00:59:00").astype(int)))
     assert late.value.to_pylist() == [4.0]
 
 
@@ -209,57 +231,98 @@ def test_steps_end_with_enough_rows() -> None:
     assert [clock.due(1, rows, 1e9, 1e9) for rows in (0, 99, 100, 1000)] == [0, 0, 1, 1]
 
 
-# The ledger
+@pytest.mark.parametrize(
+    ("column", "advice"), [("m", "Did you mean 'ms'? Correct"), ("latency", "there are ts, ms. Correct")]
+)
+def test_advice_follows_a_reason(column: str, advice: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reason that ends with a question has no other mark after it."""
+    names = StructType([StructField(name, DoubleType()) for name in ("ts", "ms")])
+    monkeypatch.setattr(file_layouts, "parse_schema", lambda ddl: names)
+    feed = Feed(tmp_path, f'value = "{column}"', 'format = "csv", schema = "ts DOUBLE, ms DOUBLE"')
+    stream = read_config(feed.config).streams["s"]
+    with pytest.raises(ConfigError) as raised:
+        check_schema(stream, ColumnSelection.of(stream, "UTC"))
+    assert advice in str(raised.value)
+    assert "?;" not in str(raised.value)
 
 
-def opened(folder: Path, committed: Committed) -> Ledger:
-    return Ledger(str(folder), lambda batch: any(s == batch[0] and n >= batch[1] for s, n in committed))
+# The ingest log
+
+
+def opened(folder: Path, committed: Committed) -> IngestLog:
+    return IngestLog(str(folder), lambda batch: any(s == batch[0] and n >= batch[1] for s, n in committed))
 
 
 def test_records_count_when_their_batch_does(tmp_path: Path) -> None:
     committed: Committed = set()
-    ledger = opened(tmp_path, committed)
-    one, two, three = (SourceFile(f"/in/{i}", i, 1000 + i) for i in range(3))
-    first = ledger.write(Record("c0", 0, rows=5, types={"v": "double"}, entries=(Entry(one), Entry(two, WAITING, "?"))))
+    ingest_log = opened(tmp_path, committed)
+    one, two, three = (IngestedFile(f"/in/{i}", i, 1000 + i) for i in range(3))
+    first = ingest_log.write(
+        BatchRecord("c0", 0, rows=5, types={"v": "double"}, entries=(FileRecord(one), FileRecord(two, WAITING, "?")))
+    )
     assert opened(tmp_path, committed).last == {}, "not committed: garbage"
     committed.add(("c0", 0))
-    ledger.committed(first)
-    retried = ledger.write(Record(RETRY, 0, rows=2, bad=1, held=(BAD,), entries=(Entry(replace(two, size=9)),)))
+    ingest_log.mark_committed(first)
+    retried = ingest_log.write(
+        BatchRecord(RETRY, 0, rows=2, bad=1, held=(BAD,), entries=(FileRecord(replace(two, size=9)),))
+    )
     committed.add((RETRY, 0))
-    ledger.committed(retried)
-    held = ledger.write(Record("c0", 1, entries=(Entry(three, HELD, "no"),), newest=3.0, offsets="{}"))
+    ingest_log.mark_committed(retried)
+    quarantined = ingest_log.write(
+        BatchRecord("c0", 1, entries=(FileRecord(three, QUARANTINED, "no"),), newest=3.0, offsets="{}")
+    )
     committed.add(("c0", 1))
-    ledger.committed(held)
-    ledger.write(Record("c0", 2, rows=1000))
-    for found in (ledger, opened(tmp_path, committed)):
-        assert (found.rows, found.bad, found.last) == (7, 1, {"c0": 1, RETRY: 0})
-        assert (found.waiting, list(found.quarantined), list(found.held)) == ({}, ["/in/2"], [BAD])
-        assert (found.types, found.newest, found.offsets) == ({"v": "double"}, 3.0, "{}")
-        assert found.known(replace(two, size=9), "c0")
-        assert not found.known(two, "c0")
-    found = opened(tmp_path, committed)
-    assert found.known(one, "c1")
-    assert not found.known(one, "c0"), "whoever counts a source's batches knows its files"
-    assert ledger.taken == {"/in/0": one, "/in/1": replace(two, size=9)}
-    assert found.held_by == {"/in/2": ""}
-    found.clean()
+    ingest_log.mark_committed(quarantined)
+    ingest_log.write(BatchRecord("c0", 2, rows=1000))
+    for reopened in (ingest_log, opened(tmp_path, committed)):
+        assert (reopened.rows, reopened.bad, reopened.last) == (7, 1, {"c0": 1, RETRY: 0})
+        assert (reopened.waiting, list(reopened.quarantined_files), list(reopened.quarantined_rows)) == (
+            {},
+            ["/in/2"],
+            [BAD],
+        )
+        assert (reopened.types, reopened.newest, reopened.offsets) == ({"v": "double"}, 3.0, "{}")
+        assert reopened.has_file(replace(two, size=9), "c0")
+        assert not reopened.has_file(two, "c0")
+    reopened = opened(tmp_path, committed)
+    assert reopened.has_file(one, "c1")
+    assert not reopened.has_file(one, "c0"), "Spark itself remembers the files of its checkpoint"
+    assert ingest_log.ingested == {"/in/0": one, "/in/1": replace(two, size=9)}
+    assert reopened.quarantine_settings == {"/in/2": ""}
+    reopened.clean()
     assert sorted(os.listdir(tmp_path / "_quantide/sources")) == ["c0-0.jsonl", "c0-1.jsonl", "retry-0.jsonl"]
 
 
-def test_many_records_become_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledgers, "FOLD", 4)
-    committed: Committed = set()
+def test_rows_that_are_tried_again_are_counted_once(tmp_path: Path) -> None:
+    """Once a retry settled all files of the quarantine, only the rows that failed again are bad."""
+    names = [f"c0-{number}-0-0.parquet" for number in range(3)]
+    committed = {("c0", 0), ("c0", 1), (RETRY, 0)}
     ledger = opened(tmp_path, committed)
+    for number in range(2):
+        ledger.mark_committed(ledger.write(BatchRecord("c0", number, rows=9, bad=4, ahead=2, held=(names[number],))))
+    assert (ledger.bad, ledger.ahead) == (8, 4)
+    retried = BatchRecord(RETRY, 0, rows=5, bad=3, ahead=1, held=(names[2],), settled=tuple(names[:2]))
+    ledger.mark_committed(ledger.write(retried))
+    for found in (ledger, opened(tmp_path, committed)):
+        assert (found.rows, found.bad, found.ahead, list(found.quarantined_rows)) == (23, 3, 1, [names[2]])
+
+
+def test_many_records_become_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ingest_logs, "FOLD", 4)
+    committed: Committed = set()
+    ingest_log = opened(tmp_path, committed)
     for number in range(10):
-        record = ledger.write(Record("c0", number, rows=1, entries=(Entry(SourceFile(f"/{number}", 1, 1)),)))
+        record = ingest_log.write(
+            BatchRecord("c0", number, rows=1, entries=(FileRecord(IngestedFile(f"/{number}", 1, 1)),))
+        )
         committed.add(("c0", number))
-        ledger.committed(record)
+        ingest_log.mark_committed(record)
     place = tmp_path / "_quantide/sources"
     assert sorted(os.listdir(place)) == ["c0-0-3.jsonl", "c0-4-7.jsonl", "c0-8.jsonl", "c0-9.jsonl"]
     (place / "c0-8-9.jsonl").write_bytes((place / "c0-8.jsonl").read_bytes() + (place / "c0-9.jsonl").read_bytes())
-    found = opened(tmp_path, committed)
-    assert (found.rows, found.last) == (10, {"c0": 9}), "a fold that was cut off counts nothing twice"
-    assert all(found.known(SourceFile(f"/{number}", 1, 1), "c1") for number in range(10))
+    reopened = opened(tmp_path, committed)
+    assert (reopened.rows, reopened.last) == (10, {"c0": 9}), "an interrupted fold counts nothing twice"
+    assert all(reopened.has_file(IngestedFile(f"/{number}", 1, 1), "c1") for number in range(10))
     (place / "c0-8.jsonl").write_text("{")
     with pytest.raises(CorruptBytesError, match=r"c0-8\.jsonl is damaged"):
         opened(tmp_path, committed)
@@ -269,25 +332,25 @@ def test_many_records_become_one_file(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_checkpoint_that_is_lost_or_old_is_refused(tmp_path: Path) -> None:
-    ledger = opened(tmp_path, set())
+    ingest_log = opened(tmp_path, set())
     files, rate = stream(tmp_path), stream(tmp_path, source=Source("rate"))
-    assert choose_checkpoint(files, ledger, False, False) == "c0"
-    ledger.last = {"c0": 3}
+    assert choose_checkpoint(files, ingest_log, False, False) == "c0"
+    ingest_log.last = {"c0": 3}
     with pytest.raises(CheckpointError, match=r"streams\.s: .*c0 is lost.*4 of its batches.*--reset.*are skipped"):
-        choose_checkpoint(files, ledger, False, False)
+        choose_checkpoint(files, ingest_log, False, False)
     offsets = tmp_path / "_quantide/checkpoints/c0/offsets"
     offsets.mkdir(parents=True)
     (offsets / "2").touch()
     with pytest.raises(CheckpointError, match="older than the store"):
-        choose_checkpoint(files, ledger, False, False)
+        choose_checkpoint(files, ingest_log, False, False)
     (offsets / "3").touch()
-    assert choose_checkpoint(files, ledger, False, False) == "c0"
-    assert choose_checkpoint(files, ledger, True, False) == "c1"
+    assert choose_checkpoint(files, ingest_log, False, False) == "c0"
+    assert choose_checkpoint(files, ingest_log, True, False) == "c1"
     with pytest.raises(CheckpointError, match="--allow-duplicates"):
-        choose_checkpoint(rate, ledger, True, False)
-    assert choose_checkpoint(rate, ledger, True, True) == "c1"
+        choose_checkpoint(rate, ingest_log, True, False)
+    assert choose_checkpoint(rate, ingest_log, True, True) == "c1"
     (tmp_path / "_quantide/checkpoints/c1").mkdir()
-    assert choose_checkpoint(files, ledger, False, False) == "c1", "a reset that was cut off goes on"
+    assert choose_checkpoint(files, ingest_log, False, False) == "c1", "an interrupted reset continues"
     assert not offsets.exists()
 
 
@@ -300,25 +363,25 @@ class Screen(io.StringIO):
 
 
 def test_a_line_a_stream_drawn_over_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    status = Status("latency", 1000, 0)
-    status.took(Record("c0", 3, rows=500, bad=2, entries=(Entry(SourceFile("/in/a", 1, 0)),)), 0.25)
-    status.waiting, status.held, status.problem = 3, 1, "the disk is full"
-    line = status.line()
+    status = StreamStatus("latency", 1000, 0)
+    status.add_batch(BatchRecord("c0", 3, rows=500, bad=2, entries=(FileRecord(IngestedFile("/in/a", 1, 0)),)), 0.25)
+    status.waiting_files, status.quarantined_files, status.last_error = 3, 1, "the disk is full"
+    line = status.to_line()
     for part in (
         "rows/s",
         "batch    250 ms",
         "1,500 rows",
         "2 bad",
-        "3 files wait",
-        "1 files in quarantine",
+        "3 files waiting",
+        "1 file in quarantine",
         "the disk",
     ):
         assert part in line
     monkeypatch.setenv("COLUMNS", "40")
-    monkeypatch.setattr(status, "line", lambda: line)  # its rate is another a moment later
+    monkeypatch.setattr(status, "to_line", lambda: line)  # its rate is another a moment later
     screen, paper = Screen(), io.StringIO()
     for out in (screen, paper):
-        board = Board(out)
+        board = StatusBoard(out)
         for last in (False, True):
             board.show([status, status], last)
     assert screen.getvalue().count("\x1b[2A") == 1

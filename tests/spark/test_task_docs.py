@@ -1,4 +1,4 @@
-"""docs/tasks/percentile-approx.md does what it says, and shows what comes out."""
+"""The code of docs/tasks/percentile-approx.md runs, and prints the output that the page shows."""
 
 import re
 from pathlib import Path
@@ -18,14 +18,14 @@ def test_blocks_run_one_after_the_other(
 ) -> None:
     names: dict[str, object] = {}
     shown = 0
-    for block, told in BLOCKS:
+    for block, shown in BLOCKS:
         if ">>>" in block:  # runs with the other doctests
             continue
         block = re.sub(r'"(lake|hourly)', rf'"{tmp_path}/\1', block)  # Java does not follow when Python changes folders
         exec(compile(block, "percentile-approx.md", "exec"), names)
-        found = capsys.readouterr().out
-        if told:
-            assert words(found) == words(told), block
-            assert re.findall(r"\| *(?:/\w+|\d+) *\|", found) == re.findall(r"\| *(?:/\w+|\d+) *\|", told)
+        printed = capsys.readouterr().out
+        if shown:
+            assert words(printed) == words(shown), block
+            assert re.findall(r"\| *(?:/\w+|\d+) *\|", printed) == re.findall(r"\| *(?:/\w+|\d+) *\|", shown)
             shown += 1
     assert shown >= 5

@@ -12,13 +12,18 @@ from pyspark.sql.types import DoubleType, StringType, StructType, TimestampType
 
 from quantide.config import Source
 from quantide.errors import StorageError
-from quantide.spark.stream.csv_header import HeaderProblem, first_rows, looks_like_header, match_header
-from quantide.spark.stream.json_names import json_problem
-from quantide.spark.stream.lines import BLOCK, ROW, Numbering, TextFormat, count_blocks
-from quantide.spark.stream.listing import changed_files, list_files, mended_files
-from quantide.spark.stream.source_log import planned_files
-from quantide.store.ledger import SourceFile
-from quantide.store.storage import Storage
+from quantide.spark.stream.column_matching import (
+    HeaderProblem,
+    first_rows,
+    looks_like_header,
+    match_header,
+    missing_json_column,
+)
+from quantide.spark.stream.row_origin import BLOCK, ROW, LineNumbers, TextFormat, count_blocks
+from quantide.spark.stream.spark_checkpoint import planned_files
+from quantide.spark.stream.stream_source import changed_files, list_files, repaired_files
+from quantide.store.ingest_log import IngestedFile
+from quantide.store.storage_options import StorageOptions
 
 SCHEMA = StructType().add("ts", TimestampType()).add("ms", DoubleType()).add("host", StringType())
 
@@ -44,7 +49,7 @@ def test_the_first_row_of_a_file(data: bytes, options: dict[str, str], row: list
     (tmp_path / "a.csv").write_bytes(data)
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(data))
     for name in ("a.csv", "a.csv.gz"):
-        assert first_rows(Storage(), str(tmp_path / name), form, 1) == ([] if row is None else [row])
+        assert first_rows(StorageOptions(), str(tmp_path / name), form, 1) == ([] if row is None else [row])
 
 
 @pytest.mark.parametrize(
@@ -62,12 +67,12 @@ def test_the_first_row_of_a_file(data: bytes, options: dict[str, str], row: list
     ],
 )
 def test_columns_by_their_names(header: list[str], layout: tuple[str | None, ...] | str) -> None:
-    found = match_header(header, ["ms", "bytes"], ["ms"])
+    match = match_header(header, ["ms", "bytes"], ["ms"])
     if isinstance(layout, str):
-        assert isinstance(found, HeaderProblem)
-        assert layout in found.text
+        assert isinstance(match, HeaderProblem)
+        assert layout in match.text
     else:
-        assert found == layout
+        assert match == layout
 
 
 @pytest.mark.parametrize(
@@ -114,14 +119,14 @@ def test_headers_of_text_alone() -> None:
 def test_names_in_json(text: str, problem: str | None, tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(text)
-    assert json_problem(Storage(), str(path), TextFormat.of("json", {}), ["ms"]) == problem
+    assert missing_json_column(StorageOptions(), str(path), TextFormat.of("json", {}), ["ms"]) == problem
 
 
 def test_a_document_of_many_lines(tmp_path: Path) -> None:
     form = TextFormat.of("json", {"multiLine": "true"})
     (tmp_path / "a.json").write_text('[\n{"ms": 1},\n{"a": 2}\n]')
-    assert json_problem(Storage(), str(tmp_path / "a.json"), form, ["ms"]) is None
-    assert "there are ms, a" in (json_problem(Storage(), str(tmp_path / "a.json"), form, ["host"]) or "")
+    assert missing_json_column(StorageOptions(), str(tmp_path / "a.json"), form, ["ms"]) is None
+    assert "there are ms, a" in (missing_json_column(StorageOptions(), str(tmp_path / "a.json"), form, ["host"]) or "")
 
 
 # Lines
@@ -130,19 +135,19 @@ def test_a_document_of_many_lines(tmp_path: Path) -> None:
 def lines_of(path: Path, form: TextFormat, blocks: list[int], rows: list[int], bad: list[int]) -> list[int | None]:
     """The lines of some rows of a file that was read in blocks."""
     table = pa.table({"path": [str(path)] * len(rows), BLOCK: blocks, ROW: rows})
-    numbering = Numbering.of(form, Storage(), count_blocks(table, "path"))
-    return numbering.lines([str(path)] * len(bad), [blocks[i] for i in bad], [rows[i] for i in bad])
+    numbering = LineNumbers.of(form, StorageOptions(), count_blocks(table, "path"))
+    return numbering.find_lines([str(path)] * len(bad), [blocks[i] for i in bad], [rows[i] for i in bad])
 
 
 def test_lines_of_records(tmp_path: Path) -> None:
-    """Blank lines and comments hold no record; blocks are put together in the order of the file."""
+    """Blank lines and comments are no records; blocks are joined in the order of the file."""
     path = tmp_path / "a.csv"
     path.write_bytes(b"\n#c\nh\r\na\r\n\r\nb\rc\n \t\nd\n")
     form = TextFormat.of("csv", {"header": "True", "comment": "#"})
     blocks, rows = [9, 9, 0, 0], [8_000_000_000, 8_000_000_001, 7, 8]
     assert lines_of(path, form, blocks, rows, [2, 3, 0, 1]) == [4, 6, 7, 9]
     path.unlink()
-    assert lines_of(path, form, blocks, rows, [2]) == [None], "a file that is gone has no lines"
+    assert lines_of(path, form, blocks, rows, [2]) == [None], "a file that was removed has no lines"
 
 
 def test_lines_of_json_and_text(tmp_path: Path) -> None:
@@ -167,23 +172,23 @@ def test_files_that_changed_after_they_were_taken(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x")
     source = Source("csv", str(tmp_path), options={"pathGlobFilter": "*.csv"})
-    taken = list_files(source, Storage())
+    ingested = list_files(source, StorageOptions())
     a, b = str(tmp_path / "a.csv"), str(tmp_path / "day=1/b.csv")
-    assert sorted(taken) == [a, b]
-    assert taken[a].size == 1
-    assert changed_files(taken, list_files(source, Storage())) == {}
+    assert sorted(ingested) == [a, b]
+    assert ingested[a].size == 1
+    assert changed_files(ingested, list_files(source, StorageOptions())) == {}
     with open(a, "a") as file:
         file.write("yz")
-    os.utime(a, ns=(0, taken[a].modified * 10**6))  # within the same millisecond
+    os.utime(a, ns=(0, ingested[a].modified * 10**6))  # within the same millisecond
     os.unlink(b)
-    listed = list_files(source, Storage())
-    changed = changed_files(taken, listed)
+    listed = list_files(source, StorageOptions())
+    changed = changed_files(ingested, listed)
     assert list(changed) == [a]
-    assert "it changed after it was taken: 1 bytes then, 3 now" in changed[a]
-    assert mended_files(taken, listed) == [a]
+    assert "it changed after it was ingested: 1 bytes then, 3 now" in changed[a]
+    assert repaired_files(ingested, listed) == [a]
     patterns = Source("csv", str(tmp_path / "{a,day=*}*"))
-    assert list(list_files(patterns, Storage())) == [a]
-    assert list_files(Source("csv", str(tmp_path / "no*")), Storage()) == {}
+    assert list(list_files(patterns, StorageOptions())) == [a]
+    assert list_files(Source("csv", str(tmp_path / "no*")), StorageOptions()) == {}
 
 
 # Spark's log
@@ -206,11 +211,11 @@ def test_the_files_that_spark_planned(tmp_path: Path) -> None:
     )
     assert planned_files(str(tmp_path), 0) == ["/in/b c.csv", "s3a://bucket/a%.csv"]
     assert planned_files(str(tmp_path), 1) == ["/in/e", "/in/f"], "an entry may be in a later one alone"
-    with pytest.raises(StorageError, match="does not tell the files of batch 2"):
+    with pytest.raises(StorageError, match="does not list the files of batch 2"):
         planned_files(str(tmp_path), 2)
 
 
 def test_a_file_is_what_it_was() -> None:
-    held: dict[str, Any] = {"/a": SourceFile("/a", 5, 1), "/b": SourceFile("/b", 5, 1)}
-    now = {"/a": SourceFile("/a", 5, 1), "/b": SourceFile("/b", 5, 2)}
-    assert mended_files(held, now) == ["/b"]
+    quarantined: dict[str, Any] = {"/a": IngestedFile("/a", 5, 1), "/b": IngestedFile("/b", 5, 1)}
+    now = {"/a": IngestedFile("/a", 5, 1), "/b": IngestedFile("/b", 5, 2)}
+    assert repaired_files(quarantined, now) == ["/b"]

@@ -41,7 +41,7 @@ def python_with(folder: Path, packages: list[str]) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("session", "packages", "told"),
+    ("session", "packages", "message"),
     [
         ("classic", NEEDED_BY_SPARK, "No module named 'quantide'"),
         ("connect", NEEDED_BY_SPARK, "No module named 'quantide'"),
@@ -50,7 +50,9 @@ def python_with(folder: Path, packages: list[str]) -> Path:
     ],
     ids=["without quantide", "without quantide, Connect", "without anything", "no Python"],
 )
-def test_workers_that_cannot_run_quantide(session: str, packages: list[str] | None, told: str, tmp_path: Path) -> None:
+def test_workers_that_cannot_run_quantide(
+    session: str, packages: list[str] | None, message: str, tmp_path: Path
+) -> None:
     python = tmp_path / "nowhere" / "python" if packages is None else python_with(tmp_path / "venv", packages)
     log, env = tmp_path / "driver.log", environment(str(python)) | FREE_PORT
     env.pop("PYTHONPATH", None)  # it would lead the workers to the sources
@@ -58,5 +60,5 @@ def test_workers_that_cannot_run_quantide(session: str, packages: list[str] | No
         lines = [line for line in finish(driver, log).splitlines() if line.startswith("named:")]
     assert len(lines) == 2, "a session that failed once is checked again"
     for line in lines:
-        assert told in line
+        assert message in line
         assert "PYSPARK_PYTHON" in line

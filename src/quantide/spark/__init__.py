@@ -1,4 +1,4 @@
-"""Quantide on Spark: percentiles of a lake, with proved errors, and summaries that can be stored and merged."""
+"""Quantide on Spark: quantiles of files and DataFrames with proved errors; summaries to store and merge."""
 
 from quantide.errors import MissingPackageError
 
@@ -7,9 +7,9 @@ try:
 except ImportError as error:
     raise MissingPackageError.of("quantide.spark", "pyspark", "spark") from error
 
-from quantide.spark.batch import quantiles, summarize
-from quantide.spark.session import SparkSetupError
+from quantide.spark.batch_quantiles import quantiles, summarize
+from quantide.spark.spark_session import SparkSetupError
 from quantide.spark.sql import register
-from quantide.spark.stored import merge_summaries, quantiles_of
+from quantide.spark.stored_summaries import merge_summaries, quantiles_of
 
 __all__ = ["SparkSetupError", "merge_summaries", "quantiles", "quantiles_of", "register", "summarize"]

@@ -1,4 +1,4 @@
-"""Ingest: all streams of a configuration, until they are told to stop, or until nothing is left to read."""
+"""Ingestion: runs all streams of a configuration until it is stopped, or until nothing is left to read."""
 
 import logging
 import os
@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 from typing import TextIO
 
@@ -22,37 +23,46 @@ from quantide.errors import (
     TypeMismatchError,
     WriterConflictError,
 )
-from quantide.spark.executor import SparkExecutor
-from quantide.spark.session import check_workers, start_session
-from quantide.spark.stream.source import SPARK_ERRORS, first_line
-from quantide.spark.stream.status import Board
-from quantide.spark.stream.stream import Stream
+from quantide.spark.spark_executor import SparkExecutor
+from quantide.spark.spark_session import SparkSetupError, check_workers, start_session
+from quantide.spark.stream.running_stream import RunningStream
+from quantide.spark.stream.stream_source import SPARK_ERRORS, first_line
+from quantide.spark.stream.stream_status import StatusBoard
 
-FATAL = (CheckpointError, ConfigError, SettingsError, TypeMismatchError, WriterConflictError)
-TICK = 0.1
-LONGEST_PAUSE = 60.0  # seconds before a stream that failed is tried again
-LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-START = {
+FATAL_ERRORS = (CheckpointError, ConfigError, SettingsError, TypeMismatchError, WriterConflictError)
+TICK = 0.1  # seconds between two rounds over all streams
+LATE_SIGNAL = 1.0  # seconds to wait for a signal that has already ended Java
+MAX_PAUSE = 60.0  # seconds before a failed stream restarts
+LOCAL_CONF = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+START_CONF = {
     "spark.log.level": "ERROR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.scheduler.mode": "FAIR",  # a large batch of one stream, or a merge, does not hold up the others
+    "spark.scheduler.mode": "FAIR",  # a large batch of one stream, or a merge, does not delay the others
     "spark.driver.extraJavaOptions": "-Xss16m",  # or stopping within a batch prints a stack overflow
 }
-OF_STREAMS = {
+STREAM_CONF = {
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    "spark.sql.streaming.minBatchesToRetain": "10",  # each tenth one has the names of all files: rollover.py
+    "spark.sql.streaming.minBatchesToRetain": "10",  # every tenth one has the names of all files
     "spark.sql.streaming.fileSource.log.cleanupDelay": "1s",
-    "spark.sql.files.ignoreMissingFiles": "true",  # or a file that is removed too early stops the stream for good
+    "spark.sql.files.ignoreMissingFiles": "true",  # or a file that is removed too early stops the stream for ever
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # text, as Arrow has it
-    "spark.sql.optimizer.enableCsvExpressionOptimization": "false",  # or from_csv fails where it finds a bad line
-    "spark.sql.session.timeZone": "UTC",  # of times without a zone, whatever the machine's is
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # as text, like Arrow
+    "spark.sql.optimizer.enableCsvExpressionOptimization": "false",  # or from_csv fails at a bad line
+    "spark.sql.session.timeZone": "UTC",  # for times without a zone, whatever the machine's zone is
 }
+
+
+@dataclass
+class PendingRestart:
+    """Restart of a stream that failed: when it is due, if it is, and the last pause."""
+
+    due: float | None = None
+    pause: float = 0.5  # doubles before each restart
 
 
 def ingest(
@@ -64,37 +74,39 @@ def ingest(
     allow_duplicates: bool = False,
     json: bool = False,
 ) -> None:
-    """Run all streams; with `once` until everything that is there now is in the store."""
+    """Run all streams; with `once`, until all data that exists now is in the store."""
     stop = threading.Event()
-    with stopped_by_signals(stop), session_for(config, master) as session:
+    with stop_on_signals(stop), _allow_early_spark_stop(stop), session_for(config, master) as session:
         executor = None if master.startswith("local") else SparkExecutor(session)
-        streams: list[Stream] = []
+        streams: list[RunningStream] = []
         try:
-            for stream in config.streams.values():  # those that are open are closed when the next one fails
-                streams += [Stream(session, stream, executor, once, reset, allow_duplicates)]
-            _run(streams, Board(out, json), once, stop)
+            for stream in config.streams.values():  # one by one: if a stream fails, those before it are closed
+                streams += [RunningStream(session, stream, executor, once, reset, allow_duplicates)]
+            _run_streams(streams, StatusBoard(out, json), once, stop)
         except SPARK_ERRORS as error:
-            raise StreamError(f"Spark is gone, or fails: {first_line(error)}. Nothing is lost; start again") from error
+            raise StreamError(f"Spark failed: {first_line(error)}. Nothing is lost; start again") from error
         finally:
-            _stop(streams)
+            _stop_streams(streams)
 
 
 @contextmanager
 def session_for(config: Config, master: str) -> Iterator[SparkSession]:
-    """A session of its own, bound to loopback when it is local; or a child of the one that runs already."""
+    """Open a child of the active session, or of a new one (bound to loopback if local)."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # it prints what we raise
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # it prints errors that we raise
     running = SparkSession.getActiveSession()
     if running is None:
         builder = SparkSession.builder.master(master).appName("quantide ingest")
-        for name, value in (START | (LOCAL if master.startswith("local") else {}) | dict(config.spark)).items():
+        for name, value in (
+            START_CONF | (LOCAL_CONF if master.startswith("local") else {}) | dict(config.spark)
+        ).items():
             builder = builder.config(name, value)
         running = start_session(builder)
         own = running
     else:
         own = None
     session = running.newSession()
-    for name, value in OF_STREAMS.items():
+    for name, value in STREAM_CONF.items():
         session.conf.set(name, value)
     try:
         check_workers(running)
@@ -104,44 +116,43 @@ def session_for(config: Config, master: str) -> Iterator[SparkSession]:
             own.stop()
 
 
-def _run(streams: list[Stream], board: Board, once: bool, stop: threading.Event) -> None:
+def _run_streams(streams: list[RunningStream], board: StatusBoard, once: bool, stop: threading.Event) -> None:
     for stream in streams:
         if not stop.is_set():
             stream.start()
-    again: dict[Stream, tuple[float, float]] = {}  # when a stream that failed is started again, and the pause before
+    restarts: dict[RunningStream, PendingRestart] = {}
     while not stop.is_set():
         for stream in streams:
-            error = stream.tick() or stream.problem()
-            if error is not None and (once or isinstance(error, FATAL)):
+            error = stream.tick() or stream.failure()
+            if error is not None and (once or isinstance(error, FATAL_ERRORS)):
                 raise error
             if error is not None and not stream.running:
-                _start_again(stream, error, again)
+                _restart(stream, error, restarts.setdefault(stream, PendingRestart()))
         board.show([stream.status for stream in streams])
         if once and not any(stream.unfinished for stream in streams):
             break
         stop.wait(TICK)
     for stream in streams:
-        stream.look()
+        stream.refresh_status()
     board.show([stream.status for stream in streams], last=True)
     for stream in streams if once and not stop.is_set() else ():
-        stream.check_found()
+        stream.check_columns()
 
 
-def _start_again(stream: Stream, error: Exception, again: dict[Stream, tuple[float, float]]) -> None:
-    """After a pause that gets longer: a full disk may be emptied, a network come back."""
+def _restart(stream: RunningStream, error: Exception, restart: PendingRestart) -> None:
+    """Restart a failed stream after a pause that doubles each time: a full disk or a lost network may recover."""
     now = time.monotonic()
-    when, pause = again.get(stream, (0.0, 0.5))
-    stream.status.problem = first_line(error)
-    if when == 0.0:
-        pause = min(2 * pause, LONGEST_PAUSE)
-        again[stream] = (now + pause, pause)
-    elif now >= when:
-        again[stream] = (0.0, pause)
+    stream.status.last_error = first_line(error)
+    if restart.due is None:
+        restart.pause = min(2 * restart.pause, MAX_PAUSE)
+        restart.due = now + restart.pause
+    elif now >= restart.due:
+        restart.due = None
         stream.start()
 
 
-def _stop(streams: list[Stream]) -> None:
-    """Stop all, and raise the first error only when all are stopped."""
+def _stop_streams(streams: list[RunningStream]) -> None:
+    """Stop all streams, then raise the first error."""
     errors = []
     for stream in streams:
         try:
@@ -153,16 +164,34 @@ def _stop(streams: list[Stream]) -> None:
 
 
 @contextmanager
-def stopped_by_signals(stop: threading.Event) -> Iterator[None]:
-    """SIGTERM and Ctrl-C ask to stop."""
+def _allow_early_spark_stop(stop: threading.Event) -> Iterator[None]:
+    """Suppress errors of Spark if the signal to stop has also ended Java, before the streams were stopped.
 
-    def ask(_number: int, _frame: FrameType | None) -> None:
+    A signal to the process group does that. The next start ingests the interrupted batch, as after a kill.
+    """
+    logger = logging.getLogger("py4j")
+    level = logger.level
+    try:
+        yield
+    except (StreamError, SparkSetupError, ConnectionError, *SPARK_ERRORS):
+        if not stop.wait(LATE_SIGNAL):
+            raise
+    finally:
+        logger.setLevel(level)
+
+
+@contextmanager
+def stop_on_signals(stop: threading.Event) -> Iterator[None]:
+    """Set an event at SIGTERM and Ctrl-C."""
+
+    def set_event(_number: int, _frame: FrameType | None) -> None:
         stop.set()
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)  # the signal may have reached Java, too
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, set_event) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:

@@ -1,6 +1,6 @@
 """Summaries in Spark SQL: qt_summary, qt_merge, qt_quantile, qt_rank, qt_bounds. See docs/spark-sql.md.
 
-Rows cross from the JVM to Python here, as Arrow arrays; every function works on a whole array at once.
+Rows cross from the JVM to Python as Arrow arrays; every function processes a whole array at once.
 """
 
 import math
@@ -17,15 +17,15 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import BinaryType, DataType, DoubleType, LongType, StructField, StructType
 
 from quantide.errors import InvalidArgumentError, TypeMismatchError
-from quantide.kernels.compress import nearest_tuples
-from quantide.sketches.stream import StreamSketch
-from quantide.spark.session import check_workers
-from quantide.summary.asked import read_asked
-from quantide.summary.keys import one_array
+from quantide.kernels.compression import find_nearest_tuples
+from quantide.sketches.stream_sketch import StreamSketch
+from quantide.spark.spark_session import check_workers
+from quantide.summary.key_encoding import combine_chunks
+from quantide.summary.rank_arguments import read_query_values
 from quantide.summary.ranks import check_eps, check_phis, target_ranks
 from quantide.summary.summaries import Summaries
 from quantide.summary.summary import Summary
-from quantide.summary.types import ValueType, type_of_arrow
+from quantide.summary.value_types import ValueType, type_of_arrow
 
 RANKS = StructType([StructField(name, LongType()) for name in ("lo", "hi")])
 BOUNDS = StructType(
@@ -40,38 +40,38 @@ BOUNDS = StructType(
 
 
 def register(spark: SparkSession) -> None:
-    """Make the five functions known to this session's SQL."""
+    """Register the five functions for the SQL of this session."""
     check_workers(spark)
     for function, returned in FUNCTIONS.items():
         spark.udf.register(function.__name__, typed_udf(function, returned))
 
 
 def qt_summary(x: pa.Array, eps: pa.Array) -> bytes:
-    """Grouped: a summary of x within eps, of about 1/eps tuples or fewer; nulls are skipped and counted."""
-    return summarise(x, _one_eps(eps)).to_bytes()
+    """Aggregate: a summary of x within eps, of about 1/eps tuples or fewer; nulls are skipped and counted."""
+    return summarise_array(x, _read_eps(eps)).to_bytes()
 
 
 def qt_merge(*columns: pa.Array) -> bytes | None:
-    """Grouped: one summary of many, no less accurate; with a second argument eps, as small as eps allows."""
+    """Aggregate: merge summaries without losing accuracy; with a second argument eps, as small as eps allows."""
     blobs = columns[0].drop_null()
     if not len(blobs):
         return None
     merged = Summaries.from_binary(np.zeros(len(blobs), dtype=np.int64), blobs)[0]
-    return (thin(merged, _one_eps(columns[1])) if len(columns) > 1 else merged).to_bytes()
+    return (thin(merged, _read_eps(columns[1])) if len(columns) > 1 else merged).to_bytes()
 
 
 def qt_quantile(summary: pa.Array, phi: pa.Array) -> pa.Array:
-    """The value for the phi-quantile of each summary; null for a null or empty one."""
+    """Return the phi-quantile of each summary; null for a null or empty one."""
     return _by_row(_quantiles, summary, phi)
 
 
 def qt_rank(summary: pa.Array, x: pa.Array) -> pa.Array:
-    """Proved bounds on how many of the values behind each summary are <= x."""
+    """Return proved bounds on the number of values <= x behind each summary."""
     return _by_row(_ranks, summary, x)
 
 
 def qt_bounds(summary: pa.Array, phi: pa.Array) -> pa.Array:
-    """The answer of each summary to phi: the value, its proved ranks, n, and the error as a fraction of n."""
+    """Return the answer of each summary to phi: value, proved ranks, n, and the error as a fraction of n."""
     return _by_row(_bounds, summary, phi)
 
 
@@ -84,50 +84,50 @@ FUNCTIONS: dict[Callable[..., Any], DataType] = {
 }
 
 
-def summarise(x: pa.Array, eps: float) -> Summary:
-    """The summary of an array within eps; of the array's type even when it has nothing but nulls."""
+def summarise_array(x: pa.Array, eps: float) -> Summary:
+    """Summarise an array within eps; the summary has the array's type even if all values are null."""
     kind = None if pa.types.is_null(x.type) else type_of_arrow(x.type).name
     sketch = StreamSketch(eps, value_type=kind)
     sketch.update(x)
-    found = sketch.summary()
-    return thin(found, eps) if found.rank_error == 0 else found
+    summary = sketch.summary()
+    return thin(summary, eps) if summary.rank_error == 0 else summary
 
 
 def thin(summary: Summary, eps: float) -> Summary:
-    """As few tuples as a certified error within eps allows, by one compression; all of them when it allows none."""
-    room = int(eps * summary.n) - summary.rank_error  # ranks that compression may add
-    if room <= 0:
+    """Drop as many tuples, by one compression, as a certified error within eps allows."""
+    slack = int(eps * summary.n) - summary.rank_error  # ranks that compression may add
+    if slack <= 0:
         return summary
     exact = summary.rank_error == 0
-    small = summary.compress(math.ceil(summary.n / (2 * room + 1 if exact else 2 * room)))
+    small = summary.compress(math.ceil(summary.n / (2 * slack + 1 if exact else 2 * slack)))
     return small if small.error <= eps else summary
 
 
 def typed_udf(function: Callable[..., Any], returned: DataType) -> Any:
-    """PySpark's stubs have no overload for functions whose kind is told by their annotations."""
+    """Make a UDF: PySpark's stubs have no overload for functions whose kind their annotations give."""
     make: Any = arrow_udf
     return make(function, returned)
 
 
-def at_rows(answers: pa.Array, rows: NDArray[Any], length: int) -> pa.Array:
-    """Answers at the rows they belong to, and null at all others."""
-    place = np.full(length, -1)
-    place[rows] = np.arange(len(rows))
-    return answers.take(pa.array(place, mask=place < 0))
+def scatter_rows(answers: pa.Array, rows: NDArray[Any], length: int) -> pa.Array:
+    """Put answers at the rows they belong to, and null at all others."""
+    index = np.full(length, -1)
+    index[rows] = np.arange(len(rows))
+    return answers.take(pa.array(index, mask=index < 0))
 
 
-def doubles(values: pa.Array, kind: ValueType) -> pa.Array:
-    """Values as the doubles SQL gives here; temporal ones are refused, because a double cannot say what they are."""
+def to_doubles(values: pa.Array, kind: ValueType) -> pa.Array:
+    """Return values as doubles; refuse temporal ones, because a double has no unit."""
     if kind.is_temporal:
         raise TypeMismatchError(
             f"a quantile of {kind} values is not a double; use quantide.spark.quantiles or quantiles_of, which keep "
             "the type, or make numbers of them first, as unix_micros(x) does"
         )
-    return numbers(values)
+    return to_float64(values)
 
 
-def numbers(column: pa.Array) -> pa.Array:
-    """A column as float64, each value the nearest double (Arrow's own cast of decimals is not)."""
+def to_float64(column: pa.Array) -> pa.Array:
+    """Cast a column to float64, each value to the nearest double (Arrow's cast of decimals is less exact)."""
     if not pa.types.is_decimal(column.type):
         return column.cast(pa.float64(), safe=False)
     coded = column.dictionary_encode()
@@ -135,7 +135,7 @@ def numbers(column: pa.Array) -> pa.Array:
     return pa.array(distinct, pa.float64()).take(coded.indices)
 
 
-def _one_eps(column: pa.Array) -> float:
+def _read_eps(column: pa.Array) -> float:
     ends = pc.min_max(column).as_py()
     if column.null_count or ends["min"] != ends["max"]:
         raise InvalidArgumentError("eps must be one number for all rows of a group, such as 0.01, and not null")
@@ -143,57 +143,57 @@ def _one_eps(column: pa.Array) -> float:
     return check_eps(float(eps) if isinstance(eps, Decimal) else eps)
 
 
-def _by_row(ask: Callable[[Summaries, pa.Array], pa.Array], summary: pa.Array, question: pa.Array) -> pa.Array:
-    """Ask all rows at once where neither summary nor question is null; null elsewhere."""
-    some = pc.and_(summary.is_valid(), question.is_valid())
-    blobs = summary.filter(some)
-    answers = ask(Summaries.from_binary(np.arange(len(blobs)), blobs), question.filter(some))
-    return at_rows(answers, np.flatnonzero(some.to_numpy(zero_copy_only=False)), len(summary))
+def _by_row(answer: Callable[[Summaries, pa.Array], pa.Array], summary: pa.Array, argument: pa.Array) -> pa.Array:
+    """Answer all rows at once where neither summary nor argument is null; null elsewhere."""
+    valid = pc.and_(summary.is_valid(), argument.is_valid())
+    blobs = summary.filter(valid)
+    answers = answer(Summaries.from_binary(np.arange(len(blobs)), blobs), argument.filter(valid))
+    return scatter_rows(answers, np.flatnonzero(valid.to_numpy(zero_copy_only=False)), len(summary))
 
 
-def _quantiles(held: Summaries, phi: pa.Array) -> pa.Array:
-    return _bounds(held, phi).field("value")
+def _quantiles(summaries: Summaries, phi: pa.Array) -> pa.Array:
+    return _bounds(summaries, phi).field("value")
 
 
-def _bounds(held: Summaries, phi: pa.Array) -> pa.Array:
-    """Each summary's answer to its own phi, in one kernel call; null where n is 0."""
-    targets = target_ranks(check_phis(numbers(phi).to_numpy(zero_copy_only=False)), np.maximum(held.n, 1))
-    at = nearest_tuples(held.rmin, held.rmax, held.offsets, targets[:, None])[:, 0]
-    found = np.flatnonzero(at >= 0)
-    at, target, n = at[found], targets[found], held.n[found]
-    low, high = held.rmin[at], held.rmax[at]
-    value = doubles(held.type.restore_arrow(_carried(held)[at]), held.type)
+def _bounds(summaries: Summaries, phi: pa.Array) -> pa.Array:
+    """Answer each summary's own phi, in one kernel call; null where n is 0."""
+    targets = target_ranks(check_phis(to_float64(phi).to_numpy(zero_copy_only=False)), np.maximum(summaries.n, 1))
+    nearest = find_nearest_tuples(summaries.rmin, summaries.rmax, summaries.offsets, targets[:, None])[:, 0]
+    rows = np.flatnonzero(nearest >= 0)
+    nearest, target, n = nearest[rows], targets[rows], summaries.n[rows]
+    low, high = summaries.rmin[nearest], summaries.rmax[nearest]
+    value = to_doubles(summaries.type.restore_arrow(_carried_values(summaries)[nearest]), summaries.type)
     error = np.maximum(target - low, high - target) / n
-    return _spread([value, low, high, n, error], BOUNDS, found, len(held))
+    return _scatter_structs([value, low, high, n, error], BOUNDS, rows, len(summaries))
 
 
-def _ranks(held: Summaries, x: pa.Array) -> pa.Array:
+def _ranks(summaries: Summaries, x: pa.Array) -> pa.Array:
     """As Summary.rank, for each summary its own x: one pass over all tuples."""
-    first, last, n = held.offsets[:-1], held.offsets[1:], held.n
-    asked, below_all = (np.repeat(column, last - first) for column in _asked(x, held.type))
-    below = np.concatenate(([0], np.cumsum((_carried(held) <= asked) & ~below_all)))
+    first, last, n = summaries.offsets[:-1], summaries.offsets[1:], summaries.n
+    bound, below_all = (np.repeat(column, last - first) for column in _read_values(x, summaries.type))
+    below = np.concatenate(([0], np.cumsum((_carried_values(summaries) <= bound) & ~below_all)))
     following = first + below[last] - below[first]  # the first tuple above x
-    low = np.where(following > first, held.rmin[following - 1], 0)
-    high = np.where(following < last, np.append(held.rmax, 0)[following] - 1, n)
-    some = np.flatnonzero(n)
-    return _spread([low[some], high[some]], RANKS, some, len(held))
+    low = np.where(following > first, summaries.rmin[following - 1], 0)
+    high = np.where(following < last, np.append(summaries.rmax, 0)[following] - 1, n)
+    rows = np.flatnonzero(n)
+    return _scatter_structs([low[rows], high[rows]], RANKS, rows, len(summaries))
 
 
-def _spread(columns: list[Any], fields: StructType, rows: NDArray[np.int64], length: int) -> pa.Array:
+def _scatter_structs(columns: list[Any], fields: StructType, rows: NDArray[np.int64], length: int) -> pa.Array:
     structs = pa.StructArray.from_arrays([pa.array(column) for column in columns], fields.names)
-    return at_rows(structs, rows, length)
+    return scatter_rows(structs, rows, length)
 
 
-def _carried(held: Summaries) -> NDArray[Any]:
-    """All values as the numbers that kernels see, without copying."""
-    tuples = one_array(held.to_arrow()["tuples"]).values
+def _carried_values(summaries: Summaries) -> NDArray[Any]:
+    """Return all values as the numbers that kernels use, without copying."""
+    tuples = combine_chunks(summaries.to_arrow()["tuples"]).values
     carried: NDArray[Any] = tuples.field("value").to_numpy()
     return carried
 
 
-def _asked(x: pa.Array, kind: ValueType) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Numbers to compare carried values with, and which are below all of them; distinct ones are read once."""
+def _read_values(x: pa.Array, kind: ValueType) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return numbers to compare carried values with, and a mask of those below all of them; read distinct ones once."""
     coded = x.dictionary_encode()
-    numbers, below, _ = read_asked(coded.dictionary, kind)
-    place = coded.indices.to_numpy()
-    return numbers[place], below[place]
+    numbers, below, _ = read_query_values(coded.dictionary, kind)
+    index = coded.indices.to_numpy()
+    return numbers[index], below[index]

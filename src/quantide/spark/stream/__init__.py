@@ -1,1 +1,1 @@
-"""Streams on Spark: data that keeps arriving becomes history, every value exactly once."""
+"""Ingestion with Spark Structured Streaming: data that arrives becomes history, every value exactly once."""

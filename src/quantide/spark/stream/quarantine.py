@@ -1,62 +1,73 @@
-"""The quarantine: files that could not be read and rows that had no place, shown, and tried again."""
+"""The quarantine: files that could not be read and bad rows, listed with their reasons, and ingested again."""
 
+import json
 import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any, TextIO
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
 from quantide.config import Config, StreamConfig
-from quantide.errors import InvalidArgumentError
+from quantide.errors import CorruptBytesError, InvalidArgumentError
 from quantide.history.history import History
 from quantide.spark.ingest import session_for
-from quantide.spark.stream.bad_rows import read_bad_rows
-from quantide.spark.stream.batch import BatchWriter
-from quantide.spark.stream.lines import TEXT_FORMATS
-from quantide.spark.stream.listing import changed_files, list_files
-from quantide.spark.stream.retry import next_retry
-from quantide.spark.stream.stream import open_history
-from quantide.spark.stream.work import look
-from quantide.store.disk import remove
-from quantide.store.ledger import Ledger
-from quantide.store.names import QUARANTINE
-from quantide.store.storage import Storage
-from quantide.summary.shown import write_line
+from quantide.spark.stream.file_retries import next_retry
+from quantide.spark.stream.micro_batch import BatchWriter
+from quantide.spark.stream.row_origin import COLUMN, CORRUPT, LINE, REASON, SOURCE_FILE, TEXT_FORMATS
+from quantide.spark.stream.running_stream import open_history
+from quantide.spark.stream.stream_source import changed_files, list_files, stat_file
+from quantide.spark.stream.stream_status import StreamStatus
+from quantide.store.durable_files import remove
+from quantide.store.file_names import QUARANTINE
+from quantide.store.ingest_log import IngestLog
+from quantide.store.ingest_status import publish_status
+from quantide.store.location import open_regular
+from quantide.store.storage_options import StorageOptions
+from quantide.summary.value_json import count, write_line
 
-ROWS = 3  # bad rows of a kind that are shown
+ROWS = 3  # bad rows that are shown for each file and reason
+MAX_CONTENT = 500  # characters of a row that are shown
+OWN_COLUMNS = (REASON, COLUMN, SOURCE_FILE, LINE, CORRUPT)
 
 
 def show(config: Config, name: str | None, out: TextIO, json: bool = False, rows: int = ROWS) -> None:
-    """Every file that is held, and every kind of bad row, with its reason and the first `rows` of them."""
-    held = [_held(stream, rows) for stream in _chosen(config, name)]
+    """List every file in quarantine, and the bad rows by file and reason with the first `rows` of them."""
+    listings = [_list_quarantine(stream, rows) for stream in _select_streams(config, name)]
     if json:
-        write_line(out, {"streams": held})
+        write_line(out, {"streams": listings})
         return
-    for one in held:
-        if not one["begun"]:
-            out.write(f"{one['stream']}: nothing was taken in yet\n")
+    for listing in listings:
+        if not listing["begun"]:
+            out.write(f"{listing['stream']}: nothing was taken in yet\n")
             continue
+        bad_rows = sum(group["count"] for group in listing["rows"])
         out.write(
-            f"{one['stream']}: {len(one['files']):,} files and {sum(row['count'] for row in one['rows']):,} rows are "
-            f"held, {len(one['waiting']):,} files wait to be tried again\n"
+            f"{listing['stream']}: {count(len(listing['files']), 'file')} and {count(bad_rows, 'row')} are held, "
+            f"{count(len(listing['waiting']), 'file')} to be tried again\n"
         )
-        count = "line" if config.streams[one["stream"]].source.format in TEXT_FORMATS else "row"
-        out.writelines(f"  file  {file['path']}: {file['reason']}\n" for file in one["files"])
-        for kind in one["rows"]:
-            out.write(f"  rows  {kind['count']:,} of {kind['path'] or 'the stream'}: {kind['reason']}\n")
-            out.writelines(f"        {_place_of(row, count)}{row['content']}\n" for row in kind["examples"])
-        out.writelines(f"  waits {file['path']}: {file['reason']}\n" for file in one["waiting"])
-        out.writelines(f"  other {file['path']}: {file['reason']}\n" for file in one["changed"])
+        unit = "line" if config.streams[listing["stream"]].source.format in TEXT_FORMATS else "row"
+        out.writelines(f"  file  {file['path']}: {file['reason']}\n" for file in listing["files"])
+        for group in listing["rows"]:
+            out.write(f"  rows  {group['count']:,} of {group['path'] or 'the stream'}: {group['reason']}\n")
+            out.writelines(f"        {_format_position(row, unit)}{row['content']}\n" for row in group["examples"])
+        out.writelines(f"  waits {file['path']}: {file['reason']}\n" for file in listing["waiting"])
+        out.writelines(f"  other {file['path']}: {file['reason']}\n" for file in listing["changed"])
 
 
-def _place_of(row: dict[str, Any], count: str) -> str:
-    """Place of a row, as the list shows it; `count` is "line" or "row"."""
-    line = "" if row["line"] is None else f"{count} {row['line']:,}"
+def _format_position(row: dict[str, Any], unit: str) -> str:
+    """Format the line and column of a row; `unit` is "line" or "row"."""
+    line = "" if row["line"] is None else f"{unit} {row['line']:,}"
     column = "" if row["column"] is None else f"column {row['column']}"
-    place = ", ".join(part for part in (line, column) if part)
-    return f"{place}: " if place else ""
+    position = ", ".join(part for part in (line, column) if part)
+    return f"{position}: " if position else ""
 
 
-def _held(stream: StreamConfig, rows: int) -> dict[str, Any]:
-    """Held files and rows of a stream, files that will be tried again, and files that changed after they were taken."""
-    found: dict[str, Any] = {
+def _list_quarantine(stream: StreamConfig, rows: int) -> dict[str, Any]:
+    """List files and rows in quarantine, files that wait for a retry, and files that changed after ingestion."""
+    empty: dict[str, Any] = {
         "stream": stream.name,
         "begun": False,
         "files": [],
@@ -65,74 +76,132 @@ def _held(stream: StreamConfig, rows: int) -> dict[str, Any]:
         "changed": [],
     }
     if not os.path.isdir(os.path.join(stream.folder, "_delta_log")):
-        return found
-    ledger = Ledger(stream.folder, History(stream.folder).batch_seen)
-    return found | {
+        return empty
+    ingest_log = IngestLog(stream.folder, History(stream.folder).batch_seen)
+    return empty | {
         "begun": True,
-        "files": [{"path": path, "reason": entry.reason} for path, entry in sorted(ledger.quarantined.items())],
-        "rows": _bad_rows(stream, ledger, rows),
-        "waiting": [{"path": path, "reason": entry.reason} for path, entry in sorted(ledger.waiting.items())],
-        "changed": [{"path": path, "reason": reason} for path, reason in _changed(stream, ledger).items()],
+        "files": [
+            {"path": path, "reason": entry.reason} for path, entry in sorted(ingest_log.quarantined_files.items())
+        ],
+        "rows": _list_bad_rows(stream, ingest_log, rows),
+        "waiting": [{"path": path, "reason": entry.reason} for path, entry in sorted(ingest_log.waiting.items())],
+        "changed": [{"path": path, "reason": reason} for path, reason in _find_changed(stream, ingest_log).items()],
     }
 
 
-def _changed(stream: StreamConfig, ledger: Ledger) -> dict[str, str]:
+def _find_changed(stream: StreamConfig, ingest_log: IngestLog) -> dict[str, str]:
     if not stream.source.is_files:
         return {}
-    return changed_files(ledger.taken, list_files(stream.source, Storage()))
+    return changed_files(ingest_log.ingested, list_files(stream.source, StorageOptions()))
 
 
 def retry(config: Config, name: str | None, master: str, out: TextIO, json: bool = False) -> None:
-    """Take in again what is held, by the configuration as it is now; what fails again is held again."""
-    chosen = _chosen(config, name)
+    """Ingest the quarantine again with the present configuration; files and rows that fail again stay in it."""
+    streams = _select_streams(config, name)
     with session_for(config, master) as session:
-        done = []
-        for stream in chosen:
+        results = []
+        for stream in streams:
             with open_history(stream) as history:
-                ledger = Ledger(stream.folder, history.batch_seen, stream.durable)
-                ledger.clean()
-                writer = BatchWriter(stream, history, ledger, session)
-                before = ledger.rows
+                ingest_log = IngestLog(stream.folder, history.batch_seen, stream.durable)
+                ingest_log.clean()
+                writer = BatchWriter(stream, history, ingest_log, session)
+                before = ingest_log.rows
                 _retry_files(writer)
                 _retry_rows(writer)
-                taken, files = ledger.rows - before, len(ledger.quarantined)
-                rows = sum(kind["count"] for kind in _bad_rows(stream, ledger, 0))
-            done.append({"stream": stream.name, "rows": taken, "held_files": files, "held_rows": rows})
+                ingested, files = ingest_log.rows - before, len(ingest_log.quarantined_files)
+                rows = sum(group["count"] for group in _list_bad_rows(stream, ingest_log, 0))
+                _publish_counts(stream, ingest_log, history)
+            results.append({"stream": stream.name, "rows": ingested, "held_files": files, "held_rows": rows})
             if not json:
                 out.write(
-                    f"{stream.name}: {taken:,} rows were taken in; {files:,} files and {rows:,} rows are still held\n"
+                    f"{stream.name}: {count(ingested, 'row')} taken in; {count(files, 'file')} and "
+                    f"{count(rows, 'row')} are still held\n"
                 )
     if json:
-        write_line(out, {"streams": done})
+        write_line(out, {"streams": results})
 
 
 def _retry_files(writer: BatchWriter) -> None:
-    if writer.ledger.quarantined:
-        writer.take_again(next_retry(writer), list(writer.ledger.quarantined))
+    if writer.ingest_log.quarantined_files:
+        writer.retry_files(next_retry(writer), list(writer.ingest_log.quarantined_files))
 
 
 def _retry_rows(writer: BatchWriter) -> None:
-    """Rows that were held are a Parquet file with the columns they came with."""
-    names = tuple(writer.ledger.held)
-    paths = [_place(writer.stream, name) for name in names]
-    found = [file for path in paths if (file := look(writer.storage, path)) is not None]
-    if found:
-        writer.take_rows(next_retry(writer), found, names)
-        for name in set(names) - set(writer.ledger.held):
-            remove(_place(writer.stream, name))
+    """Ingest bad rows again, from the Parquet files that have their original columns."""
+    names = tuple(writer.ingest_log.quarantined_rows)
+    paths = [_quarantine_path(writer.stream, name) for name in names]
+    files = [file for path in paths if (file := stat_file(writer.storage, path)) is not None]
+    if files:
+        writer.retry_rows(next_retry(writer), files, names)
+        for name in set(names) - set(writer.ingest_log.quarantined_rows):
+            remove(_quarantine_path(writer.stream, name))
 
 
-def _bad_rows(stream: StreamConfig, ledger: Ledger, examples: int) -> list[dict[str, Any]]:
-    return read_bad_rows([_place(stream, name) for name in ledger.held], examples)
+def _publish_counts(stream: StreamConfig, ingest_log: IngestLog, history: History) -> None:
+    """Publish the counts after a retry for readers of the store; ingestion is not running."""
+    status = StreamStatus(stream.name, ingest_log.rows, ingest_log.bad, ingest_log.ahead)
+    status.quarantined_files, status.waiting_files = len(ingest_log.quarantined_files), len(ingest_log.waiting)
+    status.clock_problem = history.stats()["clock_problem"] or ""
+    publish_status(stream.folder, status.to_ingest_status(running=False))
 
 
-def _place(stream: StreamConfig, name: str) -> str:
+def _list_bad_rows(stream: StreamConfig, ingest_log: IngestLog, examples: int) -> list[dict[str, Any]]:
+    return read_bad_rows([_quarantine_path(stream, name) for name in ingest_log.quarantined_rows], examples)
+
+
+def _quarantine_path(stream: StreamConfig, name: str) -> str:
     return os.path.join(stream.folder, QUARANTINE, name)
 
 
-def _chosen(config: Config, name: str | None) -> list[StreamConfig]:
+def _select_streams(config: Config, name: str | None) -> list[StreamConfig]:
     if name is None:
         return list(config.streams.values())
     if name not in config.streams:
         raise InvalidArgumentError(f"there is no stream {name!r}; there are {', '.join(config.streams)}")
     return [config.streams[name]]
+
+
+@dataclass
+class QuarantinedRows:
+    """Bad rows of one file with one reason."""
+
+    count: int = 0
+    examples: list[dict[str, Any]] = field(default_factory=list)
+
+
+def read_bad_rows(paths: Iterable[str], examples: int) -> list[dict[str, Any]]:
+    """Group the bad rows in files of the quarantine by source file and reason, with some examples of each."""
+    groups: dict[tuple[str, str], QuarantinedRows] = {}
+    for path in paths:
+        try:
+            with open_regular(path) as file, pq.ParquetFile(file) as parquet:
+                for batch in parquet.iter_batches():
+                    _add_rows(groups, pa.Table.from_batches([batch]), examples)
+        except (OSError, ValueError, LookupError, TypeError, pa.ArrowException) as error:
+            raise CorruptBytesError(
+                f"{path} is damaged: {error}; it holds rows of the quarantine: restore it from a copy"
+            ) from error
+    return [
+        {"path": path or None, "reason": reason, "count": rows.count, "examples": rows.examples}
+        for (path, reason), rows in sorted(groups.items())
+    ]
+
+
+def _add_rows(groups: dict[tuple[str, str], QuarantinedRows], table: pa.Table, examples: int) -> None:
+    for group in table.group_by([SOURCE_FILE, REASON]).aggregate([([], "count_all")]).to_pylist():
+        rows = groups.setdefault((group[SOURCE_FILE] or "", group[REASON]), QuarantinedRows())
+        rows.count += group["count_all"]
+        missing = examples - len(rows.examples)
+        if missing > 0:
+            same = pc.and_kleene(
+                pc.equal(table[SOURCE_FILE], group[SOURCE_FILE]), pc.equal(table[REASON], group[REASON])
+            )
+            rows.examples += [_to_example(row) for row in table.filter(same).slice(0, missing).to_pylist()]
+
+
+def _to_example(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the line, the column at fault and the content of a row: the text of the line, or the columns as JSON."""
+    columns = {name: value for name, value in row.items() if name not in OWN_COLUMNS}
+    content = row.get(CORRUPT) or json.dumps(columns, default=str, ensure_ascii=False)
+    shown = content if len(content) <= MAX_CONTENT else content[: MAX_CONTENT - 3] + "..."
+    return {"line": row.get(LINE), "column": row.get(COLUMN), "content": shown}

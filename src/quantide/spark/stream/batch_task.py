@@ -1,0 +1,245 @@
+"""Batch tasks: one task reads, sorts and writes its part of a batch, on a Spark worker or in the driver.
+
+A file that fails must leave no trace: rows of a piece of a file share no chunk with rows of other files, and a small
+file is read whole before its rows join others.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from quantide.errors import QuantideError
+from quantide.history.bulk_load import NameReservation, WrittenFile
+from quantide.history.parquet_source import PIECE_ROWS
+from quantide.spark.file_splits import FilePiece, Split, read_split
+from quantide.spark.stream.column_matching import column_missing
+from quantide.spark.stream.column_selection import ColumnSelection
+from quantide.spark.stream.row_origin import BLOCK, COLUMN, LINE, REASON, ROW, SOURCE_FILE, LineNumbers
+from quantide.spark.stream.row_reader import IngestedRows, RowRules, read_rows, write_rows
+from quantide.spark.stream.stream_source import stat_file
+from quantide.store.durable_files import DurableSink, write_file
+from quantide.store.file_names import QUARANTINE
+from quantide.store.ingest_log import QUARANTINED, WAITING, IngestedFile
+from quantide.store.storage_options import StorageOptions
+
+SCHEMA_CHANGED, FILE_CHANGED = "the schema changed", "it changed while it was read"
+QUARANTINE_COLUMNS = (SOURCE_FILE, LINE, REASON, COLUMN)  # columns that bad rows have beside their own
+READ_ERRORS = (QuantideError, OSError, ValueError, pa.ArrowException)
+
+
+@dataclass(frozen=True)
+class TaskOutput:
+    """Files written of some rows; `source` is set if the rows are a piece of that source file."""
+
+    source: str | None
+    written: list[WrittenFile]
+    rows: int
+    bad: int
+    quarantined: list[str]  # names of files with bad rows
+
+
+@dataclass
+class TaskResult:
+    """Outputs of a task, the files that failed, and the bad rows of each file. It travels back as JSON."""
+
+    outputs: list[TaskOutput] = field(default_factory=list)
+    failed: dict[str, tuple[str, str]] = field(default_factory=dict)
+    bad: dict[str, int] = field(default_factory=dict)
+    reasons: dict[str, int] = field(default_factory=dict)
+    newest: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "TaskResult":
+        outputs = [
+            TaskOutput(**{**output, "written": [WrittenFile.from_dict(file) for file in output["written"]]})
+            for output in data["outputs"]
+        ]
+        failed = {path: (state, reason) for path, (state, reason) in data["failed"].items()}
+        return cls(**{**data, "outputs": outputs, "failed": failed})
+
+
+@dataclass(frozen=True)
+class BatchTask:
+    """Settings that all tasks of a batch share; `files` are the source files by the paths that Spark gives them."""
+
+    names: NameReservation
+    rules: RowRules
+    batch: str
+    storage: StorageOptions
+    files: dict[str, IngestedFile]
+    types: dict[str, str]
+    schema_change: str
+    line_numbers: LineNumbers | None = None
+
+
+def run_split_task(task: BatchTask, number: int, split: Split) -> TaskResult:
+    """Read, sort and write a split, as task `number` of its batch."""
+    collector = RowCollector(task, number)
+    for piece in split:
+        path = piece.file.uri
+        is_part = piece.groups is not None
+        try:
+            schema = _read_schema(task, piece)
+            if reason := schema_mismatch(task.rules.selection, schema, task.types, task.schema_change):
+                collector.result.failed[path] = (QUARANTINED, reason)
+                continue
+            used = task.rules.selection.used_columns(schema.names)
+            added = [name for name in schema.names if name.startswith("=") or name in QUARANTINE_COLUMNS]
+            tables = list(read_split((piece,), [*used, *added], schema, None, task.storage))
+            rows = [read_rows(table, task.rules) for table in tables]
+            if LINE not in schema.names:
+                rows = _number_rows(rows, tables, None if SOURCE_FILE in schema.names else _rows_before(task, piece))
+            _check_unchanged(task, path)
+        except READ_ERRORS as error:
+            collector.result.failed[path] = (WAITING, str(error))
+        else:
+            if is_part:
+                collector.flush()
+            collector.add(rows, path)
+            if is_part or collector.rows >= PIECE_ROWS:
+                collector.flush(path if is_part else None)
+    collector.flush()
+    return collector.result
+
+
+def run_table_task(task: BatchTask, table: pa.Table) -> TaskResult:
+    """As run_split_task(), for rows that are in memory."""
+    collector = RowCollector(task, 0)
+    rows = [read_rows(table, task.rules)]
+    collector.add(rows if LINE in table.column_names else _number_rows(rows, [table], None), "")
+    collector.flush()
+    return collector.result
+
+
+class RowCollector:
+    """Collects rows until there are enough for a chunk, and writes them."""
+
+    def __init__(self, task: BatchTask, number: int) -> None:
+        self._task, self._number = task, number
+        self._good: list[IngestedRows] = []
+        self._bad: list[pa.Table] = []
+        self._chunks = self._quarantine_files = self.rows = 0
+        self.result = TaskResult()
+
+    def add(self, tables: Sequence[tuple[IngestedRows, pa.Table | None]], path: str) -> None:
+        """Add the good and the bad rows of a source file."""
+        for rows, bad in tables:
+            self._good.append(rows)
+            self.rows += len(rows)
+            if rows.newest is not None:
+                self.result.newest = max(rows.newest, self.result.newest or rows.newest)
+            if bad is not None:
+                self._add_bad(bad, path)
+
+    def _add_bad(self, bad: pa.Table, path: str) -> None:
+        if BLOCK in bad.column_names:
+            bad = self._add_lines(bad)
+        if SOURCE_FILE not in bad.column_names:
+            bad = bad.append_column(SOURCE_FILE, pa.repeat(pa.scalar(path), len(bad)))
+        self._bad.append(bad)
+        self.result.bad[path] = self.result.bad.get(path, 0) + len(bad)
+        for counted in bad[REASON].value_counts().to_pylist():
+            reason = counted["values"]
+            self.result.reasons[reason] = self.result.reasons.get(reason, 0) + counted["counts"]
+
+    def _add_lines(self, bad: pa.Table) -> pa.Table:
+        """Return bad rows of text files with their line numbers."""
+        numbers = self._task.line_numbers
+        positions = [bad[name].to_pylist() for name in (SOURCE_FILE, BLOCK, ROW)]
+        lines = [None] * len(bad) if numbers is None else numbers.find_lines(*positions)
+        index = bad.column_names.index(LINE)
+        return bad.set_column(index, LINE, pa.array(lines, pa.int64())).drop_columns([ROW, BLOCK])
+
+    def flush(self, source: str | None = None) -> None:
+        """Write the collected rows."""
+        written: list[WrittenFile] = []
+        if self.rows:
+            rows = IngestedRows.concat([rows for rows in self._good if len(rows)])
+            written = write_rows(self._task.names, self._number, self._chunks, rows, self._task.rules)
+            self._chunks += 1
+        bad = sum(len(table) for table in self._bad)
+        if written or bad:
+            quarantined = [self._quarantine(table) for table in _concat_by_schema(self._bad)]
+            self.result.outputs.append(
+                TaskOutput(source, written, sum(file.rows for file in written), bad, quarantined)
+            )
+        self._good, self._bad, self.rows = [], [], 0
+
+    def _quarantine(self, table: pa.Table) -> str:
+        """Write bad rows, with their original columns, as a file of the quarantine; return its name."""
+        name = f"{self._task.batch}-{self._number}-{self._quarantine_files}.parquet"
+        self._quarantine_files += 1
+
+        def fill(sink: DurableSink) -> None:
+            pq.write_table(table, pa.PythonFile(sink, "w"))
+
+        write_file(os.path.join(self._task.names.folder, QUARANTINE, name), fill, self._task.names.durable)
+        return name
+
+
+def _read_schema(task: BatchTask, piece: FilePiece) -> pa.Schema:
+    filesystem, path = task.storage.locate(piece.file.uri)
+    schema = pq.read_schema(path, filesystem=filesystem)
+    keys = [pa.field(name, pa.scalar(value).type) for name, value in piece.file.keys if name not in schema.names]
+    return pa.schema([*schema.remove_metadata(), *keys])
+
+
+def schema_mismatch(selection: ColumnSelection, schema: pa.Schema, types: dict[str, str], policy: str) -> str | None:
+    """Return the reason why a file of that schema cannot be read; None if it can."""
+    names = list(schema.names)
+    missing = selection.missing_columns(names)
+    if missing:
+        return f"{SCHEMA_CHANGED}: {column_missing(missing[0], names)}"
+    for name, expected in types.items() if policy != "adapt" else ():
+        if name.startswith("="):
+            continue
+        actual = str(schema.field(name).type) if name in names else "missing"
+        if actual != expected:
+            return f"{SCHEMA_CHANGED}: column {name!r} is {actual} and was {expected}"
+    return None
+
+
+def _rows_before(task: BatchTask, piece: FilePiece) -> int:
+    """Count the rows of a file before its piece."""
+    if not piece.groups:
+        return 0
+    filesystem, path = task.storage.locate(piece.file.uri)
+    metadata = pq.read_metadata(path, filesystem=filesystem)
+    return sum(metadata.row_group(group).num_rows for group in range(piece.groups[0]))
+
+
+def _number_rows(
+    rows: Sequence[tuple[IngestedRows, pa.Table | None]], tables: Sequence[pa.Table], before: int | None
+) -> list[tuple[IngestedRows, pa.Table | None]]:
+    """Number the bad rows of consecutive tables within their file; `before` is None if the tables are no file."""
+    out = []
+    for (good, bad), table in zip(rows, tables, strict=True):
+        if bad is not None:
+            numbers = pa.nulls(len(bad), pa.int64()) if before is None else pc.add(bad[LINE], before)
+            bad = bad.set_column(bad.column_names.index(LINE), LINE, numbers)
+        out.append((good, bad))
+        before = None if before is None else before + len(table)
+    return out
+
+
+def _check_unchanged(task: BatchTask, path: str) -> None:
+    """Raise if a file changed while it was read."""
+    expected = task.files.get(path)
+    if expected is not None and stat_file(task.storage, path) != expected:
+        raise QuantideError(FILE_CHANGED)
+
+
+def _concat_by_schema(tables: Sequence[pa.Table]) -> list[pa.Table]:
+    """Concatenate tables of the same columns."""
+    by_schema: dict[str, list[pa.Table]] = {}
+    for table in tables:
+        by_schema.setdefault(str(table.schema), []).append(table)
+    return [pa.concat_tables(same) for same in by_schema.values()]

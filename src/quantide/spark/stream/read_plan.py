@@ -1,0 +1,259 @@
+"""Read plans: how the data of a batch is read. Tasks read Parquet themselves; Spark reads any other format."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from quantide.config import StreamConfig
+from quantide.errors import QuantideError
+from quantide.spark.file_splits import MIN_SPLIT, Split, plan_splits
+from quantide.spark.source_files import SourceDataFile, SourceFiles
+from quantide.spark.spark_session import count_cores
+from quantide.spark.stream.batch_task import FILE_CHANGED, READ_ERRORS, SCHEMA_CHANGED
+from quantide.spark.stream.column_matching import column_missing
+from quantide.spark.stream.column_selection import ColumnSelection
+from quantide.spark.stream.file_layouts import NAMED_FORMATS, FileLayouts, parse_schema
+from quantide.spark.stream.row_origin import (
+    BLOCK,
+    CORRUPT,
+    CORRUPT_FORMATS,
+    ROW,
+    SOURCE_FILE,
+    LineNumbers,
+    TextFormat,
+    count_blocks,
+    origin_of_files,
+)
+from quantide.spark.stream.stream_source import SPARK_ERRORS, first_line, stat_file
+from quantide.store.file_names import STAGING
+from quantide.store.ingest_log import QUARANTINED, WAITING, IngestedFile
+from quantide.store.storage_options import StorageOptions
+
+MAX_TASK_BYTES = 64 << 20  # bytes of files that a task reads, all of them before it sorts any
+MAX_TABLE_ROWS = 100_000  # rows that Spark sends to the driver; more are staged as files
+
+Failures = dict[str, tuple[str, str]]  # state and reason, by path
+SchemaCheck = Callable[[pa.Schema, pa.Schema], str | None]  # of the first file's schema and another file's; a reason
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """Splits of Parquet files, or a table, to read; and the files that cannot be read."""
+
+    splits: tuple[Split, ...] = ()
+    table: pa.Table | None = None
+    schema: pa.Schema | None = None
+    failed: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    staged: str | None = None
+    line_numbers: LineNumbers | None = None
+
+    @property
+    def size(self) -> int:
+        return sum(piece.size for split in self.splits for piece in split)
+
+    @property
+    def is_direct(self) -> bool:
+        """Return True if tasks read the source files themselves."""
+        return self.staged is None and self.table is None
+
+
+class ReadPlanner:
+    """Makes read plans for files of a stream, or for the rows of a micro-batch."""
+
+    def __init__(
+        self, stream: StreamConfig, session: SparkSession, storage: StorageOptions, selection: ColumnSelection
+    ) -> None:
+        self._stream, self._session, self._storage, self._selection = stream, session, storage, selection
+        self.uses_spark = False  # True if Spark reads Parquet, because only Spark can compute the expressions
+
+    def plan_files(self, files: Sequence[IngestedFile], form: str, name: str, check: SchemaCheck) -> ReadPlan:
+        """Plan how to read files; `name` is the folder for files that are staged."""
+        if form != "parquet":
+            return self._plan_by_spark(files, form, name)
+        first = self._first_schema(files)
+        if first is None or self._selection.is_plain(first):
+            return self._plan_parquet(files, first)
+        self.uses_spark = True
+        failed = self._check_schemas(files, first, check)
+        plan = self._plan_by_spark([file for file in files if file.path not in failed], form, name)
+        added = [column for column in plan.schema or () if column.name.startswith("=")]
+        return replace(plan, schema=pa.schema([*first, *added]), failed={**plan.failed, **failed})
+
+    def has_columns(self, file: IngestedFile) -> bool:
+        """Return True if a file has the required columns."""
+        form = self._stream.source.format
+        try:
+            if form == "parquet":
+                return not self._selection.missing_columns(self._read_schema(file).names)
+            layouts = FileLayouts(self._stream, self._storage, self._selection)
+            return form in NAMED_FORMATS and not layouts.find_failures([file], form, self._folder_keys)
+        except READ_ERRORS:
+            return False
+
+    def plan_rows(self, frame: DataFrame, name: str) -> ReadPlan:
+        """Plan how to read the rows of a source that is not files."""
+        return self._stage(self._selection.compute(frame), name)
+
+    def _plan_parquet(self, files: Sequence[IngestedFile], schema: pa.Schema | None) -> ReadPlan:
+        """Plan Parquet files that Arrow reads: values never cross the JVM."""
+        data_files = [SourceDataFile(file.path, file.size, self._folder_keys(file.path)) for file in files]
+        used = self._selection.used_columns(schema.names) if schema is not None else []
+        failed: Failures = {}
+        try:
+            splits = self._plan_splits(data_files, used)
+        except QuantideError:  # of a large file, whose footer is read to cut it
+            splits = []
+            for file in data_files:
+                try:
+                    splits += self._plan_splits([file], used)
+                except QuantideError as error:
+                    failed[file.uri] = (WAITING, str(error))
+        return ReadPlan(tuple(splits), None, schema, failed)
+
+    def _plan_splits(self, files: Sequence[SourceDataFile], columns: Sequence[str]) -> list[Split]:
+        """Plan a task for each core, or more if that is too much for one: starting tasks takes longer than sorting."""
+        all_files, tasks = SourceFiles(tuple(files), pa.schema([])), count_cores(self._session)
+        size = min(MAX_TASK_BYTES, max(MIN_SPLIT, all_files.size * 11 // (10 * tasks)))  # row groups do not fit exactly
+        return plan_splits(all_files, columns, tasks, self._storage, size)
+
+    def _plan_by_spark(self, files: Sequence[IngestedFile], form: str, name: str) -> ReadPlan:
+        """Plan files that only Spark can read, or expressions that only Spark can compute."""
+        layouts = FileLayouts(self._stream, self._storage, self._selection)
+        failed = layouts.find_failures(files, form, self._folder_keys)
+        files = [file for file in files if file.path not in failed]
+        while files:
+            try:
+                frame = self._compute_rows(files, form, layouts)
+                plan = ReadPlan() if frame is None else self._number_lines(self._stage(frame, name), form)
+                changed = [file for file in files if stat_file(self._storage, file.path) != file]
+                failures = {file.path: (WAITING, FILE_CHANGED) for file in changed}
+                if not failures:
+                    return replace(plan, failed=failed)
+            except SPARK_ERRORS:
+                failures = {file.path: reason for file in files if (reason := self._try_file(file, form, layouts))}
+                if not failures:
+                    raise
+            failed |= failures
+            files = [file for file in files if file.path not in failed]
+        return ReadPlan(failed=failed)
+
+    def _try_file(self, file: IngestedFile, form: str, layouts: FileLayouts) -> tuple[str, str] | None:
+        """Let Spark read one file; return the failure, or None."""
+        try:
+            frame = self._read([file], form, None)
+            missing = self._selection.missing_columns(frame.columns)
+            if missing:
+                return QUARANTINED, f"{SCHEMA_CHANGED}: {column_missing(missing[0], frame.columns)}"
+            if (rows := self._compute_rows([file], form, layouts)) is not None:
+                rows.write.format("noop").mode("append").save()
+        except SPARK_ERRORS as error:
+            return WAITING, first_line(error)
+        return None
+
+    def _compute_rows(self, files: Sequence[IngestedFile], form: str, layouts: FileLayouts) -> DataFrame | None:
+        """Read files, each in the order of its own columns; None if no file has a line."""
+        options, frames = self._stream.source.options, []
+        for schema, alike in layouts.group_files(files, form).items():
+            frame = self._read(alike, form, schema)
+            origin = origin_of_files(frame, TextFormat.of(form, options), schema, options)
+            frames.append(self._selection.compute(self._add_missing(frame, schema), origin))
+        return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames) if frames else None
+
+    def _add_missing(self, frame: DataFrame, schema: StructType | None) -> DataFrame:
+        """Add columns of the stream's schema that a CSV file lacks, as nulls."""
+        if schema is None:
+            return frame
+        columns = parse_schema(self._stream.source.schema or "").fields
+        return frame.withColumns(
+            {column.name: F.lit(None).cast(column.dataType) for column in columns if column.name not in frame.columns}
+        )
+
+    def _read(self, files: Sequence[IngestedFile], form: str, schema: StructType | None) -> DataFrame:
+        source = self._stream.source
+        reader = self._session.read.format(form)
+        if form == source.format:
+            reader = reader.options(**source.options)
+            if schema is not None or source.schema:
+                reader = reader.schema(add_corrupt_column(schema or parse_schema(source.schema or ""), form))
+        if form == "csv":  # or Spark does not count columns, and fills short lines with nulls
+            reader = reader.option("columnPruning", "false").option("enforceSchema", "true")
+        if any(self._folder_keys(file.path) for file in files):
+            reader = reader.option("basePath", source.path or "")
+        return reader.option("__globPaths__", "false").load([file.path for file in files])
+
+    def _stage(self, frame: DataFrame, name: str) -> ReadPlan:
+        """Collect a few rows as a table; write many as Parquet that tasks read."""
+        table = frame.limit(MAX_TABLE_ROWS + 1).toArrow()
+        if len(table) <= MAX_TABLE_ROWS:
+            return ReadPlan(table=table, schema=table.schema)
+        folder = os.path.join(self._stream.folder, STAGING, name)
+        frame.write.mode("overwrite").parquet(folder)
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".parquet"))
+        files = [SourceDataFile(path := os.path.join(folder, name), os.path.getsize(path)) for name in names]
+        return ReadPlan(tuple(self._plan_splits(files, frame.columns)), None, table.schema, staged=folder)
+
+    def _number_lines(self, plan: ReadPlan, form: str) -> ReadPlan:
+        """Return the plan with the row counts that give the lines of its rows."""
+        if plan.schema is None or BLOCK not in plan.schema.names:
+            return plan
+        text = TextFormat.of(form, self._stream.source.options)
+        if plan.table is not None:
+            blocks = count_blocks(plan.table, SOURCE_FILE)
+        else:
+            rows = self._session.read.parquet(plan.staged or "").groupBy(SOURCE_FILE, BLOCK)
+            counts = rows.agg(F.min(ROW).alias("first"), F.count("*").alias("rows"))
+            blocks = counts.withColumnsRenamed({SOURCE_FILE: "path", BLOCK: "block"}).toArrow().to_pylist()
+        return replace(plan, line_numbers=LineNumbers.of(text, self._storage, blocks))
+
+    def _first_schema(self, files: Sequence[IngestedFile]) -> pa.Schema | None:
+        """Return the schema of the first file that has the required columns."""
+        for file in files:
+            try:
+                schema = self._read_schema(file)
+            except READ_ERRORS:
+                continue
+            if not self._selection.missing_columns(schema.names):
+                return schema
+        return None
+
+    def _check_schemas(self, files: Sequence[IngestedFile], first: pa.Schema, check: SchemaCheck) -> Failures:
+        """Return files whose columns the stream cannot read; Spark would read the columns that all files share."""
+        failed: Failures = {}
+        for file in files:
+            try:
+                reason = check(first, self._read_schema(file))
+                if reason is not None:
+                    failed[file.path] = (QUARANTINED, reason)
+            except READ_ERRORS as error:
+                failed[file.path] = (WAITING, str(error))
+        return failed
+
+    def _read_schema(self, file: IngestedFile) -> pa.Schema:
+        filesystem, path = self._storage.locate(file.path)
+        schema = pq.read_schema(path, filesystem=filesystem).remove_metadata()
+        keys = [pa.field(name, pa.string()) for name, _ in self._folder_keys(file.path) if name not in schema.names]
+        return pa.schema([*schema, *keys])
+
+    def _folder_keys(self, path: str) -> tuple[tuple[str, Any], ...]:
+        """Return the columns that only the names of folders have: day=2026-01-01/part.parquet."""
+        base = (self._stream.source.path or "").rstrip("/")
+        if not path.startswith(base + "/"):
+            return ()
+        parts = [part.partition("=") for part in path[len(base) + 1 :].split("/")[:-1]]
+        return tuple((name, unquote(value)) for name, sign, value in parts if sign and name)
+
+
+def add_corrupt_column(schema: StructType, form: str) -> StructType:
+    """Return a schema with a column for records that Spark cannot read."""
+    if form not in CORRUPT_FORMATS or CORRUPT in schema.names:
+        return schema
+    return StructType([*schema.fields]).add(CORRUPT, "string")
