@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 
-from benchmarks.process import family
+from bench.processes import family
 from tests.spark.processes import finish, running, wait_until
 
 

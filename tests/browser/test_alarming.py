@@ -55,7 +55,7 @@ def test_a_threshold_that_is_none_is_refused_in_words(demo: Demo, page: Page, co
     panel.get_by_label("Threshold").fill("")
     panel.get_by_role("button", name="Set the alarm").click()
     alert = panel.locator("form").get_by_role("alert")
-    expect(alert).to_have_text("Say a threshold.")
+    expect(alert).to_have_text("Enter a threshold.")
     expect(panel.get_by_label("Threshold")).to_be_focused()
     panel.get_by_label("Threshold").fill("many")
     panel.get_by_role("button", name="Set the alarm").click()

@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from quantide import History
-from quantide.server.registry import Registry
-from quantide.server.tokens import create_token
+from quantide.server.http.tokens import create_token
+from quantide.server.server_registry import ServerRegistry
 from quantide.store.ingest_status import IngestStatus, publish_status
 from quantide.windows.wall_clock import VARIABLE, wall_clock
 from tests.browser.chrome import Complaints, picture
@@ -35,7 +35,7 @@ def test_a_server_that_comes_back(tmp_path: Path, page: Page, complaints: Compla
             open_page(page, server.url, window="within:1h")
             expect(live).to_have_attribute("data-state", "quiet")  # live, and nothing has come for long
         expect(live).to_contain_text("reconnecting")
-        expect(page.locator("#announcer")).to_have_text("The connection is lost. Trying again.", timeout=SOON)
+        expect(page.locator("#announcer")).to_have_text("The connection is lost. Reconnecting.", timeout=SOON)
         expect(page.locator("#numbers .number-value").first).to_have_text("50")  # what was known stays
         history.append(np.arange(101.0, 201.0), times=moments(100))
         with small(tmp_path, port=port):
@@ -93,7 +93,7 @@ def test_a_token_is_asked_for(tmp_path: Path, page: Page, complaints: Complaints
     complaints.expect("401")
     with store(tmp_path) as history:
         fill(history)
-    registry = Registry(str(tmp_path / "state"))
+    registry = ServerRegistry(str(tmp_path / "state"))
     tokens = {role: create_token(registry, role, role)[1] for role in ("reader", "writer")}
     with small(tmp_path, server='state = "state"') as server:
         page.goto(f"{server.url}/#window=within:1h")
@@ -134,8 +134,8 @@ def test_a_page_has_one_event_stream_whatever_it_shows(tmp_path: Path, page: Pag
             server.api.post("/api/queries", json={"stream": "numbers", "phi": 0.5, "label": "mine"})
             open_page(page, server.url, window="within:1h")
             page.locator("#compare").scroll_into_view_if_needed()
-            expect(page.locator("#compare")).to_contain_text("standing queries", timeout=SOON)
-            page.get_by_label("Listen to all that have a label").check()
+            expect(page.locator("#compare")).to_contain_text("continuous queries", timeout=SOON)
+            page.get_by_label("Subscribe to all that have a label").check()
             expect(page.locator("#queries")).to_contain_text("answers changed", timeout=SOON)
             page.wait_for_timeout(300)  # the connections that were given up end
             assert "quantide_event_streams 1.0" in server.api.get("/metrics").text

@@ -62,7 +62,7 @@ def test_landmarks_and_headings(still: Small, page: Page) -> None:
     expect(page.get_by_role("banner")).to_have_count(1)
     expect(page.get_by_role("main")).to_have_count(1)
     expect(page.get_by_role("navigation", name="Streams")).to_be_visible()
-    for name in ("Now", "Alarms", "Now against history", "Standing queries", "Runs of history"):
+    for name in ("Now", "Alarms", "Now against history", "Continuous queries", "Runs of history"):
         expect(page.get_by_role("region", name=name, exact=True)).to_have_count(1)
     levels = page.evaluate(HEADINGS)
     assert levels[0] == 1

@@ -1,4 +1,4 @@
-"""The Q-Q plot against a running demo: looking closer shows more, and what is seen becomes standing queries."""
+"""The Q-Q plot against a running demo: looking closer shows more, and visible points become continuous queries."""
 
 import time
 from typing import Any
@@ -82,7 +82,7 @@ def test_dragging_a_box_shows_more_points_of_it(demo: Demo, page: Page) -> None:
 
 
 def check_standing(demo: Demo, page: Page, asked: list[dict[str, Any]], low: float, high: float) -> None:
-    """What is seen has standing queries, and they go when the page does."""
+    """Visible points have continuous queries, which are dropped when the page closes."""
     label = asked[0]["label"]
     until(page, "document.querySelector('#compare .square').data[1].x.length > 0")  # the rings that they move
     standing = labelled(demo, label)

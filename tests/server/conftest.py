@@ -1,4 +1,4 @@
-"""One server over streams of every kind, for tests that only read."""
+"""One server over streams of every kind, for read-only tests."""
 
 from collections.abc import Iterator
 
@@ -11,13 +11,13 @@ from tests.server.serving import serving
 
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    found = Served(tmp_path_factory.mktemp("served"))
-    found.fill()
-    yield found
-    found.close()
+    result = Served(tmp_path_factory.mktemp("served"))
+    result.fill()
+    yield result
+    result.close()
 
 
-@pytest.fixture(scope="module")  # no reader is left open for other tests to meet
+@pytest.fixture(scope="module")  # no reader stays open for other tests
 def client(served: Served) -> Iterator[httpx.Client]:
-    with serving(served.config) as found:
-        yield found
+    with serving(served.config) as result:
+        yield result

@@ -1,4 +1,4 @@
-"""Streams of every kind for a server, with all their rows beside them: what is true can be counted."""
+"""Streams of every kind for a server, with all their rows, so that tests can count exact answers."""
 
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -21,7 +21,7 @@ TEN = "2026-01-31T10:00:00"
 
 @dataclass
 class Rows:
-    """Everything that was appended to a store, in order."""
+    """All rows of a store, in order."""
 
     kind: str = "float64"
     values: list[Any] = field(default_factory=list)
@@ -31,7 +31,7 @@ class Rows:
     steps: list[int] = field(default_factory=lambda: [0])
 
     def chosen(self, key: Any = None, **window: Any) -> Any:
-        """The values that a question is about, in order; `within` and `now` are seconds."""
+        """Return the values that a query covers, in order; `within` and `now` are seconds."""
         rows = [i for i in range(len(self.values)) if key is None or self.keys[i] == key]
         if "last" in window:
             rows = rows[-window["last"] :]
@@ -49,7 +49,7 @@ class Rows:
         return sorted(values) if self.kind.startswith("decimal") else np.sort(np.array(values))
 
     def read(self, shown: Any) -> Any:
-        """A value as a response shows it, to be compared with these."""
+        """Parse a value of a response, to compare it with these."""
         if self.kind.startswith("decimal"):
             return Decimal(shown)
         if self.kind.startswith("duration"):
@@ -57,17 +57,17 @@ class Rows:
         return np.datetime64(shown) if self.kind.startswith("timestamp") else float(shown)
 
     def faults(self, data: Any, answer: dict[str, Any], eps: float = EPS) -> list[str]:
-        """What is wrong with an answer of a response."""
-        told = SimpleNamespace(**answer | {"value": self.read(answer["value"]), "n_lo": len(data), "n_hi": len(data)})
-        far = [f"the error {told.error} is above {eps}"] if told.error > eps else []
-        return far + bound_faults(data, told)
+        """Return the faults of an answer of a response."""
+        result = SimpleNamespace(**answer | {"value": self.read(answer["value"]), "n_lo": len(data), "n_hi": len(data)})
+        far = [f"the error {result.error} is above {eps}"] if result.error > eps else []
+        return far + bound_faults(data, result)
 
     def rank_faults(self, data: Any, rank: dict[str, Any], eps: float = EPS) -> list[str]:
-        """What is wrong with a rank of a response."""
+        """Return the faults of a rank of a response."""
         true = count_at_most(data, self.read(rank["value"]))
         wide = rank["rank_hi"] - rank["rank_lo"] > 2 * eps * len(data) + 1
-        held = rank["rank_lo"] <= true <= rank["rank_hi"] and rank["n"] == len(data)
-        return [] if held and not wide else [f"{true} of {len(data)} are at most that: {rank}"]
+        result = rank["rank_lo"] <= true <= rank["rank_hi"] and rank["n"] == len(data)
+        return [] if result and not wide else [f"{true} of {len(data)} are at most that: {rank}"]
 
 
 STREAMS: dict[str, dict[str, Any]] = {
@@ -85,7 +85,7 @@ CONFIG = "".join(
 
 
 class Served:
-    """Stores of all kinds that can be appended to, and what is in each."""
+    """Stores of all kinds, with the rows of each."""
 
     def __init__(self, folder: Path, server: str = "", seed: int = 5) -> None:
         self.rng = np.random.default_rng(seed)
@@ -97,7 +97,7 @@ class Served:
         }
 
     def append(self, name: str, count: int) -> None:
-        """Some rows of ten seconds."""
+        """Append some rows of ten seconds."""
         held, rng = self.rows[name], self.rng
         values = self._values(name, count)
         keys: Any = None
@@ -110,9 +110,9 @@ class Served:
             ]
         times = (len(held.steps) - 1) * STEP + np.round(rng.uniform(0, STEP, count), 3)
         errors = rng.random(count) < 0.2
-        said: dict[str, Any] = {"filters": {"errors": errors}} if name == "latency" else {}
+        result: dict[str, Any] = {"filters": {"errors": errors}} if name == "latency" else {}
         given = pa.array(values).cast(pa.timestamp("ms", "UTC")) if name == "zoned" else values
-        self.stores[name].append(given, key=keys, times=self._times(name, times), **said)
+        self.stores[name].append(given, key=keys, times=self._times(name, times), **result)
         held.values += list(values)
         held.keys += keys or [None] * count
         held.times += times.tolist()
@@ -123,7 +123,7 @@ class Served:
         self.rows[name].steps.append(len(self.rows[name].values))
 
     def fill(self, steps: int = 3, count: int = 600) -> None:
-        """Some steps, and an open one."""
+        """Append some ended steps and an open one."""
         for name in STREAMS:
             for step in range(steps + 1):
                 self.append(name, count)

@@ -1,4 +1,4 @@
-"""A real server on a real socket for tests: uvicorn in a thread, over stores that the test writes."""
+"""Real server on a real socket for tests: uvicorn in a thread, over stores that the test writes."""
 
 import asyncio
 import socket
@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from quantide import History
 from quantide.config import Config, read_config
 from quantide.server.app import make_app
-from quantide.server.lines import lines_of
+from quantide.server.http.http_protocol import limited_protocol
 
 STREAM = """
 [streams.latency]
@@ -30,19 +30,19 @@ ENDPOINTS = ["/pay", "/cart", "/home"]
 
 
 def configure(folder: Path, server: str = "", streams: str = STREAM) -> Config:
-    """A configuration file in a folder, read."""
+    """Write a configuration file and read it."""
     (folder / "quantide.toml").write_text(f'store = "data"\n[server]\nport = 0\n{server}\n{streams}')
     return read_config(folder / "quantide.toml")
 
 
 def make_store(folder: Path, name: str = "latency", **settings: Any) -> History:
-    """An empty store where the configuration looks for it."""
+    """Create an empty store at the configured location."""
     chosen: dict[str, Any] = {"eps": 0.01, "keys": "endpoint", "filters": ["errors"], "window": "24 hours"} | settings
     return History(folder / "data" / name, **chosen)
 
 
 def traffic(history: History, rng: np.random.Generator, rows: int, start: float, slow: float = 1.0) -> Any:
-    """Ten seconds of requests to three endpoints; their latencies."""
+    """Append ten seconds of requests to three endpoints; return their latencies."""
     values = rng.lognormal(3, 1, rows) * slow
     history.append(
         values,
@@ -55,17 +55,17 @@ def traffic(history: History, rng: np.random.Generator, rows: int, start: float,
 
 @contextmanager
 def serving(config: Config, app: FastAPI | None = None, port: int = 0, **client: Any) -> Iterator[httpx.Client]:
-    """A client of a server that runs meanwhile, at a port, or at any that is free."""
+    """Run a server, at a port or at a free one; yield a client of it."""
     app = app or make_app(config)
-    settings = uvicorn.Config(app, log_config=None, access_log=False, lifespan="on", http=lines_of(4000))
+    settings = uvicorn.Config(app, log_config=None, access_log=False, lifespan="on", http=limited_protocol(4000))
     server = uvicorn.Server(settings)
     listening = socket.create_server(("127.0.0.1", port))
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else each answer waits 40 ms for its body
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # otherwise each response waits 40 ms for its body
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])), daemon=True)
     thread.start()
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{listening.getsockname()[1]}", timeout=60, **client) as found:
-            yield found
+        with httpx.Client(base_url=f"http://127.0.0.1:{listening.getsockname()[1]}", timeout=60, **client) as result:
+            yield result
     finally:
         app.state.service.hub.close()
         server.should_exit = True

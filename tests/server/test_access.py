@@ -1,4 +1,4 @@
-"""Access without a token: never again once a token was made, whatever happens to tokens, servers and files."""
+"""Access without a token: impossible once a token was created, whatever happens to tokens, servers and files."""
 
 import io
 import json
@@ -14,10 +14,9 @@ import pytest
 
 from quantide.cli import main
 from quantide.errors import CorruptBytesError, InvalidArgumentError, QuantideError, StorageError
-from quantide.server.registry import Registry
-from quantide.server.registry_file import SCHEMA
+from quantide.server.http.tokens import allow_anonymous, create_token, list_tokens, revoke_token, tokens_required
 from quantide.server.serve import report_access, serve
-from quantide.server.tokens import allow_anonymous, are_needed, create_token, list_tokens, revoke_token
+from quantide.server.server_registry import SCHEMA, ServerRegistry
 from tests.server.serving import configure, serving
 
 LOCAL = {"id": "local", "name": "local", "role": "admin"}
@@ -26,9 +25,9 @@ ALARM = """INSERT INTO alarms (stream, key, window, phi, above, threshold, clear
 since) VALUES ('latency', '', '', 0.5, 1, '1', '1', 0, ?, 1, 'ok', 0, 1)"""
 
 
-def revoked(folder: Path) -> Registry:
+def revoked(folder: Path) -> ServerRegistry:
     """Return the registry of a server whose only token was revoked."""
-    registry = Registry(str(folder))
+    registry = ServerRegistry(str(folder))
     id, _ = create_token(registry, "only", "admin")
     revoke_token(registry, id)
     return registry
@@ -36,9 +35,9 @@ def revoked(folder: Path) -> Registry:
 
 def needed(folder: Path) -> bool:
     """Return whether a server that starts now needs tokens."""
-    registry = Registry(str(folder))
+    registry = ServerRegistry(str(folder))
     try:
-        return are_needed(registry)
+        return tokens_required(registry)
     finally:
         registry.close()
 
@@ -52,24 +51,24 @@ def refusal(response: httpx.Response) -> str:
     return str(response.json()["error"]["message"])
 
 
-def test_a_server_without_its_last_token_stays_closed_when_it_starts_again(tmp_path: Path) -> None:
+def test_a_server_without_its_last_token_stays_closed_after_a_restart(tmp_path: Path) -> None:
     config = configure(tmp_path)
     revoked(Path(config.server.state)).close()
     with serving(config) as client:
         assert "quantide token create" in refusal(client.get("/api/session"))
-        assert "none holds any more" in refusal(client.get("/api/session", headers=bearer("qt_x")))
+        assert "no valid one is left" in refusal(client.get("/api/session", headers=bearer("qt_x")))
         assert client.get("/healthz").status_code == 200
         assert main(["token", "create", config.path, "--role", "reader"]) == 0
-        assert "none holds any more" not in refusal(client.get("/api/session"))
-        registry = Registry(config.server.state)
+        assert "no valid one is left" not in refusal(client.get("/api/session"))
+        registry = ServerRegistry(config.server.state)
         _, token = create_token(registry, "new", "reader")
         registry.close()
         assert client.get("/api/session", headers=bearer(token)).json()["name"] == "new"
 
 
-def test_a_command_opens_it_again_at_the_next_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_opens_it_at_the_next_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = configure(tmp_path)
-    registry = Registry(config.server.state)
+    registry = ServerRegistry(config.server.state)
     id, _ = create_token(registry, "last", "reader")
     assert main(["token", "open", config.path]) == 2
     assert "quantide token revoke" in capsys.readouterr().err
@@ -85,27 +84,27 @@ def test_a_command_opens_it_again_at_the_next_start(tmp_path: Path, capsys: pyte
     assert os.listdir(config.server.state) == ["registry.db"]
 
 
-def test_opening_needs_that_no_token_is_left_and_changes_nothing_otherwise(tmp_path: Path) -> None:
-    registry = Registry(str(tmp_path))
+def test_opening_fails_while_a_token_is_left(tmp_path: Path) -> None:
+    registry = ServerRegistry(str(tmp_path))
     id, _ = create_token(registry, "one", "reader")
     registry.write("UPDATE tokens SET expires = 1")
     with pytest.raises(InvalidArgumentError, match=f"1 token, such as {id}"):
         allow_anonymous(registry)
     revoke_token(registry, id)
-    assert are_needed(registry)
+    assert tokens_required(registry)
     registry.close()
 
 
 @pytest.mark.parametrize("lost", [["registry.db"], ["registry.db", "registry.db-wal", "registry.db-shm"]])
 def test_removing_the_registry_does_not_open_the_server(tmp_path: Path, lost: list[str]) -> None:
-    registry = Registry(str(tmp_path))
+    registry = ServerRegistry(str(tmp_path))
     create_token(registry, "one", "reader")
     shutil.copytree(tmp_path, tmp_path / "killed")  # as kill -9 leaves it: with the log of SQLite
     registry.close()
     for name in lost:
         (tmp_path / "killed" / name).unlink()
-    registry = Registry(str(tmp_path / "killed"))
-    assert are_needed(registry)
+    registry = ServerRegistry(str(tmp_path / "killed"))
+    assert tokens_required(registry)
     assert list_tokens(registry) == []
     assert registry.rows("PRAGMA integrity_check")[0][0] == "ok"
     registry.close()
@@ -113,7 +112,7 @@ def test_removing_the_registry_does_not_open_the_server(tmp_path: Path, lost: li
 
 @pytest.mark.parametrize("with_log", [False, True])
 def test_an_older_copy_of_the_registry_does_not_open_the_server(tmp_path: Path, with_log: bool) -> None:
-    registry = Registry(str(tmp_path))
+    registry = ServerRegistry(str(tmp_path))
     before = Path(registry.path).read_bytes()
     create_token(registry, "one", "reader")
     if not with_log:
@@ -156,12 +155,12 @@ TOKEN = "INSERT INTO tokens VALUES ('ab', 'ab', 'reader', x'00', 1, 2)"
     ],
     ids=["token", "query of a token", "alarm of a token", "local query", "local alarm", "new"],
 )
-def test_what_an_older_registry_tells_of_its_tokens(
+def test_access_of_an_older_registry(
     tmp_path: Path, version: int, statement: str, values: tuple[str, ...], closed: bool
 ) -> None:
     folder = older(tmp_path / "state", version, statement, values=values)
     assert needed(folder) == closed
-    registry = Registry(str(folder))
+    registry = ServerRegistry(str(folder))
     registry.write("DELETE FROM tokens")
     registry.write("DELETE FROM queries")
     registry.write("DELETE FROM alarms")
@@ -170,9 +169,9 @@ def test_what_an_older_registry_tells_of_its_tokens(
     assert (folder / "tokens-required").exists() == closed
 
 
-def test_the_log_says_that_nobody_can_come_in(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_reports_that_no_token_is_valid(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     config = configure(tmp_path)
-    registry = Registry(config.server.state)
+    registry = ServerRegistry(config.server.state)
     report_access(config, registry)
     id, _ = create_token(registry, "one", "reader")
     report_access(config, registry)
@@ -185,7 +184,7 @@ def test_the_log_says_that_nobody_can_come_in(tmp_path: Path, caplog: pytest.Log
     registry.close()
 
 
-def test_the_list_says_that_nobody_can_come_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_reports_that_no_token_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = configure(tmp_path)
     assert main(["token", "list", config.path]) == 0
     assert "refused" not in capsys.readouterr().out
@@ -216,15 +215,15 @@ def test_another_database_is_refused_and_left_alone(tmp_path: Path, statements: 
     file.close()
     before = file_tables(tmp_path)
     with pytest.raises(CorruptBytesError, match="no registry, it has no table"):
-        Registry(str(tmp_path))
+        ServerRegistry(str(tmp_path))
     assert file_tables(tmp_path) == before
 
 
 def file_tables(folder: Path) -> list[str]:
     with sqlite3.connect(folder / "registry.db") as file:
-        found = [name for (name,) in file.execute("SELECT name FROM sqlite_master ORDER BY name")]
+        results = [name for (name,) in file.execute("SELECT name FROM sqlite_master ORDER BY name")]
     file.close()
-    return found
+    return results
 
 
 def outcome(folder: Path) -> str:
@@ -244,16 +243,16 @@ def test_no_damage_opens_a_closed_server(tmp_path: Path, marked: bool) -> None:
     whole = Path(registry.path).read_bytes()
     if not marked:  # the file beside it is lost too
         (tmp_path / "tokens-required").unlink()
-    found = set()
+    result = set()
     for place in range(0, len(whole), 512):
         for damaged in (whole[:place], whole[:place] + bytes(512) + whole[place + 512 :]):
             for name in ("registry.db-wal", "registry.db-shm"):
                 (tmp_path / name).unlink(missing_ok=True)
             Path(registry.path).write_bytes(damaged)
-            found.add(outcome(tmp_path))
+            result.add(outcome(tmp_path))
             if not marked:
                 (tmp_path / "tokens-required").unlink(missing_ok=True)
-    assert found == {"closed", "CorruptBytesError"}
+    assert result == {"closed", "CorruptBytesError"}
 
 
 def test_a_first_start_that_was_killed_can_be_repeated(tmp_path: Path) -> None:
@@ -263,25 +262,25 @@ def test_a_first_start_that_was_killed_can_be_repeated(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["registry.db"]
 
 
-def test_many_start_at_the_same_moment(tmp_path: Path) -> None:
-    found: list[str] = []
+def test_many_start_at_the_same_time(tmp_path: Path) -> None:
+    results: list[str] = []
     together = threading.Barrier(8)
 
     def start() -> None:
         together.wait()
-        found.append(outcome(tmp_path))
+        results.append(outcome(tmp_path))
 
     threads = [threading.Thread(target=start) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == ["open"] * 8
+    assert results == ["open"] * 8
 
 
 def test_a_registry_of_a_newer_version_is_refused(tmp_path: Path) -> None:
-    registry = Registry(str(tmp_path))
+    registry = ServerRegistry(str(tmp_path))
     registry.write("PRAGMA user_version = 99")
     registry.close()
     with pytest.raises(StorageError, match="newer Quantide"):
-        Registry(str(tmp_path))
+        ServerRegistry(str(tmp_path))

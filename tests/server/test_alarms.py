@@ -1,4 +1,4 @@
-"""Alarms: they fire only on proof, are held and cleared as they should be, and survive."""
+"""Alarms: they fire only on proof, hold and clear by the rules, and survive restarts."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 from quantide import Monitor, Summary
 from quantide.errors import ForbiddenError, InvalidArgumentError, LimitError, QuantideError, SpanError, StorageError
-from quantide.server import transitions
-from quantide.server.alarm import CERTAIN, NO, POSSIBLE, Alarm
-from quantide.server.alarm_setting import AlarmSetting
+from quantide.server.alarms import alarm_transitions
+from quantide.server.alarms.alarm_setting import AlarmSetting
+from quantide.server.alarms.alarm_state import AlarmStateMachine
+from quantide.server.alarms.alarm_window import CERTAIN, NO, POSSIBLE
 from quantide.server.service import Service
+from tests.server.alarm_stage import Stage, setting
 from tests.server.serving import configure
-from tests.server.staging import Stage, setting
 
 STATES = st.sampled_from([NO, POSSIBLE, CERTAIN])
 MOMENT = pa.array([1767225600 * 10**9]).cast(pa.timestamp("ns", "UTC"))
@@ -28,50 +29,50 @@ MOMENT = pa.array([1767225600 * 10**9]).cast(pa.timestamp("ns", "UTC"))
 # The state machine
 
 
-def naive(looks: list[tuple[float, str, str]], hold: float) -> list[bool]:
-    """Whether it fires after each look, read off the rules: the looks since the last change, from the back."""
+def naive(evaluations: list[tuple[float, str, str]], hold: float) -> list[bool]:
+    """Return `firing` after each evaluation, by the rules: count agreeing evaluations from the last one back."""
     firing, changed, out = False, 0, []
-    for i, (now, _, _) in enumerate(looks):
+    for i, (now, _, _) in enumerate(evaluations):
         agree = 0
-        while agree < i + 1 - changed and _asks(looks[i - agree], firing):
+        while agree < i + 1 - changed and _in_favour(evaluations[i - agree], firing):
             agree += 1
-        if agree and now - looks[i - agree + 1][0] >= hold:
+        if agree and now - evaluations[i - agree + 1][0] >= hold:
             firing, changed = not firing, i + 1
         out.append(firing)
     return out
 
 
-def _asks(look: tuple[float, str, str], firing: bool) -> bool:
-    return look[2] == NO if firing else look[1] == CERTAIN
+def _in_favour(evaluation: tuple[float, str, str], firing: bool) -> bool:
+    return evaluation[2] == NO if firing else evaluation[1] == CERTAIN
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), STATES, STATES), max_size=30), st.integers(0, 10))
-def test_it_stands_as_the_rules_say(steps: list[tuple[int, str, str]], hold: int) -> None:
-    looks, now = [], 0.0
+def test_the_state_machine_follows_the_rules(steps: list[tuple[int, str, str]], hold: int) -> None:
+    evaluations, now = [], 0.0
     for pause, beyond, uncleared in steps:
         now += pause
-        looks.append((now, beyond, uncleared))
-    alarm, found = Alarm(hold), []
-    for look in looks:
-        alarm = alarm.looked(*look)
-        assert alarm.state == look[1]
+        evaluations.append((now, beyond, uncleared))
+    alarm, found = AlarmStateMachine(hold), []
+    for evaluation in evaluations:
+        alarm = alarm.evaluate(*evaluation)
+        assert alarm.state == evaluation[1]
         found.append(alarm.firing)
-    assert found == naive(looks, hold)
+    assert found == naive(evaluations, hold)
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), STATES), max_size=30), st.integers(0, 10), st.booleans())
-def test_what_is_only_possible_changes_nothing(steps: list[tuple[int, str]], hold: int, firing: bool) -> None:
-    alarm = Alarm(hold, firing)
+def test_possible_states_change_nothing(steps: list[tuple[int, str]], hold: int, firing: bool) -> None:
+    alarm = AlarmStateMachine(hold, firing)
     for i, (pause, _) in enumerate(steps):
-        alarm = alarm.looked(i + pause, POSSIBLE, POSSIBLE)
+        alarm = alarm.evaluate(i + pause, POSSIBLE, POSSIBLE)
     assert alarm.firing == firing
-    assert alarm.run is None
+    assert alarm.hold_start is None
 
 
 def test_a_clock_that_is_set_back_begins_the_hold_time_anew() -> None:
-    alarm = Alarm(10).looked(1000, CERTAIN, CERTAIN).looked(5, CERTAIN, CERTAIN)
-    assert not alarm.looked(14, CERTAIN, CERTAIN).firing
-    assert alarm.looked(15, CERTAIN, CERTAIN).firing
+    alarm = AlarmStateMachine(10).evaluate(1000, CERTAIN, CERTAIN).evaluate(5, CERTAIN, CERTAIN)
+    assert not alarm.evaluate(14, CERTAIN, CERTAIN).firing
+    assert alarm.evaluate(15, CERTAIN, CERTAIN).firing
 
 
 # Alarms over a store
@@ -89,13 +90,13 @@ def quantile(values: Any, phi: float) -> float:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_whatever_is_said_to_be_certain_is_so(tmp_path: Path, seed: int) -> None:
+def test_certain_states_are_true(tmp_path: Path, seed: int) -> None:
     with Stage(tmp_path, eps=0.1) as stage:
         attack(stage, np.random.default_rng(seed))
 
 
 def attack(stage: Stage, rng: np.random.Generator) -> None:
-    """Set alarms close to the truth while values come, and compare all of them with it at every commit."""
+    """Set alarms close to the truth while values arrive, and compare all of them with it at every commit."""
     seen, said = np.empty(0), set[str]()
     watched: dict[int, AlarmSetting] = {}
     settled = set[int]()
@@ -137,8 +138,8 @@ def attack(stage: Stage, rng: np.random.Generator) -> None:
             stage.history.end_step()
     assert said == {NO, POSSIBLE, CERTAIN}
     assert settled
-    for told in stage.service.alarms.transitions(0):
-        assert told["rank_lo"] <= told["rank_hi"] <= told["n"]
+    for transitions in stage.service.alarms.transitions(0):
+        assert transitions["rank_lo"] <= transitions["rank_hi"] <= transitions["n"]
 
 
 def test_hysteresis_and_hold(stage: Stage) -> None:
@@ -151,7 +152,7 @@ def test_hysteresis_and_hold(stage: Stage) -> None:
     stage.service.alarms.tick()
     assert stage.stands(id) == (CERTAIN, False)
     stage.now += 1
-    stage.service.alarms.tick()  # no commit came
+    stage.service.alarms.tick()  # without a commit
     assert stage.stands(id) == (CERTAIN, True)
     stage.append([70.0] * 5)  # below the threshold, not below the clear limit
     stage.now += 100
@@ -167,11 +168,11 @@ def test_hysteresis_and_hold(stage: Stage) -> None:
     stage.now += 1
     stage.service.alarms.tick()
     assert stage.stands(id) == (NO, False)
-    told = [(one["state"], one["firing"]) for one in stage.service.alarms.transitions(0, {id})]
-    assert told == [(NO, False), (CERTAIN, False), (CERTAIN, True), (NO, True), (NO, False)]
+    transitions = [(one["state"], one["firing"]) for one in stage.service.alarms.transitions(0, {id})]
+    assert transitions == [(NO, False), (CERTAIN, False), (CERTAIN, True), (NO, True), (NO, False)]
     since = [one["since"] for one in stage.service.alarms.transitions(0, {id})]
     assert since[0] == since[1] < since[2] == since[3] < since[4]
-    assert not stage.service.alarms._unseen  # nothing is looked at again for no reason
+    assert not stage.service.alarms._pending  # no needless evaluation is pending
 
 
 def test_an_alarm_below(stage: Stage) -> None:
@@ -196,25 +197,25 @@ def empty(stage: Stage) -> None:
     other = stage.set(key="/nothing")
     assert stage.stands(id) == (CERTAIN, True)
     assert stage.stands(other) == (POSSIBLE, False)
-    assert "/nothing" in (stage.service.alarms.get(other).standing(Alarm(0), 0.0)["why"] or "")
+    assert "/nothing" in (stage.service.alarms.get(other).status(AlarmStateMachine(0), 0.0)["why"] or "")
     stage.append([1.0], key="/cart", times=1000.0)
     assert stage.stands(id) == (POSSIBLE, True)
     stage.append([1.0], key="/pay", times=1001.0)
     assert stage.stands(id) == (NO, False)
     stage.append([200.0], key="/pay", times=2000.0)
     stage.append([1.0], key="/cart", times=3000.0)
-    stage.append([200.0], key="/pay", times=3001.0)  # the same as was said before the window was empty
+    stage.append([200.0], key="/pay", times=3001.0)  # the same state as before the window was empty
     assert stage.stands(id) == (CERTAIN, True)
 
 
-def test_alarms_go_on_after_a_restart(stage: Stage) -> None:
+def test_alarms_continue_after_a_restart(stage: Stage) -> None:
     stage.append([200.0] * 5)
     firing, holding = stage.set(name="p50"), stage.set(hold=30.0)
     stage.now += 20
-    last, since = stage.service.alarms.last, stage.service.alarms.get(firing).since
+    last, since = stage.service.alarms.last_transition, stage.service.alarms.get(firing).since
     stage.end()
     alarms = stage.begin().alarms
-    assert alarms.last == last
+    assert alarms.last_transition == last
     assert alarms.get(firing).setting == setting(name="p50", created=0.0)
     alarms.tick()
     assert stage.stands(firing) == (CERTAIN, True)
@@ -222,7 +223,7 @@ def test_alarms_go_on_after_a_restart(stage: Stage) -> None:
     assert alarms.transitions(last) == []
     stage.now += 29
     alarms.tick()
-    assert stage.stands(holding) == (CERTAIN, False)  # the hold time began anew
+    assert stage.stands(holding) == (CERTAIN, False)  # the hold time restarted
     stage.now += 1
     alarms.tick()
     assert stage.stands(holding) == (CERTAIN, True)
@@ -230,12 +231,10 @@ def test_alarms_go_on_after_a_restart(stage: Stage) -> None:
     assert [stage.stands(firing), stage.stands(holding)] == [(NO, False), (NO, True)]
 
 
-def test_what_cannot_be_written_did_not_happen_and_is_tried_again(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_write_changes_nothing_and_is_retried(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.append([1.0] * 5)
     id = stage.set(webhook="https://hooks.example.com/")
-    last = stage.service.alarms.last
+    last = stage.service.alarms.last_transition
 
     def broken(*_: Any) -> None:
         raise StorageError("the disk is full")
@@ -253,17 +252,17 @@ def test_what_cannot_be_written_did_not_happen_and_is_tried_again(
     assert stage.stands(id) == (CERTAIN, True)
     [told] = stage.service.alarms.transitions(last)
     assert (told["number"], told["alarm"], told["value"], told["n"]) == (last + 1, id, 200.0, 55)
-    assert stage.service.outbox.waiting() == 1
+    assert stage.service.outbox.count_pending() == 1
 
 
-def test_what_was_to_be_sent_is_still_there_after_a_crash(stage: Stage) -> None:
+def test_deliveries_survive_a_crash(stage: Stage) -> None:
     stage.append([200.0] * 5)
     id = stage.set(webhook="https://hooks.example.com/")
-    other = Service(configure(stage.folder))  # the first was never told to end
-    [row] = other.outbox.heads(2e9)
+    other = Service(configure(stage.folder))  # the first was never closed
+    [row] = other.outbox.due(2e9)
     assert (row["alarm"], row["url"], row["attempts"]) == (id, "https://hooks.example.com/", 0)
     other.alarms.tick()
-    assert other.outbox.waiting() == 1  # it fires as before: nothing more to say
+    assert other.outbox.count_pending() == 1  # it fires as before: no new delivery
     other.close()
 
 
@@ -272,41 +271,41 @@ def test_a_server_that_ends_changes_no_alarm(stage: Stage) -> None:
     id, holding = stage.set(), stage.set(hold=0.001)
     stage.service.alarms.start()
     stage.service.streams.start()
-    last = stage.service.alarms.last
+    last = stage.service.alarms.last_transition
     stage.now += 1
     stage.end()
     alarms = stage.begin().alarms
-    assert all(told["alarm"] == holding and told["firing"] for told in alarms.transitions(last))
+    assert all(transitions["alarm"] == holding and transitions["firing"] for transitions in alarms.transitions(last))
     assert stage.stands(id) == (CERTAIN, True)
 
 
-def test_listeners_hear_of_transitions_that_are_written(stage: Stage) -> None:
-    heard: list[int] = []
-    stage.service.alarms.listen(lambda: heard.append(len(stage.service.alarms.transitions(0))))
+def test_subscribers_are_called_after_transitions_are_written(stage: Stage) -> None:
+    results: list[int] = []
+    stage.service.alarms.subscribe(lambda: results.append(len(stage.service.alarms.transitions(0))))
     stage.append([200.0] * 5)
     stage.set()
     stage.append([200.0] * 5)
-    assert heard == [1]
+    assert results == [1]
 
 
-def test_the_oldest_transitions_go(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transitions, "KEPT", 3)
+def test_the_oldest_transitions_are_deleted(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alarm_transitions, "MAX_TRANSITIONS", 3)
     stage.append([200.0])
     id = stage.set(window="last:1")
     for i in range(6):
         stage.append([200.0 if i % 2 else 1.0])
-    told = stage.service.alarms.transitions(0)
-    assert [one["number"] for one in told] == [5, 6, 7]
+    transitions = stage.service.alarms.transitions(0)
+    assert [one["number"] for one in transitions] == [5, 6, 7]
     assert [one["firing"] for one in stage.service.alarms.history(id, None, 2)] == [True, False]
     assert [one["number"] for one in stage.service.alarms.history(id, 6, 10)] == [5]
     assert stage.service.alarms.transitions(5, {id + 1}) == []
     stage.service.alarms.drop(id, None)
     assert stage.service.alarms.transitions(0) == []
     stage.end()
-    assert stage.begin().alarms.last == 7  # numbers do not come again
+    assert stage.begin().alarms.last_transition == 7  # numbers are not reused
 
 
-def test_alarms_are_dropped_by_who_set_them_or_an_admin(stage: Stage) -> None:
+def test_alarms_are_dropped_by_their_owner_or_an_admin(stage: Stage) -> None:
     stage.append([200.0] * 5)
     alarms = stage.service.alarms
     mine, other = stage.set(owner="me", webhook="https://hooks.example.com/"), stage.set(owner="you", window="last:2")
@@ -314,16 +313,16 @@ def test_alarms_are_dropped_by_who_set_them_or_an_admin(stage: Stage) -> None:
         alarms.drop(other, "me")
     alarms.drop(mine, "me")
     alarms.drop(other, None)
-    assert alarms.all() == []
+    assert alarms.list_alarms() == []
     assert alarms._windows == {}
-    assert stage.service.outbox.waiting() == 0
+    assert stage.service.outbox.count_pending() == 0
     stage.append([1.0] * 50)
-    assert alarms.last == 2
+    assert alarms.last_transition == 2
 
 
 def test_there_are_only_so_many(stage: Stage) -> None:
     stage.append([200.0] * 5)
-    stage.service.alarms._most = 2
+    stage.service.alarms._max_alarms = 2
     first = stage.set()
     stage.set()
     with pytest.raises(LimitError):
@@ -332,7 +331,7 @@ def test_there_are_only_so_many(stage: Stage) -> None:
     stage.set()
 
 
-def test_a_stream_that_is_gone_or_not_open_leaves_alarms_as_they_are(stage: Stage) -> None:
+def test_a_missing_stream_leaves_alarms_unchanged(stage: Stage) -> None:
     stage.append([200.0] * 5)
     id = stage.set()
     stage.end()
@@ -340,14 +339,14 @@ def test_a_stream_that_is_gone_or_not_open_leaves_alarms_as_they_are(stage: Stag
     alarms = stage.begin().alarms
     alarms.tick()
     assert stage.stands(id) == (POSSIBLE, True)
-    assert "latency" in alarms.get(id).standing(Alarm(0), 0.0)["why"]
+    assert "latency" in alarms.get(id).status(AlarmStateMachine(0), 0.0)["why"]
     stage.end()
     (stage.folder / "away").rename(stage.folder / "data" / "latency")
     stage.begin().alarms.tick()
     assert stage.stands(id) == (CERTAIN, True)
 
 
-def test_a_window_that_cannot_be_told_any_more(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_window_that_cannot_be_read_any_more(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.append([200.0] * 5)
     id, live = stage.set(), stage.service.streams.live("latency")
     for error in (SpanError("across a gap"), OSError("the disk went away")):
@@ -362,7 +361,7 @@ def test_a_window_that_cannot_be_told_any_more(stage: Stage, monkeypatch: pytest
 
 
 def alarms_why(stage: Stage, id: int) -> Any:
-    return stage.service.alarms.get(id).standing(Alarm(0), 0.0)["why"]
+    return stage.service.alarms.get(id).status(AlarmStateMachine(0), 0.0)["why"]
 
 
 @pytest.mark.parametrize(
@@ -389,7 +388,7 @@ def test_limits_of_every_type(tmp_path: Path, kind: str, values: Any, below: Any
             stage.set(threshold=equal, clear=below)
         stage.end()
         stage.begin().alarms.tick()
-        assert [held.alarm.firing for held in stage.service.alarms.all()] == [True, False, False]
+        assert [result.machine.firing for result in stage.service.alarms.list_alarms()] == [True, False, False]
 
 
 def test_a_limit_with_a_time_zone_is_not_below_itself() -> None:
@@ -397,7 +396,7 @@ def test_a_limit_with_a_time_zone_is_not_below_itself() -> None:
     assert monitor.condition(monitor.watch(0.5, 0.02, below=MOMENT[0])) == NO
 
 
-def test_threads_may_set_and_drop_while_values_come(stage: Stage) -> None:
+def test_threads_may_add_and_drop_while_values_arrive(stage: Stage) -> None:
     stage.append([1.0] * 5)
     rounds, alarms = 15, stage.service.alarms
 
@@ -417,6 +416,8 @@ def test_threads_may_set_and_drop_while_values_come(stage: Stage) -> None:
     stage.append([200.0] * 9)
     stage.now += 1
     alarms.tick()
-    assert [(held.alarm.state, held.alarm.firing) for held in alarms.all()] == [(CERTAIN, True)] * rounds
+    assert [(result.machine.state, result.machine.firing) for result in alarms.list_alarms()] == [
+        (CERTAIN, True)
+    ] * rounds
     stored = stage.service.registry.rows("SELECT id, state, firing FROM alarms ORDER BY id")
-    assert [tuple(row) for row in stored] == [(held.id, CERTAIN, 1) for held in alarms.all()]
+    assert [tuple(row) for row in stored] == [(result.id, CERTAIN, 1) for result in alarms.list_alarms()]

@@ -1,4 +1,4 @@
-"""docs/api.md tells of every route, parameter, error and setting; what it shows is what a server says."""
+"""docs/api.md describes every route, parameter, error and setting; its examples are real responses."""
 
 import json
 import re
@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 from quantide.config import read_config
-from quantide.config.server import Limits, ServerConfig, Webhooks
+from quantide.config.server_config import Limits, ServerConfig, Webhooks
 from quantide.server.app import make_app
-from quantide.server.problems import PROBLEMS, STATUS
+from quantide.server.http.problem_details import ERROR_STATUS, PROBLEM_STATUS
 from tests.server.serving import configure, make_store, serving
 from tests.shapes import shape
 
@@ -33,7 +33,7 @@ UNLISTED = ("/", "/page/{name}", "/docs", "/docs/start.js", "/docs/{name}", "/op
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """The shop of the examples: ten minutes of two pages, and a year before."""
+    """The store of the examples: ten minutes of two pages, and a year before."""
     folder, rng = tmp_path_factory.mktemp("shop"), np.random.default_rng(9)
     with make_store(folder, eps=0.005) as store:
         for day, minutes in (("2025-06-01", 60), ("2026-01-31", 10)):
@@ -49,12 +49,12 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
             )
             if day < "2026":
                 store.end_step()
-        with serving(configure(folder)) as found:
-            yield found
+        with serving(configure(folder)) as result:
+            yield result
 
 
 def said(command: str) -> tuple[str, str, dict[str, str], str | None]:
-    """What a command of curl asks for: method, address, headers, body."""
+    """Parse a curl command: method, URL, headers, body."""
     words = shlex.split(command.replace("\\\n", " "))
     headers, body, method, address = {}, None, None, ""
     rest = iter(words[1:])
@@ -72,22 +72,22 @@ def said(command: str) -> tuple[str, str, dict[str, str], str | None]:
     return method or ("GET" if body is None else "POST"), address.removeprefix(ADDRESS), headers, body
 
 
-def test_examples_are_what_a_server_says(shop: httpx.Client) -> None:
-    """In the order of the page: what one example makes, the next asks about."""
+def test_examples_are_real_responses(shop: httpx.Client) -> None:
+    """Run the examples in the order of the page: each uses the results of those before."""
     done = 0
     for command, told in EXAMPLES:
         method, address, headers, body = said(command)
-        if "$TOKEN" in command:  # without tokens none is needed; tests of the gate have them
+        if "$TOKEN" in command:  # this server has no tokens; test_security.py has
             continue
-        with shop.stream(method, address, headers=headers, content=body) as found:
-            assert found.is_success, (command, found.read())
-            if found.headers.get("content-type", "").startswith("text/event-stream"):
+        with shop.stream(method, address, headers=headers, content=body) as result:
+            assert result.is_success, (command, result.read())
+            if result.headers.get("content-type", "").startswith("text/event-stream"):
                 assert told, command
-                lines = found.iter_lines()
+                lines = result.iter_lines()
                 first = [line for line in told.splitlines() if line.startswith("event:")]
                 assert next(line for line in lines if line.startswith("event:")) == first[0]
                 continue
-            text = found.read().decode("utf-8", "replace")
+            text = result.read().decode("utf-8", "replace")
         if told and told.lstrip().startswith("{"):
             assert shape(json.loads(text)) == shape(json.loads(told)), command
         elif told:
@@ -98,19 +98,19 @@ def test_examples_are_what_a_server_says(shop: httpx.Client) -> None:
 
 @pytest.fixture(scope="module")
 def described(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """Every route by its method and path, as the server describes it."""
+    """Return every route of OpenAPI by its method and path."""
     app = make_app(configure(tmp_path_factory.mktemp("described")))
     manual = app.openapi()
     app.state.service.close()
     schemas = manual["components"]["schemas"]
-    found = {}
+    result = {}
     for path, methods in manual["paths"].items():
         for method, route in methods.items():
             names = {one["name"] for one in route.get("parameters", ())}
             body = route.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
             body = schemas[body["$ref"].split("/")[-1]] if "$ref" in body else body
-            found[f"{method.upper()} {path}"] = {"names": names | set(body.get("properties", ()))}
-    return found
+            result[f"{method.upper()} {path}"] = {"names": names | set(body.get("properties", ()))}
+    return result
 
 
 def test_every_route_has_a_section_and_no_other_has(described: dict[str, Any]) -> None:
@@ -119,13 +119,13 @@ def test_every_route_has_a_section_and_no_other_has(described: dict[str, Any]) -
         assert f"`{path}`" in TEXT or f"`GET {path}`" in TEXT
 
 
-def test_every_route_is_known_to_the_page(tmp_path: Path) -> None:
-    """Also those that the manual is silent about."""
+def test_every_route_is_documented(tmp_path: Path) -> None:
+    """Routes outside OpenAPI included."""
     app = make_app(configure(tmp_path))
     app.state.service.close()
     listed = {path.split(" ", 1)[1] for path in SECTIONS} | set(UNLISTED)
-    found = set(paths_of(app.routes))
-    assert {"/docs", "/api/events", "/openapi.json"} <= found <= listed
+    result = set(paths_of(app.routes))
+    assert {"/docs", "/api/events", "/openapi.json"} <= result <= listed
 
 
 def paths_of(routes: Any) -> Iterator[str]:
@@ -152,8 +152,8 @@ def test_no_parameter_is_made_up(described: dict[str, Any]) -> None:
         table = re.search(r"^\| parameter \|.*?\n\|[-|]+\n((?:\|.*\n)+)", text, re.M)
         if table is not None:
             cells = [row.split("|")[1] for row in table[1].splitlines()]
-            told = {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
-            assert told == described[route]["names"], route
+            result = {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
+            assert result == described[route]["names"], route
 
 
 def test_every_get_has_an_example() -> None:
@@ -165,28 +165,28 @@ def test_every_get_has_an_example() -> None:
             assert any(pattern.fullmatch(one) for one in shown), route
 
 
-def test_every_measurement_is_told(shop: httpx.Client) -> None:
+def test_every_metric_is_documented(shop: httpx.Client) -> None:
     there = set(re.findall(r"^# TYPE (quantide_\w+)", shop.get("/metrics").text, re.M))
-    told = set(re.findall(r"`(quantide_\w+)`", SECTIONS["GET /metrics"]))
-    assert {name for name in there if not name.endswith("_created")} == told
+    result = set(re.findall(r"`(quantide_\w+)`", SECTIONS["GET /metrics"]))
+    assert {name for name in there if not name.endswith("_created")} == result
 
 
-def test_every_error_is_told_with_its_status() -> None:
+def test_every_error_is_documented_with_its_status() -> None:
     rows = re.findall(r"^\| `([a-z_]+)` \| (\d{3}) \| (.+) \|$", TEXT, re.M)
-    known = {kind.code: status for kind, status in STATUS.items()} | PROBLEMS
-    assert {code: int(status) for code, status, _ in rows} == known
+    result = {kind.code: status for kind, status in ERROR_STATUS.items()} | PROBLEM_STATUS
+    assert {code: int(status) for code, status, _ in rows} == result
     assert all(len(what) > 20 for _, _, what in rows)
 
 
-def test_every_setting_is_told_with_its_default() -> None:
+def test_every_setting_is_documented_with_its_default() -> None:
     for kind, table in ((ServerConfig, "[server]"), (Limits, "[server.limits]"), (Webhooks, "[server.webhooks]")):
         text = re.search(rf"^\| `{re.escape(table)}` \|.*?(?=\n\n)", TEXT, re.M | re.S)
         assert text is not None, table
         rows = [row.split("|") for row in text[0].splitlines()[2:]]
-        told = {name: row[2].strip() for row in rows for name in re.findall(r"`([a-z_]+)`", row[1])}
-        assert list(told) == [field.name for field in fields(kind)]
+        result = {name: row[2].strip() for row in rows for name in re.findall(r"`([a-z_]+)`", row[1])}
+        assert list(result) == [field.name for field in fields(kind)]
         for name, default in vars(Limits()).items() if kind is Limits else ():
-            assert told[name] in (f"{default:,}", f'`"{default // 10**6} MB"`'), name
+            assert result[name] in (f"{default:,}", f'`"{default // 10**6} MB"`'), name
     for shown in (f"`{ServerConfig.port}`", f'`"{ServerConfig.host}"`', f'`"{ServerConfig.memory // 10**9} GB"`'):
         assert shown in TEXT
 

@@ -1,4 +1,4 @@
-"""Alarms and a row dated in the future: they fire on what comes later, at once or after the repair."""
+"""Alarms and a row dated in the future: they fire on later rows, at once or after the repair."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from quantide import History
 from quantide.errors import FutureTimeError
 from quantide.history.future_rows import repair_future_rows
-from tests.server.staging import Stage
+from tests.server.alarm_stage import Stage
 
 WRONG = 3_786_912_000.0  # 2090
 
 
-def test_an_alarm_fires_on_what_comes_after_a_refused_row(tmp_path: Path) -> None:
+def test_an_alarm_fires_on_rows_after_a_refused_one(tmp_path: Path) -> None:
     now = time.time() - 900
     with Stage(tmp_path) as stage:
         stage.append(np.full(1000, 1.0), times=now + np.arange(1000) / 10)
@@ -31,7 +31,7 @@ def test_an_alarm_fires_on_what_comes_after_a_refused_row(tmp_path: Path) -> Non
 
 
 def test_an_alarm_fires_again_after_the_repair(tmp_path: Path) -> None:
-    """As in a store of 0.1, in which such a row is. The server runs on."""
+    """As with a store of 0.1 that contains such a row. The server keeps running."""
     now = time.time() - 900
     with Stage(tmp_path, max_ahead="off") as stage:
         stage.append(np.full(1000, 1.0), times=now + np.arange(1000) / 10)

@@ -1,4 +1,4 @@
-"""Q-Q plots: true along both axes, finer when one looks closer."""
+"""Q-Q plots: true along both axes, finer in smaller ranges."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -14,17 +14,17 @@ from quantide import History
 from tests.oracle import target_rank
 from tests.server.naive import EPS, STREAMS, Served
 from tests.server.serving import configure, serving
-from tests.server.test_reading import check_refusal
+from tests.server.test_quantile_routes import check_refusal
 
 
 def plot(client: httpx.Client, **said: Any) -> Any:
-    found = client.get("/api/qq", params=said)
-    assert found.status_code == 200, found.text
-    return found.json()
+    response = client.get("/api/qq", params=said)
+    assert response.status_code == 200, response.text
+    return response.json()
 
 
 def far(data: Any, value: Any, phi: float) -> float:
-    """How far a value is from the rank that phi asks for, as a fraction of n."""
+    """Return the distance of a value from the target rank of phi, as a fraction of n."""
     first, last = np.searchsorted(data, value, "left") + 1, np.searchsorted(data, value, "right")
     target = target_rank(phi, len(data))
     return float(max(0, first - target, target - last)) / len(data)
@@ -32,28 +32,32 @@ def far(data: Any, value: Any, phi: float) -> float:
 
 @pytest.mark.parametrize("stream", sorted(set(STREAMS) - {"prices"}))
 def test_points_are_true_of_both(client: httpx.Client, served: Served, stream: str) -> None:
-    told = plot(client, x=f"{stream}@last:700", y="plain", points=41)
+    result = plot(client, x=f"{stream}@last:700", y="plain", points=41)
     sides = {"x": (served.rows[stream], {"last": 700}), "y": (served.rows["plain"], {})}
-    assert [told[axis]["n"] for axis in "xy"] == [700, len(served.rows["plain"].values)]
+    assert [result[axis]["n"] for axis in "xy"] == [700, len(served.rows["plain"].values)]
     for axis, (rows, words) in sides.items():
         data = rows.chosen(**words)
-        shown = [rows.read(point[axis]) for point in told["points"]]
+        shown = [rows.read(point[axis]) for point in result["points"]]
         assert (shown[0], shown[-1]) == (data[0], data[-1]), "both ends"
         assert all(a <= b for a, b in pairwise(shown)), "monotone"
-        for point, value in zip(told["points"], shown, strict=True):
+        for point, value in zip(result["points"], shown, strict=True):
             assert far(data, value, point["phi"]) <= point[f"{axis}_error"] + 1e-12
-        assert max(point[f"{axis}_error"] for point in told["points"]) == told[axis]["error"] <= EPS
+        assert max(point[f"{axis}_error"] for point in result["points"]) == result[axis]["error"] <= EPS
 
 
 def test_of_keys_and_of_windows(client: httpx.Client, served: Served) -> None:
     latency, prices = served.rows["latency"], served.rows["prices"]
-    told = plot(client, x="latency:@last:5@all", y="latency:/pay@last:100,within:20 s", points=2)
-    assert (told["x"]["key"], told["x"]["window"], told["x"]["n"]) == ("@last:5", "all", len(latency.chosen("@last:5")))
-    assert (told["y"]["key"], told["y"]["n"]) == ("/pay", len(latency.chosen("/pay", last=100, within=20.0)))
-    assert told["y"]["window"] == "last:100,within:20 s"
-    told = plot(client, x='prices:["eu",1]', y='prices:["us","2"]', points=2)
-    assert (told["x"]["key"], told["x"]["n"]) == (["eu", 1], len(prices.chosen(("eu", 1))))
-    assert told["y"]["n"] == len(prices.chosen(("us", 2)))
+    result = plot(client, x="latency:@last:5@all", y="latency:/pay@last:100,within:20 s", points=2)
+    assert (result["x"]["key"], result["x"]["window"], result["x"]["n"]) == (
+        "@last:5",
+        "all",
+        len(latency.chosen("@last:5")),
+    )
+    assert (result["y"]["key"], result["y"]["n"]) == ("/pay", len(latency.chosen("/pay", last=100, within=20.0)))
+    assert result["y"]["window"] == "last:100,within:20 s"
+    result = plot(client, x='prices:["eu",1]', y='prices:["us","2"]', points=2)
+    assert (result["x"]["key"], result["x"]["n"]) == (["eu", 1], len(prices.chosen(("eu", 1))))
+    assert result["y"]["n"] == len(prices.chosen(("us", 2)))
 
 
 @pytest.fixture(scope="module")
@@ -65,22 +69,22 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Any:
         for part in np.split(values, 4):
             store.append(part)
             store.end_step()
-        with serving(config) as found:
-            yield found
+        with serving(config) as result:
+            yield result
 
 
-def test_it_is_finer_where_one_looks_closer(large: httpx.Client) -> None:
-    """At first values are further apart than they could be told; ten thousand times closer every one is there."""
+def test_smaller_ranges_are_finer(large: httpx.Client) -> None:
+    """The whole range shows a part of all values; a ten-thousandth of it shows every one."""
     before, errors = 0.0, []
     for width, begin in ((1.0, 0.0), (0.1, 0.5), (0.01, 0.5), (0.001, 0.5)):
-        told = plot(large, x="one", y="one", **{"from": begin, "to": begin + width, "points": 101})
-        shown = [point["x"] for point in told["points"]]
-        inside = len(set(shown)) / (width * 40_000)  # the part of all values there that is shown
+        result = plot(large, x="one", y="one", **{"from": begin, "to": begin + width, "points": 101})
+        shown = [point["x"] for point in result["points"]]
+        inside = len(set(shown)) / (width * 40_000)  # the share of values that is shown
         assert inside > before
         assert sorted(shown) == shown
         before = inside
-        errors.append(told["x"]["error"])
-        assert told["x"]["error"] <= max(width / 100, 1 / 40_000)
+        errors.append(result["x"]["error"])
+        assert result["x"]["error"] <= max(width / 100, 1 / 40_000)
     assert errors == sorted(errors, reverse=True)
     assert (errors[0] > 0, errors[-1]) == (True, 0.0)
     assert before == 1.0 + 1 / 40, "both ends, and all between"
@@ -94,13 +98,13 @@ def test_of_one_value_and_of_none(tmp_path: Path) -> None:
     with History(tmp_path / "data" / "one") as one, History(tmp_path / "data" / "none"):
         one.append([7.5])
         with serving(config) as client:
-            told = plot(client, x="one", y="one@last:1", points=3)
-            assert [(point["phi"], point["x"], point["y"]) for point in told["points"]] == [
+            result = plot(client, x="one", y="one@last:1", points=3)
+            assert [(point["phi"], point["x"], point["y"]) for point in result["points"]] == [
                 (0.0, 7.5, 7.5),
                 (0.5, 7.5, 7.5),
                 (1.0, 7.5, 7.5),
             ]
-            assert (told["x"]["n"], told["x"]["error"]) == (1, 0.0)
+            assert (result["x"]["n"], result["x"]["error"]) == (1, 0.0)
             assert client.get("/api/qq?x=none&y=one").status_code == 404
 
 
@@ -118,15 +122,15 @@ PLACES = st.builds(
 def test_any_plot_is_drawn_or_refused(
     client: httpx.Client, x: str, y: str, begin: float, width: float, points: int
 ) -> None:
-    said = {"x": x, "y": y, "from": repr(begin), "to": repr(begin + width), "points": str(points)}
-    found = client.get("/api/qq", params=said)
-    if found.status_code != 200:
-        check_refusal(found)
+    result = {"x": x, "y": y, "from": repr(begin), "to": repr(begin + width), "points": str(points)}
+    response = client.get("/api/qq", params=result)
+    if response.status_code != 200:
+        check_refusal(response)
     else:
-        told = found.json()
-        assert len(told["points"]) == points
+        body = response.json()
+        assert len(body["points"]) == points
         for axis in "xy":
-            assert max(point[f"{axis}_error"] for point in told["points"]) <= max(EPS, width / (points - 1))
+            assert max(point[f"{axis}_error"] for point in body["points"]) <= max(EPS, width / (points - 1))
 
 
 @pytest.mark.parametrize(
@@ -134,7 +138,7 @@ def test_any_plot_is_drawn_or_refused(
     [
         ("", 400, "x"),
         ("x=latency", 400, "y"),
-        ("x=latency&x=plain&y=plain", 400, "say it once"),
+        ("x=latency&x=plain&y=plain", 400, "give it once"),
         ("x=latency&y=nobody", 404, "there are latency"),
         ("x=latency&y=", 400, "write stream"),
         ("x=latency&y=latency:nobody", 404, "nobody"),
@@ -157,7 +161,7 @@ def test_any_plot_is_drawn_or_refused(
         ("x=latency&y=plain&start=0.5", 400, "there are x, y, from, to, points"),
     ],
 )
-def test_wrong_questions_are_refused(client: httpx.Client, query: str, status: int, says: str) -> None:
-    found = client.get(f"/api/qq?{query}")
-    message = check_refusal(found)
-    assert (found.status_code, says in message) == (status, True), message
+def test_invalid_queries_are_rejected(client: httpx.Client, query: str, status: int, says: str) -> None:
+    response = client.get(f"/api/qq?{query}")
+    message = check_refusal(response)
+    assert (response.status_code, says in message) == (status, True), message

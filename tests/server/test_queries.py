@@ -1,4 +1,4 @@
-"""Standing queries over HTTP: registered, asked, listed, dropped, kept; and everything that must be refused."""
+"""Continuous queries over HTTP: registered, answered, listed, dropped, stored; and all invalid requests."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from quantide import History
-from quantide.server.registry import Registry
-from quantide.server.tokens import create_token
-from tests.server.listening import Truth
+from quantide.server.http.tokens import create_token
+from quantide.server.server_registry import ServerRegistry
+from tests.server.event_client import Truth
 from tests.server.serving import STREAM, configure, make_store, serving
 
 ONE = {"stream": "latency", "phi": 0.5}
@@ -31,13 +31,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Trut
 
 @pytest.fixture(scope="module")
 def client(store: tuple[Path, Truth]) -> Iterator[httpx.Client]:
-    with serving(configure(store[0], LIMITS, TWO)) as found:
-        yield found
+    with serving(configure(store[0], LIMITS, TWO)) as result:
+        yield result
 
 
 @pytest.fixture(autouse=True)
 def none_left(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Every test begins without queries."""
+    """Drop all queries before each test."""
     yield
     if "client" in request.fixturenames:
         client: httpx.Client = request.getfixturevalue("client")
@@ -49,8 +49,8 @@ def none_left(request: pytest.FixtureRequest) -> Iterator[None]:
 def register(client: httpx.Client, *queries: dict[str, Any]) -> list[Any]:
     response = client.post("/api/queries", json=list(queries))
     assert response.status_code == 201, response.text
-    found: list[Any] = response.json()["queries"]
-    return found
+    body: list[Any] = response.json()["queries"]
+    return body
 
 
 def listed(client: httpx.Client, **asked: Any) -> list[int]:
@@ -61,17 +61,17 @@ def test_one_query_is_answered_with_proof(client: httpx.Client, store: tuple[Pat
     response = client.post("/api/queries", json={**ONE, "phi": 0.9, "key": "/pay", "eps": 0.05, "label": "mine"})
     [made] = response.json()["queries"]
     assert (response.status_code, made["eps"]) == (201, 0.05)
-    found = client.get(f"/api/queries/{made['id']}").json()
-    said = {name: found[name] for name in ("stream", "key", "window", "filter", "phi", "eps", "label", "owner")}
-    assert said == {
+    body = client.get(f"/api/queries/{made['id']}").json()
+    result = {name: body[name] for name in ("stream", "key", "window", "filter", "phi", "eps", "label", "owner")}
+    assert result == {
         "stream": "latency", "key": "/pay", "window": "all", "filter": None,
         "phi": 0.9, "eps": 0.05, "label": "mine", "owner": "local",
     }  # fmt: skip
-    assert found["answer"]["state"] == "value"
-    store[1].check(found["answer"], 0.9, 0.05, "/pay")
+    assert body["answer"]["state"] == "value"
+    store[1].check(body["answer"], 0.9, 0.05, "/pay")
 
 
-def test_a_precision_finer_than_there_is_is_raised_and_told(client: httpx.Client) -> None:
+def test_a_precision_finer_than_possible_is_raised_and_returned(client: httpx.Client) -> None:
     made = register(client, {**ONE, "eps": 1e-6}, ONE, {**ONE, "window": "last:500", "eps": 1e-6}, {**ONE, "eps": 0.3})
     assert [one["eps"] for one in made] == [0.02, 0.02, 0.01, 0.3]
     assert [one["id"] for one in made] == listed(client)
@@ -82,9 +82,9 @@ def test_many_in_one_body_are_all_right(client: httpx.Client, store: tuple[Path,
     keys = [None, "/pay", "/cart", "/home"]
     made = register(client, *({**ONE, "phi": phi, "key": keys[i % 4]} for i, phi in enumerate(phis)))
     for i in range(0, 1000, 97):
-        found = client.get(f"/api/queries/{made[i]['id']}").json()
-        assert found["phi"] == phis[i]
-        store[1].check(found["answer"], phis[i], made[i]["eps"], keys[i % 4])
+        body = client.get(f"/api/queries/{made[i]['id']}").json()
+        assert body["phi"] == phis[i]
+        store[1].check(body["answer"], phis[i], made[i]["eps"], keys[i % 4])
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_many_in_one_body_are_all_right(client: httpx.Client, store: tuple[Path,
         ({"label": 5}, "queries[1].label: "),
         ({"label": "l" * 101}, "queries[1].label: "),
         ({"stream": 7}, "queries[1].stream: "),
-        ({"owner": "root"}, "queries[1].owner: a query has no such word"),
-        ({"\u202e" * 200: 1}, "a query has no such word"),
+        ({"owner": "root"}, "queries[1].owner: a query has no such field"),
+        ({"\u202e" * 200: 1}, "a query has no such field"),
     ],
 )
 def test_a_wrong_one_is_named_and_none_is_registered(client: httpx.Client, wrong: dict[str, Any], said: str) -> None:
@@ -135,7 +135,7 @@ def test_a_wrong_one_is_named_and_none_is_registered(client: httpx.Client, wrong
     assert listed(client) == []
 
 
-def test_a_wrong_one_far_down_is_named_by_its_place(client: httpx.Client) -> None:
+def test_an_invalid_query_is_named_by_its_index(client: httpx.Client) -> None:
     response = client.post("/api/queries", json=[ONE] * 999 + [{"stream": "latency"}])
     assert "queries[999].phi: Field required" in response.json()["error"]["message"]
     response = client.post("/api/queries", json=[ONE] * 998 + [{**ONE, "stream": "no/such"}])
@@ -182,35 +182,35 @@ def test_more_than_the_limits_are_refused(client: httpx.Client) -> None:
     assert len(listed(client, limit=10_000)) == 1500
 
 
-def test_odd_keys_and_labels_come_back_as_they_were(client: httpx.Client) -> None:
+def test_odd_keys_and_labels_are_returned_unchanged(client: httpx.Client) -> None:
     keys = ["", " ", "/pay\n", "ключ", "🔑", "a\x00b", "'; --", 7, 7.5, True, None, "null", "7", ["/pay"]]
     labels = ["тест", "🔥", "a,b", "%", "' OR 1=1"]
     made = register(client, *({**ONE, "key": key, "label": labels[i % 5]} for i, key in enumerate(keys)))
     for key, query in zip(keys, made, strict=True):
-        found = client.get(f"/api/queries/{query['id']}").json()
-        assert (found["key"], type(found["key"])) == (key, type(key))
-        assert found["answer"]["state"] == ("value" if key in (None, ["/pay"]) else "empty")
+        body = client.get(f"/api/queries/{query['id']}").json()
+        assert (body["key"], type(body["key"])) == (key, type(key))
+        assert body["answer"]["state"] == ("value" if key in (None, ["/pay"]) else "empty")
     for at, label in enumerate(labels):
         assert listed(client, label=label) == [one["id"] for one in made[at::5]]
 
 
-def test_nothing_there_is_a_state_and_no_failure(client: httpx.Client) -> None:
+def test_empty_is_a_state_and_no_failure(client: httpx.Client) -> None:
     unknown, empty = register(client, {**ONE, "key": "/nobody"}, {**ONE, "key": "/nobody", "window": "within:5m"})
     for one in (unknown, empty):
-        found = client.get(f"/api/queries/{one['id']}")
+        response = client.get(f"/api/queries/{one['id']}")
         expected = {"id": one["id"], "state": "empty", "value": None}
-        assert (found.status_code, found.json()["answer"]) == (200, expected)
+        assert (response.status_code, response.json()["answer"]) == (200, expected)
 
 
 def test_pages_follow_each_other(client: httpx.Client) -> None:
     ids = [one["id"] for one in register(client, *({**ONE, "label": "ab"[i % 2]} for i in range(25)))]
-    found: list[int] = []
+    results: list[int] = []
     after: int | None = 0
     while after is not None:
         page = client.get("/api/queries", params={"after": after, "limit": 4, "label": "a"}).json()
-        found += [one["id"] for one in page["queries"]]
+        results += [one["id"] for one in page["queries"]]
         after = page["next"]
-    assert found == ids[::2]
+    assert results == ids[::2]
     assert listed(client, stream="latency", limit=3) == ids[:3]
     assert listed(client, stream="later") == []
     assert listed(client, after=ids[-1]) == []
@@ -225,7 +225,7 @@ def test_wrong_pages_are_refused(client: httpx.Client, asked: str) -> None:
     assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_argument")
 
 
-def test_dropped_queries_are_gone_and_their_ids_stay_unused(client: httpx.Client) -> None:
+def test_ids_of_dropped_queries_are_not_reused(client: httpx.Client) -> None:
     ids = [one["id"] for one in register(client, *({**ONE, "label": "ab"[i % 2]} for i in range(10)))]
     assert client.delete(f"/api/queries/{ids[0]}").json() == {"dropped": 1}
     assert client.delete("/api/queries", params={"label": "b"}).json() == {"dropped": 5}
@@ -242,7 +242,7 @@ def test_dropped_queries_are_gone_and_their_ids_stay_unused(client: httpx.Client
     [([], 400), ({}, 400), ([1, 1], 400), ([True], 400), ([0], 400), ([-1], 400), ([1.5], 400), (["1"], 400),
      ([2**63], 400), ([10**40], 400), ([[1]], 400), (list(range(1, 1002)), 400), ([2**62], 404)],
 )  # fmt: skip
-def test_wrong_lists_drop_nothing(client: httpx.Client, given: Any, status: int) -> None:
+def test_invalid_lists_drop_nothing(client: httpx.Client, given: Any, status: int) -> None:
     [one] = register(client, ONE)
     mixed = [one["id"], *given] if isinstance(given, list) and given else given
     for body in (given, mixed):
@@ -259,7 +259,7 @@ def test_wrong_ids_are_refused(client: httpx.Client, id: str) -> None:
     assert client.delete("/api/queries").status_code == 400
 
 
-def test_a_stream_that_is_not_there_yet_is_refused_and_nothing_is_kept(client: httpx.Client) -> None:
+def test_a_stream_that_is_not_ready_is_rejected_and_nothing_is_stored(client: httpx.Client) -> None:
     response = client.post("/api/queries", json=[ONE, {**ONE, "stream": "later"}])
     assert (response.status_code, response.json()["error"]["code"]) == (503, "not_ready")
     assert listed(client) == []
@@ -269,7 +269,7 @@ def test_writers_drop_their_own_admins_anything(tmp_path: Path) -> None:
     with make_store(tmp_path) as history:
         Truth(history).append(100)
         config = configure(tmp_path)
-        registry = Registry(config.server.state)
+        registry = ServerRegistry(config.server.state)
         made = [create_token(registry, name, name.rstrip("12")) for name in ("reader", "writer1", "writer2", "admin")]
         registry.close()
         with serving(config) as client:
@@ -300,24 +300,24 @@ def test_queries_outlive_the_server_and_the_absence_of_their_store(tmp_path: Pat
         with serving(configure(tmp_path)) as client:
             assert listed(client) == [made[0]["id"], made[1]["id"]]
             for one, phi in zip(made[:2], (0.25, 0.5), strict=True):
-                found = client.get(f"/api/queries/{one['id']}").json()["answer"]
-                assert found["n"] == (truth.keys == "/cart").sum()
-                truth.check(found, phi, one["eps"], "/cart")
+                body = client.get(f"/api/queries/{one['id']}").json()["answer"]
+                assert body["n"] == (truth.keys == "/cart").sum()
+                truth.check(body, phi, one["eps"], "/cart")
             assert register(client, ONE)[0]["id"] > made[2]["id"]
     (tmp_path / "data" / "latency").rename(tmp_path / "data" / "elsewhere")
     with serving(configure(tmp_path)) as client:
-        found = client.get(f"/api/queries/{made[0]['id']}").json()["answer"]
-        assert (found["state"], found["value"]) == ("waiting", None)
+        body = client.get(f"/api/queries/{made[0]['id']}").json()["answer"]
+        assert (body["state"], body["value"]) == ("waiting", None)
         (tmp_path / "data" / "elsewhere").rename(tmp_path / "data" / "latency")
-        while found["state"] == "waiting":
-            found = client.get(f"/api/queries/{made[0]['id']}").json()["answer"]
-        truth.check(found, 0.25, made[0]["eps"], "/cart")
+        while body["state"] == "waiting":
+            body = client.get(f"/api/queries/{made[0]['id']}").json()["answer"]
+        truth.check(body, 0.25, made[0]["eps"], "/cart")
     with serving(configure(tmp_path, streams=STREAM.replace("latency", "another"))) as client:
         assert client.get(f"/api/queries/{made[0]['id']}").json()["answer"]["state"] == "failed"
         client.delete(f"/api/queries/{made[0]['id']}").raise_for_status()
 
 
-def test_values_of_every_type_look_as_in_other_answers(tmp_path: Path) -> None:
+def test_values_of_every_type_are_encoded_as_in_other_answers(tmp_path: Path) -> None:
     stores: dict[str, Any] = {
         "floats": np.array([1.5, np.inf, -np.inf]),
         "narrow": np.array([1.5, 0.1, 2.25], dtype=np.float32),
@@ -336,6 +336,6 @@ def test_values_of_every_type_look_as_in_other_answers(tmp_path: Path) -> None:
         phis = (0.2, 0.5, 1.0)
         for name in stores:
             made = register(client, *({"stream": name, "phi": phi} for phi in phis))
-            told = [client.get(f"/api/queries/{one['id']}").json()["answer"]["value"] for one in made]
-            asked = client.get(f"/api/streams/{name}/quantiles", params={"phi": phis}).json()["answers"]
-            assert told == [one["value"] for one in asked]
+            body = [client.get(f"/api/queries/{one['id']}").json()["answer"]["value"] for one in made]
+            data = client.get(f"/api/streams/{name}/quantiles", params={"phi": phis}).json()["answers"]
+            assert body == [one["value"] for one in data]

@@ -1,4 +1,4 @@
-"""Serving: where it may listen, over which wires, and how it ends."""
+"""Server process: binding, connections, start and shutdown."""
 
 import asyncio
 import http.client
@@ -30,20 +30,20 @@ from fastapi.responses import StreamingResponse
 
 from quantide.config import Config, read_config
 from quantide.errors import ConfigError
-from quantide.server import lines
 from quantide.server.app import make_app
-from quantide.server.binding import check_binding, listen, tls_of, urls_of
-from quantide.server.problems import PROBLEMS
-from quantide.server.registry import Registry
+from quantide.server.http import http_protocol
+from quantide.server.http.binding import check_binding, open_socket, server_urls, tls_context
+from quantide.server.http.problem_details import PROBLEM_STATUS
+from quantide.server.http.tokens import create_token
 from quantide.server.serve import Server, serve
-from quantide.server.tokens import create_token
+from quantide.server.server_registry import ServerRegistry
 from tests.server.serving import configure
 
 TLS = 'tls_cert = "server.crt"\ntls_key = "server.key"'
 
 
 def write_certificate(folder: Path, name: str = "server", password: bytes | None = None) -> None:
-    """A certificate for 127.0.0.1 that signs itself, and its key."""
+    """Write a self-signed certificate for 127.0.0.1, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
     now = datetime.now(UTC)
@@ -66,18 +66,18 @@ def write_certificate(folder: Path, name: str = "server", password: bytes | None
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> Iterator[Registry]:
-    found = Registry(str(tmp_path / "data" / "_server"))
-    yield found
-    found.close()
+def registry(tmp_path: Path) -> Iterator[ServerRegistry]:
+    result = ServerRegistry(str(tmp_path / "data" / "_server"))
+    yield result
+    result.close()
 
 
 @contextmanager
 def running(config: Config, app: FastAPI | None = None) -> Iterator[tuple[str, int]]:
-    """The address of a server as serve() runs it, in a thread; it must have ended when this ends."""
+    """Run serve() in a thread; yield its URL, and check that it ends."""
     begun = threading.Event()
     server = Server(app or make_app(config), config, None, begun.set)
-    with listen(config.server) as listening:
+    with open_socket(config.server) as listening:
         where = listening.getsockname()[:2]
         thread = threading.Thread(target=server.run, args=([listening],))
         thread.start()
@@ -90,7 +90,7 @@ def running(config: Config, app: FastAPI | None = None) -> Iterator[tuple[str, i
             assert not thread.is_alive()
 
 
-# Where it may listen
+# Binding
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def running(config: Config, app: FastAPI | None = None) -> Iterator[tuple[str, i
         ("behind_proxy = true", True, None),
     ],
 )
-def test_what_is_needed_to_listen(
-    tmp_path: Path, registry: Registry, server: str, tokens: bool, complaint: str | None
+def test_requirements_of_a_binding(
+    tmp_path: Path, registry: ServerRegistry, server: str, tokens: bool, complaint: str | None
 ) -> None:
     write_certificate(tmp_path)
     config = configure(tmp_path, server)
@@ -131,7 +131,7 @@ def test_what_is_needed_to_listen(
             check_binding(config, registry)
 
 
-def test_a_server_that_may_not_listen_does_not(tmp_path: Path) -> None:
+def test_a_server_without_its_requirements_does_not_start(tmp_path: Path) -> None:
     out = io.StringIO()
     with pytest.raises(ConfigError, match="tls_cert"):
         serve(configure(tmp_path, TLS), out)
@@ -142,40 +142,40 @@ def test_a_server_that_may_not_listen_does_not(tmp_path: Path) -> None:
     assert out.getvalue() == ""
 
 
-def test_certificates_and_keys_that_cannot_be_used(tmp_path: Path, registry: Registry) -> None:
+def test_certificates_and_keys_that_cannot_be_used(tmp_path: Path, registry: ServerRegistry) -> None:
     config = configure(tmp_path, TLS)
     server = config.server
     with pytest.raises(ConfigError, match=r"tls_cert: .* cannot be read"):
         check_binding(config, registry)
     write_certificate(tmp_path)
-    assert tls_of(server) is not None
+    assert tls_context(server) is not None
     good = (tmp_path / "server.key").read_bytes()
     write_certificate(tmp_path, "other")
     for bad in ((tmp_path / "other.key").read_bytes(), b"", b"rubbish", good[:100]):
         (tmp_path / "server.key").write_bytes(bad)
         with pytest.raises(ConfigError, match="cannot be used"):
-            tls_of(server)
+            tls_context(server)
     write_certificate(tmp_path, password=b"sesame")
     with pytest.raises(ConfigError, match="without a password"):
-        tls_of(server)
+        tls_context(server)
     (tmp_path / "server.key").unlink()
     with pytest.raises(ConfigError, match=r"tls_key: .* cannot be read"):
-        tls_of(server)
+        tls_context(server)
 
 
-def test_places_where_nobody_can_listen(tmp_path: Path) -> None:
+def test_invalid_addresses(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         server = replace(configure(tmp_path).server, port=port)
-        with pytest.raises(ConfigError, match=rf"127.0.0.1:{port}: another program does already"):
-            listen(server)
+        with pytest.raises(ConfigError, match=rf"127.0.0.1:{port}: another program uses this port"):
+            open_socket(server)
     with pytest.raises(ConfigError, match="no such address"):
-        listen(configure(tmp_path, 'host = "192.0.2.1"').server)
+        open_socket(configure(tmp_path, 'host = "192.0.2.1"').server)
 
 
 def test_addresses_that_are_shown(tmp_path: Path) -> None:
     def shown(server: str) -> list[str]:
-        return urls_of(configure(tmp_path, server).server, 8642)
+        return server_urls(configure(tmp_path, server).server, 8642)
 
     assert shown("") == ["http://127.0.0.1:8642"]
     assert shown('host = "::1"') == ["http://[::1]:8642"]
@@ -187,21 +187,26 @@ def test_addresses_that_are_shown(tmp_path: Path) -> None:
     assert shown('host = "0.0.0.0"\n' + TLS) == ["https://0.0.0.0:8642"]
 
 
-def test_what_is_documented_can_be_used(tmp_path: Path, registry: Registry) -> None:
+def test_the_documented_configuration_works(tmp_path: Path, registry: ServerRegistry) -> None:
     text = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
     (tmp_path / "quantide.toml").write_text(text.split("```toml\n")[1].split("```")[0])
     write_certificate(tmp_path)
     create_token(registry, "one", "reader")
     check_binding(read_config(tmp_path / "quantide.toml"), registry)
-    codes = set(PROBLEMS) - {"method_not_allowed", "internal"} | {"token", "forbidden", "limit", "invalid_argument"}
+    codes = set(PROBLEM_STATUS) - {"method_not_allowed", "internal"} | {
+        "token",
+        "forbidden",
+        "limit",
+        "invalid_argument",
+    }
     settings = {"host", "port", "hosts", "tls_cert", "tls_key", "behind_proxy", "state"}
     assert [name for name in sorted(codes | settings) if f"`{name}`" not in text] == []
 
 
-# Over which wires
+# Connections
 
 
-def test_tls(tmp_path: Path, registry: Registry) -> None:
+def test_tls(tmp_path: Path, registry: ServerRegistry) -> None:
     write_certificate(tmp_path)
     config = configure(tmp_path, TLS)
     _, token = create_token(registry, "one", "reader")
@@ -209,14 +214,14 @@ def test_tls(tmp_path: Path, registry: Registry) -> None:
     with running(config) as (host, port):
         with httpx.Client(base_url=f"https://{host}:{port}", verify=trust) as client:
             origin = {"origin": f"https://{host}:{port}"}
-            found = client.post("/api/session", json={"token": token}, headers=origin)
-            assert found.status_code == 200
-            assert found.headers["strict-transport-security"] == "max-age=31536000"
-            assert "server" not in found.headers
-            said = found.headers["set-cookie"].lower()
-            assert said.startswith("__host-quantide=")
-            assert {"secure", "httponly", "path=/", "samesite=strict"} <= set(said.split("; "))
-            assert "domain" not in said
+            response = client.post("/api/session", json={"token": token}, headers=origin)
+            assert response.status_code == 200
+            assert response.headers["strict-transport-security"] == "max-age=31536000"
+            assert "server" not in response.headers
+            result = response.headers["set-cookie"].lower()
+            assert result.startswith("__host-quantide=")
+            assert {"secure", "httponly", "path=/", "samesite=strict"} <= set(result.split("; "))
+            assert "domain" not in result
             assert client.get("/api/session").json()["name"] == "one"
             assert client.delete("/api/session", headers={"origin": f"http://{host}:{port}"}).status_code == 403
             assert client.delete("/api/session", headers=origin).status_code == 204
@@ -235,11 +240,11 @@ def handshake(host: str, port: int, newest: ssl.TLSVersion) -> str | None:
     context.set_ciphers("ALL:@SECLEVEL=0")
     context.options &= ~ssl.OP_NO_TLSv1_1
     context.maximum_version = newest
-    with socket.create_connection((host, port), timeout=5) as line, context.wrap_socket(line) as found:
-        return found.version()
+    with socket.create_connection((host, port), timeout=5) as line, context.wrap_socket(line) as result:
+        return result.version()
 
 
-def test_behind_a_proxy_clients_come_by_https(tmp_path: Path, registry: Registry) -> None:
+def test_behind_a_proxy_clients_use_https(tmp_path: Path, registry: ServerRegistry) -> None:
     config = configure(tmp_path, 'behind_proxy = true\nhosts = ["q.example.com"]')
     _, token = create_token(registry, "one", "reader")
     with running(config) as (host, port), httpx.Client(base_url=f"http://{host}:{port}") as client:
@@ -256,22 +261,22 @@ def test_behind_a_proxy_clients_come_by_https(tmp_path: Path, registry: Registry
 
 def answer_to(where: tuple[str, int], request: bytes) -> tuple[int, Any]:
     with socket.create_connection(where, timeout=10) as line:
-        with suppress(ConnectionError):  # it may have been closed before all was sent; the answer is there then
+        with suppress(ConnectionError):  # the server may close it before all is sent; the response is there then
             line.sendall(request)
         return read_answer(line)
 
 
 def read_answer(line: socket.socket) -> tuple[int, Any]:
-    found = http.client.HTTPResponse(line)
-    found.begin()
-    return found.status, json.loads(found.read())["error"]["code"]
+    response = http.client.HTTPResponse(line)
+    response.begin()
+    return response.status, json.loads(response.read())["error"]["code"]
 
 
 def start_for(where: tuple[str, int]) -> bytes:
     return b"GET /api/session HTTP/1.1\r\nHost: %s:%d\r\n" % (where[0].encode(), where[1])
 
 
-def test_what_a_connection_may_not_do(tmp_path: Path) -> None:
+def test_limits_of_a_connection(tmp_path: Path) -> None:
     with running(configure(tmp_path, "[server.limits]\nconnections = 3")) as where:
         start = start_for(where)
         assert answer_to(where, b"rubbish\r\n\r\n") == (400, "invalid_argument")
@@ -287,8 +292,8 @@ def test_what_a_connection_may_not_do(tmp_path: Path) -> None:
             line.close()
 
 
-def test_a_connection_that_says_nothing_more_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "PATIENCE", 0.2)
+def test_an_idle_connection_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_protocol, "HEAD_TIMEOUT", 0.2)
     with running(configure(tmp_path)) as where:
         for beginning in (b"", start_for(where)):
             with socket.create_connection(where, timeout=10) as line:
@@ -296,8 +301,8 @@ def test_a_connection_that_says_nothing_more_is_closed(tmp_path: Path, monkeypat
                 assert line.recv(100) == b""
 
 
-def test_requests_that_come_at_once_are_answered_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "LONGEST_HEAD", 500)
+def test_pipelined_requests_are_answered_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_protocol, "MAX_HEAD", 500)
     with running(configure(tmp_path)) as where:
         head = b"PUT /api/session HTTP/1.1\r\nHost: %s:%d\r\nContent-Type: application/json\r\n" % (
             where[0].encode(), where[1],
@@ -319,12 +324,12 @@ def test_headers_behind_a_body_are_not_seen(tmp_path: Path) -> None:
         return [name for name in request.headers if name.startswith("x-")]
 
     with running(config, app) as where, socket.create_connection(where, timeout=10) as line:
-        said = ["X-Early: 1", "Content-Type: application/json", "Transfer-Encoding: chunked"]
-        head = "\r\n".join(["POST /echo HTTP/1.1", f"Host: {where[0]}:{where[1]}", *said, "", ""])
+        results = ["X-Early: 1", "Content-Type: application/json", "Transfer-Encoding: chunked"]
+        head = "\r\n".join(["POST /echo HTTP/1.1", f"Host: {where[0]}:{where[1]}", *results, "", ""])
         line.sendall(head.encode() + b"2\r\n{}\r\n0\r\nX-Late: 1\r\n\r\n")
-        found = http.client.HTTPResponse(line)
-        found.begin()
-        assert json.loads(found.read()) == ["x-early"]
+        response = http.client.HTTPResponse(line)
+        response.begin()
+        assert json.loads(response.read()) == ["x-early"]
 
 
 def test_there_are_no_websockets(tmp_path: Path) -> None:
@@ -345,7 +350,7 @@ def test_another_family_of_addresses(tmp_path: Path) -> None:
         assert httpx.get(f"http://[{host}]:{port}/api/session", headers={"host": f"{host}:{port}"}).status_code == 421
 
 
-def test_a_connection_is_used_again(tmp_path: Path) -> None:
+def test_a_connection_is_reused(tmp_path: Path) -> None:
     with running(configure(tmp_path)) as (host, port):
         line = http.client.HTTPConnection(host, port, timeout=10)
         for _ in range(3):
@@ -354,10 +359,10 @@ def test_a_connection_is_used_again(tmp_path: Path) -> None:
         line.close()
 
 
-# How it begins and ends
+# Start and shutdown
 
 
-def test_a_server_ends_when_its_parent_is_gone(tmp_path: Path) -> None:
+def test_a_server_ends_with_its_parent(tmp_path: Path) -> None:
     before = sys.getswitchinterval()
     out = io.StringIO()
     serve(configure(tmp_path), out, parent=os.getppid() + 1, json=True)
@@ -366,7 +371,7 @@ def test_a_server_ends_when_its_parent_is_gone(tmp_path: Path) -> None:
     sys.setswitchinterval(before)
 
 
-def test_who_listens_to_events_is_let_go(tmp_path: Path) -> None:
+def test_event_streams_end_at_shutdown(tmp_path: Path) -> None:
     config = configure(tmp_path)
     app = make_app(config)
     hub = app.state.service.hub = Hub()
@@ -378,14 +383,14 @@ def test_who_listens_to_events_is_let_go(tmp_path: Path) -> None:
     with running(config, app) as (host, port):
         line = http.client.HTTPConnection(host, port, timeout=20)
         line.request("GET", "/stream")
-        found = line.getresponse()
-        assert found.read(5) == b"begun"
-    assert found.read() == b"ended"
+        result = line.getresponse()
+        assert result.read(5) == b"begun"
+    assert result.read() == b"ended"
     line.close()
 
 
 class Hub:
-    """Events without end, until it is closed."""
+    """Endless events, until it is closed."""
 
     def __init__(self) -> None:
         self._end = asyncio.Event()
@@ -409,7 +414,9 @@ print("ended")
 
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_and_no_secret_was_logged(tmp_path: Path, registry: Registry, sign: signal.Signals) -> None:
+def test_a_signal_ends_it_and_no_secret_was_logged(
+    tmp_path: Path, registry: ServerRegistry, sign: signal.Signals
+) -> None:
     configure(tmp_path, "[server.limits]\nconnections = 50")
     _, token = create_token(registry, "one", "reader")
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "quantide.toml")]
@@ -417,7 +424,7 @@ def test_a_signal_ends_it_and_no_secret_was_logged(tmp_path: Path, registry: Reg
         try:
             assert process.stdout is not None
             url = process.stdout.readline().strip()
-            with httpx.Client(base_url=url) as client:  # its connection is still open when the signal comes
+            with httpx.Client(base_url=url) as client:  # its connection is still open when the signal arrives
                 assert client.get("/api/session", headers={"authorization": f"Bearer {token}"}).status_code == 200
                 assert client.get(f"/api/session?token={token}").status_code == 400
                 assert client.get("/api/streams/latency/quantiles", params={"phi": token}).status_code == 401

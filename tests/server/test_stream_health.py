@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from quantide.errors import CorruptBytesError
-from quantide.server.stream_health import HealthLog
-from quantide.store.ingest_status import INGEST_STATUS, IngestStatus, publish_status
+from quantide.server.stream_health import HealthLog, StreamHealth
+from quantide.store.ingest_status import EARLIEST, INGEST_STATUS, LATEST, IngestStatus, publish_status
 from quantide.windows.wall_clock import VARIABLE, wall_clock
 from tests.server.serving import configure, make_store, serving
 from tests.server.test_metrics import measured
@@ -30,9 +30,9 @@ def store_with_times(folder: Path, *seconds: float) -> Any:
 
 def test_lag_and_newest_time_are_shown(tmp_path: Path) -> None:
     with store_with_times(tmp_path, -300.0, -120.0), serving(configure(tmp_path)) as client:
-        found = client.get("/readyz")
-        assert found.status_code == 200
-        health = found.json()["streams"]["latency"]
+        response = client.get("/readyz")
+        assert response.status_code == 200
+        health = response.json()["streams"]["latency"]
         assert health["newest"] is not None
         assert 119 < health["lag"] < 600
         assert (health["ingest"], health["problems"]) == (None, [])
@@ -45,10 +45,10 @@ def test_lag_and_newest_time_are_shown(tmp_path: Path) -> None:
 def test_a_newest_time_ahead_of_the_clock_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with store_with_times(tmp_path, -10.0), serving(configure(tmp_path)) as client:
         monkeypatch.setenv(VARIABLE, str(-2 * YEAR))
-        found = client.get("/readyz")
-        assert found.status_code == 503
-        assert "ahead of this machine's clock" in found.json()["waiting"]["latency"]
-        assert found.json()["streams"]["latency"]["lag"] < -YEAR
+        response = client.get("/readyz")
+        assert response.status_code == 503
+        assert "ahead of this machine's clock" in response.json()["waiting"]["latency"]
+        assert response.json()["streams"]["latency"]["lag"] < -YEAR
         gauges = measured(client)
         assert gauges["quantide_stream_lag_seconds", "stream=latency"] < -YEAR
         assert gauges["quantide_stream_clock_problem", "stream=latency"] == 1
@@ -63,11 +63,11 @@ def test_the_status_of_ingestion_is_shown(tmp_path: Path) -> None:
             store.path,
             IngestStatus(wall_clock(), True, 100, 7, 3, 2, "a batch failed", "the clock moved by 60 d"),
         )
-        found = client.get("/readyz")
-        assert found.status_code == 200, "questions can be answered"
-        health = found.json()["streams"]["latency"]
+        response = client.get("/readyz")
+        assert response.status_code == 200, "questions can be answered"
+        health = response.json()["streams"]["latency"]
         assert (health["ingest"]["bad_rows"], health["ingest"]["held_files"]) == (7, 3)
-        assert "a batch failed" not in found.text, "anyone may ask, and the text may name files"
+        assert "a batch failed" not in response.text, "anyone may ask, and the text may name files"
         [stream] = client.get("/api/streams").json()["streams"]
         assert stream["problems"][:2] == ["the clock moved by 60 d", "a batch failed"]
         assert "quarantine list" in stream["problems"][2]
@@ -110,6 +110,8 @@ def test_a_damaged_status_is_a_problem_and_harms_no_answer(tmp_path: Path) -> No
         b'{"time": NaN}',
         b'{"time": 1e300}',
         b'{"time": true}',
+        b'{"time": 253402300800}',
+        b'{"time": -62135596801}',
         b'{"time": 1, "rows": -1}',
         b'{"time": 1, "rows": 1e5}',
         b'{"time": 1, "held_files": 9999999999999999999999}',
@@ -123,6 +125,21 @@ def test_hostile_statuses_get_a_named_error(found: bytes) -> None:
         IngestStatus.from_bytes(found)
 
 
+def test_the_time_of_a_status_is_text(tmp_path: Path) -> None:
+    """As all times of the server: ISO 8601 in UTC."""
+    with store_with_times(tmp_path, -10.0) as store, serving(configure(tmp_path)) as client:
+        publish_status(store.path, IngestStatus(1769860800.5, running=False))
+        health = client.get("/readyz").json()["streams"]["latency"]
+        [stream] = client.get("/api/streams").json()["streams"]
+        assert health["ingest"]["time"] == stream["ingest"]["time"] == "2026-01-31T12:00:00.500000Z"
+
+
+@pytest.mark.parametrize("time", [EARLIEST, LATEST])
+def test_every_time_of_a_status_can_be_shown(time: float) -> None:
+    status = IngestStatus.from_bytes(IngestStatus(time).to_bytes())
+    assert StreamHealth(ingest=status).to_json()["ingest"]["time"][4:] in ("-01-01T00:00:00Z", "-12-31T23:59:59Z")
+
+
 def test_a_status_survives_its_bytes_and_a_later_version() -> None:
     status = IngestStatus(12.5, False, 1, 2, 3, 4, "a" * 10_000, "b")
     read = IngestStatus.from_bytes(status.to_bytes())
@@ -131,19 +148,19 @@ def test_a_status_survives_its_bytes_and_a_later_version() -> None:
 
 
 def test_the_log_has_each_problem_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    from quantide.server.streams import Streams
+    from quantide.server.served_streams import ServedStreams
 
     with store_with_times(tmp_path, -10.0) as store:
-        streams = Streams(configure(tmp_path))
+        streams = ServedStreams(configure(tmp_path))
         try:
             log = HealthLog(streams)
             with caplog.at_level(logging.INFO, "quantide.server"):
-                for held in (1, 2, 0):
-                    publish_status(store.path, IngestStatus(wall_clock(), True, held_files=held))
+                for result in (1, 2, 0):
+                    publish_status(store.path, IngestStatus(wall_clock(), True, held_files=result))
                     log.check()
-            told = [record.getMessage() for record in caplog.records]
-            assert len(told) == 2
-            assert "files held in quarantine: 1" in told[0]
-            assert "no problems any more" in told[1]
+            results = [record.getMessage() for record in caplog.records]
+            assert len(results) == 2
+            assert "files held in quarantine: 1" in results[0]
+            assert "no problems any more" in results[1]
         finally:
             streams.close()

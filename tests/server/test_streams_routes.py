@@ -1,4 +1,4 @@
-"""What streams there are: counts, keys, spans, how far behind; and streams that are not there yet."""
+"""Routes about streams: counts, keys, spans, lag; and streams without a store."""
 
 import time
 from pathlib import Path
@@ -11,15 +11,15 @@ import pytest
 from quantide import History
 from tests.server.naive import EPS, STREAMS, Served
 from tests.server.serving import configure, make_store, serving, traffic
-from tests.server.test_reading import check_refusal
+from tests.server.test_quantile_routes import check_refusal
 
 OF_STREAM = ["", "/keys", "/quantiles?phi=0.5", "/rank?value=1", "/cdf", "/summary"]
 
 
 def test_all_streams(client: httpx.Client, served: Served) -> None:
-    found = client.get("/api/streams").json()["streams"]
-    assert [one["name"] for one in found] == list(STREAMS)
-    for one in found:
+    body = client.get("/api/streams").json()["streams"]
+    assert [one["name"] for one in body] == list(STREAMS)
+    for one in body:
         rows, settings = served.rows[one["name"]], STREAMS[one["name"]]
         assert (one["ready"], one["n"], one["eps"], one["window"]) == (True, len(rows.values), EPS, "1 h")
         assert one["value_type"] == rows.kind
@@ -31,32 +31,32 @@ def test_all_streams(client: httpx.Client, served: Served) -> None:
 
 
 def test_how_far_behind(client: httpx.Client, served: Served) -> None:
-    """`lag.newest` is by the clock, where times are moments; seconds may count from anywhere."""
+    """`lag.newest` needs timestamps; seconds may count from any origin."""
     assert client.get("/api/streams/latency").json()["lag"].keys() == {"looked"}
     assert client.get("/api/streams/latency").json()["newest"] == max(served.rows["latency"].times)
     for name in ("moments", "prices"):
-        found = client.get(f"/api/streams/{name}").json()
-        newest = np.datetime64(found["newest"]).astype("M8[us]").astype(np.int64) / 1e6
-        assert found["lag"]["newest"] == pytest.approx(time.time() - newest, abs=60)
+        body = client.get(f"/api/streams/{name}").json()
+        newest = np.datetime64(body["newest"]).astype("M8[us]").astype(np.int64) / 1e6
+        assert body["lag"]["newest"] == pytest.approx(time.time() - newest, abs=60)
 
 
 def test_one_stream(client: httpx.Client, served: Served) -> None:
     for name, rows in served.rows.items():
-        found = client.get(f"/api/streams/{name}").json()
+        body = client.get(f"/api/streams/{name}").json()
         ended, n = rows.steps[-1], len(rows.values)
-        assert (found["counts"]["history_values"], found["counts"]["stream_values"]) == (ended, n - ended)
-        assert (found["counts"]["steps"], found["counts"]["recent_values"]) == (len(rows.steps) - 1, n)
-        assert found["spans"][-1]["n"] == n
-        for span in found["spans"]:
+        assert (body["counts"]["history_values"], body["counts"]["stream_values"]) == (ended, n - ended)
+        assert (body["counts"]["steps"], body["counts"]["recent_values"]) == (len(rows.steps) - 1, n)
+        assert body["spans"][-1]["n"] == n
+        for span in body["spans"]:
             assert span["n"] == len(rows.chosen(steps=span["last_steps"]))
-        assert sum(level["n"] for level in found["levels"]) == ended
+        assert sum(level["n"] for level in body["levels"]) == ended
         chunks = sum(path.stat().st_size for path in Path(served.stores[name].path).rglob("*.parquet"))
-        assert 0 < sum(level["bytes"] for level in found["levels"]) < found["bytes"]["history"] <= chunks
-        assert found["kappa"] == served.stores[name].settings.kappa
+        assert 0 < sum(level["bytes"] for level in body["levels"]) < body["bytes"]["history"] <= chunks
+        assert body["kappa"] == served.stores[name].settings.kappa
         distinct = {key for key in rows.keys if key is not None}
-        assert found["key_count"] == len(distinct) == len(found["keys"])
-        assert found["memory"]["used"] <= found["memory"]["limit"]
-        assert found["bytes"]["history"] > 0
+        assert body["key_count"] == len(distinct) == len(body["keys"])
+        assert body["memory"]["used"] <= body["memory"]["limit"]
+        assert body["bytes"]["history"] > 0
 
 
 @pytest.mark.parametrize(
@@ -85,27 +85,27 @@ def test_keys(client: httpx.Client, stream: str, said: Any, count: int, keys: An
         ("/api/streams/latency/keys?limit=0", "greater than or equal to 1"),
         ("/api/streams/latency/keys?limit=1001", "less than or equal to 1000"),
         ("/api/streams/latency/keys?limit=many", "integer"),
-        ("/api/streams/latency/keys?limit=1&limit=2", "say it once"),
+        ("/api/streams/latency/keys?limit=1&limit=2", "give it once"),
         ("/api/streams/latency/keys?contain=a", "there are contains, limit"),
         (f"/api/streams/latency/keys?contains={'a' * 101}", "at most 100"),
     ],
 )
 def test_wrong_parameters(client: httpx.Client, address: str, says: str) -> None:
-    found = client.get(address)
-    assert (found.status_code, says in check_refusal(found)) == (400, True), found.text
+    response = client.get(address)
+    assert (response.status_code, says in check_refusal(response)) == (400, True), response.text
 
 
 def wait_until_ready(client: httpx.Client, name: str) -> Any:
     for _ in range(600):
-        found = {one["name"]: one for one in client.get("/api/streams").json()["streams"]}[name]
-        if found["ready"]:
-            return found
+        body = {one["name"]: one for one in client.get("/api/streams").json()["streams"]}[name]
+        if body["ready"]:
+            return body
         time.sleep(0.02)
-    pytest.fail(f"{found} is not ready after all")
+    pytest.fail(f"{body} is not ready after all")
 
 
 def test_a_stream_becomes_ready_while_the_server_runs(tmp_path: Path) -> None:
-    """Others are served meanwhile; what stands in its place at first harms nobody."""
+    """Other streams are served before; a file in its place does no harm."""
     other = '[streams.other]\nsource = { format = "parquet", path = "in" }\nvalue = "v"\n'
     config = configure(
         tmp_path, streams=other + '[streams.latency]\nsource = { format = "parquet", path = "in" }\nvalue = "v"\n'
@@ -116,10 +116,10 @@ def test_a_stream_becomes_ready_while_the_server_runs(tmp_path: Path) -> None:
     (log / f"{0:020}.json").write_text("not a log")
     with History(tmp_path / "data" / "other") as store, serving(config) as client:
         store.append([1.0, 2.0])
-        found = {one["name"]: one for one in client.get("/api/streams").json()["streams"]}
-        assert (found["latency"].keys(), found["latency"]["ready"]) == ({"name", "ready", "why"}, False)
-        assert len(found["latency"]["why"]) > 10
-        assert "\n" not in found["latency"]["why"]
+        body = {one["name"]: one for one in client.get("/api/streams").json()["streams"]}
+        assert (body["latency"].keys(), body["latency"]["ready"]) == ({"name", "ready", "why"}, False)
+        assert len(body["latency"]["why"]) > 10
+        assert "\n" not in body["latency"]["why"]
         for what in OF_STREAM:
             refused = client.get(f"/api/streams/latency{what}")
             assert (refused.status_code, refused.json()["error"]["code"]) == (503, "not_ready"), what
@@ -144,13 +144,13 @@ def test_a_stream_becomes_ready_while_the_server_runs(tmp_path: Path) -> None:
 
 
 def test_a_stream_that_cannot_be_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says so wherever it is asked, and is asked again when it can be."""
+    """All its routes report it, and work again after it."""
     with make_store(tmp_path) as store:
         traffic(store, np.random.default_rng(1), 10, 0.0)
         with serving(configure(tmp_path)) as client:
             assert client.get("/api/streams/latency/quantiles?phi=0.5").status_code == 200
             with monkeypatch.context() as broken:
-                broken.setattr("quantide.live.stream.LiveStream.poll", _fail)
+                broken.setattr("quantide.live.live_stream.LiveStream.poll", _fail)
                 for _ in range(600):
                     if client.get("/readyz").status_code == 503:
                         break

@@ -1,4 +1,4 @@
-"""Tokens: what is stored of them, for how long they hold, what each role may do."""
+"""Tokens: storage, validity and roles."""
 
 import os
 import stat
@@ -11,52 +11,52 @@ from pathlib import Path
 import pytest
 
 from quantide.errors import InvalidArgumentError, StorageError
-from quantide.server.registry import Registry
-from quantide.server.tokens import (
+from quantide.server.http.tokens import (
     ROLES,
-    Who,
-    are_needed,
+    Identity,
     create_token,
+    identify_token,
     list_tokens,
     revoke_token,
-    who_has,
+    tokens_required,
 )
+from quantide.server.server_registry import ServerRegistry
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> Iterator[Registry]:
-    found = Registry(str(tmp_path / "state"))
-    yield found
-    found.close()
+def registry(tmp_path: Path) -> Iterator[ServerRegistry]:
+    result = ServerRegistry(str(tmp_path / "state"))
+    yield result
+    result.close()
 
 
-def test_a_token_says_who_has_it(registry: Registry) -> None:
+def test_a_token_has_an_identity(registry: ServerRegistry) -> None:
     id, token = create_token(registry, "grafana", "reader")
     assert token.startswith(f"qt_{id}_")
     assert len(token) == len(f"qt_{id}_") + 43
-    assert who_has(registry, token, time.time()) == Who(id, "grafana", "reader")
+    assert identify_token(registry, token, time.time()) == Identity(id, "grafana", "reader")
 
 
-def test_no_two_tokens_are_alike(registry: Registry) -> None:
+def test_no_two_tokens_are_alike(registry: ServerRegistry) -> None:
     made = [create_token(registry, "same", "admin") for _ in range(50)]
     assert len({id for id, _ in made}) == len({token for _, token in made}) == 50
 
 
 @pytest.mark.parametrize("change", [str.lower, str.upper, lambda t: t[:-1], lambda t: t + "A", lambda t: "", str.strip])
-def test_only_the_very_token_is_known(registry: Registry, change: object) -> None:
+def test_only_the_exact_token_is_valid(registry: ServerRegistry, change: object) -> None:
     _, token = create_token(registry, "one", "reader")
     assert callable(change)
     changed = change(token + " " if change is str.strip else token)
-    assert (who_has(registry, changed, time.time()) is not None) == (changed == token)
+    assert (identify_token(registry, changed, time.time()) is not None) == (changed == token)
 
 
-def test_what_is_no_token_is_nobody(registry: Registry) -> None:
+def test_invalid_tokens_have_no_identity(registry: ServerRegistry) -> None:
     create_token(registry, "one", "reader")
     for text in ("", "qt_", "' OR 1=1 --", "x" * 10_000_000, "\x00", "é"):
-        assert who_has(registry, text, time.time()) is None
+        assert identify_token(registry, text, time.time()) is None
 
 
-def test_the_secret_is_nowhere_on_disk(registry: Registry, tmp_path: Path) -> None:
+def test_the_secret_is_nowhere_on_disk(registry: ServerRegistry, tmp_path: Path) -> None:
     _, token = create_token(registry, "one", "reader")
     for path in (tmp_path / "state").iterdir():
         data = path.read_bytes()
@@ -64,62 +64,62 @@ def test_the_secret_is_nowhere_on_disk(registry: Registry, tmp_path: Path) -> No
         assert token.split("_", 2)[2].encode() not in data
 
 
-def test_only_the_owner_can_read_the_registry(registry: Registry, tmp_path: Path) -> None:
+def test_only_the_owner_can_read_the_registry(registry: ServerRegistry, tmp_path: Path) -> None:
     create_token(registry, "one", "reader")
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "state").iterdir()}
     assert modes == dict.fromkeys(("registry.db", "registry.db-wal", "registry.db-shm", "tokens-required"), 0o600)
     assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
 
 
-def test_a_registry_that_everyone_could_read_is_closed_to_them(tmp_path: Path) -> None:
-    Registry(str(tmp_path)).close()
+def test_a_world_readable_registry_is_made_private(tmp_path: Path) -> None:
+    ServerRegistry(str(tmp_path)).close()
     os.chmod(tmp_path / "registry.db", 0o644)
-    Registry(str(tmp_path)).close()
+    ServerRegistry(str(tmp_path)).close()
     assert stat.S_IMODE((tmp_path / "registry.db").stat().st_mode) == 0o600
 
 
-def test_another_process_does_not_take_away_what_is_open(registry: Registry, tmp_path: Path) -> None:
-    """Its last one out tidies up: it must see that this process, which opened the file twice, is still in."""
+def test_another_process_does_not_remove_open_files(registry: ServerRegistry, tmp_path: Path) -> None:
+    """The last process to close SQLite cleans up: it must notice this one, which opened the file twice."""
     create_token(registry, "one", "reader")
-    Registry(str(tmp_path / "state")).close()
+    ServerRegistry(str(tmp_path / "state")).close()
     program = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT * FROM tokens'); c.close()"
     subprocess.run([sys.executable, "-c", program, registry.path], check=True)
     assert (tmp_path / "state" / "registry.db-wal").exists()
 
 
-def test_a_token_expires(registry: Registry) -> None:
+def test_a_token_expires(registry: ServerRegistry) -> None:
     end = time.time() + 100
     id, token = create_token(registry, "short", "writer", end)
-    assert who_has(registry, token, end - 1) is not None
-    assert who_has(registry, token, end) is None
+    assert identify_token(registry, token, end - 1) is not None
+    assert identify_token(registry, token, end) is None
     assert [(one.id, one.expires) for one in list_tokens(registry)] == [(id, end)]
 
 
-def test_a_door_does_not_open_because_all_tokens_have_expired(registry: Registry) -> None:
-    assert not are_needed(registry)
+def test_a_door_does_not_open_because_all_tokens_have_expired(registry: ServerRegistry) -> None:
+    assert not tokens_required(registry)
     create_token(registry, "short", "reader", time.time() + 100)
     registry.write("UPDATE tokens SET expires = 1")
-    assert are_needed(registry)
+    assert tokens_required(registry)
 
 
-def test_a_revoked_token_is_gone_for_another_connection_at_once(registry: Registry, tmp_path: Path) -> None:
-    other = Registry(str(tmp_path / "state"))
+def test_a_revoked_token_is_invalid_for_other_connections_at_once(registry: ServerRegistry, tmp_path: Path) -> None:
+    other = ServerRegistry(str(tmp_path / "state"))
     id, token = create_token(other, "one", "admin")
-    assert who_has(registry, token, time.time()) is not None
+    assert identify_token(registry, token, time.time()) is not None
     revoke_token(other, id)
-    assert who_has(registry, token, time.time()) is None
+    assert identify_token(registry, token, time.time()) is None
     assert list_tokens(registry) == []
     other.close()
 
 
-def test_its_sessions_go_with_a_token(registry: Registry) -> None:
+def test_sessions_end_with_their_token(registry: ServerRegistry) -> None:
     id, _ = create_token(registry, "one", "admin")
     registry.write("INSERT INTO sessions VALUES (?, ?, ?)", (b"hash", id, 1e12))
     revoke_token(registry, id)
     assert registry.rows("SELECT * FROM sessions") == []
 
 
-def test_what_cannot_be_made_or_revoked(registry: Registry) -> None:
+def test_invalid_creations_and_revocations(registry: ServerRegistry) -> None:
     for name, role, expires in [
         ("a", "root", None),
         ("", "reader", None),
@@ -137,12 +137,12 @@ def test_what_cannot_be_made_or_revoked(registry: Registry) -> None:
 
 
 def test_roles_are_ordered() -> None:
-    found = [[Who("a", "a", role).may(needed) for needed in ROLES] for role in ROLES]
-    assert found == [[True, False, False], [True, True, False], [True, True, True]]
+    results = [[Identity("a", "a", role).has_role(needed) for needed in ROLES] for role in ROLES]
+    assert results == [[True, False, False], [True, True, False], [True, True, True]]
 
 
-def test_a_registry_that_is_closed_lets_nobody_in(tmp_path: Path) -> None:
-    registry = Registry(str(tmp_path))
+def test_a_closed_registry_admits_no_request(tmp_path: Path) -> None:
+    registry = ServerRegistry(str(tmp_path))
     registry.close()
     with pytest.raises(StorageError):
-        who_has(registry, "qt_x", 0.0)
+        identify_token(registry, "qt_x", 0.0)

@@ -1,4 +1,4 @@
-"""Webhooks against a real receiver on a socket: signed, in order, again until they arrive, and nowhere else."""
+"""Webhooks against a real receiver on a socket: signed, in order, retried, and sent to allowed URLs only."""
 
 import hashlib
 import hmac
@@ -21,14 +21,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quantide.config.server import Webhooks as Settings
+from quantide.config.server_config import Webhooks as Settings
 from quantide.errors import ConfigError, InvalidArgumentError, StorageError
-from quantide.server import outbox as outboxes
-from quantide.server import webhooks as sending
-from quantide.server.origins import check_url, read_secret
-from quantide.server.outbox import Outbox
-from quantide.server.registry import Registry
-from quantide.server.webhooks import Webhooks
+from quantide.server.alarms import webhook_outbox as outboxes
+from quantide.server.alarms import webhook_sender as sending
+from quantide.server.alarms.webhook_outbox import WebhookOutbox
+from quantide.server.alarms.webhook_sender import WebhookSender
+from quantide.server.server_registry import ServerRegistry
+from quantide.server.webhooks import check_url, read_secret
 from tests.server.serving import configure, make_store, serving
 
 SECRET = b"0123456789abcdef-test"
@@ -36,7 +36,7 @@ PRIVATE = "what only the receiver knows"
 
 
 class Receiver:
-    """Answers with the statuses it is told, the last one again and again; None is no answer at all."""
+    """Responds with the given statuses, then repeats the last; None: no response."""
 
     def __init__(self) -> None:
         self.statuses: list[int | None] = [200]
@@ -79,34 +79,34 @@ class Receiver:
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    found = Receiver()
-    yield found
-    found.close()
+    result = Receiver()
+    yield result
+    result.close()
 
 
 class Post:
-    """A registry, an outbox, and a clock that the test turns."""
+    """A registry, an outbox, and a clock that the test sets."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.now = folder, 1_000_000.0
-        self.registry = Registry(str(folder))
-        self.outbox = Outbox(self.registry)
+        self.registry = ServerRegistry(str(folder))
+        self.outbox = WebhookOutbox(self.registry)
 
     def put(self, url: str, alarm: int = 1, **body: Any) -> None:
-        with self.registry.change() as write:
+        with self.registry.transaction() as write:
             self.outbox.put(write, alarm, url, body, self.now)
 
     @contextmanager
-    def sending(self, *allow: str) -> Iterator[Webhooks]:
+    def sending(self, *allow: str) -> Iterator[WebhookSender]:
         path = self.folder / "secret"
         path.write_bytes(SECRET + b"\n")
         path.chmod(0o600)
-        found = Webhooks(self.outbox, Settings(allow, str(path)), lambda: self.now)
-        found.start()
+        result = WebhookSender(self.outbox, Settings(allow, str(path)), lambda: self.now)
+        result.start()
         try:
-            yield found
+            yield result
         finally:
-            found.close()
+            result.close()
 
     def last(self, alarm: int = 1) -> dict[str, Any]:
         row = self.outbox.last_of(alarm)
@@ -115,13 +115,13 @@ class Post:
 
 @pytest.fixture
 def post(tmp_path: Path) -> Iterator[Post]:
-    found = Post(tmp_path)
-    yield found
-    found.registry.close()
+    result = Post(tmp_path)
+    yield result
+    result.registry.close()
 
 
 def until(so: Callable[[], Any]) -> None:
-    """Wait for something that must come."""
+    """Wait for a condition; fail after a time."""
     end = time.monotonic() + 20
     while not so():
         assert time.monotonic() < end, "it did not come"
@@ -129,7 +129,7 @@ def until(so: Callable[[], Any]) -> None:
 
 
 def test_a_delivery_is_signed(post: Post, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")  # the environment does not say where alarms go
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")  # the environment does not redirect alarms
     post.put(f"{receiver.origin}/hook?x=1", state="certain", firing=True)
     with post.sending(receiver.origin) as webhooks:
         until(lambda: post.last()["due"] is None)
@@ -144,15 +144,15 @@ def test_a_delivery_is_signed(post: Post, receiver: Receiver, monkeypatch: pytes
     assert post.last()["error"] is None
 
 
-def test_it_is_tried_again_with_the_same_name_until_it_arrives(post: Post, receiver: Receiver) -> None:
+def test_a_delivery_is_retried_with_the_same_id(post: Post, receiver: Receiver) -> None:
     receiver.statuses = [500, 301, 200]
     post.put(receiver.origin)
     post.put(receiver.origin, second=True)
     with post.sending(receiver.origin):
-        until(lambda: post.outbox.heads(2e9)[0]["attempts"] == 1)
-        assert post.outbox.heads(post.now + 0.9) == []  # the second waits for the first
+        until(lambda: post.outbox.due(2e9)[0]["attempts"] == 1)
+        assert post.outbox.due(post.now + 0.9) == []  # the second waits for the first
         post.now += 1
-        until(lambda: post.outbox.heads(2e9)[0]["attempts"] == 2)
+        until(lambda: post.outbox.due(2e9)[0]["attempts"] == 2)
         post.now += 2
         until(lambda: post.last()["due"] is None)
     names = [headers["Quantide-Delivery"] for _, headers, _ in receiver.got]
@@ -164,7 +164,7 @@ def test_it_is_tried_again_with_the_same_name_until_it_arrives(post: Post, recei
 
 
 @pytest.mark.parametrize("status", [302, 404, 500, 599])
-def test_nothing_of_an_answer_is_told_but_its_status(post: Post, receiver: Receiver, status: int) -> None:
+def test_only_the_status_of_a_response_is_shown(post: Post, receiver: Receiver, status: int) -> None:
     receiver.statuses = [status]
     post.put(receiver.origin)
     with post.sending(receiver.origin) as webhooks:
@@ -175,7 +175,7 @@ def test_nothing_of_an_answer_is_told_but_its_status(post: Post, receiver: Recei
     assert PRIVATE not in error
 
 
-def test_what_is_not_http_is_not_told(post: Post) -> None:
+def test_a_response_that_is_not_http_is_not_shown(post: Post) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         origin = f"http://127.0.0.1:{listening.getsockname()[1]}"
 
@@ -204,7 +204,7 @@ def test_a_receiver_that_is_not_there(post: Post) -> None:
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate")
-def test_a_receiver_with_a_certificate_that_nobody_trusts(post: Post, receiver: Receiver, tmp_path: Path) -> None:
+def test_a_receiver_with_an_untrusted_certificate(post: Post, receiver: Receiver, tmp_path: Path) -> None:
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=127.0.0.1"]
     names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(tmp_path / "key"), "-out", str(tmp_path / "crt")]
     subprocess.run([*command, *names], check=True, capture_output=True)
@@ -219,7 +219,7 @@ def test_a_receiver_with_a_certificate_that_nobody_trusts(post: Post, receiver: 
     assert receiver.got == []
 
 
-def test_a_receiver_that_hangs_holds_up_nobody(post: Post, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_receiver_that_hangs_delays_no_other(post: Post, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     hanging = Receiver()
     hanging.statuses = [None]
     for alarm in range(2 * sending.AT_ONCE):
@@ -228,20 +228,20 @@ def test_a_receiver_that_hangs_holds_up_nobody(post: Post, receiver: Receiver, m
     with post.sending(hanging.origin, receiver.origin):
         until(lambda: post.last(100)["due"] is None)
         until(lambda: len(hanging.got) == sending.AT_ONCE)
-    assert post.outbox.waiting() == 2 * sending.AT_ONCE  # close() did not wait, and they are sent after the next start
+    assert post.outbox.count_pending() == 2 * sending.AT_ONCE  # close() did not wait; the next start sends them
     hanging.close()
 
 
-def test_what_is_under_way_is_not_sent_beside_itself(post: Post, receiver: Receiver) -> None:
+def test_a_delivery_in_flight_is_not_sent_twice(post: Post, receiver: Receiver) -> None:
     hanging = Receiver()
     hanging.statuses = [None]
     post.put(hanging.origin)
     with post.sending(hanging.origin, receiver.origin) as webhooks:
         until(lambda: hanging.got)
-        for alarm in (2, 3, 4):  # the outbox is looked through each time
+        for alarm in (2, 3, 4):  # the outbox is searched each time
             post.put(receiver.origin, alarm)
-            webhooks.wake()
-            until(lambda: not post.outbox.waiting() - 1)
+            webhooks.notify()
+            until(lambda: not post.outbox.count_pending() - 1)
         assert len(hanging.got) == 1
     hanging.close()
 
@@ -272,16 +272,16 @@ def test_a_receiver_that_drips_is_given_no_more_time(post: Post, monkeypatch: py
     assert post.last()["error"].startswith("no answer")
 
 
-def test_what_a_crash_left_is_sent_by_the_next_server(post: Post, receiver: Receiver) -> None:
+def test_deliveries_left_by_a_crash_are_sent_by_the_next_server(post: Post, receiver: Receiver) -> None:
     post.put(receiver.origin, number=7)
-    again = Post(post.folder)  # the first never sent anything
+    again = Post(post.folder)  # the first never sent
     with again.sending(receiver.origin):
         until(lambda: again.last()["due"] is None)
     again.registry.close()
     assert [json.loads(body)["number"] for _, _, body in receiver.got] == [7]
 
 
-def test_what_the_configuration_forbids_by_now_is_not_sent(post: Post, receiver: Receiver) -> None:
+def test_urls_that_are_not_allowed_any_more_get_nothing(post: Post, receiver: Receiver) -> None:
     post.put(receiver.origin)
     with post.sending("https://hooks.example.com"):
         until(lambda: post.last()["attempts"])
@@ -290,12 +290,12 @@ def test_what_the_configuration_forbids_by_now_is_not_sent(post: Post, receiver:
 
 
 def test_it_is_given_up_in_the_end(post: Post, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outboxes, "ATTEMPTS", 2)
+    monkeypatch.setattr(outboxes, "MAX_ATTEMPTS", 2)
     receiver.statuses = [500, 500, 200]
     post.put(receiver.origin)
     post.put(receiver.origin, second=True)
     with post.sending(receiver.origin):
-        until(lambda: len(receiver.got) == 1 and post.outbox.heads(2e9)[0]["attempts"] == 1)
+        until(lambda: len(receiver.got) == 1 and post.outbox.due(2e9)[0]["attempts"] == 1)
         post.now += 1
         until(lambda: post.last()["due"] is None)
     assert post.outbox.given_up == 1
@@ -303,31 +303,31 @@ def test_it_is_given_up_in_the_end(post: Post, receiver: Receiver, monkeypatch: 
 
 
 def test_a_day_of_attempts_and_then_no_more(post: Post) -> None:
-    assert 0.9 < sum(outboxes.pause(n) for n in range(1, outboxes.ATTEMPTS)) / 86_400 < 1.1
-    assert outboxes.pause(10**6) == outboxes.LONGEST
+    assert 0.9 < sum(outboxes.retry_pause(n) for n in range(1, outboxes.MAX_ATTEMPTS)) / 86_400 < 1.1
+    assert outboxes.retry_pause(10**6) == outboxes.MAX_PAUSE
 
 
-def test_a_clock_that_is_set_back_does_not_hold_up_what_waits(post: Post) -> None:
+def test_a_clock_that_is_set_back_does_not_delay_deliveries(post: Post) -> None:
     post.put("http://a")
-    assert len(post.outbox.heads(post.now)) == 1
-    post.outbox.failed(post.last()["id"], 1, "x", post.now)
-    assert post.outbox.heads(post.now) == post.outbox.heads(post.now + 0.9) == []
-    assert len(post.outbox.heads(post.now + 1)) == 1
-    assert len(post.outbox.heads(post.now - 86_400)) == 1
+    assert len(post.outbox.due(post.now)) == 1
+    post.outbox.record_failure(post.last()["id"], 1, "x", post.now)
+    assert post.outbox.due(post.now) == post.outbox.due(post.now + 0.9) == []
+    assert len(post.outbox.due(post.now + 1)) == 1
+    assert len(post.outbox.due(post.now - 86_400)) == 1
 
 
-def test_a_registry_that_cannot_be_written_loses_nothing(
+def test_a_registry_that_cannot_be_written_loses_no_delivery(
     post: Post, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending, "AGAIN", 0.01)
-    broken, sent = [StorageError("the disk is full")], post.outbox.sent
+    monkeypatch.setattr(sending, "REGISTRY_RETRY", 0.01)
+    broken, sent = [StorageError("the disk is full")], post.outbox.record_success
 
     def note(id: str) -> None:
         if broken:
             raise broken.pop()
         sent(id)
 
-    monkeypatch.setattr(post.outbox, "sent", note)
+    monkeypatch.setattr(post.outbox, "record_success", note)
     post.put(receiver.origin)
     with post.sending(receiver.origin):
         until(lambda: post.last()["due"] is None)
@@ -337,20 +337,20 @@ def test_a_registry_that_cannot_be_written_loses_nothing(
 
 
 def test_only_so_many_wait_for_one_alarm(post: Post) -> None:
-    for number in range(outboxes.MOST + 5):
+    for number in range(outboxes.MAX_PENDING + 5):
         post.put("http://a", number=number)
         post.put("http://a", alarm=2, number=number) if number < 3 else None
     waiting = post.registry.rows("SELECT body FROM deliveries WHERE alarm = 1 ORDER BY rowid")
     numbers = [json.loads(row["body"])["number"] for row in waiting]
-    assert numbers == list(range(5, outboxes.MOST + 5))
+    assert numbers == list(range(5, outboxes.MAX_PENDING + 5))
     assert post.outbox.given_up == 5
-    assert post.outbox.waiting() == outboxes.MOST + 3
+    assert post.outbox.count_pending() == outboxes.MAX_PENDING + 3
 
 
-def test_what_was_sent_is_forgotten_but_for_the_last(post: Post) -> None:
+def test_only_the_last_delivery_is_stored(post: Post) -> None:
     for number in range(3):
         post.put("http://a", number=number)
-        post.outbox.sent(post.last()["id"])
+        post.outbox.record_success(post.last()["id"])
     assert len(post.registry.rows("SELECT * FROM deliveries")) == 1
     assert post.last()["attempts"] == 1
 
@@ -371,7 +371,7 @@ ALLOW = ("https://hooks.example.com", "http://10.0.0.1:8080", "http://[::1]:9")
         "http://[::1]:9/x",
     ],
 )
-def test_what_may_be_sent_to(url: str) -> None:
+def test_allowed_urls(url: str) -> None:
     assert check_url(url, ALLOW) in ALLOW
 
 
@@ -395,24 +395,24 @@ def test_what_may_be_sent_to(url: str) -> None:
         "http://169.254.169.254/latest/meta-data", "https://hooks.example.com/" + "a" * 2000, "https://", "https://?",
     ],
 )  # fmt: skip
-def test_what_may_not_be_sent_to(url: str) -> None:
+def test_forbidden_urls(url: str) -> None:
     with pytest.raises(InvalidArgumentError):
         check_url(url, ALLOW)
 
 
 @given(st.text(st.characters(max_codepoint=0x2100), max_size=12), st.sampled_from(["", "/", "?", "//", "@", ":", "."]))
-def test_what_is_let_through_goes_where_it_was_allowed_to(rest: str, between: str) -> None:
+def test_allowed_urls_are_requested_at_their_origin(rest: str, between: str) -> None:
     url = f"https://hooks.example.com{between}{rest}"
     try:
         check_url(url, ALLOW)
     except InvalidArgumentError:
         return
-    found = httpx.URL(url)
-    assert (found.scheme, found.host, found.port, found.userinfo) == ("https", "hooks.example.com", None, b"")
-    assert found.fragment == ""
+    result = httpx.URL(url)
+    assert (result.scheme, result.host, result.port, result.userinfo) == ("https", "hooks.example.com", None, b"")
+    assert result.fragment == ""
 
 
-def test_a_refusal_says_what_to_add() -> None:
+def test_a_rejection_names_the_origin_to_add() -> None:
     with pytest.raises(InvalidArgumentError, match=r'add "https://evil.org" to allow'):
         check_url("https://evil.org/x", ())
 
@@ -453,19 +453,19 @@ def test_a_secret_is_read_without_the_end_of_its_line(tmp_path: Path) -> None:
     assert read_secret(Settings(("https://a",), str(path))) == SECRET
 
 
-def test_an_alarm_is_told_when_it_begins_and_ceases_and_not_again(tmp_path: Path, receiver: Receiver) -> None:
+def test_an_alarm_is_sent_when_it_begins_and_ceases_to_fire(tmp_path: Path, receiver: Receiver) -> None:
     secret = tmp_path / "webhook.secret"
     secret.write_bytes(SECRET)
     secret.chmod(0o600)
     allowed = f'[server.webhooks]\nallow = ["{receiver.origin}"]\nsecret_file = "webhook.secret"'
-    said = {"stream": "latency", "phi": 0.5, "above": 100, "key": "/pay", "name": "slow"}
+    result = {"stream": "latency", "phi": 0.5, "above": 100, "key": "/pay", "name": "slow"}
     hook = {"webhook": f"{receiver.origin}/path-of-mine"}
     config = configure(tmp_path, allowed)
     with make_store(tmp_path) as history:
         history.append([200.0] * 9, key="/pay", times=0.0, filters={"errors": [False] * 9})
         with serving(config) as client:
-            assert client.post("/api/alarms", json=said | {"webhook": "http://127.0.0.1/"}).status_code == 400
-            id = client.post("/api/alarms", json=said | hook).json()["id"]
+            assert client.post("/api/alarms", json=result | {"webhook": "http://127.0.0.1/"}).status_code == 400
+            id = client.post("/api/alarms", json=result | hook).json()["id"]
             until(lambda: client.get(f"/api/alarms/{id}").json()["delivery"]["status"] == "delivered")
         with serving(config) as client:
             until(lambda: client.get(f"/api/alarms/{id}").json()["version"] is not None)
@@ -473,12 +473,12 @@ def test_an_alarm_is_told_when_it_begins_and_ceases_and_not_again(tmp_path: Path
             history.append([1.0] * 90, key="/pay", times=1.0, filters={"errors": [False] * 90})
             until(lambda: not client.get("/api/alarms").json()["alarms"][0]["firing"])
             until(lambda: client.get(f"/api/alarms/{id}").json()["delivery"]["status"] == "delivered")
-            told = client.get(f"/api/alarms/{id}/history").json()["transitions"]
+            data = client.get(f"/api/alarms/{id}/history").json()["transitions"]
     bodies = [json.loads(body) for _, _, body in receiver.got]
     assert [(body["firing"], body["state"], body["alarm"]) for body in bodies] == [
         (True, "certain", id),
         (False, "no", id),
     ]
-    assert [body["number"] for body in bodies] == [one["number"] for one in reversed(told)]
+    assert [body["number"] for body in bodies] == [one["number"] for one in reversed(data)]
     assert bodies[0]["value"] == 200.0
-    assert not any("path-of-mine" in json.dumps(body) for body in [*bodies, *told])
+    assert not any("path-of-mine" in json.dumps(body) for body in [*bodies, *data])

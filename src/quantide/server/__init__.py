@@ -1,4 +1,4 @@
-"""The server: questions over HTTP, standing queries, events and alarms, for any number of clients."""
+"""HTTP server: queries, continuous queries, event streams and alarms over any number of streams."""
 
 from quantide.errors import MissingPackageError
 

@@ -1,4 +1,4 @@
-"""The application: all routes over one service, and what is the same for each of them."""
+"""ASGI application: all routes over one service, the middleware, and the handling of errors."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -13,57 +13,54 @@ from starlette.types import ASGIApp
 from quantide import __version__
 from quantide.config import Config
 from quantide.errors import InvalidArgumentError, QuantideError
-from quantide.server import (
-    alerting,
-    course,
-    events,
-    health,
-    manual,
-    monitors,
-    pages,
-    qq,
-    queries,
-    reading,
-    sessions,
-    shown,
-    streamed,
+from quantide.server.http.answer_json import json_response
+from quantide.server.http.problem_details import Problem, error_body, error_status
+from quantide.server.http.query_string import reject_unknown_parameters
+from quantide.server.http.response_cache import ResponseCache
+from quantide.server.http.security import SecurityMiddleware
+from quantide.server.metrics import MetricsMiddleware
+from quantide.server.routes import (
+    alarm_routes,
+    chart_routes,
+    event_routes,
+    health_routes,
+    page_routes,
+    quantile_routes,
+    query_routes,
+    session_routes,
+    stream_routes,
 )
-from quantide.server.again import Again
-from quantide.server.gate import Gate
-from quantide.server.metrics import Measured
-from quantide.server.problems import Problem, body_of, problem, status_of
-from quantide.server.said import check_said
-from quantide.server.schemas import FAILURES
+from quantide.server.routes.response_schemas import ERROR_RESPONSES
 from quantide.server.service import Service
 
 LOG = logging.getLogger("quantide.server")
-QUICK = (reading, course, qq)  # routes that are asked most: found first, without the way through a router of their own
-ROOMS = (streamed, queries, monitors, alerting, events, sessions, health, manual, pages)
+FAST_ROUTES = (quantile_routes, chart_routes)  # most requested: matched first, without a router of their own
+ROUTES = (stream_routes, query_routes, alarm_routes, event_routes, session_routes, health_routes, page_routes)
 
 
 class Application(FastAPI):
-    """Behind the gate lies everything, also what makes responses of errors."""
+    """FastAPI application whose outermost middleware, also around error responses, is the security middleware."""
 
     def build_middleware_stack(self) -> ASGIApp:
         service: Service = self.state.service
-        return Gate(super().build_middleware_stack(), service.config.server, service.reads)
+        return SecurityMiddleware(super().build_middleware_stack(), service.config.server, service.loop_registry)
 
     def openapi(self) -> dict[str, Any]:
-        """The manual, without FastAPI's own answer to bad input: what is wrong is told with 400, as everything is."""
+        """Return the OpenAPI document, without FastAPI's own 422: invalid input is answered with 400."""
         if self.openapi_schema is None:
-            for route in (one for methods in super().openapi()["paths"].values() for one in methods.values()):
-                route["responses"].pop("422", None)
+            for operation in (one for methods in super().openapi()["paths"].values() for one in methods.values()):
+                operation["responses"].pop("422", None)
         return super().openapi()
 
 
 def make_app(config: Config) -> FastAPI:
-    """A server for the streams of a configuration, as any ASGI server can run it."""
+    """Return an ASGI application that serves the streams of a configuration."""
     service = Service(config)
 
     @asynccontextmanager
-    async def running(_app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         service.start()
-        pages.prepare()
+        page_routes.compress_early()
         yield
         service.close()
 
@@ -71,60 +68,60 @@ def make_app(config: Config) -> FastAPI:
         title="Quantide",
         version=__version__,
         description="Quantiles of data that keeps arriving, with an error bound proved for every answer.",
-        lifespan=running,
+        lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
         openapi_url="/openapi.json",
-        responses=FAILURES,
-        dependencies=[Depends(check_said)],
+        responses=ERROR_RESPONSES,
+        dependencies=[Depends(reject_unknown_parameters)],
         redirect_slashes=False,
     )
     app.state.service = service
-    for room in QUICK:
-        app.router.routes.extend(room.routes(service).routes)
-    for room in ROOMS:
-        app.include_router(room.routes(service))
+    for module in FAST_ROUTES:
+        app.router.routes.extend(module.routes(service).routes)
+    for module in ROUTES:
+        app.include_router(module.routes(service))
     for kind in (QuantideError, Problem, HTTPException, RequestValidationError, Exception):
-        app.add_exception_handler(kind, _tell)
-    app.add_middleware(Again, streams=service.streams)
-    app.add_middleware(Measured, metrics=service.metrics)
+        app.add_exception_handler(kind, _respond_to_error)
+    app.add_middleware(ResponseCache, streams=service.streams)
+    app.add_middleware(MetricsMiddleware, metrics=service.metrics)
     return app
 
 
-async def _tell(_request: Request, error: Exception) -> Response:
-    """An error as a response."""
+async def _respond_to_error(_request: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
-        error = _invalid(error)
+        error = _validation_error(error)
     elif isinstance(error, HTTPException) and error.status_code == 400:
         error = InvalidArgumentError("the body cannot be read; send JSON, as UTF-8, not nested deeply")
     elif isinstance(error, HTTPException):
-        error = _nothing(error)
-    if status_of(error) == 500:
+        error = _routing_problem(error)
+    if error_status(error) == 500:
         LOG.error("a request failed", exc_info=error)
-    return shown.json(body_of(error), status_of(error))
+    return json_response(error_body(error), error_status(error))
 
 
-def _nothing(error: HTTPException) -> Problem:
-    """That there is no such route."""
+def _routing_problem(error: HTTPException) -> Problem:
     if error.status_code == 404:
-        return problem("not_found", "there is nothing here; /docs lists what there is")
+        return Problem("not_found", "there is no such route; /docs lists the routes")
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "other methods")
-        return problem("method_not_allowed", f"this is not possible here, but {allowed} is; /docs lists what there is")
-    return problem("internal", error.detail)
+        return Problem("method_not_allowed", f"this route accepts {allowed} only; /docs lists the routes")
+    return Problem("internal", error.detail)
 
 
-def _invalid(error: RequestValidationError) -> InvalidArgumentError:
-    """The first complaint about a request, with the name of what it is about."""
+def _validation_error(error: RequestValidationError) -> InvalidArgumentError:
+    """Return an error that describes the first invalid parameter or field."""
     first = error.errors()[0]
-    where = [str(part) for part in first["loc"] if part not in ("query", "body", "path") and not isinstance(part, int)]
-    name = ".".join(where) or "the body"
+    path = [str(part) for part in first["loc"] if part not in ("query", "body", "path") and not isinstance(part, int)]
+    name = ".".join(path) or "the body"
     if first["type"] == "extra_forbidden":
-        return InvalidArgumentError(f"{name[:80]} is not a parameter here; /docs lists those there are")
+        return InvalidArgumentError(f"{name[:80]} is not a parameter here; /docs lists the parameters")
     if first["type"] == "missing":
-        return InvalidArgumentError(f"{name[:80]} is missing; /docs tells what is needed")
+        return InvalidArgumentError(f"{name[:80]} is missing; /docs lists the parameters that are needed")
     given = first.get("input")
-    about = (
-        f" is {given[:80]!r}" if isinstance(given, str) else f" is {given!r}" if isinstance(given, (int, float)) else ""
-    )
-    return InvalidArgumentError(f"{name[:80]}{about}: {first['msg']}")
+    value = ""
+    if isinstance(given, str):
+        value = f" is {given[:80]!r}"
+    elif isinstance(given, (int, float)):
+        value = f" is {given!r}"
+    return InvalidArgumentError(f"{name[:80]}{value}: {first['msg']}")

@@ -1,4 +1,4 @@
-"""Everything a server holds while it runs; routes are given this and nothing else."""
+"""Service: the components of a running server, which all routes share."""
 
 import asyncio
 import time
@@ -8,71 +8,71 @@ from typing import TypeVar
 
 from quantide.config import Config
 from quantide.errors import LimitError
-from quantide.server.alarms import Alarms
-from quantide.server.hub import Hub
-from quantide.server.label_index import LabelIndex
-from quantide.server.metrics import Metrics
-from quantide.server.outbox import Outbox
-from quantide.server.registry import Registry
-from quantide.server.standing import Standing
+from quantide.server.alarms.alarm_engine import AlarmEngine
+from quantide.server.alarms.webhook_outbox import WebhookOutbox
+from quantide.server.alarms.webhook_sender import WebhookSender
+from quantide.server.events.event_hub import EventHub
+from quantide.server.metrics import ServerMetrics
+from quantide.server.served_streams import ServedStreams
+from quantide.server.server_registry import ServerRegistry
 from quantide.server.stream_health import HealthLog
-from quantide.server.streams import Streams
-from quantide.server.webhooks import Webhooks
+from quantide.server.subscriptions.continuous_queries import ContinuousQueries
+from quantide.server.subscriptions.query_table import LabelIndex
 
 T = TypeVar("T")
 
-THREADS = 4  # that answer; questions compute, and there is one interpreter
+THREADS = 4  # answers are computed, and there is one interpreter
 
 
 class Service:
-    """The streams, the registry, and threads that answer, so that one question does not hold up the others."""
+    """Streams, registry, continuous queries, alarms, and the thread pool that computes answers."""
 
     def __init__(self, config: Config) -> None:
         self.config, self.limits = config, config.server.limits
-        self.registry = Registry(config.server.state)
-        self.reads = Registry(config.server.state)  # of the event loop: it never waits for a thread that writes
-        self.streams = Streams(config)
-        self.hub = Hub(self.limits.events)
-        self.standing = Standing(self.registry, self.streams, self.limits.queries, self.hub.wake)
-        self.labels = LabelIndex(self.registry, lambda: self.standing.columns)
-        self.run = 0
-        self.metrics = Metrics(self.streams)
-        self.outbox = Outbox(self.registry)
-        self.webhooks = Webhooks(self.outbox, config.server.webhooks)
-        self.alarms = Alarms(self.registry, self.streams, self.outbox, self.limits.alarms)
-        self.alarms.listen(self.webhooks.wake)
-        self.alarms.listen(self.hub.wake)
+        self.registry = ServerRegistry(config.server.state)
+        self.loop_registry = ServerRegistry(config.server.state)  # of the event loop: it never waits for a writer
+        self.streams = ServedStreams(config)
+        self.hub = EventHub(self.limits.events)
+        self.queries = ContinuousQueries(self.registry, self.streams, self.limits.queries, self.hub.notify)
+        self.labels = LabelIndex(self.registry, lambda: self.queries.table)
+        self.start_number = 0
+        self.metrics = ServerMetrics(self.streams)
+        self.outbox = WebhookOutbox(self.registry)
+        self.webhooks = WebhookSender(self.outbox, config.server.webhooks)
+        self.alarms = AlarmEngine(self.registry, self.streams, self.outbox, self.limits.alarms)
+        self.alarms.subscribe(self.webhooks.notify)
+        self.alarms.subscribe(self.hub.notify)
         self.health_log = HealthLog(self.streams)
-        self._measure()
+        self._add_gauges()
         self._threads = ThreadPoolExecutor(THREADS, "quantide-answers")
-        self.waiting = 0
+        self._queued = 0
 
-    def _measure(self) -> None:
-        gauge = self.metrics.gauge
-        gauge("queries", "Standing queries", lambda: len(self.standing))
+    def _add_gauges(self) -> None:
+        gauge = self.metrics.add_gauge
+        gauge("queries", "Continuous queries", lambda: len(self.queries))
         gauge("event_streams", "Open event streams", lambda: len(self.hub))
-        gauge("alarms", "Alarms", lambda: len(self.alarms.all()))
+        gauge("alarms", "Alarms", lambda: len(self.alarms.list_alarms()))
         gauge("alarms_firing", "Alarms that fire", lambda: self.alarms.firing)
-        gauge("webhooks_waiting", "Messages to webhooks that wait to be sent", self.outbox.waiting)
-        gauge("webhooks_delivered", "Messages that arrived, since the start", lambda: self.webhooks.delivered)
-        gauge("webhooks_failed", "Attempts that failed, since the start", lambda: self.webhooks.failed)
-        gauge("webhooks_given_up", "Messages that were given up, since the start", lambda: self.outbox.given_up)
+        gauge("webhooks_waiting", "Webhook deliveries in the outbox", self.outbox.count_pending)
+        gauge("webhooks_delivered", "Webhook deliveries done, since the start", lambda: self.webhooks.delivered)
+        gauge("webhooks_failed", "Webhook attempts that failed, since the start", lambda: self.webhooks.failed)
+        gauge("webhooks_given_up", "Webhook deliveries given up, since the start", lambda: self.outbox.given_up)
 
-    async def ask(self, question: Callable[[], T]) -> T:
-        """What a question gives, computed in a thread."""
-        if self.waiting >= self.limits.waiting:
-            raise LimitError(f"{self.waiting} questions wait already; ask again in a second")
-        self.waiting += 1
+    async def compute(self, function: Callable[[], T]) -> T:
+        """Return the result of a function, computed in the thread pool."""
+        if self._queued >= self.limits.waiting:
+            raise LimitError(f"{self._queued} requests are being computed already; repeat this one in a second")
+        self._queued += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, question)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, function)
         finally:
-            self.waiting -= 1
+            self._queued -= 1
 
     def start(self) -> None:
-        with self.registry.change() as write:
-            self.run = write.execute("INSERT INTO runs (began) VALUES (?)", (time.time(),)).lastrowid or 0
-        self.standing.start()
-        self.streams.follow(self.standing.moved)
+        with self.registry.transaction() as write:
+            self.start_number = write.execute("INSERT INTO runs (began) VALUES (?)", (time.time(),)).lastrowid or 0
+        self.queries.start()
+        self.streams.subscribe(self.queries.on_commit)
         self.alarms.start()
         self.webhooks.start()
         self.streams.start()
@@ -81,11 +81,11 @@ class Service:
     def close(self) -> None:
         self.health_log.close()
         self.hub.close()
-        self.alarms.close()  # before streams: one that was closed is no news
+        self.alarms.close()  # before the streams, whose end must not change an alarm
         self.streams.close()
-        self.standing.close()
+        self.queries.close()
         self.webhooks.close()
         self._threads.shutdown()
         self.labels.close()
         self.registry.close()
-        self.reads.close()
+        self.loop_registry.close()

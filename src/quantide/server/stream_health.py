@@ -6,23 +6,23 @@ from threading import Event, Thread
 from typing import Any
 
 from quantide.errors import QuantideError
-from quantide.live.stream import LiveStream
-from quantide.server import shown
-from quantide.server.streams import Streams
+from quantide.live.live_stream import LiveStream
+from quantide.server.http.answer_json import encode_value, format_time
+from quantide.server.served_streams import ServedStreams
 from quantide.store.ingest_status import TEXTS, IngestStatus
-from quantide.windows.ahead import show_length
+from quantide.windows.time_clock import show_length
 from quantide.windows.wall_clock import wall_clock
 
 LOG = logging.getLogger("quantide.server")
-SILENT = 60.0  # seconds without a status after which a running ingestion counts as ended
-PRIVATE = "ingestion reports a problem; GET /api/streams has its text"
-CHECK = 10.0  # seconds between two checks for the log
+SILENCE = 60.0  # seconds without a status after which a running ingestion counts as ended
+PRIVATE = "ingestion reports a problem; GET /api/streams shows its text"
+CHECK_INTERVAL = 10.0  # seconds between two checks of the log
 
 
 @dataclass(frozen=True)
 class StreamHealth:
     """Health of one stream. `lag` is negative when the newest time is ahead of this machine's clock; `blocking` is
-    the problem, if any, because of which windows of time cannot be trusted."""
+    the problem, if any, that makes time windows unreliable."""
 
     newest: Any = None
     lag: float | None = None
@@ -31,46 +31,49 @@ class StreamHealth:
     problems: tuple[str, ...] = ()
 
     def to_json(self, public: bool = False) -> dict[str, Any]:
-        """Health as JSON; with `public` without the texts of ingestion, which may name files."""
+        """Return the health as JSON; with `public` without the texts of ingestion, which may name files."""
         texts = _texts(self.ingest)
         problems = [PRIVATE if public and problem in texts else problem for problem in self.problems]
         ingest = None if self.ingest is None else asdict(self.ingest)
+        if ingest is not None:
+            ingest["time"] = format_time(ingest["time"])
         if ingest is not None and public:
             ingest = {name: value for name, value in ingest.items() if name not in TEXTS}
-        return {"newest": shown.value(self.newest), "lag": self.lag, "ingest": ingest, "problems": problems}
+        return {"newest": encode_value(self.newest), "lag": self.lag, "ingest": ingest, "problems": problems}
 
 
-def stream_health(streams: Streams, name: str) -> StreamHealth:
-    """Health of a stream, from its reader, the clock and the status that ingestion published."""
-    why = streams.wrong(name)
-    if why is not None:
-        return StreamHealth(problems=(why,))
+def stream_health(streams: ServedStreams, name: str) -> StreamHealth:
+    """Return the health of a stream, from its reader, the clock and the status that ingestion published."""
+    reason = streams.failure_reason(name)
+    if reason is not None:
+        return StreamHealth(problems=(reason,))
     live = streams.live(name)
-    ahead, (ingest, found) = live.clock_problem, _ingest(live)
-    return StreamHealth(live.newest, live.lag, ingest, ahead, tuple(one for one in (ahead, *found) if one))
+    clock, (ingest, others) = live.clock_problem, _ingest(live)
+    problems = tuple(problem for problem in (clock, *others) if problem)
+    return StreamHealth(live.newest, live.lag, ingest, clock, problems)
 
 
 class HealthLog:
-    """Writes each new problem of a stream to the log, and its end."""
+    """Logs each new problem of a stream, and its end."""
 
-    def __init__(self, streams: Streams) -> None:
-        self._streams, self._known = streams, dict[str, tuple[str, ...]]()
-        self._end = Event()
+    def __init__(self, streams: ServedStreams) -> None:
+        self._streams, self._logged = streams, dict[str, tuple[str, ...]]()
+        self._closing = Event()
         self._thread = Thread(target=self._run, name="quantide-health", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def close(self) -> None:
-        self._end.set()
+        self._closing.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def check(self) -> None:
-        """Log what changed since the last check."""
+        """Log the changes since the last check."""
         for name in self._streams.names:
-            problems, before = stream_health(self._streams, name).problems, self._known.get(name, ())
-            self._known[name] = problems
+            problems, before = stream_health(self._streams, name).problems, self._logged.get(name, ())
+            self._logged[name] = problems
             for problem in problems:
                 if _kind(problem) not in map(_kind, before):
                     LOG.warning("stream %s: %s", name, problem)
@@ -78,7 +81,7 @@ class HealthLog:
                 LOG.info("stream %s: no problems any more", name)
 
     def _run(self) -> None:
-        while not self._end.wait(CHECK):
+        while not self._closing.wait(CHECK_INTERVAL):
             try:
                 self.check()
             except Exception:
@@ -86,7 +89,7 @@ class HealthLog:
 
 
 def _ingest(live: LiveStream) -> tuple[IngestStatus | None, list[str]]:
-    """The status of ingestion, and its problems."""
+    """Return the status of ingestion, and its problems."""
     try:
         status = live.ingest_status()
     except (QuantideError, OSError) as error:
@@ -94,13 +97,13 @@ def _ingest(live: LiveStream) -> tuple[IngestStatus | None, list[str]]:
     if status is None:
         return None, []
     held = status.held_files and f"files held in quarantine: {status.held_files:,}; quantide quarantine list CONFIG"
-    found = [_silence(status), status.clock_problem, status.problem, held or ""]
-    return status, [one for one in found if one]
+    problems = [_silence_problem(status), status.clock_problem, status.problem, held or ""]
+    return status, [problem for problem in problems if problem]
 
 
-def _silence(status: IngestStatus) -> str:
+def _silence_problem(status: IngestStatus) -> str:
     silent = wall_clock() - status.time
-    if not status.running or abs(silent) <= SILENT:
+    if not status.running or abs(silent) <= SILENCE:
         return ""
     if silent < 0:
         return f"ingestion's status is dated {show_length(-silent)} ahead of this machine's clock; compare both clocks"
@@ -112,5 +115,5 @@ def _texts(status: IngestStatus | None) -> set[str]:
 
 
 def _kind(problem: str) -> str:
-    """A problem without its numbers: a count that grows is no news."""
-    return "".join(letter for letter in problem if not letter.isdigit())
+    """Return a problem without its numbers: a growing count is not a new problem."""
+    return "".join(character for character in problem if not character.isdigit())

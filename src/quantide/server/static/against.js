@@ -1,4 +1,4 @@
-// What the chosen window is compared with: all of history, some of its steps, another window, another key.
+// Choice of the series to compare with: all of history, some of its steps, another window, another key.
 import { field, make, offer } from "./dom.js";
 import { samePlace } from "./places.js";
 
@@ -11,7 +11,7 @@ export function againstChoice({ api, state, words }, changed) {
   const kinds = make("select", { change: choose });
   const keys = make("select", { change: choose });
   const keyField = field("Key", keys);
-  let detail = null; // what GET /api/streams/{stream} said
+  let detail = null; // response of GET /api/streams/{stream}
 
   function choose() {
     if (kinds.value === "key") state.set({ against: { key: JSON.parse(keys.value || "null") } });
@@ -19,7 +19,7 @@ export function againstChoice({ api, state, words }, changed) {
     changed();
   }
 
-  // The place that is chosen, beside the one that is looked at.
+  // The chosen series, beside the selected one.
   function place(here) {
     const against = state.get().against ?? "all";
     if (typeof against === "object") return { ...here, key: against.key };
@@ -27,7 +27,7 @@ export function againstChoice({ api, state, words }, changed) {
     return { ...here, window: against };
   }
 
-  // What the two are called: beside each other in a chart, and in a sentence.
+  // Names of both series: in a chart, and in a sentence.
   function names(here, there) {
     if (JSON.stringify(here.key) !== JSON.stringify(there.key)) {
       const [y, x] = [words.key(here.key), words.key(there.key)];

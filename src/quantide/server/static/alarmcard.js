@@ -1,4 +1,4 @@
-// One alarm: how it stands, what it is about, what has become of it, and a way to drop it.
+// Card of one alarm: its state, its series, its history, and a button to drop it.
 import { make, say } from "./dom.js";
 import { placeWords } from "./places.js";
 import * as words from "./words.js";
@@ -7,11 +7,11 @@ const RECENT = 8; // transitions that are shown
 const STATES = {
   firing: ["●", "firing", "It fires: the quantile was proved to be beyond the threshold."],
   certain: ["▲", "waiting", "Beyond the threshold, proved; it fires when the hold time is over."],
-  possible: ["?", "possible", "The bounds leave it open: nothing is said."],
+  possible: ["?", "possible", "The bounds leave it open."],
   no: ["✓", "quiet", "Not beyond the threshold, proved."],
 };
 
-// How it stands, in one word; those that matter most come first.
+// State in one word; the most urgent first.
 export const standing = ({ firing, state }) => (firing ? "firing" : state);
 export const urgency = (alarm) => Object.keys(STATES).indexOf(standing(alarm));
 
@@ -36,7 +36,7 @@ export function alarmCard({ api, state, announce }, id, changed) {
   const foot = make("div", { class: "alarm-foot" }, details, shower, dropper, sure);
   const element = make("li", { class: "alarm" }, head, value, rule, since, foot, trouble);
   let before = null;
-  let looked = null; // what it is about, to be looked at
+  let looked = null; // its series, for the button Show
 
   function ask(open) {
     dropper.hidden = open;
@@ -83,7 +83,7 @@ export function alarmCard({ api, state, announce }, id, changed) {
     say(value, (alarm.value ?? null) === null ? (alarm.why ?? "No value yet.") : valueWords(alarm));
     say(since, `${alarm.firing ? "Fires" : "Quiet"} since ${words.time(alarm.since)}`);
     looked = { stream: alarm.stream, key: alarm.key, filter: alarm.filter };
-    if (/^(within:|last:\d+$)/.test(alarm.window)) looked.window = alarm.window; // those that the slider has
+    if (/^(within:|last:\d+$)/.test(alarm.window)) looked.window = alarm.window; // the windows that the slider has
     shower.setAttribute("aria-label", `Show ${placeWords(alarm)}`);
     if (before !== alarm.since + now && details.open) learn();
     before = alarm.since + now;

@@ -1,4 +1,4 @@
-// A new alarm, about what is looked at.
+// Form for a new alarm over the selected series.
 import { field, make, offer, say } from "./dom.js";
 import { chosenPlace, placeBody, placeParams, placeWords } from "./places.js";
 import * as words from "./words.js";
@@ -81,7 +81,7 @@ export function alarmForm({ api, state, announce }, made) {
   function wrongWith() {
     const asked = chosenPhi();
     if (!(asked > 0 && asked <= 1)) return point(own, "phi must be above 0 and at most 1: 0.95 is p95.");
-    if (!threshold.value.trim()) return point(threshold, "Say a threshold.");
+    if (!threshold.value.trim()) return point(threshold, "Enter a threshold.");
     return null;
   }
 

@@ -1,4 +1,4 @@
-// Alarms: those that fire first, told at once when one does; and new ones.
+// Alarms, the firing ones first, announced when they begin to fire; and the form for new ones.
 import { alarmCard, urgency } from "./alarmcard.js";
 import { alarmForm } from "./alarmform.js";
 import { make, say } from "./dom.js";
@@ -6,9 +6,9 @@ import { paced } from "./pace.js";
 import { title } from "./title.js";
 import * as words from "./words.js";
 
-const LEAST = 2000; // milliseconds between two looks at the values
+const LEAST = 2000; // milliseconds between two requests for the values
 const MOST = 100; // alarms that are shown
-const NONE = "None is set. The form below sets one for what you look at.";
+const NONE = "None is set. The form below sets one for the selected series.";
 const MEANT = "An alarm fires only when it is proved: never because of an approximation.";
 
 export function mount(element, app) {
@@ -18,8 +18,8 @@ export function mount(element, app) {
   const trouble = make("p", { class: "error", role: "status" });
   const list = make("ul", { class: "alarms" });
   const cards = new Map(); // id -> card
-  const firing = new Map(); // id -> whether it was told to fire
-  let begun = false; // those that fire when the page is opened are seen, not told
+  const firing = new Map(); // id -> true if it was announced as firing
+  let begun = false; // alarms that fire when the page opens are shown, not announced
   const form = alarmForm(app, changed);
   element.append(summary, loud, trouble, list, form, make("p", { class: "hint" }, MEANT));
   const looking = paced(element, refresh, LEAST);
@@ -56,7 +56,7 @@ export function mount(element, app) {
     element.closest(".panel")?.classList.toggle("has-firing", count > 0);
   }
 
-  // Cards that are moved lose the focus: it goes back where it was, or on from a card that is gone.
+  // A moved card loses the focus: return it, or pass it on from a removed card.
   function arrange(wanted) {
     if (wanted.length === list.children.length && wanted.every((card, index) => list.children[index] === card)) return;
     const focused = list.contains(document.activeElement) ? document.activeElement : null;

@@ -2,8 +2,8 @@
 
 import { signIn } from "./signin.js";
 
-const AGAIN = 2000; // milliseconds before a stream of events that was refused is tried again
-const HIDDEN = 2000; // and how long a page that nobody sees keeps its connection: browsers have only six
+const AGAIN = 2000; // milliseconds before a refused event stream is retried
+const HIDDEN = 2000; // and until a hidden page closes its connection: browsers have only six
 
 export class ApiError extends Error {
   constructor(status, code, message) {
@@ -17,7 +17,7 @@ export const get = (path, params, options) => ask("GET", path, params, undefined
 export const post = (path, body, options) => ask("POST", path, undefined, body, options);
 export const remove = (path, params, options) => ask("DELETE", path, params, undefined, options);
 
-// Lists are said again, null and undefined are left out.
+// Lists become repeated parameters; null and undefined are omitted.
 export function address(path, params = {}) {
   const words = new URLSearchParams();
   for (const [name, value] of Object.entries(params)) {
@@ -66,14 +66,14 @@ async function problem(response) {
   }
 }
 
-// Events. All who listen share one connection: a browser has six for all the pages of a server.
+// Events. All subscribers share one connection: a browser has six for all the pages of a server.
 
 const shared = { wanted: new Set(), channel: null };
 const channels = new Set();
 const watchers = new Set();
 
 // listen({stream, label, alarms: "all"}, {queries, stream, alarm, error}) returns a function that ends it. queries is
-// called with a list of changes, stream and alarm with what the event says, error with an ApiError.
+// called with a list of changes, stream and alarm with the data of the event, error with an ApiError.
 export function listen(params, handlers) {
   const wish = { params, handlers };
   shared.wanted.add(wish);
@@ -84,7 +84,7 @@ export function listen(params, handlers) {
   };
 }
 
-// watcher("live" | "reconnecting" | "connecting"): how the connections stand.
+// watcher("live" | "reconnecting" | "connecting"): the state of the connection.
 export function onConnection(watcher) {
   watchers.add(watcher);
   watcher(standing());
@@ -101,7 +101,7 @@ function tellStanding() {
   for (const watcher of watchers) watcher(standing());
 }
 
-// All that is wanted in one connection; made anew once, however much changes at a time.
+// All subscriptions in one connection, which is reopened once for any number of simultaneous changes.
 function renew() {
   if (shared.renewing) return;
   shared.renewing = true;
@@ -138,7 +138,7 @@ function open(params) {
     }
   }
 
-  // A browser does not say why: the server does, when it is asked once more.
+  // A browser does not report the reason: an ordinary request to the server does.
   async function refused() {
     channel.timer = setTimeout(start, AGAIN);
     const stop = new AbortController();
@@ -153,13 +153,13 @@ function open(params) {
         refuse(await problem(response));
       }
     } catch {
-      // it is not there; the timer tries again
+      // the server does not answer; the timer retries
     } finally {
       stop.abort();
     }
   }
 
-  // Queries that are gone would keep everyone else from listening: whoever wanted them is told, and asks anew.
+  // Dropped queries would block all other subscriptions: report the error to their subscribers, who register anew.
   function refuse(trouble) {
     const asked = [...shared.wanted].filter(({ params: one }) => one.label || one.query);
     if (trouble.status === 404 && asked.length) {

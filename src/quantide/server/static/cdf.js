@@ -1,4 +1,4 @@
-// Two distributions in one chart: what fraction of the values is at most x, here and elsewhere, with what is proved.
+// Two distributions in one chart: the fraction of values that are at most x, with its proved bounds.
 import { make, plain } from "./dom.js";
 import { logarithmic } from "./figure.js";
 
@@ -6,7 +6,7 @@ export function cdfChart({ charts, words }) {
   const TOLD = [words.number, (fraction) => words.percent(fraction, 4), (fraction) => words.percent(fraction, 4)];
   const plot = make("div", { class: "chart", tabindex: "0" });
 
-  // sides: [{name, series, curve}], the first drawn on top; curve is what /cdf tells.
+  // sides: [{name, series, curve}], the first drawn on top; curve is the response of /cdf.
   function show(sides, log) {
     charts.draw(
       plot,
@@ -15,8 +15,9 @@ export function cdfChart({ charts, words }) {
     );
   }
 
-  // The curve within its band. Between two values that are told, the true curve is at least what is proved of the left
-  // one and at most what is proved of the right one, since it only grows: so the band has steps, and holds everywhere.
+  // The curve within its band. Between two values of the response, the true curve is at least the lower bound of the
+  // left one and at most the upper bound of the right one, since it only grows: so the band has steps, and is valid
+  // everywhere.
   function curveTraces({ name, series, curve }, colors) {
     const color = colors.series[series];
     const x = curve.points.map((point) => words.drawable(point.value));
@@ -62,7 +63,7 @@ export function cdfChart({ charts, words }) {
       const most = words.number(curve.points.at(-1).value);
       return `${name}: half of ${words.count(curve.n)} values are at most ${half}, the largest is ${most}`;
     });
-    return `Distributions of two places. ${parts.join(". ")}.`;
+    return `Distributions of two series. ${parts.join(". ")}.`;
   }
 
   return { plot, show };

@@ -1,14 +1,14 @@
-// Charts: one way to draw for all panels, in the colours of the theme, as often as the machine bears and no more.
+// Charts: drawing for all panels, in the colours of the theme, no more often than the machine can sustain.
 
 const SCRIPT = "/page/plotly.min.js";
 const PAUSE = 100; // milliseconds between two drawings of a chart, at least
-const SHARE = 4; // and this many times what the last one took: drawing never keeps the page from answering
+const SHARE = 4; // and this many times as long as the last one took: drawing never blocks the page
 const CONFIG = { displayModeBar: false, responsive: false, doubleClick: false, showTips: false };
 
 const figures = new Map();
 let library = null;
 
-// The charts' library, loaded once; whoever draws before that is drawn when it is there.
+// The chart library, loaded once; charts requested earlier are drawn when it is loaded.
 export function load() {
   library ??= new Promise((done, failed) => {
     if (loaded()) return done();
@@ -35,8 +35,8 @@ export function colors() {
   };
 }
 
-// Draw, or draw anew. traces and layout may be functions of colors(), so that they follow the theme. layout.label is
-// what the chart is called where it cannot be seen. Resolves when it is drawn.
+// Draw or redraw. traces and layout may be functions of colors(), so that they follow the theme. layout.label is
+// the text of the chart for screen readers. Resolves when it is drawn.
 export function draw(element, traces, layout = {}) {
   let figure = figures.get(element);
   if (!figure) {
@@ -83,7 +83,7 @@ async function render(figure) {
     const palette = colors();
     const told = (what) => (typeof what === "function" ? what(palette) : what);
     const { label, ...layout } = told(figure.layout);
-    if (!figure.drawn) figure.element.replaceChildren(); // what stood there meanwhile
+    if (!figure.drawn) figure.element.replaceChildren(); // the placeholder
     await Plotly.react(figure.element, told(figure.traces), dressed(layout, palette), figure.config);
     figure.drawn = true;
     document.getElementById("js-plotly-tester")?.setAttribute("aria-hidden", "true"); // where texts are measured

@@ -1,4 +1,4 @@
-// Now against history: what the quantiles of the chosen window would have been elsewhere, in a sentence, a table, two
+// Now against history: the quantiles of the selected window beside those of another series, in a sentence, a table, two
 // distributions and a Q-Q plot.
 import { againstChoice } from "./against.js";
 import { cdfChart } from "./cdf.js";
@@ -9,12 +9,12 @@ import { qqChart } from "./qq.js";
 import * as words from "./words.js";
 
 const PHIS = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999];
-const TOLD = [0.5, 0.9, 0.99]; // these are said, all are in the table
+const TOLD = [0.5, 0.9, 0.99]; // these are in the text, all are in the table
 const POINTS = 200;
-const LEAST = 1500; // milliseconds between two looks
+const LEAST = 1500; // milliseconds between two requests
 const SAME = "Both sides are the same: choose something else to compare with.";
-const WAYS = { higher: "higher than", lower: "lower than", open: "not told apart from" };
-const THAN = { higher: "▲ higher than", lower: "▼ lower than", open: "≈ not told apart from" };
+const WAYS = { higher: "higher than", lower: "lower than", open: "indistinguishable from" };
+const THAN = { higher: "▲ higher than", lower: "▼ lower than", open: "≈ indistinguishable from" };
 const BANDS = "The shaded bands are proved: the true curves lie in them.";
 const PAIRS = "Each point is one quantile of both: on the diagonal they are the same.";
 const CLOSER = matchMedia("(pointer: fine)").matches ? " Drag a box to look closer." : "";
@@ -48,7 +48,7 @@ export function mount(element, app) {
   let there = null;
   let names = null;
   let curves = null;
-  let logChosen = false; // by hand, or once by what the values are like
+  let logChosen = false; // by hand, or once from the range of the values
 
   function setLog(wanted) {
     logChosen = true;
@@ -56,7 +56,7 @@ export function mount(element, app) {
     qq.setLog(wanted);
   }
 
-  // What is looked at may have changed: if so, all begins anew.
+  // Restart if the selected series changed.
   function look() {
     const selected = state.get();
     if (!selected.stream) return;
@@ -94,7 +94,7 @@ export function mount(element, app) {
       say(trouble, "");
       pair.hidden = false;
     } catch (error) {
-      say(trouble, error.code === "empty" ? "Nothing lies in one of the two windows yet." : error.message);
+      say(trouble, error.code === "empty" ? "One of the two windows is empty." : error.message);
       pair.hidden = curves === null; // charts of something else would mislead
     }
   }
@@ -190,7 +190,7 @@ export function mount(element, app) {
 
 const between = ({ low, high }) => words.bounds(low, high).join(" and ");
 
-// Which one is higher, by what is proved of both.
+// Which one is higher, by the proved bounds of both.
 function way({ low, high, other }) {
   if (size(low) > size(other.high)) return "higher";
   return size(high) < size(other.low) ? "lower" : "open";

@@ -1,18 +1,18 @@
-// The course of some quantiles: moments with a value and a band each, never more than can be told apart on a chart.
+// Time series of quantiles: points with values and bands, no more than a chart can show.
 
 const MOST = 1000; // points
-const FINE = 400; // of a span of time: closer together than a 400th of it they are one
-const GAP = 30; // a 30th of the span without a point is a hole
+const FINE = 400; // points closer together than a 400th of the span are one
+const GAP = 30; // a 30th of the span without a point is a gap
 
 // Points are {t, n, lines: [{value, low, high}, ...]}; t is a number, and only grows. span is in the unit of t, or
-// Infinity: then it grows from its first point on, and is thinned when it is full.
+// Infinity: then it grows from its first point, and is thinned when it is full.
 export class Course {
   constructor(span) {
     this.span = span;
     this.points = [];
   }
 
-  // A new last moment. What is too close to the one before takes its place; what is too old goes.
+  // Add the newest point. One too close to the last replaces it; points that are too old are removed.
   add(point) {
     const { points, span } = this;
     const last = points.at(-1);
@@ -32,7 +32,7 @@ export class Course {
     }
   }
 
-  // Whether so much time lies between the last moment and this one that a straight line would hide something.
+  // True if the time since the last point is so long that a straight line would hide a gap.
   misses(point) {
     return this.last !== null && point.t - this.last.t > this.span / GAP;
   }
@@ -42,7 +42,7 @@ export class Course {
   }
 }
 
-// The corners of a band, for a chart that fills what they enclose: up along low, back along high; a gap ends a piece.
+// The corners of a band to fill: forth along low, back along high; a gap ends a polygon.
 export function outline(points, index) {
   const [x, y] = [[], []];
   let piece = [];

@@ -16,8 +16,8 @@ function filled(element, attributes, children) {
   return element;
 }
 
-// A table that scrolls where it is too wide; its caption is for those who do not see. The first cell of a row heads it.
-// Shown again it stays where it is, focused and scrolled as it was.
+// A table that scrolls where it is too wide; its caption is for screen readers. The first cell of a row heads it.
+// An update preserves focus and scroll position.
 export function table() {
   const element = make("div", { class: "scroll", tabindex: "0", role: "region" });
 
@@ -38,7 +38,7 @@ export function table() {
 // An input under its label.
 export const field = (label, input) => make("label", { class: "field" }, make("span", {}, label), input);
 
-// The choices of a select: [value, text]; the one chosen stays so while it is among them.
+// The choices of a select: [value, text]; the chosen one stays while it is among them.
 export function offer(select, choices, chosen = select.value) {
   const same = JSON.stringify(choices);
   if (select.dataset.offered !== same) {
@@ -51,7 +51,7 @@ export function offer(select, choices, chosen = select.value) {
 // A chart reads some markup and %{...} in its texts: a key is neither.
 export const plain = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/%/g, "&#37;");
 
-// Text that is set only when it is another, so that nobody is told twice.
+// Set text only when it differs, so that screen readers announce it once.
 export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }

@@ -1,9 +1,9 @@
-// What the chart of a course is made of: traces and a layout, as the charts' library takes them.
+// Traces and layout of a time series chart, for the chart library.
 
 import { outline } from "./course.js";
 
 const WIDE = 8; // times the least value: a log scale is better to read
-const FAR = 0.5; // lines that stay above this share of the largest value are drawn without zero: they would look flat
+const FAR = 0.5; // lines above this share of the largest value are drawn without zero, where they would be flat
 const BORDERS = 40; // pixels of the chart's height that are not for lines
 const TICK = 110; // pixels of width for each time that is written
 const APART = 15; // pixels between two names at the ends of lines

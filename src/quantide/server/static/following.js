@@ -1,11 +1,11 @@
-// Standing queries for what the Q-Q plot shows just now: registered, listened to, and dropped when it shows something
-// else. Whoever leaves the page drops them; whoever vanishes has them dropped by the server after a minute.
+// Continuous queries for the points of the Q-Q plot: registered, subscribed to, and dropped when it shows something
+// else. Leaving the page drops them; the server drops those of a page that vanished after a minute.
 import { placeBody } from "./places.js";
 
 const IDLE = "1 min";
 
-// told(change): {count, eps} when they stand; {refused: true} when this token may not; {failed: why};
-// {values: [{phi, axis, value, error}]} whenever some of them say something else.
+// told(change): {count, eps} when they are registered; {refused: true} when this token may not; {failed: reason};
+// {values: [{phi, axis, value, error}]} whenever some of their values change.
 export function following(api, told) {
   let current = null;
   let turn = 0;
@@ -37,7 +37,7 @@ export function following(api, told) {
     told({ count: made.length, eps: Math.max(...made.map((query) => query.eps)) });
     const again = () => mine === turn && follow(axes, phis, eps);
     const close = api.listen({ label }, {
-      error: (trouble) => trouble.status === 404 && again(), // this page slept so long that they were dropped
+      error: (trouble) => trouble.status === 404 && again(), // this page was suspended so long that they expired
       queries(changes) {
         const ours = changes.filter(({ id }) => by.has(id));
         if (ours.some(({ state }) => state === "dropped")) again();
@@ -62,7 +62,7 @@ export function following(api, told) {
   return { follow, release };
 }
 
-// Also while the page goes away; nobody is there any more to be told if it fails, and the server drops them anyway.
+// Also while the page unloads; a failure needs no report, because the server drops them anyway.
 function drop(label) {
   fetch(`/api/queries?label=${encodeURIComponent(label)}`, { method: "DELETE", keepalive: true }).catch(() => {});
 }

@@ -1,4 +1,4 @@
-// The key chooser: a combobox that looks for keys as one types, "all keys" first.
+// Key chooser: a combobox that searches for keys while the user types, "all keys" first.
 
 import { make } from "./dom.js";
 
@@ -105,7 +105,7 @@ export function mount(element, { api, state, streams, words, announce }) {
     input.select();
   }
 
-  // Whoever types faster than keys are found means what was typed, not what is offered.
+  // If the user types faster than keys are found, use the typed text, not the offered key.
   async function enter() {
     clearTimeout(timer);
     if (typed) await look(input.value.trim());

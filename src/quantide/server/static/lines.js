@@ -1,4 +1,4 @@
-// The course of the quantiles as a chart and as a table, and what can be chosen of them.
+// Time series of the quantiles as a chart and a table, with their controls.
 
 import { make, table } from "./dom.js";
 import { isWide, layout, nothing, traces } from "./figure.js";
@@ -9,7 +9,7 @@ import * as thresholds from "./thresholds.js";
 const SPANS = [120, 600, 3600, 21600, 86400, 604800]; // seconds that the chart can reach back
 const ROWS = 20; // of the table
 const FEW = 5; // points are no line
-const PAUSE = 1000; // milliseconds before the table is written again
+const PAUSE = 1000; // milliseconds before the table is rewritten
 
 export function mount(element, phis, app) {
   const { charts, state, words, streams } = app;
@@ -39,15 +39,15 @@ export function mount(element, phis, app) {
     back.value = state.get().over ?? "";
   }
 
-  // A window as long as what is kept has no past that is known whole.
+  // A window as long as the retained rows has no complete past.
   function short() {
     const kept = streams.chosen()?.window;
-    return shown?.points.length < FEW ? `The stream keeps ${kept}: the past of so long a window is not known.` : "";
+    return shown?.points.length < FEW ? `The stream retains ${kept}: there is no past of so long a window.` : "";
   }
 
   // Why there is no past to see, if there is none.
   function say(trouble) {
-    const begins = "This window has no past to look up: the chart begins now.";
+    const begins = "This window has no stored past: the chart begins now.";
     note.textContent = trouble || (isTime() ? short() : begins);
     note.classList.toggle("error", Boolean(trouble));
   }
@@ -59,7 +59,7 @@ export function mount(element, phis, app) {
     if (course.points.every((point) => !point.n)) return charts.draw(element, [], nothing);
     if (details.open) tell();
     const size = { width: element.clientWidth, height: element.clientHeight };
-    log.checked = state.get().log ?? isWide(course); // whoever has not chosen sees all lines move
+    log.checked = state.get().log ?? isWide(course); // by default all lines are visible
     if (!charts.loaded()) sketch(element, course.points, charts.colors(), log.checked);
     const chosen = { size, log: log.checked, marks: limits.marks };
     return charts.draw(

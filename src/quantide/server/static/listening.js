@@ -1,15 +1,15 @@
-// Listening to the standing queries there are: the server keeps up to date what somebody listens to, and tells changes.
+// Subscription to registered continuous queries: the server evaluates those with subscribers, and sends changes.
 import { make, say } from "./dom.js";
 import * as words from "./words.js";
 
-const MOST = 10_000; // queries whose labels are looked at
+const MOST = 10_000; // queries whose labels are listed
 const OWN = "page-"; // those of pages are listened to already
 const COUNT = 1000; // milliseconds between two counts
 
 export function listeningChoice({ api }) {
   const box = make("input", { type: "checkbox", change });
   const told = make("span", { class: "hint" });
-  const choice = make("label", { class: "check" }, box, "Listen to all that have a label");
+  const choice = make("label", { class: "check" }, box, "Subscribe to all that have a label");
   let end = null;
   let changes = 0;
 

@@ -3,7 +3,7 @@
 
 const TEXT = { live: "live", reconnecting: "reconnecting…", connecting: "connecting…" };
 const STATES = { waiting: "not ready", quiet: "nothing new", ahead: "dated ahead" };
-const LATE = 15_000; // milliseconds without anything new before it is said that nothing comes
+const LATE = 15_000; // milliseconds without a new value before the page reports it
 
 export function mount(element, { api, streams, words, announce }) {
   const [state, more] = [element.querySelector(".live-state"), element.querySelector(".live-more")];
@@ -40,7 +40,7 @@ export function mount(element, { api, streams, words, announce }) {
   api.onConnection((now) => {
     standing = now;
     if (now !== before && now !== "connecting") {
-      if (now === "reconnecting") announce("The connection is lost. Trying again.");
+      if (now === "reconnecting") announce("The connection is lost. Reconnecting.");
       else if (before === "reconnecting") announce("Connected again.");
       before = now;
     }

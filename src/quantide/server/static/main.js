@@ -10,7 +10,7 @@ import * as state from "./state.js";
 import * as streams from "./streams.js";
 import * as words from "./words.js";
 
-const PATIENCE = 350; // milliseconds that the first answers get before what is beside them is begun
+const PATIENCE = 350; // milliseconds for the first answers, before the other panels start
 const FIRST = 1500; // and that the first chart gets before everything below it is begun
 const SPEAK = 4000; // between two announcements
 
@@ -19,7 +19,7 @@ const app = { api, state, charts, words, announce, streams, onCommit: streams.on
 let spoken = 0;
 let waiting = null;
 
-// Tell those who listen to the page; the newest, when there is more than anyone could hear.
+// Announce text to screen readers; only the newest, when there is too much.
 function announce(text) {
   clearTimeout(waiting);
   waiting = setTimeout(
@@ -35,7 +35,7 @@ const after = (milliseconds) => new Promise((done) => setTimeout(done, milliseco
 
 const painted = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
 
-// One that fails says so in its place, and harms no other.
+// A panel that fails shows its error, and does not affect the others.
 async function mountPanel(element) {
   try {
     const panel = await import(`./${element.dataset.panel}.js`);
@@ -54,10 +54,10 @@ async function start() {
   live.mount(document.getElementById("live"), app);
   keys.mount(document.getElementById("keys"), app);
   const { begun, drawn } = now.mount(document.getElementById("now"), app);
-  charts.load(); // it takes longest, and the first answers come meanwhile
+  charts.load(); // it takes longest, and runs beside the first requests
   await Promise.race([streams.mount(document.getElementById("streams"), app), after(PATIENCE)]);
   await Promise.race([begun.then(painted), after(PATIENCE)]);
-  mountPanel(alarms); // beside the first chart, and without one of its own
+  mountPanel(alarms); // beside the first chart, and without a chart of its own
   await Promise.race([drawn, after(FIRST)]);
   for (const panel of panels) mountPanel(panel);
 }

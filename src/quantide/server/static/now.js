@@ -1,4 +1,4 @@
-// The panel "Now": large numbers and their course, asked for again whenever the stream moves on or another is chosen.
+// Panel "Now": large numbers and their time series, refreshed after every commit and selection.
 
 import { Course } from "./course.js";
 import { make } from "./dom.js";
@@ -10,9 +10,9 @@ import { title } from "./title.js";
 
 export const PHIS = [0.5, 0.9, 0.99];
 const POINTS = 100; // of the past, to begin with
-const SETTLE = 120; // milliseconds after the last move of the slider before the past is asked for
+const SETTLE = 120; // milliseconds after the last move of the slider before the past is requested
 const CALM = 1000; // and after a question that failed before commits lead to the next
-const ABOUT = ["stream", "key", "window", "filter"]; // what the numbers depend on
+const ABOUT = ["stream", "key", "window", "filter"]; // selection that the numbers depend on
 
 // Returns two promises: that the first lines are there, and that the first chart is drawn.
 export function mount(element, app) {
@@ -25,12 +25,12 @@ export function mount(element, app) {
   const filter = () => state.set({ filter: only.value || null });
   const only = make("select", { "aria-label": "Filter", class: "only", hidden: true, change: filter });
   what.after(only);
-  let course = null; // null while the past is not there yet
+  let course = null; // null until the past is loaded
   let asking = null;
   let again = false;
   let calm = 0;
   let fresh = true; // the next answer is the first of another window
-  let looked = null; // the stream that was turned to
+  let looked = null; // the selected stream
   let past = null;
   let settle = null;
   const begun = Promise.withResolvers();
@@ -42,7 +42,7 @@ export function mount(element, app) {
     return { phi: PHIS, key, window, filter };
   };
 
-  // The numbers. One question at a time; while it is on its way, only the newest wish is remembered.
+  // The numbers. One request at a time; of the selections made during it, only the newest is requested next.
   async function ask() {
     if (!streams.chosen()?.ready) return;
     if (asking) {
@@ -70,7 +70,7 @@ export function mount(element, app) {
     numbers.show(body);
     if (course) {
       const newest = point(body, streams.chosen().newest, words);
-      if (course.misses(newest)) recall(); // while nobody looked, or the server was away
+      if (course.misses(newest)) recall(); // while the page was hidden, or the server was away
       course.add(newest);
       show();
     }
@@ -82,7 +82,7 @@ export function mount(element, app) {
   }
 
   function fail(error) {
-    if (error.name === "AbortError" || error.code === "unreachable") return; // the header says that it is gone
+    if (error.name === "AbortError" || error.code === "unreachable") return; // the header reports it
     calm = performance.now() + CALM;
     if (error.code === "empty" || error.code === "unknown_key") {
       const { key } = state.get();
@@ -94,7 +94,7 @@ export function mount(element, app) {
     numbers.clear();
   }
 
-  // The past, where the window is one of time; elsewhere the chart begins now.
+  // The past of a time window; for other windows the chart begins now.
   async function recall() {
     past?.abort();
     past = new AbortController();
@@ -149,7 +149,7 @@ export function mount(element, app) {
     only.value = state.get().filter ?? "";
   }
 
-  // Another stream, key or window. What is on its way is of no use any more.
+  // Another stream, key or window: discard responses to earlier requests.
   function turn() {
     what.textContent = subject();
     title({ what: state.get().stream });

@@ -1,4 +1,4 @@
-// The large numbers: each quantile with what is proved of it, and how many values it is about.
+// The large numbers: each quantile with its proved bounds, and the number of values.
 
 import { make } from "./dom.js";
 

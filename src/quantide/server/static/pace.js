@@ -1,4 +1,4 @@
-// Work that is done again and again: never twice at once, not more often than need be, and only while it can be seen.
+// Repeated work: never concurrent, paced by its duration, and only while it is visible.
 export function paced(element, task, least) {
   let seen = false;
   let wanted = true;
@@ -22,7 +22,7 @@ export function paced(element, task, least) {
     } finally {
       const ended = performance.now();
       running = false;
-      next = ended + Math.max(least, 3 * (ended - began)); // what is slow is asked for less often
+      next = ended + Math.max(least, 3 * (ended - began)); // slow work is repeated less often
       go();
     }
   }

@@ -1,9 +1,9 @@
-// Places: a stream, or a key of it, or a window of either, as addresses and bodies have them and in words.
+// Series: a stream, a key of it, or a window of either, as URLs, as JSON bodies and as text.
 import * as words from "./words.js";
 
 const some = (key) => key !== null && key !== undefined;
 
-// What is looked at now, by the selection.
+// The selected series.
 export const chosenPlace = ({ stream, key, window, filter }) => ({
   stream,
   key: key ?? null,
@@ -11,17 +11,17 @@ export const chosenPlace = ({ stream, key, window, filter }) => ({
   filter: filter ?? null,
 });
 
-// As /api/qq reads it: stream[:key]@window.
+// As /api/qq parses it: stream[:key]@window.
 export function placeText({ stream, key, window }) {
   const several = Array.isArray(key) || String(key ?? "").startsWith("[");
   const said = several ? JSON.stringify([key].flat()) : key;
   return `${stream}${some(key) ? `:${said}` : ""}@${window}`;
 }
 
-// As the parameters of a question about one stream; null is left out there.
+// As query parameters of a route about one stream; null is omitted.
 export const placeParams = ({ key, window, filter }) => ({ key: some(key) ? [key].flat() : null, window, filter });
 
-// As the words of a body: of queries and alarms.
+// As fields of a body of queries and alarms.
 export const placeBody = ({ stream, key, window, filter }) => ({
   stream,
   window,
@@ -34,7 +34,7 @@ export const placeWords = ({ stream, key, window, filter }) =>
 
 export const samePlace = (a, b) => placeText(a) === placeText(b) && (a.filter ?? null) === (b.filter ?? null);
 
-// "p97.1 to p97.3": rounded outwards, so that what is proved stays so.
+// "p97.1 to p97.3": rounded outwards, so that the bounds stay valid.
 export function phiRange(low, high) {
   const digits = high > low ? Math.min(5, Math.max(1, Math.ceil(-Math.log10((high - low) * 100)) + 1)) : 5;
   const scale = 10 ** digits;

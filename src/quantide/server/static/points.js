@@ -1,4 +1,4 @@
-// Answers of the API as points of a course.
+// Responses of the API as points of a time series.
 
 import { Course } from "./course.js";
 
@@ -12,7 +12,7 @@ export function over({ window, over }, stream, words) {
   return Math.min(over ?? Math.max(SHORTEST, TIMES * length), Math.max(kept - length, length));
 }
 
-// What /quantiles answers. Windows of time say where they end; elsewhere it is the newest time, or by the clock.
+// Response of /quantiles. Time windows have an end; other windows use the newest time, or the clock.
 export function point(body, newest, words) {
   const until = body.answers[0].span.until ?? newest;
   const lines = body.answers.map(({ value, low, high }) => line(value, low, high, words));
@@ -20,7 +20,7 @@ export function point(body, newest, words) {
   return { t: words.moment(until) ?? Date.now(), dated, n: body.n, lines, type: body.value_type };
 }
 
-// What /lines answers: a whole course.
+// Response of /lines: a whole time series.
 export function course(body, seconds, words) {
   const dated = words.isMoment(body.times.at(-1));
   const found = new Course(dated ? seconds * 1000 : seconds);

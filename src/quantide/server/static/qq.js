@@ -1,5 +1,5 @@
-// The Q-Q plot: the same phi of two places against each other. A smaller range of phi is asked for anew, and finer; the
-// phis that are seen become standing queries, so that their points move as the streams do.
+// Q-Q plot: the same phi of two series against each other. A smaller range of phi is requested anew, and finer; the
+// visible phis become continuous queries, so that their points move with the streams.
 import { make, say } from "./dom.js";
 import { following } from "./following.js";
 import { placeText } from "./places.js";
@@ -7,11 +7,11 @@ import { pairTraces, plotLayout, plotRanges } from "./qqdraw.js";
 import { zooming } from "./zoom.js";
 
 const POINTS = 101;
-const LIVE = 20; // phis with standing queries, one for each axis
+const LIVE = 20; // phis with continuous queries, one for each axis
 const TAILS = [0.9, 0.99, 0.999];
 const AGAIN = "the points are asked for again as the stream moves";
 
-// asked() is called when another range is wanted; whoever is called calls refresh().
+// asked() is called when another range is selected; it calls refresh().
 export function qqChart({ api, charts, words, announce }, asked) {
   const plot = make("div", { class: "chart square", tabindex: "0", "aria-keyshortcuts": "+ - 0 ArrowLeft ArrowRight" });
   const trail = make("ol");
@@ -19,14 +19,14 @@ export function qqChart({ api, charts, words, announce }, asked) {
   const live = make("p", { class: "hint" });
   const follower = following(api, heard);
   const zoom = zooming(zoomed);
-  let axes = null; // {x, y}: places
-  let names = null; // {x, y}: what they are called
+  let axes = null; // {x, y}: series
+  let names = null; // {x, y}: their names
   let log = false;
-  let shown = null; // what /api/qq said last, and the range it was asked for
+  let shown = null; // last response of /api/qq, and its range
   let ranges = null;
   let moving = new Map(); // phi -> {x, y}
-  let followed = null; // the range that has standing queries
-  let spacing = 1; // between the phis of the standing queries
+  let followed = null; // the range that has continuous queries
+  let spacing = 1; // between the phis of the continuous queries
   let listening = false;
   let held = false;
 
@@ -34,7 +34,7 @@ export function qqChart({ api, charts, words, announce }, asked) {
     from === 0 && to === 1 ? "all ranks" : `${words.phi(from)} to ${words.phi(to)}`;
 
   function zoomed() {
-    say(fine, `Asking for ${rangeWords(zoom.here())}.`);
+    say(fine, `Loading ${rangeWords(zoom.here())}.`);
     say(live, "");
     follower.release();
     followed = null;
@@ -57,15 +57,15 @@ export function qqChart({ api, charts, words, announce }, asked) {
   function heard({ count, eps, refused, failed, values = [] }) {
     if (count) {
       const use = eps <= spacing / 2 ? "they move the rings" : `finer than that, ${AGAIN}`;
-      say(live, `${count} standing queries, precision ${words.percent(eps, 2)}: ${use}.`);
+      say(live, `${count} continuous queries, precision ${words.percent(eps, 2)}: ${use}.`);
     }
-    if (refused) say(live, `This token may only read, so there are no standing queries: ${AGAIN}.`);
+    if (refused) say(live, `This token may only read, so there are no continuous queries: ${AGAIN}.`);
     if (failed) {
-      say(live, `No standing queries yet: ${failed}`);
-      followed = null; // tried again with the next look
+      say(live, `No continuous queries yet: ${failed}`);
+      followed = null; // retried with the next refresh
     }
     for (const { phi, axis, value, error } of values) {
-      const told = value !== null && error <= spacing / 2 ? value : undefined; // what is coarser would only mislead
+      const told = value !== null && error <= spacing / 2 ? value : undefined; // coarser values would mislead
       moving.set(phi, { ...moving.get(phi), [axis]: told });
     }
     if (values.length && isShown(zoom.here())) draw();
@@ -75,7 +75,7 @@ export function qqChart({ api, charts, words, announce }, asked) {
     const asked = zoom.here();
     const about = axes;
     const found = await api.get("/api/qq", { x: placeText(axes.x), y: placeText(axes.y), ...asked, points: POINTS });
-    if (about !== axes || zoom.here() !== asked) return; // looked elsewhere meanwhile
+    if (about !== axes || zoom.here() !== asked) return; // the selection changed
     shown = { ...found, range: asked };
     zoom.among(Math.max(found.x.n, found.y.n));
     say(fine, ["y", "x"].map((axis) => `${names[axis]}: ${fineness(found[axis])}`).join("; ") + ".");
@@ -163,7 +163,7 @@ export function qqChart({ api, charts, words, announce }, asked) {
 
   plot.addEventListener("pointerdown", () => (held = true), true);
   for (const end of ["pointerup", "pointercancel"]) {
-    window.addEventListener(end, () => setTimeout(letGo), true); // after the chart has told of the box
+    window.addEventListener(end, () => setTimeout(letGo), true); // after the chart has reported the box
   }
 
   function letGo() {
@@ -200,7 +200,7 @@ export function qqChart({ api, charts, words, announce }, asked) {
       log = wanted;
       if (isShown(zoom.here())) draw();
     },
-    // Other places: everything of the plot is about them from now on.
+    // Other series: the whole plot is about them from now on.
     about(places, called) {
       axes = places;
       names = called;

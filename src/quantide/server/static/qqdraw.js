@@ -5,7 +5,7 @@ import * as words from "./words.js";
 
 const MARKS = [0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999];
 
-// The points, coloured and sized by phi; rings that standing queries move; and those that have names.
+// The points, coloured and sized by phi; rings that continuous queries move; and labelled points.
 export function pairTraces(found, moving, ranges, names, colors) {
   const points = found.points.map(({ phi, x, y }) => drawn(phi, x, y));
   const [first, last] = [points[0].phi, points.at(-1).phi];
@@ -26,7 +26,7 @@ export function pairTraces(found, moving, ranges, names, colors) {
       },
     },
     {
-      ...markers(rings, names, ", a standing query"),
+      ...markers(rings, names, ", a continuous query"),
       marker: { symbol: "circle-open", size: 12, color: colors.ink, line: { width: 1.5 } },
     },
     {
@@ -72,8 +72,8 @@ function beside({ x, y }, { x: [low, high], place }) {
   return y < x && across < 0.85 ? "bottom right" : "top left";
 }
 
-// Both axes as long as each other, so that the line of equals is a diagonal; kept while points move only a little.
-// `about` tells what the plot is about: of something else, nothing is kept.
+// Both axes equally long, so that equal values are on the diagonal; unchanged while points move only a little.
+// `about` identifies the plot: another one gets new axes.
 export function plotRanges(found, log, before, about) {
   const place = log ? Math.log10 : Number;
   const along = (axis) => {

@@ -1,4 +1,4 @@
-// Standing queries: how many there are, how few evaluations they cost, and new ones for what is looked at.
+// Continuous queries: their number, the evaluations they cost, and a form for new ones.
 import { make, say, table } from "./dom.js";
 import { listeningChoice } from "./listening.js";
 import { paced } from "./pace.js";
@@ -6,11 +6,11 @@ import { placeWords } from "./places.js";
 import { queryForm } from "./queryform.js";
 import * as words from "./words.js";
 
-const LEAST = 1000; // milliseconds between two looks
+const LEAST = 1000; // milliseconds between two requests
 const MOST = 50; // windows that are listed
 const HEADS = ["Window", "Queries", "Clusters", "Surely right for", "Evaluations", "Saved"];
 const MEANT = "Queries that lie close together are one cluster, and one evaluation serves them all.";
-const NONE = "No window has standing queries. The form below registers one.";
+const NONE = "No window has continuous queries. The form below registers one.";
 const TILES = { queries: "queries", windows: "windows", clusters: "clusters", saved: "evaluations saved" };
 
 export function mount(element, { api, state, announce }) {
@@ -53,7 +53,7 @@ export function mount(element, { api, state, announce }) {
     values.saved.replaceChildren(...(share === null ? ["none yet"] : [words.percent(share), number]));
     empty.hidden = count > 0;
     windows.element.hidden = count === 0;
-    windows.show("Windows with standing queries", HEADS, monitors.map(row));
+    windows.show("Windows with continuous queries", HEADS, monitors.map(row));
     say(rest, count > monitors.length ? `${words.count(count - monitors.length)} more windows are not listed.` : "");
   }
 }
@@ -74,7 +74,7 @@ function row(monitor) {
   ];
 }
 
-// Of the evaluations that each query by itself would have taken, those that were not needed. A few at the beginning
+// The share of evaluations saved, compared with evaluating each query on its own. A few at the beginning
 // may be more than were saved.
 function savedShare({ saved, evaluations }) {
   return saved + evaluations > 0 ? Math.max(0, saved / (saved + evaluations)) : null;

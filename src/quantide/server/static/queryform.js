@@ -1,4 +1,4 @@
-// A standing query for what is looked at.
+// Form for a continuous query over the selected series.
 import { field, make, say } from "./dom.js";
 import { chosenPlace, placeBody, placeWords } from "./places.js";
 import * as words from "./words.js";
@@ -15,7 +15,7 @@ export function queryForm({ api, state, announce }, made) {
     make("div", { class: "fields" }, field("phi", phi), field("Off by at most (eps)", eps),
       make("button", { class: "button primary" }, "Register")),
     told, trouble);
-  const details = make("details", { class: "new", toggle: name }, make("summary", {}, "New standing query"), form);
+  const details = make("details", { class: "new", toggle: name }, make("summary", {}, "New continuous query"), form);
 
   function name() {
     say(about, `About ${placeWords(chosenPlace(state.get()))}. It stays until it is dropped.`);

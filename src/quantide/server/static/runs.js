@@ -3,8 +3,8 @@ import { drawn, make, say, table } from "./dom.js";
 import { paced } from "./pace.js";
 import * as words from "./words.js";
 
-const LEAST = 1500; // milliseconds between two looks
-const [ROW, GAP, FOOT] = [30, 6, 18]; // pixels: how high rows are, what is between them, and the line of steps below
+const LEAST = 1500; // milliseconds between two requests
+const [ROW, GAP, FOOT] = [30, 6, 18]; // pixels: height of rows, distance between them, height of the axis of steps
 const [LEFT, OPEN] = [58, 64]; // and how wide the names of levels and the open step are
 const LETTER = 6.6;
 const short = new Intl.NumberFormat("en", { notation: "compact" });

@@ -1,4 +1,4 @@
-// Keyboard shortcuts, and the dialog that tells them. They do nothing while someone types.
+// Keyboard shortcuts, and the dialog that lists them. They are off while the user types.
 
 import { make } from "./dom.js";
 
@@ -19,7 +19,7 @@ export function mount(app) {
     n: ["to Now", () => go("now")],
     c: ["to Now against history", () => go("compare")],
     a: ["to Alarms", () => go("alarms")],
-    q: ["to Standing queries", () => go("queries")],
+    q: ["to Continuous queries", () => go("queries")],
     r: ["to Runs of history", () => go("runs")],
     t: ["light or dark", () => click("[data-theme-toggle]")],
     "?": ["this help", () => help.showModal()],
@@ -34,7 +34,7 @@ export function mount(app) {
   help.addEventListener("click", (event) => event.target === help && help.close());
   document.querySelector("[data-help]").addEventListener("click", () => help.showModal());
   document.querySelector("[data-skip]").addEventListener("click", (event) => {
-    event.preventDefault(); // the address behind # is what is looked at
+    event.preventDefault(); // the fragment of the URL is the selection
     go("now");
   });
   document.addEventListener("keydown", (event) => {

@@ -1,8 +1,8 @@
-// The sign-in form: shown when the server asks for a token, and gone when one was taken.
+// Sign-in form: shown when the server requires a token, hidden when one is accepted.
 
 let waiting = null;
 
-// Resolves when there is a session. Whoever asks meanwhile waits for the same form.
+// Resolves when there is a session. Concurrent requests wait for the same form.
 export function signIn() {
   waiting ??= new Promise((done) => {
     const dialog = document.getElementById("signin");

@@ -28,7 +28,7 @@ export function sketch(element, points, colors, log) {
   element.replaceChildren(drawn("svg", { class: "sketch", width, height, "aria-hidden": "true" }, parts));
 }
 
-// A line through points; where one is missing it is lifted.
+// A line through points, with gaps where one is missing.
 function path(xs, ys, x, y) {
   let [said, pen] = ["", "M"];
   xs.forEach((t, i) => {

@@ -1,4 +1,4 @@
-// What is looked at: kept in the address behind #, so that a view can be linked and survives a reload.
+// Selection: stored in the fragment of the URL, so that a view can be linked and survives a reload.
 
 const listeners = new Set();
 const KINDS = { stream: "string", window: "string", filter: "string", over: "number", log: "boolean" }; // or nothing
@@ -26,7 +26,7 @@ function write(values) {
   return "#" + words;
 }
 
-// Text that would be read as something else, such as the key "7", goes in quotes.
+// Quote text that would be parsed as another type, such as the key "7".
 function isPlain(value) {
   if (typeof value !== "string") return false;
   try {

@@ -1,15 +1,15 @@
-// The streams: which there are, which is looked at, and when it moves on.
+// Streams: the list, the selected one, and its commits.
 
-const PAUSE = 100; // milliseconds between two calls of those who wait for commits
-const AGAIN = 2000; // and between two looks for streams that are not ready, or a server that is not there
+const PAUSE = 100; // milliseconds between two notifications of commits
+const AGAIN = 2000; // and between two checks of streams that are not ready, or of a server that does not answer
 const CHECK = 15_000; // and between two checks of the problems of streams
 const SKEW = 1000; // milliseconds by which two clocks may differ unnoticed
 const TABS = 4; // more streams than these are chosen from a list
-const USUAL = 300; // seconds of the window that is looked at to begin with
+const USUAL = 300; // seconds of the window that is selected at first
 
 const followers = new Set();
 const watchers = new Set();
-let known = null; // null until the server has told
+let known = null; // null until the server has answered
 let trouble = null;
 let name = null;
 let told = null; // the newest event of the chosen stream
@@ -18,7 +18,7 @@ let timer = null;
 let stop = null;
 let ahead = 0; // milliseconds that the server's clock is ahead of this one
 
-// What is known of the stream that is looked at: name, ready, why, n, version, newest, value_type, key_columns, ...
+// Properties of the selected stream: name, ready, why, n, version, newest, value_type, key_columns, ...
 export const chosen = () => known?.find((one) => one.name === name) ?? null;
 export const all = () => known;
 export const wrong = () => trouble;
@@ -30,7 +30,7 @@ export function onCommit(follower) {
   return () => followers.delete(follower);
 }
 
-// watcher() is called when the list of streams, or what is known of the chosen one, is another.
+// watcher() is called when the list of streams, or the chosen stream, has changed.
 export function onKnown(watcher) {
   watchers.add(watcher);
   return () => watchers.delete(watcher);
@@ -57,7 +57,7 @@ function tell() {
   );
 }
 
-// Shows the streams to choose from. Resolves when the server has told them.
+// Show the streams to choose from. Resolves when they are loaded.
 export async function mount(element, app) {
   document.addEventListener("visibilitychange", tell);
   app.state.subscribe((_, changed) => changed.has("stream") && choose(app, element));
@@ -65,7 +65,7 @@ export async function mount(element, app) {
   setInterval(() => document.hidden || check(app), CHECK);
 }
 
-// Bring the problems of streams up to date; everything else comes by events.
+// Update the problems of streams; events update everything else.
 async function check(app) {
   try {
     for (const found of (await app.api.get("/api/streams")).streams) {
@@ -109,7 +109,7 @@ function choose(app, element) {
   for (const watcher of watchers) watcher();
 }
 
-// A window that the stream can be asked about.
+// A window that the stream supports.
 function fitting(window, stream, words) {
   const kept = words.readSpan(stream.window ?? "") ?? 0;
   if (!stream.ready) return window;

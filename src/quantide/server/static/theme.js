@@ -1,4 +1,4 @@
-// Light or dark: what was chosen before, else what the system says. Runs before the first paint, so nothing flashes.
+// Light or dark: the earlier choice, otherwise the system's setting. Runs before the first paint, so nothing flashes.
 {
   const root = document.documentElement;
   const system = matchMedia("(prefers-color-scheme: dark)");

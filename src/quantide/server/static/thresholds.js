@@ -1,7 +1,7 @@
-// The thresholds of alarms about what the chart shows, as lines across it.
+// Thresholds of alarms over the series of the chart, as lines across it.
 
 const FAR = 2;
-const SETTLE = 300; // milliseconds: alarms that change together are asked for once
+const SETTLE = 300; // milliseconds: alarms that change together are requested once
 
 // changed() is called when there are others.
 export function mount({ api, state, words }, changed) {
@@ -14,13 +14,13 @@ export function mount({ api, state, words }, changed) {
       alarms = (await api.get("/api/alarms")).alarms;
       changed();
     } catch (error) {
-      if (error.code !== "unreachable") console.warn("thresholds are not drawn:", error.message); // their panel tells
+      if (error.code !== "unreachable") console.warn("thresholds are not drawn:", error.message); // see their panel
     }
   }
 
   const soon = () => (timer ??= setTimeout(look, SETTLE));
   api.listen({ alarms: "all" }, { alarm: soon });
-  document.addEventListener("alarms", soon); // one was set or dropped here
+  document.addEventListener("alarms", soon); // an alarm was set or dropped on this page
 
   const here = (alarm) => {
     const { stream, key, filter } = state.get();

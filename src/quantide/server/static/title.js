@@ -1,4 +1,4 @@
-// The title of the page: what is looked at, and how many alarms fire, for those who have another page before them.
+// Title of the page: the selection, and the number of firing alarms, visible from other tabs.
 
 const told = { what: "", firing: 0 };
 

@@ -25,7 +25,7 @@ const KINDS = {
   },
 };
 
-// The kind and the size of a window, or null when it is one that this chooser does not have.
+// The kind and the size of a window, or null if this chooser does not offer it.
 export function read(text, words) {
   const within = /^within:(.+)$/.exec(text ?? "");
   if (within) return { kind: "within", size: words.readSpan(within[1]) ?? 1 };
@@ -52,7 +52,7 @@ export function mount(element, { state, streams, words, announce }) {
     presets,
   );
 
-  // The longest window there is: what the stream keeps.
+  // The longest window: the rows that the stream retains.
   function most(kind) {
     const stream = streams.chosen();
     if (kind === "within") return Math.max(2, words.readSpan(stream?.window ?? "") ?? 86400);
@@ -63,7 +63,7 @@ export function mount(element, { state, streams, words, announce }) {
   const far = (kind, size) => Math.log(size / KINDS[kind].least);
   const place = (kind, size) => (TICKS * far(kind, size)) / far(kind, most(kind));
 
-  // Where the slider stands, as the nearest window that is worth naming.
+  // The position of the slider, as the nearest round window.
   function at(kind, tick) {
     const off = (size) => Math.abs(place(kind, size) - tick);
     return choices(kind).reduce((best, one) => (off(one) < off(best) ? one : best));
@@ -107,7 +107,7 @@ export function mount(element, { state, streams, words, announce }) {
     for (const button of presets.children) button.setAttribute("aria-pressed", String(Number(button.value) === size));
   }
 
-  // Buttons are made anew only when they are others: whoever is on one of them stays there.
+  // Buttons are replaced only when they differ, to preserve the focus.
   function offer(kind) {
     const fitting = KINDS[kind].presets.filter((one) => one <= most(kind));
     if (presets.dataset.shown === `${kind} ${fitting}`) return;

@@ -23,7 +23,7 @@ function formatter(options) {
   return plain.get(name);
 }
 
-// A value as the API tells it: 41.23, 1,234,567, 0.00123, 2.5e-9, 1.5 s, 2026-01-31 12:00:00, ∞.
+// A value of the API as text: 41.23, 1,234,567, 0.00123, 2.5e-9, 1.5 s, 2026-01-31 12:00:00, ∞.
 export function number(value) {
   if (value === null || value === undefined) return "–";
   if (typeof value === "string") return text(value);
@@ -43,7 +43,7 @@ function text(value) {
   return value !== "" && Number.isFinite(Number(value)) ? number(Number(value)) : value;
 }
 
-// The same with as many digits every time, for a value that changes under one's eyes.
+// The same with a constant number of digits, for a value that changes often.
 export function steady(value) {
   if (typeof value !== "number" || Number.isInteger(value)) return number(value);
   const size = Math.abs(value);
@@ -51,7 +51,7 @@ export function steady(value) {
   return formatter({ minimumSignificantDigits: 4, maximumSignificantDigits: 4 }).format(value);
 }
 
-// Two bounds, the lower rounded down and the upper up: what is proved of them stays true as it is written.
+// Two bounds, the lower rounded down and the upper up, so that the text is still proved.
 export function bounds(low, high) {
   if (typeof low !== "number" || typeof high !== "number") return [String(low ?? "–"), String(high ?? "–")];
   const size = Math.max(Math.abs(low), Math.abs(high));
@@ -66,7 +66,7 @@ export function bounds(low, high) {
   return [shown.format(outwards(low, Math.floor)), shown.format(outwards(high, Math.ceil))];
 }
 
-// A value as a number to draw: durations in seconds, moments in milliseconds, null for what cannot be drawn.
+// A value as a number to draw: durations in seconds, times in milliseconds, null if it cannot be drawn.
 export function drawable(value) {
   if (typeof value === "number") return value;
   if (typeof value !== "string") return null;
@@ -77,7 +77,7 @@ export function drawable(value) {
   return value !== "" && Number.isFinite(found) ? found : null;
 }
 
-// What an axis of such values needs: {type: "date"} for moments, a suffix for durations.
+// Options of an axis of such values: {type: "date"} for times, a suffix for durations.
 export function axis(valueType = "") {
   if (/^(timestamp|date)/.test(valueType)) return { type: "date" };
   if (valueType.startsWith("duration")) return { ticksuffix: " s" };

@@ -1,4 +1,4 @@
-// Which phis are looked at: a range inside a range inside everything, with the way back.
+// Range of phi: nested zooms, with a way back.
 export function zooming(changed) {
   let levels = [{ from: 0, to: 1 }];
   let least = 1e-6; // finer than this there is nothing to see
@@ -10,7 +10,7 @@ export function zooming(changed) {
     changed();
   }
 
-  // Whether there was something left to look into.
+  // Return true if the range could be made smaller.
   function into(from, to) {
     const range = { from: Math.max(0, from), to: Math.min(1, to) };
     const { from: low, to: high } = here();
@@ -19,7 +19,7 @@ export function zooming(changed) {
     return narrower;
   }
 
-  // A half: of the end of all where one is, since tails are what one looks for; else the middle.
+  // Half of the range: at the end of all ranks the tail half, otherwise the middle.
   function closer() {
     const { from, to } = here();
     const width = (to - from) / 2;

@@ -1,0 +1,1 @@
+"""Alarms: settings, evaluation, transitions and webhooks."""

@@ -1,0 +1,1 @@
+"""Event streams: subscribers, and the hub that notifies them."""

@@ -1,0 +1,1 @@
+"""HTTP handling: security, authentication, requests and responses."""

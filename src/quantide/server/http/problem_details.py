@@ -1,0 +1,56 @@
+"""Problem details: the status and the JSON body of every error response."""
+
+from typing import Any
+
+from quantide import errors
+from quantide.errors import QuantideError
+
+ERROR_STATUS: dict[type[QuantideError], int] = {
+    errors.InvalidArgumentError: 400,
+    errors.TypeMismatchError: 400,
+    errors.NaNError: 400,
+    errors.SpanError: 400,
+    errors.TooCoarseError: 400,
+    errors.TokenError: 401,
+    errors.ForbiddenError: 403,
+    errors.EmptyError: 404,
+    errors.UnknownKeyError: 404,
+    errors.UnknownQueryError: 404,
+    errors.UnknownStreamError: 404,
+    errors.UnknownAlarmError: 404,
+    errors.LimitError: 429,
+    errors.CorruptBytesError: 500,
+    errors.StorageError: 503,
+    errors.NotReadyError: 503,
+}
+PROBLEM_STATUS: dict[str, int] = {
+    "not_found": 404,
+    "method_not_allowed": 405,
+    "too_large": 413,
+    "not_json": 415,
+    "wrong_host": 421,
+    "wrong_origin": 403,
+    "timeout": 408,
+    "internal": 500,
+}
+
+
+class Problem(Exception):
+    """Error of the request itself, which no error of the library describes: its host, its body, its route."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code, self.status = code, PROBLEM_STATUS[code]
+
+
+def error_status(error: Exception) -> int:
+    if isinstance(error, Problem):
+        return error.status
+    return next((ERROR_STATUS[kind] for kind in type(error).__mro__ if kind in ERROR_STATUS), 500)
+
+
+def error_body(error: Exception) -> dict[str, Any]:
+    """Return {"error": {"code", "message"}}; the message of an unexpected error is logged, not sent."""
+    if isinstance(error, (Problem, QuantideError)):
+        return {"error": {"code": error.code, "message": str(error)}}
+    return {"error": {"code": "internal", "message": "the request failed in the server; see the server's log"}}

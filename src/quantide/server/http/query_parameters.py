@@ -1,0 +1,234 @@
+"""Query parameters: models for routes about one stream, and parsers of windows, keys, values and series addresses."""
+
+import json
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field
+
+from quantide.errors import InvalidArgumentError, QuantideError
+from quantide.live.live_stream import LiveStream
+from quantide.live.scope import QueryScope
+from quantide.summary.value_types import ValueType
+from quantide.windows.time_clock import read_span
+
+ALL = "all"
+WINDOW = re.compile(r"all|steps:([0-9]{1,15})|last:([0-9]{1,15})(?:,within:(.{1,60}))?|within:(.{1,60})", re.ASCII)
+SERIES_ADDRESS = re.compile(
+    r"([A-Za-z0-9][A-Za-z0-9_.-]{0,99})(?::(.*?))?"
+    r"(?:@(all|steps:[0-9]+|last:[0-9]+(?:,within:[^@]+)?|within:[^@]+))?",
+    re.S,
+)
+TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?Z?)?")
+MAX_KEY = 1_000  # characters
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+MAX_EXPONENT = 400  # decimal exponent of a number to compare with; float64 has a smaller one
+SMALLEST_PHI = 5e-324  # stands for phi = 0: its target is rank 1
+
+Phi = Annotated[float, Field(gt=0, le=1)]
+
+KEY_TEXT = "The key; repeat it for each column where keys have several."
+WINDOW_TEXT = "`all`, `last:10000`, `within:5m`, `last:10000,within:5m`, or `steps:7`."
+FILTER_TEXT = "A filter that the stream declares: only values that satisfy it."
+MODE_TEXT = "`quick` reads no data, `accurate` is within eps of the open step or of the window, `exact` is exact."
+BAND_TEXT = (
+    "Each answer also has `low` and `high`, values of the stream between which the true quantile is proved to lie."
+)
+NOW_TEXT = "With a time window: its end, instead of the newest time."
+
+
+class WindowParameters(BaseModel):
+    """Window of a query."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    key: list[str] | None = Field(None, description=KEY_TEXT, max_length=16)
+    window: str = Field("all", description=WINDOW_TEXT, examples=["within:5m"], max_length=100)
+    filter: str | None = Field(None, description=FILTER_TEXT, max_length=100)
+    now: str | None = Field(None, description=NOW_TEXT, max_length=40)
+
+    def scope_arguments(self, live: LiveStream) -> dict[str, Any]:
+        """Return the keyword arguments of LiveStream.answer(), without the mode."""
+        now = read_time(self.now, live.zoned)
+        return {"key": read_key(self.key), "filter": self.filter, "now": now} | read_window(self.window)
+
+
+class ModeParameters(WindowParameters):
+    """Window of a query, and the mode to answer it in."""
+
+    mode: Literal["quick", "accurate", "exact"] | None = Field(None, description=MODE_TEXT)
+
+
+class QuantileQuery(ModeParameters):
+    phi: list[Phi] = Field(description="Which quantiles: 0.5 is the median.", examples=[[0.5, 0.99]], min_length=1)
+    band: bool = Field(False, description=BAND_TEXT)
+
+
+class RankQuery(ModeParameters):
+    value: list[Annotated[str, Field(max_length=40)]] = Field(
+        description="Values of the stream's type.", examples=[["250"]], min_length=1
+    )
+
+
+class CurveQuery(ModeParameters):
+    value: list[Annotated[str, Field(max_length=40)]] | None = Field(
+        None, description="Values of the stream's type; without them, `points` values evenly spread over the ranks."
+    )
+    points: int | None = Field(None, description="Number of values, if none are given (100).", ge=2)
+
+
+def check_count(name: str, count: int, limit: int) -> None:
+    if count > limit:
+        raise InvalidArgumentError(f"the request has {count:,} {name}; it may have at most {limit:,}")
+
+
+def key_field(key: list[str] | None) -> str | list[str] | None:
+    """Return a key parameter as responses show it: text, or a list where keys have several columns."""
+    return key[0] if key is not None and len(key) == 1 else key
+
+
+def read_window(text: str) -> dict[str, Any]:
+    """Parse a window into keyword arguments of LiveStream.answer().
+
+    >>> read_window("last:1000"), read_window("within:5m"), read_window("steps:7"), read_window("all")
+    ({'last': 1000}, {'within': '5m'}, {'last_steps': 7}, {})
+    >>> read_window("last:1000,within:5m")
+    {'last': 1000, 'within': '5m'}
+    """
+    match = WINDOW.fullmatch(text)
+    if match is None:
+        raise InvalidArgumentError(
+            f"{text[:80]!r} is not a window; write last:10000, within:5m, last:10000,within:5m, steps:7 or all, "
+            "for instance"
+        )
+    steps, last, also, alone = match.groups()
+    span = also or alone
+    if span is not None:
+        read_span(span)
+    arguments = {"last_steps": steps and int(steps), "last": last and int(last), "within": span}
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
+def query_scope(key: Any, window: str, filter: str | None) -> QueryScope:
+    """Return the scope of a query over a window, parsed by read_window()."""
+    return QueryScope(key=key, filter=filter, **read_window(window))
+
+
+def read_key(parts: list[str] | None) -> Any:
+    """Return the key made of one text, or of several where keys have several columns."""
+    if not parts:
+        return None
+    if sum(map(len, parts)) > MAX_KEY:
+        raise InvalidArgumentError(f"a key of more than {MAX_KEY} characters; no key is that long")
+    return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def read_value(text: str, kind: ValueType) -> Any:
+    """Parse a value to compare with: "12.5", "inf", "2026-01-01T00:00:00", "1500 ms".
+
+    >>> from quantide.summary.value_types import type_named
+    >>> read_value("2026-01-01", type_named("timestamp[s]")), read_value("1.5 s", type_named("duration[ms]"))
+    (np.datetime64('2026-01-01T00:00:00'), np.timedelta64(1500,'ms'))
+    """
+    try:
+        if kind.is_temporal:
+            return _read_duration(text, kind) if kind.dtype.kind == "m" else _read_timestamp(text, kind)
+        return float(text) if kind.is_float else _read_decimal(text)
+    except (ValueError, ArithmeticError, QuantideError) as error:
+        raise InvalidArgumentError(
+            f"{text[:80]!r} cannot be compared with values of type {kind}; write {_example(kind)}, for instance"
+        ) from error
+
+
+def read_time(text: str | None, zoned: bool) -> Any:
+    """Parse seconds or a timestamp; the timestamp is UTC if the stream's times have a zone."""
+    if text is None:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        if not TIMESTAMP.fullmatch(text) or (text.endswith("Z") and not zoned):  # numpy would accept "now", too
+            raise ValueError
+        given = np.datetime64(text.removesuffix("Z"))
+        time = given.astype("M8[ns]")
+        if time.astype(given.dtype) != given:  # numpy wraps around outside the range
+            raise ValueError
+    except ValueError as error:
+        raise InvalidArgumentError(
+            f"{text!r} is no time; write seconds, or 2026-01-31T12:00:00 where times are timestamps"
+            + (", with Z or without" if zoned else ", without a zone: these have none")
+        ) from error
+    return pa.scalar(int(time.astype(np.int64)), pa.timestamp("ns", "UTC")) if zoned else time
+
+
+@dataclass(frozen=True)
+class Selector:
+    """Address of a stream, of a key of it, or of a window of either: stream[:key][@window]."""
+
+    stream: str
+    key: Any
+    window: str
+
+    @classmethod
+    def read(cls, text: str) -> "Selector":
+        """Parse an address. A key of several columns is a JSON list; a key that ends like a window needs @all.
+
+        >>> Selector.read("latency:/pay@within:5m")
+        Selector(stream='latency', key='/pay', window='within:5m')
+        >>> Selector.read('trades:["eu","AAPL"]').key
+        ('eu', 'AAPL')
+        """
+        match = SERIES_ADDRESS.fullmatch(text) if len(text) <= 2 * MAX_KEY else None
+        if match is None:
+            raise InvalidArgumentError(f"{text[:80]!r} does not name a stream; write stream[:key][@window]")
+        stream, key, window = match.groups()
+        return cls(stream, _read_json_key(key), window or ALL)
+
+
+def _read_json_key(text: str | None) -> Any:
+    if text is None or not text.startswith("["):
+        return text
+    try:
+        parts = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return tuple(parts) if all(isinstance(part, (str, int, float, bool)) for part in parts) else text
+
+
+def _example(kind: ValueType) -> str:
+    if kind.is_temporal:
+        return "1500 ms" if kind.dtype.kind == "m" else "2026-01-31" if kind.name == "date" else "2026-01-31T12:00:00"
+    return "12.5" if kind.is_float or kind.is_decimal else "12"
+
+
+def _read_decimal(text: str) -> Decimal:
+    number = Decimal(text)
+    if number.is_nan():
+        raise InvalidArgumentError(f"{text!r} has no rank")
+    if number.is_finite() and number and abs(number.adjusted()) > MAX_EXPONENT:
+        raise InvalidArgumentError(f"{text!r} has more digits than any value")  # each digit would take memory
+    return number
+
+
+def _read_duration(text: str, kind: ValueType) -> Any:
+    units = read_span(text) * PER_SECOND[np.datetime_data(kind.dtype)[0]]
+    if units.denominator > 1 or units > kind.limits[1]:
+        raise InvalidArgumentError(f"{text!r} is finer than the values are, or larger than they can be")
+    return np.int64(int(units)).view(kind.dtype)
+
+
+def _read_timestamp(text: str, kind: ValueType) -> Any:
+    """Parse a timestamp in the unit of the values; UTC if they have a zone."""
+    if TIMESTAMP.fullmatch(text) is None or (text.endswith("Z") and "tz=" not in kind.name):
+        raise InvalidArgumentError(f"{text!r} is no timestamp; write 2026-01-31T12:00:00")
+    given = np.datetime64(text.removesuffix("Z"))
+    time = given.astype(kind.dtype)
+    if time != given or time.astype("M8[D]") != given.astype("M8[D]"):  # numpy wraps around outside the range
+        raise InvalidArgumentError(f"{text!r} is finer than the values are, or later than they can be")
+    return time

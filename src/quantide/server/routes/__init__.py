@@ -1,0 +1,1 @@
+"""Routes of the API and of the page."""

@@ -1,0 +1,76 @@
+"""Route of event streams: server-sent events about changes of queries, streams and alarms."""
+
+from typing import Annotated
+
+import numpy as np
+from fastapi import APIRouter, Header, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from quantide.errors import InvalidArgumentError, UnknownQueryError
+from quantide.server.events.event_stream import EventStream
+from quantide.server.events.subscriber import EventPosition, Subscription
+from quantide.server.service import Service
+from quantide.server.subscriptions.continuous_queries import unknown_query
+from quantide.server.subscriptions.query_table import QuerySet
+
+Id = Annotated[int, Field(gt=0, lt=2**63)]
+LAST_EVENT_ID_TEXT = "The id of the last event that was received: only later changes are sent."
+
+
+class EventParameters(BaseModel):
+    """Queries, streams and alarms to subscribe to."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    query: list[Id] = Field([], description="Continuous queries, by their ids.")
+    label: list[Annotated[str, Field(max_length=100)]] = Field([], description="All queries that have this label now.")
+    stream: list[Annotated[str, Field(max_length=100)]] = Field([], description="Streams: an event after each commit.")
+    alarm: list[Id] = Field([], description="Alarms, by their ids.")
+    alarms: Annotated[str, Field(pattern="^all$")] | None = Field(None, description="`all`: all alarms.")
+
+
+def routes(service: Service) -> APIRouter:
+    router = APIRouter(prefix="/api/events", tags=["events"])
+
+    @router.get(
+        "",
+        summary="Changes of queries, streams and alarms, as server-sent events",
+        status_code=200,  # FastAPI would look for it in the response class
+        response_class=EventStream,
+        responses={200: {"content": {"text/event-stream": {}}}},
+    )
+    async def events(
+        parameters: Annotated[EventParameters, Query()],
+        last_event_id: Annotated[str | None, Header(description=LAST_EVENT_ID_TEXT, max_length=100)] = None,
+    ) -> EventStream:
+        position = EventPosition.read(last_event_id, service)
+        subscription = await make_subscription(service, parameters, position is not None)
+        return EventStream(service, subscription, position)
+
+    return router
+
+
+async def make_subscription(service: Service, parameters: EventParameters, reconnects: bool) -> Subscription:
+    """Return the subscription; raise if it names something unknown. A client that reconnects may name queries and
+    alarms that were dropped since."""
+    if not parameters.model_fields_set:
+        raise InvalidArgumentError(
+            "the request subscribes to nothing; choose with query=, label=, stream=, alarm= or alarms=all"
+        )
+    for name in parameters.stream:
+        service.streams.check_name(name)
+    for alarm in parameters.alarm:
+        if not reconnects:
+            service.alarms.get(alarm)
+    ids = np.unique(np.array(parameters.query, dtype=np.int64))
+    present = service.queries.table.find(ids)[1]
+    if not present.all() and not reconnects:
+        raise unknown_query(ids[~present])
+    queries = QuerySet(ids)
+    for label in dict.fromkeys(parameters.label):
+        labelled = await service.labels.queries(label)
+        if not len(labelled.ids) and not reconnects:
+            raise UnknownQueryError(f"no query has the label {label!r}; register some, then subscribe")
+        queries = QuerySet(np.union1d(queries.ids, labelled.ids)) if len(queries.ids) else labelled
+    alarms = None if parameters.alarms else set(parameters.alarm)
+    return Subscription(queries, list(dict.fromkeys(parameters.stream)), alarms)

@@ -1,0 +1,1 @@
+"""Continuous queries: registration, storage, evaluation and encoding of changes."""
