@@ -1,4 +1,4 @@
-"""Addresses, tokens, and servers that answer what they should not."""
+"""Addresses, tokens, and malformed or failed responses."""
 
 import json
 import subprocess
@@ -10,18 +10,18 @@ import pytest
 
 from quantide import errors
 from quantide.client import Client
-from quantide.client.problems import KINDS
+from quantide.client.connection import ERROR_TYPES
 from quantide.errors import InvalidArgumentError, LimitError, QuantideError, ServerError, TokenError
-from tests.client.raw import HOLD, raw, response
+from tests.client.scripted_server import STAY_SILENT, response, scripted_server
 
 SECRET = "qt_0123456789abcdef"
 STREAMS = response(b'{"streams": []}')
 
 
-def everything(error: BaseException) -> str:
-    """All that an error shows, with what caused it."""
-    said = [repr(error), str(error)]
-    return " ".join(said + [everything(cause) for cause in (error.__cause__, error.__context__) if cause is not None])
+def full_text(error: BaseException) -> str:
+    """Return the full text of an error and its causes."""
+    texts = [repr(error), str(error)]
+    return " ".join(texts + [full_text(cause) for cause in (error.__cause__, error.__context__) if cause is not None])
 
 
 @pytest.mark.parametrize(
@@ -29,14 +29,14 @@ def everything(error: BaseException) -> str:
     ["", "127.0.0.1:8642", "ftp://host", "http://", "http://host:0", "http://host:99999", "http://a b", "http://h?x=1",
      "http://h/#here", "http://name:secret@host", "http://secret@host", "http://host\\x", None, 8642],
 )  # fmt: skip
-def test_addresses_that_are_none(address: Any) -> None:
+def test_invalid_addresses(address: Any) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
         Client(address)
-    assert "secret" not in everything(caught.value)
+    assert "secret" not in full_text(caught.value)
 
 
 @pytest.mark.parametrize("token", ["", "two words", "with\nnewline", "ümlaut", "x" * 2000, 7, b"bytes"])
-def test_tokens_that_are_none(token: Any) -> None:
+def test_invalid_tokens(token: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="not a token") as caught:
         Client("http://127.0.0.1:1", token=token)
     assert str(token) not in str(caught.value) or token == ""
@@ -46,22 +46,22 @@ def test_tokens_that_are_none(token: Any) -> None:
 def test_a_token_does_not_leave_the_machine_unencrypted(address: str) -> None:
     with pytest.raises(InvalidArgumentError, match="https") as caught:
         Client(address, token=SECRET)
-    assert SECRET not in everything(caught.value)
+    assert SECRET not in full_text(caught.value)
 
 
 @pytest.mark.parametrize("address", ["https://example.com", "http://localhost:1", "http://127.0.0.9", "http://[::1]:1"])
-def test_a_token_may_go_there(address: str) -> None:
+def test_a_token_may_be_sent_there(address: str) -> None:
     with Client(address, token=SECRET) as client:
         assert SECRET not in repr(client)
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("inf"), float("nan"), "10", True, None])
-def test_timeouts_that_are_none(timeout: Any) -> None:
+def test_invalid_timeouts(timeout: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="timeout"):
         Client(timeout=timeout)
 
 
-def test_a_file_of_certificates_that_is_none(tmp_path: Path) -> None:
+def test_invalid_certificate_files(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("nothing")
     for name in ("ca.pem", "missing.pem"):
         with pytest.raises(InvalidArgumentError, match="certificates"):
@@ -69,30 +69,30 @@ def test_a_file_of_certificates_that_is_none(tmp_path: Path) -> None:
 
 
 def test_the_token_is_in_a_header_and_nowhere_else() -> None:
-    told = response(b'{"error": {"code": "token", "message": "it has expired"}}', status="401 Unauthorized")
-    with raw([told]) as server, Client(server.address, token=SECRET) as client:
+    unauthorized = response(b'{"error": {"code": "token", "message": "it has expired"}}', status="401 Unauthorized")
+    with scripted_server([unauthorized]) as server, Client(server.address, token=SECRET) as client:
         with pytest.raises(TokenError, match="expired") as caught:
             client.streams()
-        assert SECRET not in everything(caught.value)
+        assert SECRET not in full_text(caught.value)
         head, *_ = server.requests
         assert f"authorization: bearer {SECRET}" in head.decode().lower()
         assert SECRET not in head.decode().splitlines()[0]
 
 
 def test_redirects_are_not_followed() -> None:
-    with raw([STREAMS]) as other:
-        told = response(b"", status="307 Temporary Redirect", more=[f"Location: {other.address}/api/streams"])
+    with scripted_server([STREAMS]) as other:
+        redirect = response(b"", status="307 Temporary Redirect", more=[f"Location: {other.address}/api/streams"])
         with (
-            raw([told]) as server,
+            scripted_server([redirect]) as server,
             Client(server.address, token=SECRET) as client,
-            pytest.raises(ServerError, match="sends on to"),
+            pytest.raises(ServerError, match="redirects to"),
         ):
             client.streams()
         assert other.requests == []
 
 
 def test_proxies_of_the_environment_are_not_used_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    with raw([STREAMS]) as server, raw([STREAMS]) as proxy:
+    with scripted_server([STREAMS]) as server, scripted_server([STREAMS]) as proxy:
         for name in ("HTTP_PROXY", "ALL_PROXY", "http_proxy", "all_proxy"):
             monkeypatch.setenv(name, proxy.address)
         with Client(server.address, token=SECRET) as client:
@@ -100,26 +100,26 @@ def test_proxies_of_the_environment_are_not_used_here(monkeypatch: pytest.Monkey
         assert proxy.requests == []
 
 
-@pytest.mark.parametrize("code", sorted(KINDS))
+@pytest.mark.parametrize("code", sorted(ERROR_TYPES))
 def test_every_code_is_the_error_of_that_name(code: str) -> None:
     body = json.dumps({"error": {"code": code, "message": "so it is"}}).encode()
     with (
-        raw([response(body, status="400 Bad Request")]) as server,
+        scripted_server([response(body, status="400 Bad Request")]) as server,
         Client(server.address) as client,
         pytest.raises(QuantideError, match="so it is") as caught,
     ):
         client.streams()
-    assert type(caught.value) is KINDS[code]
+    assert type(caught.value) is ERROR_TYPES[code]
 
 
-def test_codes_are_those_of_all_errors() -> None:
+def test_every_error_has_a_code() -> None:
     named = [kind for name, kind in vars(errors).items() if name.endswith("Error")]
-    assert set(KINDS.values()) == set(named)
-    assert KINDS["limit"] is LimitError
+    assert set(ERROR_TYPES.values()) == set(named)
+    assert ERROR_TYPES["limit"] is LimitError
 
 
 @pytest.mark.parametrize(
-    ("answer", "says"),
+    ("answer", "message"),
     [
         (response(b'{"error": {"code": "wrong_host", "message": "not me"}}', status="421 No"), "not me .wrong_host."),
         (response(b"<html>Bad Gateway</html>", "text/html", "502 Bad Gateway"), "502"),
@@ -133,16 +133,20 @@ def test_codes_are_those_of_all_errors() -> None:
         (response(b"{}"), "not understood"),
         (response(b'{"streams": 7}'), "not understood"),
         (response(b'{"streams": [{"ready": true, "value_type": "float128"}]}'), "not understood"),
-        (b"SSH-2.0-OpenSSH_9.6\r\n", "cannot be asked|broke"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "request to .* failed|broke"),
         (b"", "broke"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{", "broke"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"str\r\n", "broke"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "broke"),
-        (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}", "cannot be asked"),
+        (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}", "request to .* failed"),
     ],
 )  # fmt: skip
-def test_what_is_no_answer_is_an_error_of_the_server(answer: bytes, says: str) -> None:
-    with raw([answer]) as server, Client(server.address) as client, pytest.raises(ServerError, match=says):
+def test_malformed_responses_are_server_errors(answer: bytes, message: str) -> None:
+    with (
+        scripted_server([answer]) as server,
+        Client(server.address) as client,
+        pytest.raises(ServerError, match=message),
+    ):
         client.streams()
 
 
@@ -158,9 +162,9 @@ ANSWER = (
     [b"[]", b"7", b"[7]", b"[{}]", b"[%b]" % (ANSWER % b'"much"'), b"[%b]" % (ANSWER % b"null"),
      b"[%b]" % (ANSWER % b"true"), b"[%b, %b]" % (ANSWER % b"1", ANSWER % b"2")],
 )  # fmt: skip
-def test_answers_that_make_no_sense(answers: bytes) -> None:
+def test_malformed_answers(answers: bytes) -> None:
     with (
-        raw([response(ANSWERS % answers)]) as server,
+        scripted_server([response(ANSWERS % answers)]) as server,
         Client(server.address) as client,
         pytest.raises(ServerError, match="not understood"),
     ):
@@ -168,33 +172,33 @@ def test_answers_that_make_no_sense(answers: bytes) -> None:
 
 
 def test_a_server_that_never_answers() -> None:
-    with raw([HOLD]) as server, Client(server.address, timeout=0.1) as client:
+    with scripted_server([STAY_SILENT]) as server, Client(server.address, timeout=0.1) as client:
         with pytest.raises(ServerError, match="in time"):
             client.streams()
         assert len(server.requests) == 1
 
 
 def test_a_server_that_is_not_there() -> None:
-    with raw([HOLD]) as server:
+    with scripted_server([STAY_SILENT]) as server:
         address = server.address
     with Client(address) as client, pytest.raises(ServerError, match="cannot be reached"):
         client.streams()
 
 
-def test_a_question_is_asked_again_when_the_connection_broke() -> None:
-    with raw([b""], [STREAMS]) as server, Client(server.address) as client:
+def test_a_read_is_retried_when_the_connection_broke() -> None:
+    with scripted_server([b""], [STREAMS]) as server, Client(server.address) as client:
         assert client.streams() == []
         assert len(server.requests) == 2
 
 
 def test_a_change_is_never_sent_twice() -> None:
-    with raw([b""], [response(b"{}")]) as server, Client(server.address) as client:
+    with scripted_server([b""], [response(b"{}")]) as server, Client(server.address) as client:
         with pytest.raises(ServerError, match="look before"):
             client.change("POST", "/api/queries", {})
         assert len(server.requests) == 1
 
 
-def test_httpx_is_imported_when_it_is_used_and_missed_by_name() -> None:
+def test_httpx_is_imported_lazily_and_its_absence_names_the_extra() -> None:
     check = (
         "import sys, quantide; assert 'httpx' not in sys.modules; sys.modules['httpx'] = None\n"
         "try: import quantide.client\n"

@@ -1,4 +1,4 @@
-"""The example of the client in docs/tour.md, as it stands there, against a real server."""
+"""The client example of docs/tour.md, verbatim, against a real server."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ def test_the_example_runs(tmp_path: Path) -> None:
             names: dict[str, object] = {}
             program = example.replace(HERE, str(client.base_url).rstrip("/")).replace("print(event.data)", "break")
             exec(compile(program, "tour.md", "exec"), names)
-            asked = f"/api/streams/{re.findall(r'streams/(.*?)/quantiles', TOUR)[0]}/quantiles"
-            told = client.get(asked, params={"phi": 0.99, "key": "/pay", "window": "within:5m"}).json()["answers"][0]
-    assert getattr(names["p99"], "value", None) == told["value"]
+            path = f"/api/streams/{re.findall(r'streams/(.*?)/quantiles', TOUR)[0]}/quantiles"
+            answer = client.get(path, params={"phi": 0.99, "key": "/pay", "window": "within:5m"}).json()["answers"][0]
+    assert getattr(names["p99"], "value", None) == answer["value"]
     assert getattr(names["event"], "kind", None) == "alarm"

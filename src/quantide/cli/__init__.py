@@ -1,4 +1,4 @@
-"""The commands of Quantide."""
+"""Command-line interface of Quantide."""
 
 from collections.abc import Sequence
 
@@ -6,9 +6,9 @@ INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. The commands are imported here, so that Ctrl-C meanwhile ends it quietly, too."""
+    """Run one command. Imports the commands inside the `try`, so that Ctrl-C during imports also exits quietly."""
     try:
-        from quantide.cli.commands import main as run
+        from quantide.cli.command_line import main as run
 
         return run(argv)
     except KeyboardInterrupt:

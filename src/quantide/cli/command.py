@@ -1,66 +1,90 @@
-"""What a command is, and the parser of its options: errors in one line that says where to look."""
+"""Command: a subcommand's parser, help text, and required extras."""
 
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib.util import find_spec
 from typing import NoReturn
 
-from quantide.errors import InvalidArgumentError
+from quantide.errors import InvalidArgumentError, MissingPackageError
 
-EXAMPLE = "quantide.toml"
-MASTER = "local[*]"
+EXAMPLE_CONFIG = "quantide.toml"
+DEFAULT_MASTER = "local[*]"
+# One package of each extra: if it is missing, so is the extra.
+EXTRA_PACKAGES = {"history": "deltalake", "spark": "pyspark", "server": "fastapi"}
+PACKAGE_EXTRAS = {
+    "deltalake": "history",
+    "pyspark": "spark",
+    "py4j": "spark",
+    "pandas": "spark",
+    "sqlglot": "spark",
+    "fastapi": "server",
+    "uvicorn": "server",
+    "orjson": "server",
+    "pydantic": "server",
+    "starlette": "server",
+    "prometheus_client": "server",
+    "fastapi_offline": "server",
+    "httpx": "server",
+}
 
 
 class UsageError(InvalidArgumentError):
-    """A command line that cannot be understood."""
+    """Invalid command line."""
 
 
-class Parser(argparse.ArgumentParser):
-    """Reads the words behind a command. What it does not understand is a UsageError."""
+class CommandParser(argparse.ArgumentParser):
+    """Parser of a command's arguments; raises UsageError instead of exiting."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see: {self.prog} --help")
 
-    def read(self, words: list[str]) -> argparse.Namespace:
-        args, unknown = self.parse_known_args(words)
+    def parse(self, arguments: list[str]) -> argparse.Namespace:
+        args, unknown = self.parse_known_args(arguments)
         if unknown:
-            near = get_close_matches(unknown[0].split("=")[0], self._option_string_actions, 1)
-            fix = f"did you mean {near[0]}?" if near else f"see: {self.prog} --help"
+            similar = get_close_matches(unknown[0].split("=")[0], self._option_string_actions, 1)
+            fix = f"did you mean {similar[0]}?" if similar else f"see: {self.prog} --help"
             raise UsageError(f"{unknown[0]!r} is not understood; {fix}")
         return args
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command: `run` does it, and gives its exit code where that is not 0."""
+    """A subcommand; `run` returns its exit code, or None for 0."""
 
     name: str
-    line: str
-    """What the list of commands says."""
-    about: str
-    """A sentence or two more."""
+    summary: str
+    """One line for the list of commands."""
+    description: str
+    """One or two more sentences for its own help."""
     examples: tuple[str, ...]
-    options: Callable[[argparse.ArgumentParser], None]
+    add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int | None]
-    needs: tuple[str, ...] = ()
-    """Extras."""
+    extras: tuple[str, ...] = ()
 
-    def parser(self) -> Parser:
-        parser = Parser(
+    def make_parser(self) -> CommandParser:
+        parser = CommandParser(
             prog=f"quantide {self.name}",
-            description=f"{self.line}. {self.about}",
+            description=f"{self.summary}. {self.description}",
             epilog="\n".join(["for example:", *(f"  {example}" for example in self.examples)]),
-            formatter_class=Look,
+            formatter_class=CommandHelp,
             allow_abbrev=False,
         )
-        self.options(parser)
-        parser.add_argument("--json", action="store_true", help="write JSON, for programs; errors too")
+        self.add_arguments(parser)
+        parser.add_argument("--json", action="store_true", help="write output and errors as JSON, for programs")
         return parser
 
+    def check_extras(self) -> None:
+        """Raise MissingPackageError, naming all missing extras at once."""
+        missing = [extra for extra in self.extras if find_spec(EXTRA_PACKAGES[extra]) is None]
+        if missing:
+            packages = " and ".join(EXTRA_PACKAGES[extra] for extra in missing)
+            raise MissingPackageError.of(f"quantide {self.name}", packages, ",".join(missing))
 
-class Look(argparse.RawDescriptionHelpFormatter):
-    """Sentences are wrapped, examples are not."""
+
+class CommandHelp(argparse.RawDescriptionHelpFormatter):
+    """Help formatter that wraps sentences but not examples."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=28)
@@ -71,9 +95,26 @@ class Look(argparse.RawDescriptionHelpFormatter):
         return argparse.HelpFormatter._fill_text(self, text, width, indent)
 
 
+def describe_import_error(error: ImportError) -> str:
+    """Return a message with the `pip install` that provides the missing package, if an extra does.
+
+    >>> describe_import_error(ModuleNotFoundError("No module named 'deltalake'", name="deltalake"))
+    'this needs deltalake, which is not installed; run: pip install "quantide[history]"'
+    """
+    cause = error.__cause__ if isinstance(error.__cause__, ImportError) else error
+    name = (cause.name or "").partition(".")[0]
+    if name not in PACKAGE_EXTRAS:
+        return f"a package is missing or broken: {error}; run `quantide doctor` to see what to install"
+    return str(MissingPackageError.of("this", name, PACKAGE_EXTRAS[name]))
+
+
 def add_config(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", metavar="CONFIG", help=f"a TOML file, such as {EXAMPLE}")
+    parser.add_argument("config", metavar="CONFIG", help=f"a TOML file, such as {EXAMPLE_CONFIG}")
+
+
+def add_history_path(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", metavar="PATH", help="the folder of a history")
 
 
 def add_master(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--master", default=MASTER, help="where Spark runs (%(default)s: here, on all cores)")
+    parser.add_argument("--master", default=DEFAULT_MASTER, help="where Spark runs (%(default)s: here, on all cores)")

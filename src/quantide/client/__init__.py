@@ -1,4 +1,4 @@
-"""A client of the server: the questions of a live reader over HTTP, standing queries, alarms and events."""
+"""Client of the server: the queries of a live reader over HTTP, continuous queries, alarms and events."""
 
 from quantide.errors import MissingPackageError
 
@@ -7,9 +7,8 @@ try:
 except ImportError as error:
     raise MissingPackageError.of("quantide.client", "httpx", "client") from error
 
-from quantide.client.answer import CurvePoint, QQPoint, RemoteAnswer
 from quantide.client.client import Client
-from quantide.client.events import Event, Events
-from quantide.client.told import QueryState
+from quantide.client.event_reader import Event, Events
+from quantide.client.response_parsing import CurvePoint, QQPoint, QueryState, RemoteAnswer
 
 __all__ = ["Client", "CurvePoint", "Event", "Events", "QQPoint", "QueryState", "RemoteAnswer"]

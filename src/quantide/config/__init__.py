@@ -1,7 +1,7 @@
-"""The configuration of streams: a TOML file, checked as a whole before anything starts."""
+"""Configuration of streams and server: a TOML file, checked completely before anything starts."""
 
-from quantide.config.reader import read_config
-from quantide.config.server import Limits, ServerConfig, Webhooks
-from quantide.config.stream import Config, Source, Step, StreamConfig
+from quantide.config.config_file import read_config
+from quantide.config.server_config import Limits, ServerConfig, Webhooks
+from quantide.config.stream_config import Config, Source, Step, StreamConfig
 
 __all__ = ["Config", "Limits", "ServerConfig", "Source", "Step", "StreamConfig", "Webhooks", "read_config"]

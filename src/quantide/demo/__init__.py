@@ -1,1 +1,1 @@
-"""The demo: a market that does not exist, taken in through Spark, served, and shown."""
+"""Demo: a generated market, ingested through Spark, served, and shown."""

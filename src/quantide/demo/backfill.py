@@ -1,4 +1,4 @@
-"""What came before the demo began: thirty days as thirty steps, and the last hour in the step that is open."""
+"""Backfill of the demo: thirty days as thirty steps, and the last hour in the open step."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,22 +11,22 @@ import pyarrow.compute as pc
 from quantide.config import StreamConfig
 from quantide.demo.market import DAY, HOUR, RATE, SCHEMA, Market
 from quantide.history.history import History
-from quantide.spark.stream.stream import open_history
+from quantide.spark.stream.running_stream import open_history
 
 DAYS = 30
-DAY_RATE = 60_000 / DAY  # ticks a second of the days before
+DAY_RATE = 60_000 / DAY  # ticks a second before the last hour
 PIECES = 12  # of the last hour
-LAST = "last hour"
+LAST_HOUR_BATCH = "last hour"
 
 
-def day(market: Market, step: int) -> pa.Table:
-    """The ticks of a day; step 1 is the oldest, and the last one ends where the last hour begins."""
+def generate_day(market: Market, step: int) -> pa.Table:
+    """Return the ticks of a day; step 1 is the oldest, and the last one ends where the last hour starts."""
     until = -HOUR - (DAYS - step) * DAY
     return market.ticks(until - DAY, until, DAY_RATE)
 
 
-def last_hour(market: Market) -> pa.Table:
-    """The hour before the demo began; there is more and more to trade."""
+def generate_last_hour(market: Market) -> pa.Table:
+    """Return the ticks of the hour before the demo starts, at a growing rate."""
     edges = [-HOUR + HOUR * piece / PIECES for piece in range(PIECES + 1)]
     pieces = [
         market.ticks(since, until, RATE * ((number + 1) / PIECES) ** 4)
@@ -36,37 +36,40 @@ def last_hour(market: Market) -> pa.Table:
 
 
 def backfill(streams: Sequence[StreamConfig], market: Market) -> int:
-    """Write what the stores lack of it, if they lack something; how many values there are."""
+    """Write the days and the last hour that the stores lack; return the number of values in the stores."""
     with ExitStack() as stack, ThreadPoolExecutor(len(streams)) as threads:
         histories = [stack.enter_context(open_history(stream)) for stream in streams]
         for step in range(min(history.step for history in histories), DAYS + 1):
-            ticks = day(market, step)
+            ticks = generate_day(market, step)
             list(threads.map(_write_day, streams, histories, repeat(step), repeat(ticks)))
-        if not all(history.batch_seen(LAST) for history in histories):
-            ticks = last_hour(market)
-            list(threads.map(_append, streams, histories, repeat(LAST), repeat(ticks)))
+        if not all(history.batch_seen(LAST_HOUR_BATCH) for history in histories):
+            ticks = generate_last_hour(market)
+            list(threads.map(_append, streams, histories, repeat(LAST_HOUR_BATCH), repeat(ticks)))
         return sum(int(history.n) for history in histories)
 
 
 def _write_day(stream: StreamConfig, history: History, step: int, ticks: pa.Table) -> None:
-    """A step that is there already, after the demo was killed, is left as it is."""
+    """Write a step, unless it exists because an earlier demo was killed during the backfill."""
     if history.step == step:
         _append(stream, history, f"day {step}", ticks)
         history.end_step(wait=False)
 
 
-def _append(stream: StreamConfig, history: History, name: str, ticks: pa.Table) -> None:
-    """As ingestion would: the same values, keys, times and filters."""
-    conditions = {name: pc.greater_equal(ticks[stream.value], _limit(text)) for name, text in stream.filters.items()}
+def _append(stream: StreamConfig, history: History, batch: str, ticks: pa.Table) -> None:
+    """Append ticks as ingestion would: the same values, keys, times and filters."""
+    filters = {
+        name: pc.greater_equal(ticks[stream.value], _parse_threshold(condition))
+        for name, condition in stream.filters.items()
+    }
     history.append(
         ticks[stream.value].combine_chunks(),
         key=ticks[stream.keys[0]],
-        batch_id=name,
+        batch_id=batch,
         times=ticks[SCHEMA.names[0]],
-        filters=conditions,
+        filters=filters,
     )
 
 
-def _limit(condition: str) -> float:
-    """The number in a filter such as "spread_bps >= 20"."""
+def _parse_threshold(condition: str) -> float:
+    """Return the number in a filter such as "spread_bps >= 20"."""
     return float(condition.rpartition(" ")[2])

@@ -1,5 +1,5 @@
-"""The doctor: looks at a machine and a configuration, and says what to mend. It changes nothing."""
+"""Doctor: checks a machine and a configuration and prints fixes. It changes nothing."""
 
-from quantide.doctor.examine import examine
+from quantide.doctor.examination import examine
 
 __all__ = ["examine"]

@@ -1,4 +1,4 @@
-"""What a check found."""
+"""Finding: the result of a check."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,7 +10,8 @@ OK, WARNING, FAILED = "ok", "warning", "failed"
 
 @dataclass(frozen=True)
 class Finding:
-    """`state` is ok, warning (it works, but not as well as it could, or not for all) or failed; `fix` mends it."""
+    """`state` is ok, warning (it works, but not as well as it could, or not for all) or failed; `fix` says what to
+    do."""
 
     check: str
     state: str
@@ -21,9 +22,9 @@ class Finding:
 Check = Callable[[Config | None], Iterator[Finding]]
 
 
-def gigabytes(count: float) -> str:
+def format_gigabytes(size: float) -> str:
     """
-    >>> gigabytes(12_340_000_000)
+    >>> format_gigabytes(12_340_000_000)
     '12.3 GB'
     """
-    return f"{count / 1e9:,.1f} GB"
+    return f"{size / 1e9:,.1f} GB"

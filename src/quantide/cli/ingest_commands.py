@@ -1,0 +1,75 @@
+"""Commands that ingest data: ingest, history build."""
+
+import argparse
+import sys
+
+from quantide.cli.command import Command, add_config, add_master
+
+
+def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
+    add_config(parser)
+    parser.add_argument("--once", action="store_true", help="ingest the data that is there now, then exit")
+    add_master(parser)
+    parser.add_argument("--reset", action="store_true", help="start a new checkpoint; skips data the store already has")
+    parser.add_argument(
+        "--allow-duplicates",
+        action="store_true",
+        help="with --reset: accept duplicates from a source that cannot identify the data it has sent",
+    )
+
+
+def ingest(args: argparse.Namespace) -> None:
+    from quantide.config import read_config
+
+    config = read_config(args.config)
+    from quantide.spark.ingest import ingest as run
+
+    run(config, sys.stdout, args.master, args.once, args.reset, args.allow_duplicates, args.json)
+
+
+INGEST = Command(
+    "ingest",
+    "Ingest the streams of a configuration, with Spark",
+    "Runs until SIGTERM or Ctrl-C and reports the progress of each stream now and then. kill -9 loses nothing.",
+    ("quantide ingest quantide.toml", "quantide ingest quantide.toml --once"),
+    add_ingest_arguments,
+    ingest,
+    ("history", "spark"),
+)
+
+
+def _add_build_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="SOURCE", help="a Parquet file, folder or glob, or a Delta table")
+    parser.add_argument("path", metavar="PATH", help="a new folder, for the history")
+    parser.add_argument("--column", help="the column of values (default: the only one that is not a key)")
+    parser.add_argument("--by", action="append", metavar="COLUMN", help="a column to group by; repeat for more")
+    parser.add_argument("--eps", type=float, help="error allowed on the open step (0.001)")
+    parser.add_argument("--kappa", type=int, help="maximum number of runs per level (10)")
+    add_master(parser)
+
+
+def _build(args: argparse.Namespace) -> None:
+    from quantide.spark.history_build import build
+
+    build(
+        args.source,
+        args.path,
+        args.column,
+        args.by,
+        args.eps,
+        args.kappa,
+        args.master,
+        sys.stdout,
+        args.json,
+    )
+
+
+BUILD = Command(
+    "history build",
+    "Build a history from a table in a lake, with Spark",
+    "All of it becomes visible at once: a build that fails, or is killed, leaves an empty history.",
+    ("quantide history build lake/requests.parquet data/latency --column ms --by endpoint",),
+    _add_build_arguments,
+    _build,
+    ("history", "spark"),
+)
