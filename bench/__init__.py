@@ -1,0 +1,1 @@
+"""Measurements beside peers and papers, their stored results and the pages rendered from them: `python -m bench`."""

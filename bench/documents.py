@@ -1,0 +1,101 @@
+"""Documents written by hand, whose figures come from stored results, and pages about several subjects.
+
+A figure stands between `<!-- figure: NAME -->` and `<!-- /figure -->`; templates/figures.md has its text by name.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bench import evidence, papers, rendering
+from bench.collection import DOCS
+from bench.processes import ROOT
+from bench.report import Report, say
+from bench.stored_reports import FOLDERS, Reports, select, stored
+from quantide import StreamSketch
+
+FIGURE = re.compile(r"(<!-- figure: ([\w-]+) -->)(.*?)(<!-- /figure -->)", re.S)
+SCALE = DOCS / "scale.md"
+README = ("stream", "windows", "queries", "ingest", "history", "serve", "spark")
+_LINES = (rendering.TEMPLATES / "figures.md").read_text(encoding="utf-8").splitlines()
+FIGURES = dict(line.split(": ", 1) for line in _LINES if line)
+
+
+def handwritten() -> list[Path]:
+    """Return every document written by hand."""
+    rendered = [DOCS / folder for folder in FOLDERS]
+    pages = [path for path in DOCS.rglob("*.md") if path.parent not in rendered and path != SCALE]
+    return sorted([*ROOT.glob("*.md"), *pages])
+
+
+def render_all() -> dict[Path, str]:
+    """Return every document with its figures, and the pages about several subjects, from the stored results."""
+    reports = stored()
+    texts = {path: insert(path.read_text(encoding="utf-8"), reports) for path in handwritten()}
+    texts |= {DOCS / "results" / name: text for name, text in papers.render(reports).items()}
+    if "results/evidence" in reports:
+        texts[DOCS / "results" / "evidence.md"] = evidence.page(reports["results/evidence"])
+    if "characterization/scale" in reports:
+        texts[SCALE] = scale(reports["characterization/scale"])
+    return texts
+
+
+def insert(text: str, reports: Reports) -> str:
+    """Return the text with its figures rendered again."""
+    return FIGURE.sub(lambda found: f"{found[1]}{figure(found[2], reports)}{found[4]}", text)
+
+
+def figure(name: str, reports: Reports) -> str:
+    context: Mapping[str, Any] = {
+        "reports": reports,
+        "select": lambda *names, **fields: select(reports, *names, **fields),
+        "stream": lambda method: stream_row(reports, method),
+        "readme": lambda: readme({name: reports[f"results/{name}"] for name in README if f"results/{name}" in reports}),
+        "leaf": StreamSketch(0.001).leaf,
+        "buckets": buckets,
+        "task": task,
+    }
+    return rendering.environment().from_string(FIGURES[name]).render(context)
+
+
+def readme(reports: Mapping[str, Report]) -> str:
+    """Render the table of README.md."""
+    return "\n\n" + rendering.render("readme.md", reports=reports, stream=stream_row) + "\n"
+
+
+def scale(report: Report) -> str:
+    """Render docs/scale.md."""
+    from bench import cost_model
+
+    text = rendering.render("scale.md", **cost_model.limits_context(report))
+    return rendering.RENDERED.format(command="characterize results") + text
+
+
+def stream_row(reports: Reports, method: str) -> Any:
+    rows = select(reports, "results/stream", "rows", type="float64", order="random", method=method)
+    return next(row for row in rows if row["eps"] in (0.001, None))
+
+
+def buckets(eps: float, n: int) -> str:
+    """Return the range of tuples of buckets by the formula of docs/guarantees/windows.md."""
+    least = 2 / eps * math.log(eps * n / 2) * 0.67 / eps
+    steps = [10 ** (math.floor(math.log10(value)) - 1) for value in (least, 2 * least)]
+    low, high = (f"{round(value / step) * step:,}" for value, step in zip((least, 2 * least), steps, strict=True))
+    return f"{low} to {high}"
+
+
+def task(name: str) -> str:
+    """Return a constant of the memory bound of Spark tasks, which docs/spark.md states."""
+    from bench import spark_task  # needs Spark
+
+    value = int(getattr(spark_task, name))
+    return f"{value / 1e6:.0f} MB" if value >= 1e6 else str(value)
+
+
+def write() -> None:
+    for path, text in render_all().items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+            say(f"wrote {path.relative_to(ROOT)}")

@@ -1,0 +1,201 @@
+"""Child processes of benchmarks and tests, each in its own group, and the memory of processes."""
+
+import gc
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TextIO, TypeVar
+
+T = TypeVar("T")
+ROOT = Path(__file__).resolve().parent.parent
+PATIENCE = 600.0  # seconds that a child may take
+KINDS = ("python", "jvm", "workers")
+
+
+def spark_environment() -> dict[str, str]:
+    """Return an environment in which Spark uses loopback alone, and this Python for its workers."""
+    return os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+
+
+def spawn(command: Sequence[str], log: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start a process in its own group, so that it can be ended with its children; its output goes to the log."""
+    with log.open("wb") as out:
+        pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": subprocess.STDOUT}
+        return subprocess.Popen(command, cwd=ROOT, env=env, start_new_session=True, **pipes)
+
+
+def family(pid: int) -> set[int]:
+    """Return a process and all its descendants."""
+    children: dict[int, list[int]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it may end while it is read
+            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            children.setdefault(int(parent), []).append(int(folder.name))
+    found: set[int] = set()
+    new = [pid]
+    while new:
+        found.add(next_ := new.pop())
+        new += children.get(next_, [])
+    return found
+
+
+class Child:
+    """`python -m MODULE ARGUMENTS`, whose output is logged; gone when the context ends."""
+
+    def __init__(self, log: Path, *arguments: str) -> None:
+        self._log = log
+        self.process = spawn([sys.executable, "-m", *arguments], log, spark_environment())
+
+    def __enter__(self) -> "Child":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Ask it to stop, and kill what is left of its group."""
+        with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait(30)
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(PATIENCE)
+
+    def check(self) -> None:
+        """Raise if it failed."""
+        if self.process.poll():
+            text = self._log.read_text(encoding="utf-8", errors="replace")
+            raise RuntimeError(f"a process ended with {self.process.returncode}: {text[-3000:]}")
+
+    def wait_for(self, condition: Callable[[], Any]) -> None:
+        """Wait until a condition holds, while it runs."""
+        last = time.monotonic() + PATIENCE
+        while not condition():
+            self.check()
+            if time.monotonic() > last:
+                raise TimeoutError(f"not within {PATIENCE:.0f} s")
+            time.sleep(0.02)
+
+    def finish(self, stop: bool = False) -> None:
+        """Wait until it ends, after a request to stop or by itself."""
+        self.check()
+        if stop:
+            self.process.send_signal(signal.SIGTERM)
+        self.process.wait(PATIENCE)
+        self.check()
+
+    def memory(self) -> dict[str, int]:
+        """Return the private bytes of the process, of the JVM and of Python workers, and the bytes of mapped files."""
+        found = dict.fromkeys((*KINDS, "mapped"), 0)
+        for pid in family(self.process.pid):
+            with suppress(OSError):
+                fields = status(pid)
+                kind = "python" if pid == self.process.pid else "jvm" if fields["Name"] == "java" else "workers"
+                found[kind] += own_bytes(fields) + status_bytes(fields, "RssShmem")
+                found["mapped"] += status_bytes(fields, "RssFile")
+        return found
+
+
+def status(pid: int | str = "self") -> dict[str, str]:
+    """Return the fields of /proc/PID/status."""
+    text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    return {name: content.strip() for name, _, content in (line.partition(":") for line in text.splitlines())}
+
+
+def status_bytes(fields: Mapping[str, str], name: str) -> int:
+    return int(fields[name].split()[0]) * 1024 if name in fields else 0
+
+
+def own_bytes(fields: Mapping[str, str]) -> int:
+    """Return the bytes of a process that are not mapped files, which the system may reclaim."""
+    return status_bytes(fields, "RssAnon")
+
+
+def resident() -> int:
+    """Return the resident bytes of this process."""
+    gc.collect()
+    return status_bytes(status(), "VmRSS")
+
+
+@dataclass(frozen=True)
+class Peak(Generic[T]):
+    """Resident bytes before the work, the most that it added, and its result."""
+
+    base: int
+    more: int
+    result: T
+
+
+def peak_of(work: Callable[[], T]) -> Peak[T]:
+    """Run the work and return its peak; imports and kernels must have been loaded before.
+
+    ru_maxrss would begin at the peak of the parent. VmHWM belongs to the process and can be reset.
+    """
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    base, result = status_bytes(status(), "VmRSS"), work()
+    return Peak(base, max(0, status_bytes(status(), "VmHWM") - base), result)
+
+
+def new_process() -> ProcessPoolExecutor:
+    """Return a pool of one new process."""
+    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+
+
+def exchange(module: str, request: Any) -> Any:
+    """Send JSON to `python -m MODULE` and return the JSON that it prints."""
+    command, text = [sys.executable, "-m", module], json.dumps(request)
+    done = subprocess.run(command, input=text, capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE)
+    if done.returncode:
+        raise RuntimeError(f"{module} failed: {done.stderr[-2000:]}")
+    return json.loads(done.stdout)
+
+
+def end_with_parent() -> None:
+    """End this process when its parent is gone: a killed benchmark leaves no process behind."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def write_event(log: TextIO, **event: Any) -> None:
+    """Append an event to a log of JSON lines."""
+    log.write(json.dumps(event) + "\n")
+    log.flush()
+
+
+def read_events(log: Path) -> list[dict[str, Any]]:
+    """Return the complete events of a log of JSON lines."""
+    text = log.read_text(encoding="utf-8") if log.exists() else ""
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+
+@contextmanager
+def spark_session(cores: int) -> Iterator[Any]:
+    """Yield a local Spark session."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master(f"local[{cores}]").config("spark.driver.memory", "8g")
+    for name in ("spark.driver.host", "spark.driver.bindAddress"):
+        builder = builder.config(name, "127.0.0.1")
+    for name in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
+        builder = builder.config(name, "false")
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    try:
+        yield session
+    finally:
+        session.stop()

@@ -1,0 +1,88 @@
+"""Stored result of a subject: settings, environment and rows, with the three sizes at which a subject is measured."""
+
+import datetime
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from bench import environment
+
+Row = dict[str, Any]
+Part = Callable[[Any], dict[str, list[Row]] | list[Row]]
+Size = Literal["quick", "hour", "full"]
+T = TypeVar("T")
+
+
+def sized(full: T, hour: T | None = None, quick: T | None = None) -> T:
+    """Dataclass field whose default is the full size; `hour` fits a run of everything in an hour, `quick` a test."""
+    return field(default=full, metadata={"hour": hour, "quick": quick})
+
+
+def settings_at(settings: type[T], size: Size) -> T:
+    """Return the settings of a size; a size that a field does not give has the full value."""
+    given = {one.name: one.metadata.get(size) for one in fields(settings)}  # type: ignore[arg-type]
+    return settings(**{name: value for name, value in given.items() if value is not None})
+
+
+@dataclass(frozen=True)
+class Report:
+    """Result of one subject; the same in memory and as JSON."""
+
+    part: str
+    settings: Row
+    rows: dict[str, list[Row]]
+    about: Row
+
+    @classmethod
+    def measure(
+        cls,
+        subject: str,
+        settings: Any,
+        parts: Mapping[str, Part],
+        command: str,
+        folder: Path | None,
+        packages: Sequence[str] = (),
+    ) -> "Report":
+        """Measure part by part and write after each, so that an interrupted run keeps its finished parts.
+
+        A part returns its rows, or several lists of rows by name. `packages`: optional peers of the subject.
+        """
+        missing = environment.missing(packages)
+        for package in missing:
+            say(f"{subject}: {package} is not installed, skipped")
+        about: Row = {"date": datetime.date.today().isoformat(), "command": command}
+        about |= {"machine": environment.describe(), "not_installed": missing}
+        report, begun = cls(subject, asdict(settings), {}, about), time.perf_counter()
+        for name, measure in parts.items():
+            found = measure(settings)
+            report.rows.update(found if isinstance(found, dict) else {name: found})
+            about["seconds"] = round(time.perf_counter() - begun)
+            if folder is not None:
+                say(f"wrote {report.write(folder).name}, with {name}")
+        return report
+
+    def write(self, folder: Path) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{self.part}.json"
+        content = {"part": self.part, **self.about, "settings": self.settings, **self.rows}
+        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        return path
+
+    @classmethod
+    def read(cls, path: Path) -> "Report":
+        content = json.loads(path.read_text(encoding="utf-8"))
+        part, settings = content.pop("part"), content.pop("settings")
+        rows = {name: value for name, value in content.items() if _is_rows(value)}
+        return cls(part, settings, rows, {name: value for name, value in content.items() if name not in rows})
+
+
+def _is_rows(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(row, dict) for row in value)
+
+
+def say(text: str) -> None:
+    """Print progress without buffering."""
+    print(text, flush=True)

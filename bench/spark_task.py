@@ -1,0 +1,220 @@
+"""One task of Spark, its peak memory and the stated bound: `python -m bench.spark_task`, JSON in and out.
+
+The functions are those that `quantiles` sends to tasks, and they are fed as Spark feeds them.
+"""
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from bench.processes import exchange, peak_of
+from bench.report import Row
+from bench.timing import scratch
+from quantide import StreamSketch
+from quantide.kernels.warm_up import warm
+from quantide.spark import quantiles
+from quantide.spark.file_splits import FilePiece, Split, plan_splits, read_split
+from quantide.spark.partial_summaries import FAN_IN, GROUP_ROWS, TASK_SHARE, from_partial_rows
+from quantide.spark.source_files import find_files
+from quantide.store.storage_options import StorageOptions
+from quantide.summary.summaries import Summaries
+
+Batches = Iterator[pa.RecordBatch]
+READ = 4  # times a table: the one before, this one, and the bytes it is decoded from
+GROUPED = 6  # times the rows that are grouped together
+MERGED = 6  # times the eight summaries that are merged
+VALUE, KEY = 16, 40  # bytes of a value in a summary, of a key
+LITTLE = 50_000_000  # bytes that allocators keep
+MET = 200  # bytes of a value of the summaries that meet in a merging task
+KEPT = 4  # values of a key, times 1/eps
+
+
+def stated_bytes(tables: Iterable[pa.Table], keys: int, eps: float) -> int:
+    """Return the bound of docs/spark.md for a task that reads these tables, by so many keys, 0 for none.
+
+    The arrays follow from the code; how many of them live at once was found by measuring.
+    """
+    sizes: list[tuple[int, int]] = [(len(table), table.nbytes) for table in tables]
+    if not keys:
+        sketch = StreamSketch.max_nbytes(TASK_SHARE * eps, sum(n for n, _ in sizes))
+        return LITTLE + READ * max(size for _, size in sizes) + sketch
+    groups = [(0, 0)]
+    for n, size in sizes:  # tables are grouped until there are GROUP_ROWS rows
+        groups += [(0, 0)] if groups[-1][0] >= GROUP_ROWS else []
+        groups[-1] = (groups[-1][0] + n, groups[-1][1] + size)
+    kept = [min(n // 2, int(KEPT * keys / eps)) for n, _ in groups]  # a group with more values leaves at once
+    held = [VALUE * values + KEY * min(n, keys) for values, (n, _) in zip(kept, groups, strict=True)]
+    eights = [sum(held[i : i + FAN_IN]) for i in range(0, len(held) - FAN_IN + 1, FAN_IN)]
+    return LITTLE + max(GROUPED * max(size for _, size in groups) + sum(held), MERGED * max(eights, default=0))
+
+
+def stated_merge_bytes(parts: Iterable[Summaries]) -> int:
+    return LITTLE + sum(MET * len(part.rmin) + KEY * len(part) for part in parts)
+
+
+def write_files(folder: Path, rows: int, files: int, keys: int, values: int, group: int) -> list[str]:
+    """Write Parquet files: random float64 in `v` (with `values`, so many distinct ones), the key of a row in `k`."""
+    folder.mkdir(parents=True)
+    rng, paths = np.random.default_rng([rows, files, keys, values]), []
+    for part, n in enumerate(np.diff(np.arange(files + 1) * rows // files).tolist()):
+        columns = {"k": rng.integers(0, keys, n)} if keys else {}
+        columns["v"] = rng.integers(0, values, n).astype(np.float64) if values else rng.normal(size=n)
+        # A dictionary of random values would be given up half way; of few values it leaves some bits of each.
+        packed, path = [name for name in columns if name == "k" or values], folder / f"{part:06}.parquet"
+        pq.write_table(pa.table(columns), path, row_group_size=group, use_dictionary=packed)
+        paths.append(str(path))
+    return paths
+
+
+@dataclass(frozen=True)
+class Step:
+    """A function that is sent to so many tasks; `by`: the column with the task of a row."""
+
+    run: Callable[[Batches], Batches]
+    tasks: int
+    by: str | None = None
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """DataFrame that records the functions sent to tasks."""
+
+    steps: tuple[Step, ...] = ()
+    tasks: int = 1
+    by: str | None = None
+
+    def mapInArrow(self, run: Callable[[Batches], Batches], schema: Any) -> "_Frame":
+        return _Frame((*self.steps, Step(run, self.tasks, self.by)))
+
+    def repartition(self, tasks: int) -> "_Frame":
+        return _Frame(self.steps, tasks)
+
+    def repartitionById(self, tasks: int, by: str) -> "_Frame":
+        return _Frame(self.steps, tasks, by)
+
+    def __getitem__(self, column: str) -> str:
+        return column
+
+
+@dataclass(frozen=True)
+class Task:
+    """A question, of which the first task that reads is measured, or the largest that merges.
+
+    `keys`: in the column k, 0 for none; `groups`: it reads so many row groups of one file, or all of many files;
+    `parts`: the file with the input of the merging task.
+    """
+
+    paths: tuple[str, ...]
+    keys: int
+    eps: float
+    cores: int
+    groups: int = 0
+    parts: str = ""
+    merge: bool = False
+
+    def measure(self) -> Row:
+        """Measure in a new process."""
+        found: Row = exchange("bench.spark_task", asdict(self))
+        return found
+
+    def ask(self) -> Any:
+        return quantiles(list(self.paths), "v", [0.5, 0.99], by="k" if self.keys else None, eps=self.eps)
+
+    def steps(self) -> tuple[Step, ...]:
+        """Return what Spark would run, without Spark."""
+        session = SimpleNamespace(
+            range=lambda first, last, step, tasks: _Frame(tasks=tasks),
+            conf=SimpleNamespace(get=lambda name: "UTC"),
+            sparkContext=SimpleNamespace(defaultParallelism=self.cores),
+        )
+        chosen: Any = (lambda *_: [self.split()]) if self.groups else plan_splits
+        with (
+            patch("quantide.spark.batch_quantiles.active_session", lambda: session),
+            patch("quantide.spark.batch_quantiles.plan_splits", chosen),
+        ):
+            steps: tuple[Step, ...] = self.ask().steps
+            return steps
+
+    def split(self) -> Split:
+        files = find_files(list(self.paths), StorageOptions())
+        if not self.groups:
+            return plan_splits(files, self.columns, self.cores, StorageOptions())[0]
+        groups = None if len(files.files) > 1 else tuple(range(self.groups))
+        return tuple(FilePiece(file, groups, file.size) for file in files.files)
+
+    def tables(self) -> Iterator[pa.Table]:
+        schema = find_files(list(self.paths[:1]), StorageOptions()).schema
+        return read_split(self.split(), self.columns, schema, None, StorageOptions())
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return ("k", "v") if self.keys else ("v",)
+
+
+def measure(task: Task) -> Row:
+    """Return the number of such tasks, resident bytes before and the most added, stated bytes, and bytes sent."""
+    _load(task)
+    first, *_, last = task.steps()
+    if task.merge:
+        peak = peak_of(lambda: batch_bytes(last.run(_stored(task.parts))))
+        bound = stated_merge_bytes(from_partial_rows(pa.Table.from_batches(_stored(task.parts)), "v"))
+        return {"tasks": last.tasks, "peak": peak.more, "stated": bound, "came": batch_bytes(_stored(task.parts))}
+    peak = peak_of(lambda: batch_bytes(first.run(_numbers(0))))
+    if task.parts:
+        _store(first, last, task.parts)
+    bound = stated_bytes(task.tables(), task.keys, task.eps)
+    return {"tasks": first.tasks, "base": peak.base, "peak": peak.more, "stated": bound, "left": peak.result}
+
+
+def _load(task: Task) -> None:
+    """Load kernels, and everything that is imported or allocated at first use."""
+    for _ in warm():
+        pass
+    with scratch() as folder:
+        paths = write_files(folder / "lake", rows=1_000, files=1, keys=10, values=0, group=100)
+        first, *merges = replace(task, paths=tuple(paths), groups=0).steps()
+        batches = [*first.run(_numbers(0)), *first.run(_numbers(0))]
+        for step in merges:
+            batches = list(step.run(iter(batches)))
+
+
+def _store(first: Step, last: Step, path: str) -> None:
+    """Write the input of the merging task that gets most."""
+    dealt: dict[int, list[pa.RecordBatch]] = defaultdict(list)
+    for batch in first.run(_numbers(*range(first.tasks))):
+        for number in set(batch[last.by].to_pylist()):
+            dealt[number].append(batch.filter(pc.equal(batch[last.by], number)))
+    batches = max(dealt.values(), key=batch_bytes)
+    with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, batches[0].schema) as stream:
+        for batch in batches:
+            stream.write_batch(batch)
+
+
+def _stored(path: str) -> Batches:
+    with pa.OSFile(path) as file, pa.ipc.open_stream(file) as stream:
+        yield from stream
+
+
+def _numbers(*tasks: int) -> Batches:
+    yield pa.record_batch({"id": pa.array(tasks, pa.int64())})
+
+
+def batch_bytes(batches: Iterable[pa.RecordBatch]) -> int:
+    """Return the bytes of batches, which a worker passes on one by one."""
+    return sum(batch.nbytes for batch in batches)
+
+
+if __name__ == "__main__":
+    request = json.load(sys.stdin)
+    json.dump(measure(Task(**(request | {"paths": tuple(request["paths"])}))), sys.stdout)

@@ -1,1 +1,0 @@
-"""Speed against peers, in one run, as ratios: `python -m benchmarks`. Everything runs on one thread."""

@@ -1,1 +1,0 @@
-"""What five papers report beside what is measured here: docs/results/papers.md."""

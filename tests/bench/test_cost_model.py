@@ -1,0 +1,189 @@
+"""The cost model's arithmetic, the simulations beside true runs, and the pages that are made of them."""
+
+import asyncio
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench import cost_measure, cost_model, documents, tables
+from bench.__main__ import main
+from bench.cost_measure import Levels, open_step, year
+from bench.cost_model import COSTS, Cost, Limit, Target, Use, depth, fit, fits, rewritten, summary_tuples
+from bench.report import Report
+from bench.subjects import CHARACTERIZATION
+from quantide import History, Summaries
+from quantide.history.compaction_plan import FANOUT, LARGE_CHUNK
+from quantide.server.events.event_hub import AT_ONCE, PAUSE
+
+LINE = Cost("a line", "rows", "y", "s", {"one": lambda row: 1.0, "x": lambda row: row["x"]}, "")
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which a quick run left everything."""
+    folder = tmp_path_factory.mktemp("scale")
+    main(["characterize", "scale", "--quick", "--output", str(folder)])
+    return folder
+
+
+def test_quick_run_writes_everything(quick: Path) -> None:
+    made = CHARACTERIZATION.render(quick)
+    assert {"index.md", "scale.md", "scale-levels.svg", "scale-cores.svg"} == set(made)
+    assert {path.name: path.read_text() for path in quick.glob("*.*") if path.suffix != ".json"} == made
+    assert not any("nan" in text for name, text in made.items() if name.endswith(".svg"))
+
+
+def test_the_page_is_made_of_any_report(quick: Path) -> None:
+    text = documents.scale(Report.read(quick / "scale.json"))
+    assert "10^12" in text
+    assert "{" not in text
+
+
+def test_committed_page_comes_from_committed_json() -> None:
+    made = documents.scale(Report.read(CHARACTERIZATION.folder / "scale.json"))
+    assert documents.SCALE.read_text(encoding="utf-8") == made, "run: python -m bench characterize results"
+
+
+def test_a_fit_finds_the_line_that_was_there() -> None:
+    found = fit(LINE, [{"x": x, "y": 3 + 2 * x} for x in (1, 10, 100)])
+    assert found.coefficients == pytest.approx({"one": 3, "x": 2})
+    assert found.predict(x=1_000) == pytest.approx(2_003)
+    assert found.off({"x": 1, "y": 4}) == pytest.approx(0.25)
+
+
+def test_coefficients_are_never_negative() -> None:
+    found = fit(LINE, [{"x": x, "y": 2 * x - 1} for x in (1, 10, 100)])
+    assert found.coefficients["one"] == 0
+    assert found.coefficients["x"] > 0
+
+
+def test_what_is_off_is_said_to_be_off(quick: Path) -> None:
+    report = Report.read(quick / "scale.json")
+    rows = [dict(row) for row in report.rows["question"]]
+    rows[-1]["seconds"] *= 100
+    changed = Report(report.part, report.settings, report.rows | {"question": rows}, report.about)
+    title = COSTS["question"].title
+    assert title in cost_model.costs_off(changed)
+    assert any(" off" in row["difference"] for row in cost_model.checks(changed)("question"))
+    [row] = [row for row in cost_model.context(changed)["costs"] if row["cost"] == title]
+    assert ", off**" in row["worst"]
+
+
+@pytest.mark.parametrize(("each", "eps"), [(10, 0.01), (100, 0.01), (1_000, 0.01), (1_001, 0.001), (7, 0.2)])
+def test_kept_tuples_are_those_of_true_summaries(each: int, eps: float, rng: np.random.Generator) -> None:
+    keys = np.repeat(np.arange(5), each)
+    found = Summaries.of(keys, rng.random(len(keys)), eps)
+    assert abs(len(found.values) / 5 - summary_tuples(each, eps)) <= 1
+
+
+def test_summaries_take_what_the_model_says(quick: Path) -> None:
+    """Bytes are counted, not timed: the model of them is exact but for rounding."""
+    report = Report.read(quick / "scale.json")
+    found = fits(report)["summaries"]
+    assert all(abs(found.off(row)) < 0.05 for row in report.rows["summaries"])
+
+
+@pytest.mark.parametrize("kappa", [1, 2, 3, 10])
+@pytest.mark.parametrize("chunks", [1, 3])
+def test_simulated_levels_are_those_of_a_true_history(kappa: int, chunks: int, tmp_path: Path) -> None:
+    levels, steps = Levels(kappa), 30
+    with History(tmp_path, eps=0.1, kappa=kappa, window=0) as history:
+        for step in range(1, steps + 1):
+            for _ in range(chunks):
+                history.append(np.arange(step, dtype=float))
+                levels.append(step)
+            history.end_step()
+            levels.end_step()
+            true = [(run.id.first, run.id.last, run.id.level, run.rows) for run in history.snapshot.runs]
+            assert [(run.id.first, run.id.last, run.id.level, run.rows) for run in levels.runs] == true
+        assert history.stats()["runs_by_level"] == levels.by_level()
+
+
+def test_simulated_retention_is_that_of_a_true_history(tmp_path: Path) -> None:
+    levels = Levels(2, retention=8)
+    with History(tmp_path, eps=0.1, kappa=2, window=0, retention=8) as history:
+        for _ in range(30):
+            history.append([1.0])
+            history.end_step()
+            levels.append(1)
+            levels.end_step()
+            assert [run.id.first for run in levels.runs] == [run.id.first for run in history.snapshot.runs]
+    assert levels.runs[0].id.first > 1
+
+
+@pytest.mark.parametrize("kappa", [1, 3, 10, 30])
+def test_formulas_of_levels_are_exact(kappa: int) -> None:
+    for row in year(kappa, (1, 10, 100, 1_000), points=50):
+        assert row["levels"] == depth(row["steps"], kappa)
+        assert row["rewritten"] == pytest.approx(rewritten(row["steps"], kappa))
+        assert row["runs"] <= row["most_runs"] <= kappa * row["levels"]
+        assert sum(runs for _, runs in row["by_level"]) == row["runs"]
+
+
+def test_an_open_step_is_compacted_by_size() -> None:
+    assert open_step(FANOUT - 1, 10)["chunks"] == FANOUT - 1
+    assert open_step(FANOUT - 1, 10)["rewritten"] == 1  # when it ends
+    assert open_step(FANOUT, 10)["chunks"] == 1
+    assert open_step(FANOUT, 10)["rewritten"] == 1  # one chunk is a run already
+    assert open_step(100, LARGE_CHUNK)["chunks"] == 100
+
+
+def test_every_client_is_told_of_every_commit() -> None:
+    row = cost_measure.fan_out(clients=30, windows=4, each=2, commits=2)
+    assert row["told"] == 30
+    assert row["bytes"] > 60 * len('{"id":1,"state":"value"}')
+    assert row["reached"] >= (math.ceil(30 / AT_ONCE) - 1) * PAUSE
+
+
+def test_clients_whose_windows_do_not_change_are_not_told() -> None:
+    async def commit_to_some(crowd: cost_measure.Crowd) -> tuple[int, int]:
+        await crowd.join()
+        before = crowd.tally.events
+        crowd.history.append([1e6] * 50, key=0, times=crowd.now + 1)
+        changed = crowd.evaluate()
+        await crowd.tally.reach(before + changed)
+        await crowd.leave()
+        return changed, crowd.tally.events - before
+
+    with cost_measure.simulated_crowd(clients=20, windows=4, each=1) as crowd:
+        assert asyncio.run(commit_to_some(crowd)) == (5, 5)
+
+
+def test_a_size_by_hand(quick: Path) -> None:
+    use = Use(Report.read(quick / "scale.json"), Target(values=86_400 * 2**22 / 3_600 * 10))
+    assert use.steps == 8_760
+    assert use.files == pytest.approx(10 * 24 * 365)  # ten files an hour
+    assert use.runs == 40
+    assert use.largest_merge == pytest.approx(10 * 2**22 * 11**3)
+    assert use.written_again_by_levels == pytest.approx(rewritten(8_760, 10))
+    assert use.cores == pytest.approx(use.ingest_cores + use.merge_cores + use.log_cores + use.serve_cores)
+
+
+def test_limits_are_ranked_and_decide_how_many_there_are(quick: Path) -> None:
+    use = Use(Report.read(quick / "scale.json"), Target(values=1e12))
+    times = [limit.times for limit in use.limits()]
+    assert times == sorted(times, reverse=True)
+    assert use.tables >= max(limit.times for limit in use.table_limits())
+    assert use.servers >= max(limit.times for limit in use.server_limits() if not limit.setting)
+    assert Limit("", "", one=2, asked=5, remedy="").times == 2.5
+
+
+def test_more_values_take_more(quick: Path) -> None:
+    report = Report.read(quick / "scale.json")
+    few, many = (Use(report, Target(values)) for values in (1e9, 1e12))
+    assert many.data_bytes == pytest.approx(1_000 * few.data_bytes, rel=0.01)
+    assert many.merge_cores_at_worst == pytest.approx(1_000 * few.merge_cores_at_worst)
+    assert many.event_rate == few.event_rate  # clients are told once a commit, however much is in it
+
+
+def test_numbers_as_they_are_told() -> None:
+    assert [tables.short(x) for x in (11.6e6, 950, 2.46e15, math.inf)] == ["11.6 M", "950", "2.46 P", "no end"]
+    assert [tables.amount(x, "s") for x in (2.5, 0.0025, 2.5e-6, 2.5e-9)] == [
+        "2.5 s",
+        "2.5 ms",
+        "2.5 us",
+        "2.5 ns",
+    ]
+    assert [tables.amount(x, "bytes") for x in (12, 1.5e9)] == ["12 B", "1.5 GB"]

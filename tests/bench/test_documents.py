@@ -1,0 +1,180 @@
+"""Documents say what was measured, and nothing that was not: figures come from the stored results, between marks."""
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from bench import documents, papers, plots, processes
+from bench.documents import FIGURES
+from bench.papers import Headline
+from bench.rendering import environment_section
+from bench.report import Report
+from bench.stored_reports import NotMeasuredError, select, stored
+from tests.document_numbers import ALLOWED, FIGURE, typed
+
+WRITTEN = documents.handwritten()
+PAPERS, HEADLINES = papers.read()
+REMAKE = "differs from the stored results; run: python -m bench results"
+ADVICE = """holds numbers with a unit that no script has put there:
+
+{found}
+
+A number that was measured: add it to bench/templates/figures.md, and write
+    <!-- figure: NAME --><!-- /figure -->
+for it; `python -m bench results` fills it in. A setting, a limit or a definition: list the words around it in
+tests/document_numbers.py. Anything else: leave the number out."""
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(processes.ROOT))
+
+
+def test_documents_come_from_committed_json() -> None:
+    for path, text in documents.render_all().items():
+        assert path.read_text(encoding="utf-8") == text, f"{name(path)} {REMAKE}"
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=name)
+def test_numbers_are_made_or_allowed(path: Path) -> None:
+    found = typed(path.read_text(encoding="utf-8"), ALLOWED.get(name(path), ()))
+    assert not found, f"{name(path)} " + ADVICE.format(found="\n".join(f"    ...{words}..." for words in found))
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=name)
+def test_marks_do_not_begin_a_line_of_a_paragraph(path: Path) -> None:
+    """Such a line is HTML to Markdown and would end the paragraph; a figure on lines of its own may."""
+    text = path.read_text(encoding="utf-8")
+    assert not re.findall(r"^ *<!-- figure: [\w-]+ -->(?!\n)", text, re.M)
+    assert (
+        len(re.findall("<!-- figure: ", text)) == len(re.findall("<!-- /figure -->", text)) == len(FIGURE.findall(text))
+    )
+
+
+def test_what_is_allowed_is_still_said() -> None:
+    assert set(ALLOWED) <= {name(path) for path in WRITTEN}
+    for document, words in ALLOWED.items():
+        text = (processes.ROOT / document).read_text(encoding="utf-8")
+        assert [some for some in words if len(typed(text, (some,))) == len(typed(text))] == [], document
+
+
+def test_changes_are_told_without_figures() -> None:
+    assert "CHANGELOG.md" not in ALLOWED
+    assert "<!-- figure" not in (processes.ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It takes 3 ms.",
+        "some 50 MB that allocators keep",
+        "hold 2.4 million at eps = 0.001",
+        "a few milliseconds at most",
+        "it is 12 times as fast",
+        "ten times faster than before",
+        "at 400 rows/s, and more",
+        "after 20 seconds",
+        "costs 5% of it",
+        "`code` and 7 GB more",
+    ],
+)
+def test_typed_numbers_are_found(text: str) -> None:
+    assert len(typed(text)) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "about <!-- figure: cores -->2 ms<!-- /figure --> more",
+        "`wait=5 s`, `4 MB`",
+        "```python\nsleep(3)  # 3 seconds\n```",
+        "Python 3.11, p99, eps = 0.001, 2^53 values, sections 2 to 5",
+        "a million standing queries of the last five minutes",
+    ],
+)
+def test_what_was_not_measured_is_left_alone(text: str) -> None:
+    assert typed(text) == []
+
+
+def test_every_figure_is_told_somewhere() -> None:
+    told = {found[2] for path in WRITTEN for found in documents.FIGURE.finditer(path.read_text(encoding="utf-8"))}
+    assert told == set(FIGURES)
+
+
+def test_figures_are_put_between_their_marks() -> None:
+    text = "on <!-- figure: cores -->many<!-- /figure -->, <!-- figure: cores --><!-- /figure -->"
+    made = documents.insert(text, stored())
+    assert "many" not in made
+    assert documents.insert(made, stored()) == made
+    with pytest.raises(KeyError, match="speed"):
+        documents.insert("<!-- figure: speed --><!-- /figure -->", stored())
+
+
+def test_a_figure_without_its_results_is_refused() -> None:
+    reports = {key: report for key, report in stored().items() if key != "results/queries"}
+    with pytest.raises(NotMeasuredError, match="results/queries"):
+        documents.insert("<!-- figure: queries-ratio --><!-- /figure -->", reports)
+
+
+def test_every_headline_of_the_papers_is_measured() -> None:
+    reports = stored()
+    assert [one.name for one in HEADLINES if one.line(reports)["number"] is None] == []
+    assert {headline.paper for headline in HEADLINES} == set(PAPERS)
+    assert len({(headline.paper, headline.name) for headline in HEADLINES}) == len(HEADLINES)
+
+
+def test_what_is_missed_is_explained() -> None:
+    for line in (headline.line(stored()) for headline in HEADLINES):
+        assert line["verdict"] != "missed" or line["why"], line["name"]
+
+
+def test_runs_that_were_joined_are_told() -> None:
+    reports = stored()
+    fast = reports["results/fast"]
+    mixed = Report(fast.part, fast.settings, fast.rows, {**fast.about, "joined": "two of them"})
+    assert "**joined from several runs**: two of them" in papers.render({**reports, "results/fast": mixed})["papers.md"]
+    assert "**joined from several runs**: two of them" in environment_section(mixed, "")
+
+
+def test_papers_can_be_told_of_without_any_results() -> None:
+    made = papers.render({})
+    assert f"{len(HEADLINES)} not measured" in made["papers.md"]
+    assert "<circle" not in made["papers.svg"]
+
+
+@pytest.mark.parametrize(
+    ("value", "more", "ratio", "verdict"),
+    [
+        (20.0, True, 2.0, "passed"),
+        (20.0, False, 0.5, "missed"),
+        (11.0, True, 1.1, "passed"),
+        (10.5, True, 1.05, "equal"),
+        (10.5, False, 1 / 1.05, "equal"),
+        (0.0, False, math.inf, "passed"),
+    ],
+)
+def test_verdicts_follow_a_rule(value: float, more: bool, ratio: float, verdict: str) -> None:
+    headline = Headline("FAST", "n", "w", "s", 10.0, "10", lambda reports: (value, "", ""), more)
+    line = headline.line({})
+    assert line["number"] == pytest.approx(ratio)
+    assert line["verdict"] == verdict
+
+
+def test_rows_that_are_not_there_are_named() -> None:
+    report = Report("fast", {}, {"times": [{"n": 1}, {"n": 2}]}, {})
+    assert select({"results/fast": report}, "results/fast", "times", n=2) == [{"n": 2}]
+    for wanted in ({"n": 3}, {"n": 1, "part": "memory"}):
+        part = str(wanted.pop("part", "times"))
+        with pytest.raises(NotMeasuredError, match=part):
+            select({"results/fast": report}, "results/fast", part, **wanted)
+
+
+def test_ratios_are_a_picture() -> None:
+    dots = [("a & b", 20.0, "passed"), ("c", 0.002, "missed")]
+    text = plots.ratios(dots, "x < y")
+    assert text.startswith("<svg")
+    assert "a &amp; b" in text
+    assert "x &lt; y" in text
+    assert text.count("<circle") == 2
+    assert all(f">{label}<" in text for label in ("0.001", "1", "100"))

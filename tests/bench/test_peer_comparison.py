@@ -1,0 +1,176 @@
+"""Today's peers: they run, ours keeps its promise beside them, and the page and its plots can be read."""
+
+import re
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench import competitors, environment, group_by, inputs, peer_comparison, plots
+from bench.__main__ import main
+from bench.report import Report
+from bench.subjects import RESULTS
+
+BACKGROUNDS = ("#ffffff", "#0d1117", "#1e2129")  # paper, a dark page, the dark theme of the site
+needs_clickhouse = pytest.mark.skipif(environment.load("chdb") is None, reason="the bench extra is not installed")
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("peers")
+    main(["peers", "--quick", "--output", str(folder)])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def reports(quick: Path) -> list[Report]:
+    """The quick run's, and the one that is kept."""
+    paths = [folder / "peers.json" for folder in (quick, RESULTS.folder)]
+    return [Report.read(path) for path in paths if path.exists()]
+
+
+def test_a_quick_run_writes_the_page_and_its_plots(quick: Path) -> None:
+    plots = {f"peers-{name}.svg" for name in ("column", "error", "groups")}
+    assert {path.name for path in quick.iterdir()} == {"index.md", "peers.json", "peers.md", *plots}
+    text = (quick / "peers.md").read_text()
+    for name in plots:
+        assert f"({name})" in text
+        assert "nan" not in (quick / name).read_text()
+    assert "## Where others are better" in text
+    assert "Files, on Spark" not in text
+
+
+def test_ours_keeps_its_promise_beside_them(reports: list[Report]) -> None:
+    for report in reports:
+        eps = report.settings["eps"]
+        ours = [row for row in report.rows["column"] if row["method"] == "StreamSketch"]
+        assert {row["input"] for row in ours} == set(peer_comparison.INPUTS)
+        for row in ours:
+            assert row["observed_error"] <= row["certified_error"] <= eps
+            assert row["repeats"]
+        for rows in (report.rows["merge"], report.rows.get("spark", [])):
+            assert all(row["observed_error"] <= eps for row in rows if row["guarantee"] == "certified")
+        [grouped] = [row for row in report.rows["groups"] if row["method"] == group_by.ANSWERED]
+        assert grouped["observed_error"] <= eps
+        for row in report.rows["windows"]:
+            exact = not row["method"].endswith("Window")
+            assert row["error"] <= (1 / row["size"] if exact else report.settings["window_eps"]), row
+
+
+def test_exact_peers_are_exact_to_a_rank(reports: list[Report]) -> None:
+    for report in reports:
+        for row in report.rows["column"]:
+            if row["guarantee"] == "exact":
+                assert row["observed_error"] <= 1 / row["n"], row
+
+
+def test_every_peer_that_is_installed_has_its_numbers(quick: Path) -> None:
+    report = Report.read(quick / "peers.json")
+    begun = {"datasketches": ("KLL", "REQ", "t-digest"), "duckdb": ("DuckDB",), "polars": ("Polars",)}
+    begun |= {"chdb": ("ClickHouse",), "river": ("river",), "ddsketch": ("DDSketch",), "fastdigest": ("fastdigest",)}
+    found = {row["method"] for row in report.rows["column"]}
+    for package, names in begun.items():
+        there = all(any(method.startswith(name) for method in found) for name in names)
+        assert there == (package not in report.about["not_installed"]), package
+
+
+def test_the_error_of_values_is_relative_to_the_exact_value() -> None:
+    ordered = np.array([1.0, 2.0, 4.0, 8.0])
+    phis = np.array([0.25, 1.0])
+    assert peer_comparison.value_error(ordered, phis, np.array([1.0, 8.0])) == 0
+    assert peer_comparison.value_error(ordered, phis, np.array([1.5, 8.0])) == 0.5
+
+
+def test_slow_peers_are_given_values_from_everywhere() -> None:
+    values = np.arange(10.0)
+    assert peer_comparison.subsample(values, 4).tolist() == [0, 3, 6, 9]
+    assert peer_comparison.subsample(values, 10).tolist() == values.tolist()
+    assert peer_comparison.subsample(values, None).tolist() == values.tolist()
+
+
+@needs_clickhouse
+def test_clickhouse_answers_about_the_rows_it_was_given() -> None:
+    values = inputs.make("random", "float64", 5_000)
+    phis = np.array([0.1, 0.5, 0.999])
+    table = competitors.clickhouse_column(values)
+    for function in competitors.clickhouse_functions(0.001):
+        answers = function.ask(table, phis)
+        assert inputs.rank_error(np.sort(values), phis, answers) <= 0.01, function.title
+        assert function.state_bytes(table) > 100
+
+
+@needs_clickhouse
+def test_what_is_said_about_types_in_clickhouse() -> None:
+    large = 2**53 + 1
+    table = competitors.ClickHouseTable(f"SELECT toInt64({large}) AS v")
+    for name in ("quantileExact(0.5)", "quantileGK(1000, 0.5)"):
+        assert competitors.clickhouse_cell(f"SELECT {name}(v) FROM {table.name}") == large
+    assert competitors.clickhouse_cell(f"SELECT quantileTDigest(0.5)(v) FROM {table.name}") != large
+
+
+def test_every_peer_has_every_feature_and_every_note_is_referenced(quick: Path) -> None:
+    text = (quick / "peers.md").read_text().partition("## Features")[2].partition("## Where others are better")[0]
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    assert len({line.count("|") for line in lines}) == 1
+    assert len(lines) > 10
+    pointed = {int(number) for line in lines for number in re.findall(r"\[(\d+)\]", line)}
+    assert pointed == {int(number) for number in re.findall(r"^(\d+)\. ", text, re.M)}
+
+
+def test_what_is_better_is_told_best_first() -> None:
+    def row(method: str, seconds: float) -> dict[str, object]:
+        return {"method": method, "setting": "", "seconds": seconds}
+
+    rows = [row("ours", 0.5), row("slow", 0.9), row("fast", 0.25), row("faster", 0.125)]
+    report = Report("peers", {}, {"merge": rows}, {})
+    assert "Merging, time, ours 500.0 ms; better: faster (125.0 ms), fast (250.0 ms)." in peer_comparison.better_peers(
+        report
+    )
+    report = Report("peers", {}, {"merge": rows[:2]}, {})
+    assert "better: none in this run." in next(peer_comparison.better_peers(report))
+
+
+@pytest.mark.parametrize("background", BACKGROUNDS)
+@pytest.mark.parametrize("colour", [plots.INK, *plots.COLOURS])
+def test_colours_stand_out_from_light_and_dark_pages(colour: str, background: str) -> None:
+    low, high = sorted((luminance(colour), luminance(background)))
+    assert (high + 0.05) / (low + 0.05) >= 3
+
+
+def luminance(colour: str) -> float:
+    """As the guidelines for accessibility define it (WCAG 2)."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_names_beside_points_do_not_cover_each_other() -> None:
+    points = [plots.Point(f"a name {number}", 1e6 * (1 + number / 50), 0.001, "one") for number in range(12)]
+    panel = plots.Scatter("t", "x", "y", points, 1e-6)
+    text = plots.scatter([panel], {"one": 0, "unused": 1}, "close & close")
+    boxes = [
+        _box(*found) for found in re.findall(r'<text x="([\d.]+)" y="([\d.]+)" text-anchor="(\w+)">(a name \d+)<', text)
+    ]
+    assert len(boxes) == len(points)
+    for (a, b, c, d), (e, f, g, h) in combinations(boxes, 2):
+        assert c <= e or g <= a or d <= f or h <= b
+    assert "unused" not in text
+    assert "close &amp; close" in text
+
+
+def _box(x: str, y: str, anchor: str, name: str) -> tuple[float, float, float, float]:
+    width = plots.LETTER * len(name)
+    left = float(x) - {"start": 0, "middle": width / 2, "end": width}[anchor]
+    return left, float(y) - 11, left + width, float(y) + 3
+
+
+def test_what_was_found_and_promised_stands_in_one_row() -> None:
+    marks = [
+        plots.Marks("ours", "one", [0.0, 0.0001], 0.001, "proved"),
+        plots.Marks("b", "one", [0.1, 1.0], None, "none"),
+    ]
+    text = plots.marks(marks, {"one": 0}, ("first", "second"), "error", "errors")
+    for word in ("ours", "proved", "none", "first", "second", "promised"):
+        assert f">{word}<" in text
+    assert "nan" not in text

@@ -1,0 +1,351 @@
+"""Subjects run, their pages match their JSON, and the q-digest keeps its bound. Nothing is timed."""
+
+import json
+import re
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench import (
+    competitors,
+    documents,
+    environment,
+    evidence,
+    inputs,
+    plots,
+    processes,
+    rendering,
+    tables,
+    window_speed,
+)
+from bench.__main__ import main
+from bench.qdigest import FIRST_LEAF, QDigest, ordinals, values_of
+from bench.report import Report, Row
+from bench.subjects import RESULTS
+
+FOLDER = RESULTS.folder
+PHIS = np.arange(1, 201) / 200
+MADE = ("stream", "fast", "keys", "queries", "windows")  # those that take a few seconds
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("results")
+    main([*MADE, "--quick", "--output", str(folder)])
+    return folder
+
+
+def test_quick_run_writes_everything(quick: Path) -> None:
+    names = {path.name for path in quick.iterdir()}
+    parts = {f"{part}.{end}" for part in MADE for end in ("json", "md")}
+    assert names == parts | {"index.md", "fast.svg"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("part", "more"), [("history", set()), ("live", {"live.svg"})])
+def test_parts_on_disk_are_measured_and_right(part: str, more: set[str], tmp_path: Path) -> None:
+    main([part, "--quick", "--output", str(tmp_path)])
+    assert {path.name for path in tmp_path.iterdir()} == {"index.md", f"{part}.json", f"{part}.md"} | more
+    rows = Report.read(tmp_path / f"{part}.json").rows
+    assert all(row["holds"] for name in ("checked", "questions") for row in rows.get(name, []))
+
+
+def test_quick_run_covers_the_grid(quick: Path) -> None:
+    rows = Report.read(quick / "stream.json").rows["rows"]
+    ours = [row for row in rows if row["method"] == "StreamSketch"]
+    assert len(ours) == 2 * 2 * 3  # types, eps, orders with constant
+    for row in ours:
+        assert row["observed_error"] <= row["certified_error"] + 1e-12 <= row["eps"] + 1e-12
+
+
+def test_guarantees_hold_in_the_results(quick: Path) -> None:
+    for folder in (quick, FOLDER):
+        for path in folder.glob("stream.json"):
+            for row in Report.read(path).rows["rows"]:
+                if row["guarantee"] == "certified":
+                    assert row["observed_error"] <= row["guaranteed_error"] + 1e-12, row
+
+
+def test_answers_of_a_history_hold_in_the_results(quick: Path) -> None:
+    for folder in (quick, FOLDER):
+        for path in folder.glob("history.json"):
+            report = Report.read(path)
+            assert all(row["holds"] for row in report.rows["checked"])
+            assert report.rows["asked"][0]["accurate_most_reads"] <= report.rows["asked"][0]["runs"]
+
+
+def test_answers_of_live_readers_hold_in_the_results(quick: Path) -> None:
+    for folder in (quick, FOLDER):
+        for path in folder.glob("live.json"):
+            for part, rows in Report.read(path).rows.items():
+                assert all(row["holds"] for row in rows), part
+
+
+@pytest.mark.slow
+def test_ingestion_is_measured_and_right(tmp_path: Path) -> None:
+    """With Spark, in processes of its own."""
+    main(["ingest", "--quick", "--output", str(tmp_path)])
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "index.md",
+        *(f"ingest.{end}" for end in ("json", "md", "svg")),
+    }
+    for folder in (tmp_path, FOLDER):
+        for path in folder.glob("ingest.json"):
+            report = Report.read(path)
+            for part in ("rate", "keys", "latency", "steady"):
+                assert all(row["holds"] in (True, None) for row in report.rows[part]), part
+
+
+@pytest.mark.slow
+def test_the_server_is_measured_and_right(tmp_path: Path) -> None:
+    """With Spark and a server, in processes of their own."""
+    main(["serve", "--quick", "--output", str(tmp_path)])
+    assert {path.name for path in tmp_path.iterdir()} == {"index.md", "serve.json", "serve.md"}
+    for folder in (tmp_path, FOLDER):
+        for path in folder.glob("serve.json"):
+            report = Report.read(path)
+            assert all(row["holds"] and not row["failures"] for row in report.rows["questions"])
+            assert all(row["holds"] and row["kept"] for row in report.rows["events"])
+
+
+@pytest.mark.slow
+def test_the_page_is_measured_in_a_browser(tmp_path: Path) -> None:
+    main(["dashboard", "--quick", "--output", str(tmp_path)])
+    assert {path.name for path in tmp_path.iterdir()} == {"index.md", "dashboard.json", "dashboard.md"}
+    report = Report.read(tmp_path / "dashboard.json")
+    [updates] = report.rows["updates"]
+    assert updates["seen"] > 0
+    assert 0 < updates["response_median"] <= updates["response_worst"]
+    assert len(report.rows["memory"]) == 4
+
+
+def test_windows_keep_their_promise_in_the_results(quick: Path) -> None:
+    for folder in (quick, FOLDER):
+        for path in folder.glob("windows.json"):
+            report = Report.read(path)
+            for row in report.rows.get("space", []):
+                assert row["error"] <= row["eps"], row
+                assert row["tuples"] < row["paper_tuples"], row
+                assert row["bytes"] < row["paper_bytes"], row
+            for row in report.rows.get("peers", []):
+                exact = not row["method"].endswith("Window")
+                assert row["error"] <= (1 / row["size"] if exact else report.settings["peer_eps"]), row
+
+
+def test_windows_are_written_part_by_part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for part in ("rates", "space"):
+        monkeypatch.delitem(window_speed.PARTS, part)
+    monkeypatch.setitem(window_speed.PARTS, "peers", lambda settings: sys.exit("killed"))
+    with pytest.raises(SystemExit, match="killed"):
+        main(["windows", "--quick", "--output", str(tmp_path)])
+    main(["results", "--output", str(tmp_path)])
+    text = (tmp_path / "windows.md").read_text()
+    assert "## Queries" in text
+    assert "## Peers" not in text
+
+
+def test_the_readme_tells_of_windows_when_they_were_measured(quick: Path) -> None:
+    paths = {part: FOLDER / f"{part}.json" for part in documents.README if part != "windows"}
+    reports = {part: Report.read(path) for part, path in paths.items()}
+    reports |= {"windows": Report.read(quick / "windows.json")}
+    text = documents.readme(reports)
+    assert "any of the last 200,000" in text
+    assert "a query over HTTP" in text
+    short = Report(reports["windows"].part, reports["windows"].settings, {}, reports["windows"].about)
+    assert "any of the last" not in documents.readme({**reports, "windows": short})
+
+
+def test_a_ring_holds_the_last_values(rng: np.random.Generator) -> None:
+    ring, values = window_speed.Ring(100), rng.random(1_000)
+    at = 0
+    for size in (1, 99, 30, 250, 70, 100):
+        ring.many(values[at : at + size])
+        at += size
+        assert sorted(ring.room) == sorted([*np.zeros(max(0, 100 - at)), *values[max(0, at - 100) : at]])
+    ring.one(5.0)
+    ring.one(4.0)
+    assert ring.ask() == 4.0
+
+
+def test_bounds_of_the_papers() -> None:
+    assert window_speed.gk_bound(0.01, 10) == 10
+    assert window_speed.gk_bound(0.01, 10**6) == pytest.approx(550 * np.log2(20_000))
+    assert window_speed.sliding_bound(0.1, 10**6) == 20 * 22 + np.ceil(220 * np.log2(2500))
+    assert window_speed.recent_bound(0.1, 21) == sum(range(1, 22))  # 21 buckets of one value, each from its start on
+    assert window_speed.recent_bound(0.1, 25) == sum(range(1, 22)) + 23 + 25
+    assert window_speed.recent_bound(0.01, 10**8) < window_speed.recent_bound(0.001, 10**8)
+
+
+def test_answers_of_standing_queries_hold_in_the_results(quick: Path) -> None:
+    for folder in (quick, FOLDER):
+        for path in folder.glob("queries.json"):
+            assert all(row["holds"] for row in Report.read(path).rows["checked"])
+
+
+def test_report_survives_json(quick: Path, tmp_path: Path) -> None:
+    report = Report.read(quick / "fast.json")
+    assert report.write(tmp_path).read_text() == (quick / "fast.json").read_text()
+
+
+def test_results_tell_no_paths_or_hosts() -> None:
+    text = json.dumps(environment.describe())
+    assert str(Path.home()) not in text
+    assert not re.search(r"(/home|/root|/work|/tmp)\b", text)
+
+
+def test_committed_pages_come_from_committed_json() -> None:
+    beside = {path.name: text for path, text in documents.render_all().items() if path.parent == FOLDER}
+    made = RESULTS.render(FOLDER) | beside
+    kept = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.*") if path.suffix != ".json"}
+    assert kept == made, "run: python -m bench results"
+
+
+def test_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["speed"])
+    assert "unknown subject 'speed'" in capsys.readouterr().err
+
+
+def test_missing_peers_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(environment, "load", lambda package: None)
+    main(["stream", "--quick", "--output", str(tmp_path)])
+    assert "stream: datasketches is not installed, skipped" in capsys.readouterr().out
+    assert "datasketches" in Report.read(tmp_path / "stream.json").about["not_installed"]
+    assert "not installed, so not measured: datasketches" in (tmp_path / "stream.md").read_text()
+
+
+@pytest.mark.parametrize("order", [*inputs.ORDERS, "constant"])
+@pytest.mark.parametrize("eps", [0.2, 0.01, 0.001])
+@pytest.mark.parametrize("batch", [1_000, None])
+def test_qdigest_keeps_its_bound(order: str, eps: float, batch: int | None) -> None:
+    values = inputs.make(order, "float32", 100_000)
+    values[::3] *= -1
+    digest = QDigest(eps, batch)
+    for start in range(0, len(values), 7_777):
+        digest.update(values[start : start + 7_777])
+    assert inputs.rank_error(np.sort(values), PHIS, digest.quantiles(PHIS)) <= eps
+    assert digest.n == len(values) == digest._counts.sum()
+    assert digest.nodes <= 3 * digest.k
+    assert digest._counts[digest._ids < FIRST_LEAF].max(initial=0) <= digest.n // digest.k
+
+
+def test_qdigest_holds_integers_and_is_exact_while_small() -> None:
+    for dtype in (np.int32, np.uint32):
+        digest = QDigest(0.01)
+        values = np.array([5, 1, 4, 2, 3], dtype=dtype)
+        digest.update(values)
+        assert digest.quantiles([0.2, 0.4, 0.6, 0.8, 1.0]).tolist() == [1, 2, 3, 4, 5]
+
+
+def test_qdigest_refuses_what_it_cannot_hold() -> None:
+    with pytest.raises(ValueError, match="empty"):
+        QDigest(0.1).quantile(0.5)
+    with pytest.raises(TypeError, match="float64"):
+        QDigest(0.1).update(np.array([1.0]))
+    with pytest.raises(ValueError, match="eps"):
+        QDigest(0.0)
+
+
+def test_ordinals_keep_the_order_and_come_back() -> None:
+    floats = np.array([-np.inf, -2.5, -1e-40, -0.0, 0.0, 1e-40, 3.0, np.inf], dtype=np.float32)
+    numbers = ordinals(floats)
+    assert (np.diff(numbers.astype(np.int64)) >= 0).all()
+    assert numbers[3] == numbers[4]
+    np.testing.assert_array_equal(values_of(numbers, floats.dtype), floats + np.float32(0))
+
+
+@pytest.mark.parametrize("order", [*inputs.ORDERS, "constant"])
+def test_exact_answers_have_no_error(order: str) -> None:
+    ordered = np.sort(inputs.make(order, "float64", 999))
+    ranks = inputs.targets(PHIS, 999).astype(int)
+    assert inputs.rank_error(ordered, PHIS, ordered[ranks - 1]) == 0
+    assert inputs.rank_error(ordered, np.array([0.5]), np.array([ordered[-1] + 1])) == pytest.approx(499 / 999)
+
+
+def test_tables_are_rectangular_and_refuse_others() -> None:
+    text = tables.markdown(["a", "number"], [["x", "1.5"], ["longer", "-"]])
+    assert len({len(line) for line in text.splitlines()}) == 1
+    assert text.splitlines()[1] == "| ------ | -----: |"
+    assert tables.markdown(["number"], [["-1"], ["20"]]).splitlines()[1] == "| -----: |"
+    with pytest.raises(ValueError, match="2 cells"):
+        tables.markdown(["a", "b"], [["x"]])
+
+
+def test_numbers_read_well() -> None:
+    assert [tables.ratio(x) for x in (None, 0.853, 8.31, 120.4)] == ["-", "0.85", "8.3", "120"]
+    assert [tables.size(x) for x in (None, 12, 20_500, 1_500_000)] == ["-", "12 B", "20.5 KB", "1.5 MB"]
+    assert tables.size(4_900_000_000) == "4.9 GB"
+    assert [tables.millions(x) for x in (250_000, 20_400_000, 158_000_000)] == ["0.25", "20.4", "158"]
+    assert [tables.power(x) for x in (10**9, 2_000_000, 100)] == ["10^9", "2,000,000", "100"]
+
+
+def test_plot_is_a_picture() -> None:
+    line = plots.Line("ours & theirs", [(1e6, 0.01), (1e7, 0.1)])
+    text = plots.svg([plots.Panel("t", "x", "y", [line])], "a < b")
+    assert text.startswith("<svg")
+    assert "a &lt; b" in text
+    assert "ours &amp; theirs" in text
+    assert "nan" not in text
+
+
+def test_linear_axes_begin_at_zero_and_dots_are_not_joined() -> None:
+    line = plots.Line("one", [(3, 0.0), (40, 12.0), (100, 50.0)], joined=False)
+    text = plots.svg([plots.Panel("t", "x", "y", [line], linear="xy")], "linear")
+    for label in (0, 20, 40, 60, 80, 100):
+        assert f'text-anchor="middle">{label}<' in text
+    for label in (0, 10, 50):
+        assert f'text-anchor="end">{label}<' in text
+    assert "<circle" not in text
+    assert text.count("h0M") == 2
+
+
+def test_labels_of_an_axis_do_not_overlap() -> None:
+    line = plots.Line("one", [(x, 1.0) for x in (10_000, 10_001, 20_000)])
+    text = plots.svg([plots.Panel("t", "x", "y", [line])], "close")
+    assert ">10k<" in text
+    assert ">20k<" in text
+    assert ">10.001k<" not in text
+
+
+def test_panels_fill_rows_and_then_begin_another() -> None:
+    panel = plots.Panel("t", "x", "y", [plots.Line("one", [(1_000, 1.0), (20_000, 2.0)])])
+    text = plots.svg([panel] * 3, "three", columns=2)
+    moved = re.findall(r"<g transform=\"translate\((\d+),(\d+)\)", text)
+    assert [(int(x), int(y)) for x, y in moved] == [(0, 0), (plots.WIDTH, 0), (0, plots.HEIGHT)]
+    assert ">20k<" in text
+
+
+def test_evidence_runs_everything_and_tells_what_failed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two parts in processes of their own, one of which is not there to be run."""
+    subjects = {"keys": RESULTS.subjects["keys"], "speed": RESULTS.subjects["keys"]}
+    monkeypatch.setattr(evidence, "FOLDER", tmp_path)
+    monkeypatch.setattr(evidence, "COLLECTIONS", (replace(RESULTS, subjects=subjects),))
+    monkeypatch.setattr(evidence, "LOGS", processes.ROOT / "build" / "evidence-of-a-test")
+    monkeypatch.setattr(evidence, "FLAGS", {False: ["--quick"]})
+    assert evidence.main([]) == 1
+    rows = Report.read(tmp_path / "evidence.json").rows["parts"]
+    assert [(row["part"], row["done"]) for row in rows] == [("keys", True), ("speed", False)]
+    assert "FAILED" in (tmp_path / "evidence.md").read_text()
+    assert "FAILED after" in capsys.readouterr().out
+    assert "unknown subject 'speed'" in (evidence.LOGS / "benchmarks-speed.log").read_text()
+    shutil.rmtree(evidence.LOGS)
+
+
+def test_a_template_formats_missing_values_as_dashes() -> None:
+    rows: list[Row] = [{"a": 1_000, "b": None}, {"a": 2.0}]
+    text = rendering.table(rows, "first: a|n; second: b|ratio; first again: a|f('.1f')")
+    assert [line.split("|")[2].strip() for line in text.splitlines()[2:]] == ["-", "-"]
+    assert "1,000" in text
+    assert "2.0" in text
+
+
+def test_methods_of_every_installed_peer_promise_what_they_state() -> None:
+    assert competitors.stream(0.01).promise() == {"guarantee": "certified", "guaranteed_error": 0.01}
