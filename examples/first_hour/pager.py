@@ -1,6 +1,6 @@
-"""Somebody who is called when an alarm starts or stops, on the port that is named.
+"""Webhook receiver that prints a line when an alarm starts or stops. Usage: python pager.py PORT
 
-It believes whoever calls; docs/tasks/alarm.md has one that checks the signature first.
+It does not verify signatures; the receiver in docs/tasks/alarm.md does.
 """
 
 import json
@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 class Pager(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
-        told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        print(told["name"], "starts:" if told["firing"] else "stops:", told["value"], "ms", flush=True)
+        message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        print(message["name"], "starts:" if message["firing"] else "stops:", message["value"], "ms", flush=True)
         self.send_response(204)
         self.end_headers()
 

@@ -1,4 +1,4 @@
-"""Four visitors of the web server on the port that is named. They come back until Ctrl-C."""
+"""Four clients that request pages of web.py in a loop until Ctrl-C. Usage: python visitors.py PORT"""
 
 import itertools
 import sys
@@ -14,7 +14,7 @@ def visit() -> None:
             with urlopen(f"http://127.0.0.1:{sys.argv[1]}/{page}") as response:
                 response.read()
         except OSError as error:
-            print("nobody answers:", error, flush=True)
+            print("no response:", error, flush=True)
             time.sleep(1)
         time.sleep(0.01)
 

@@ -1,6 +1,6 @@
-"""A web server with an access log: the documentation, at 127.0.0.1, on the port that is named.
+"""Web server that serves the documentation on 127.0.0.1 and writes an access log. Usage: python web.py PORT
 
-A line of JSON a request; a log that is a second old is moved into the folder incoming, as logrotate would.
+The log has one line of JSON per request. Every second it is moved into the folder incoming, as logrotate would.
 """
 
 import fcntl
@@ -22,7 +22,7 @@ PAGES = Path(__file__).parents[2] / "docs"
 class Web(SimpleHTTPRequestHandler):
     def do_GET(self) -> None:
         begun = time.perf_counter()
-        with open("pages.lock", "w") as lock:  # whoever changes the pages holds it meanwhile
+        with open("pages.lock", "w") as lock:  # a writer of the pages locks it exclusively
             fcntl.flock(lock, fcntl.LOCK_SH)
             super().do_GET()
         ms = round((time.perf_counter() - begun) * 1000, 3)
