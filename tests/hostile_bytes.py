@@ -184,16 +184,16 @@ def feed(one: Any, rng: Rng) -> None:
 
 
 def use_monitor(made: Monitor, rng: Rng) -> None:
-    alive = made._board.queries.ids(made._board.queries.alive())
+    active = made._evaluator.queries.ids(made._evaluator.queries.active())
     for values in (np.arange(7), rng.random(1500)):
-        attempt(lambda: [*made.answers(alive)])
+        attempt(lambda: [*made.answers(active)])
         attempt(lambda: [*made.changes()])
         attempt(lambda: made.register(0.37, 0.5))
         attempt(lambda values=values: made.update(values))  # type: ignore[misc]
         attempt(lambda: made.update(np.arange(9.0), times=np.linspace(1e9, 2e9, 9)))
-    attempt(lambda: made.drop_many(alive[:1]))
+    attempt(lambda: made.drop_many(active[:1]))
     attempt(made.summary)
-    attempt(lambda: [*made.answers(alive[1:])])
+    attempt(lambda: [*made.answers(active[1:])])
     assert Monitor.from_bytes(made.to_bytes()).to_bytes() == made.to_bytes()
 
 

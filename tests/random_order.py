@@ -1,7 +1,7 @@
 """Random order of tests, and nothing else random: `random` is seeded by the name of the test, not by the run.
 
 pytest-randomly shuffles the files and the tests of each file, and prints the seed: `--randomly-seed=SEED` repeats an
-order, `-p no:randomly` runs the tests as they are written.
+order, `--randomly-dont-reorganize` runs the tests as they are written.
 """
 
 import random

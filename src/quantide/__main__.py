@@ -1,4 +1,4 @@
-"""`python -m quantide` is the same as the command `quantide`."""
+"""Entry point of `python -m quantide`, the same as the command `quantide`."""
 
 import sys
 
