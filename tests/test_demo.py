@@ -8,10 +8,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -378,6 +379,12 @@ def test_sparklines_have_the_given_width(values: list[float]) -> None:
 
 
 # --- the terminal
+
+
+def test_a_view_is_a_thread_that_can_start() -> None:
+    """No attribute of a task may replace one that threads need."""
+    view = terminal_view.TerminalView(cast(Any, None), cast(Any, None), threading.Event())
+    assert not view.is_alive()
 
 
 @pytest.fixture

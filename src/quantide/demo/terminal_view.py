@@ -38,7 +38,7 @@ class TerminalView(BackgroundTask):
     def __init__(self, client: Client, screen: "Screen", wakeup: threading.Event) -> None:
         super().__init__("view")
         self._client, self._screen, self._wakeup = client, screen, wakeup
-        self._started = time.monotonic()
+        self._start_time = time.monotonic()
         self._counts: deque[tuple[float, int]] = deque()
         self._trails: dict[str, deque[float]] = {symbol: deque(maxlen=TRAIL_LENGTH) for symbol in SYMBOLS}
 
@@ -59,7 +59,7 @@ class TerminalView(BackgroundTask):
         rows = tuple(row for symbol in SYMBOLS if (row := self._query_row(symbol)) is not None)
         return FrameState(
             address=self._client.address,
-            seconds=time.monotonic() - self._started,
+            seconds=time.monotonic() - self._start_time,
             n=stream["n"],
             rate=self._update_rate(stream["n"]),
             lag=time.time() - _to_seconds(stream["newest"]),
