@@ -1,5 +1,6 @@
 """Power loss: acknowledged batches of a durable store survive, whatever unsynced data is lost."""
 
+import json
 import os
 import re
 import shutil
@@ -159,8 +160,8 @@ CALLS = "fsync,fdatasync,syncfs,link,linkat,rename,renameat,renameat2,mkdir,mkdi
 
 
 @pytest.fixture(scope="module")
-def calls(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Return the system calls of a durable store, in order: "sync PATH", "name PATH", "folder PATH", "done N"."""
+def traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the trace of a process that writes a durable store, and the store."""
     if STRACE is None:
         pytest.skip(
             "strace is not installed: the order of system calls is not checked (Debian: apt-get install strace)"
@@ -172,7 +173,27 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     if "ptrace" in ended.stderr and ended.returncode:
         pytest.skip(f"strace may not trace here: {ended.stderr.strip()}")
     assert ended.returncode == 0, ended.stderr
-    return [call for line in joined(trace.read_text()) if (call := read_call(line, str(folder))) is not None]
+    return folder
+
+
+@pytest.fixture(scope="module")
+def calls(traced: Path) -> list[str]:
+    """Return the system calls of a durable store, in order: "sync PATH", "name PATH", "folder PATH", "done N"."""
+    lines = joined((traced / "trace").read_text())
+    return [call for line in lines if (call := read_call(line, str(traced))) is not None]
+
+
+def references(entry: Path) -> set[str]:
+    """Return the names, without suffix, of the files that an entry of the log refers to."""
+    names: list[str] = []
+    for line in entry.read_text().splitlines():
+        action = json.loads(line)
+        names += [action["add"]["path"]] if "add" in action else []
+        if action.get("txn", {}).get("appId") == "quantide.recent":  # the epoch and number of the manifest
+            names.append("E{}-{}.manifest".format(*divmod(action["txn"]["version"], 1 << 32)))
+        if manifest := action.get("commitInfo", {}).get("quantide.manifest"):
+            names += [listed["name"] for listed in json.loads(manifest)["entries"]]
+    return {name.rpartition("/")[2].rpartition(".")[0] for name in names}
 
 
 def joined(text: str) -> list[str]:
@@ -205,8 +226,12 @@ def read_call(line: str, root: str) -> str | None:
     return f"{kind} {path}"
 
 
-def test_the_order_of_system_calls(calls: list[str]) -> None:
-    """Content, then its name, then its folder, then the entry that refers to it; then the acknowledgement."""
+def test_the_order_of_system_calls(calls: list[str], traced: Path) -> None:
+    """Content, then its name, then its folder, then the entry that refers to it; then the acknowledgement.
+
+    An entry need not wait for other files: a compaction of recent files commits while the next append writes its run.
+    """
+    runs = 0
     assert [call for call in calls if call.startswith("done")] == [f"done {number}" for number in range(12)]
     for index, call in enumerate(calls):
         kind, path = call.split(" ", 1)
@@ -214,17 +239,21 @@ def test_the_order_of_system_calls(calls: list[str]) -> None:
         if kind == "name" and not path.endswith("writer.lock"):
             assert f"sync {path}" in before, f"{path} has its name before its content is synced"
         if kind == "name" and path.endswith(".json"):
+            referred = references(traced / path.removeprefix("/"))
             for earlier, other in enumerate(before):
-                if other.startswith(("name ", "folder ")) and not other.endswith(".json"):
-                    folder = other.split(" ", 1)[1].rpartition("/")[0]
+                folder, _, name = other.split(" ", 1)[1].rpartition("/")
+                if other.startswith("folder ") or (other.startswith("name ") and name.rpartition(".")[0] in referred):
+                    runs += name.endswith(".parquet")
                     synced = f"sync {folder}" in before[earlier:] or any(c.startswith("all") for c in before[earlier:])
                     assert synced, f"{call} before {folder} is synced, which has {other}"
         if kind == "name" and path.endswith("_last_checkpoint"):
             checkpoint = max(i for i, other in enumerate(before) if other.endswith(".checkpoint.parquet"))
             assert "sync /new/store/_delta_log" in before[checkpoint:]
         if kind == "done":
-            entry = max(i for i, other in enumerate(before) if re.fullmatch(r"name .*/\d{20}\.json", other))
+            entries = [i for i, other in enumerate(before) if re.fullmatch(r"name .*/\d{20}\.json", other)]
+            (entry,) = (i for i in entries if f'batch:int:{path}"' in (traced / before[i][6:]).read_text())
             assert "sync /new/store/_delta_log" in before[entry:]
+    assert runs == 12, "every append's run was found in the trace before its entry"
 
 
 def test_all_folders_are_named_for_good(calls: list[str]) -> None:
