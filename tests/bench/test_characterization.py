@@ -152,8 +152,7 @@ def test_exponents_of_powers() -> None:
 
 def test_quick_run_about_history_writes_everything(quick_history: Path) -> None:
     made = CHARACTERIZATION.render(quick_history)
-    names = ("memory", "kappa", "updates", "questions", "spans", "growth", "stream")
-    assert {"index.md", "history.md", *(f"history-{name}.svg" for name in names)} == set(made)
+    assert set(made) == {"index.md", "history.md", "history-growth.svg", "history-stream.svg"}
     kept = {path.name: path.read_text() for path in quick_history.glob("*.*") if path.suffix != ".json"}
     assert kept == made
     assert not any("nan" in text for name, text in made.items() if name.endswith(".svg"))
@@ -173,7 +172,7 @@ def test_what_is_certified_holds_in_the_results_about_history(path: Path) -> Non
 def check_history(report: Report) -> None:
     """Observed errors within those certified, those within eps of the open step; one block of a run at most."""
     rows = report.rows
-    for row in (*rows["memory"], *rows["data_kappas"], *rows["windows"]):
+    for row in (*rows["memory"], *rows["data_kappas"]):
         assert row["mean_error"] <= row["worst_error"] <= row["certified"] + 1e-3, row
     for row in (*rows["kappas"], *rows["history"], *rows["stream"]):
         for mode in ("accurate", "quick"):
@@ -317,9 +316,9 @@ def test_updates_are_watched_from_outside() -> None:
     quick = settings_at(history_growth.Settings, "quick")
     with trial(quick, quick.memory, kappa=2) as t:
         t.fill([values] * 4)
-        assert [(cost.read, cost.written) for cost in t.costs] == [(0, 2), (0, 2), (6, 2 + 4)]
-        assert all(min(cost.load, cost.sort, cost.summary, cost.merge, cost.commit) > 0 for cost in t.costs)
-        assert t.costs[0].seconds == pytest.approx(sum(vars(t.costs[0])[part] for part in PARTS_OF_STEP))
+        assert [(cost["read"], cost["written"]) for cost in t.costs] == [(0, 2), (0, 2), (6, 2 + 4)]
+        assert all(min(cost[part] for part in PARTS_OF_STEP) > 0 for cost in t.costs)
+        assert t.cost()["written"] == pytest.approx(10 / 3, abs=1e-6)
         assert "".join(str(span.last_steps) for span in t.history.spans()) == "3"
     assert vars(compaction_tasks)["write_data"] is write_data
 
@@ -330,8 +329,3 @@ def test_peers_get_as_much_memory(peer: Peer) -> None:
     _, (sketch, size) = peer.fit_memory(steps, 8_000)
     assert 6_000 <= size <= 10_000
     assert sketch.n == 40_000
-
-
-def test_shares_of_steps_by_blocks() -> None:
-    rows = [{"blocks": 4, "steps": 3}, {"blocks": 50, "steps": 1}]
-    assert history_growth.cumulative_shares(rows) == [(4, 0.0), (4, 75.0), (50, 75.0), (50, 100.0)]
