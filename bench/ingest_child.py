@@ -1,7 +1,7 @@
-"""Child process that ingests files with Spark and logs each batch: `python -m bench.ingest_child quantide|spark ...`.
+"""Child process that ingests FOLDER/in with Spark: `python -m bench.ingest_child quantide|spark FOLDER`.
 
-Times are of the monotonic clock, which all processes of a machine share. `quantide CONFIG LOG` runs as
-`quantide ingest` does; `spark FOLDER LOG` computes percentile_approx of each batch of FOLDER/in and writes Parquet.
+It logs its batches, with times of the monotonic clock, which all processes of a machine share, into FOLDER/log.jsonl.
+`quantide` runs as `quantide ingest` does; `spark` computes percentile_approx of each batch and writes Parquet.
 """
 
 import argparse
@@ -31,15 +31,10 @@ class LoggedStream(RunningStream):
         super()._process_batch(frame, number)
         write_event(self.log, batch=number, begun=begun, ended=time.monotonic(), rows=self.status.rows - before)
 
-    def stop(self) -> None:
-        found = [] if self.query is None else [dict(one.durationMs) for one in self.query.recentProgress if one]
-        write_event(self.log, progress=found)
-        super().stop()
 
-
-def run_quantide(path: str, log: TextIO, options: argparse.Namespace) -> None:
-    config, begun, master = read_config(path), time.monotonic(), f"local[{options.cores}]"
-    if options.no_window:  # no configuration says so; it shows the cost of recent rows
+def run_quantide(folder: Path, log: TextIO, options: argparse.Namespace) -> None:
+    config, begun, master = read_config(folder / "quantide.toml"), time.monotonic(), f"local[{options.cores}]"
+    if options.no_window:  # no configuration omits recent rows; this shows their cost
         none: dict[str, Any] = {"window": 0}
         config = replace(config, streams={name: replace(one, **none) for name, one in config.streams.items()})
     LoggedStream.log = log
@@ -48,8 +43,8 @@ def run_quantide(path: str, log: TextIO, options: argparse.Namespace) -> None:
         ingest(config, sys.stdout, master, once=options.once)
 
 
-def run_spark(path: str, log: TextIO, options: argparse.Namespace) -> None:
-    folder, begun = Path(path), time.monotonic()
+def run_spark(folder: Path, log: TextIO, options: argparse.Namespace) -> None:
+    begun = time.monotonic()
     with spark_session(options.cores) as spark:
         write_event(log, ready=time.monotonic(), seconds=time.monotonic() - begun)
 
@@ -59,25 +54,20 @@ def run_spark(path: str, log: TextIO, options: argparse.Namespace) -> None:
             frame.write.mode("append").parquet(str(folder / "out"))
             write_event(log, batch=number, begun=started, ended=time.monotonic())
 
-        files = (
-            spark.readStream.schema("v DOUBLE, t TIMESTAMP").option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
-        )
-        writing = files.writeStream.foreachBatch(take).option("checkpointLocation", str(folder / "checkpoint"))
-        writing.trigger(availableNow=True).start().awaitTermination()
-
-
-def main() -> None:
-    end_with_parent()
-    parser = argparse.ArgumentParser(prog="python -m bench.ingest_child")
-    for name in ("method", "given", "log"):
-        parser.add_argument(name)
-    parser.add_argument("--cores", type=int, default=2)
-    for flag in ("--once", "--no-window"):
-        parser.add_argument(flag, action="store_true")
-    options = parser.parse_args()
-    with open(options.log, "w", encoding="utf-8") as log:
-        {"quantide": run_quantide, "spark": run_spark}[options.method](options.given, log, options)
+        reader = spark.readStream.schema("v DOUBLE, t TIMESTAMP").option("maxFilesPerTrigger", 1)
+        writer = reader.parquet(str(folder / "in")).writeStream.foreachBatch(take)
+        writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+        writer.trigger(availableNow=True).start().awaitTermination()
 
 
 if __name__ == "__main__":
-    main()
+    end_with_parent()
+    parser = argparse.ArgumentParser(prog="python -m bench.ingest_child")
+    parser.add_argument("method")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--once", action="store_true")
+    parser.add_argument("--no-window", action="store_true")
+    given = parser.parse_args()
+    with open(given.folder / "log.jsonl", "w", encoding="utf-8") as events:
+        {"quantide": run_quantide, "spark": run_spark}[given.method](given.folder, events, given)

@@ -13,20 +13,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bench import plots
 from bench.collection import Subject
 from bench.inputs import Floats, answer_holds
-from bench.live_reader import Seen, first_at
+from bench.live_reader import Seen, first_at, newest
 from bench.processes import KINDS, Child, read_events
-from bench.report import Report, Row, say, sized
+from bench.report import Row, say, sized
 from bench.timing import scratch, spread
 from quantide import History
 from quantide.live import LiveStream
 from quantide.windows.time_clock import read_span
 
-OURS, LARGE = "quantide ingest", "quantide ingest, batches of 1 GiB"
-BARE, PEER = "quantide ingest, no recent rows", "Spark, percentile_approx and Parquet"
-METHODS, PHIS = (OURS, LARGE, BARE, PEER), (0.001, 0.5, 0.99)
+ONE_FILE = ", max_files = 1"  # a batch
+OURS, PEER = "quantide ingest", "Spark, percentile_approx and Parquet"
+METHODS = {  # the child's method, the options of its source, its flags, and the window that is checked
+    OURS: ("quantide", ONE_FILE, "", "1 hour"),
+    f"{OURS}, batches of 1 GiB": ("quantide", "", "", "1 hour"),
+    f"{OURS}, no recent rows": ("quantide", ONE_FILE, "--no-window", ""),
+    PEER: ("spark", ONE_FILE, "", ""),
+}
 BEGIN, APART = 1_750_000_000_000_000, 1_000  # microseconds: the first time, and between two rows
 WARM, WARM_STEADY = 5, 10  # files that do not count
 CONFIG = """store = "data"
@@ -63,7 +67,6 @@ class Settings:
     steady_every: float = 0.5
     steady_step: str = sized("1 min", quick="2 s")
     steady_window: str = "5 min"
-    points: int = sized(120, quick=6)  # of a plot over time
 
 
 def with_soak(settings: Settings) -> Settings:
@@ -71,12 +74,11 @@ def with_soak(settings: Settings) -> Settings:
     return settings if not span else replace(settings, steady_seconds=float(read_span(span)))
 
 
-def configuration(folder: Path, eps: float, source: str = "", more: str = "") -> Path:
-    """Write the configuration of a stream from the folder "in" into the store "data"."""
+def configure(folder: Path, eps: float, source: str = "", more: str = "") -> Path:
+    """Write the configuration of a stream from the folder "in" into a store, and return the store's path."""
     (folder / "in").mkdir(parents=True, exist_ok=True)
-    path = folder / "quantide.toml"
-    path.write_text(CONFIG.format(eps=eps, source=source, more=more), encoding="utf-8")
-    return path
+    (folder / "quantide.toml").write_text(CONFIG.format(eps=eps, source=source, more=more), encoding="utf-8")
+    return folder / "data" / "s"
 
 
 def file_values(number: int, rows: int) -> Floats:
@@ -109,164 +111,135 @@ def put(folder: Path, number: int, rows: int) -> float:
     return write_file(folder / "in" / f"{number:06}.parquet", numbered(number, rows), number * rows)
 
 
-def store_holds(
-    store: Path, values: Floats, eps: float, within: str = "", keys: dict[str, Floats] | None = None
-) -> bool:
+def store_holds(store: Path, values: Floats, eps: float, within: str = "", keys: Row | None = None) -> bool:
     """Return True if a store has every value once, and its answers are right: of all, a window, and some keys."""
     exact = np.sort(values)
     with History(store) as history:
-        right = history.n == len(exact)
-        for phi in PHIS:
-            right &= answer_holds(history.answer(phi, "accurate" if keys is None else "quick"), exact, eps * len(exact))
-            rank = max(1, math.ceil(phi * len(exact) - 1e-9)) - 1
-            right &= keys is not None or bool(history.quantile(phi, "exact") == exact[rank])
+        right = [history.n == len(exact)]
+        for phi in (0.001, 0.5, 0.99):
+            answer = history.answer(phi, "accurate" if keys is None else "quick")
+            right.append(answer_holds(answer, exact, eps * len(exact)))
+            if keys is None:
+                right.append(answer_holds(history.answer(phi, "exact"), exact, 0))
         for key, some in (keys or {}).items():
-            answer, middle = history.answer(0.5, "exact", key=key), np.sort(some)[max(1, -(-len(some) // 2)) - 1]
-            right &= bool(answer.n == len(some) and answer.value == middle)
+            right.append(answer_holds(history.answer(0.5, "exact", key=key), np.sort(some), 0))
     if within:
         recent = np.sort(values[-int(read_span(within) * 1_000_000 // APART) :])
         with LiveStream(store, follow=False) as live:
-            right &= answer_holds(live.answer(0.99, within=within), recent, eps * len(recent))
-    return right
+            right.append(answer_holds(live.answer(0.99, within=within), recent, eps * len(recent)))
+    return all(right)
 
 
-def ingest_child(folder: Path, *arguments: str, method: str = "quantide", given: Path | None = None) -> Child:
-    log = folder / "log.jsonl"
-    paths = (str(given or folder / "quantide.toml"), str(log))
-    return Child(log.with_suffix(".out"), "bench.ingest_child", method, *paths, *arguments)
+def ingest_child(folder: Path, *flags: str, method: str = "quantide") -> Child:
+    return Child(folder / "log.out", "bench.ingest_child", method, str(folder), *flags)
 
 
-def batches_of(folder: Path) -> list[dict[str, Any]]:
-    return [event for event in read_events(folder / "log.jsonl") if "batch" in event]
+def events(folder: Path, name: str = "batch") -> list[Row]:
+    """Return the events of a child that have a field."""
+    return [event for event in read_events(folder / "log.jsonl") if name in event]
 
 
-def rate(s: Settings) -> dict[str, list[Row]]:
+def rate(s: Settings) -> list[Row]:
     """Measure each method in turn, each in a new process with a new store; the best round counts."""
-    with scratch() as place:
+    with scratch() as folder:
         say(f"ingest: write {s.files} files of {s.file_rows:,} rows")
-        (place / "in").mkdir()
-        parts = [file_values(number, s.file_rows) for number in range(s.files)]
+        (folder / "in").mkdir()
+        parts, best = [file_values(number, s.file_rows) for number in range(s.files)], dict[str, Row]()
         for number, some in enumerate(parts):
-            write_file(place / "in" / f"{number:03}.parquet", some, number * s.file_rows)
-        values, best = np.concatenate(parts), dict[str, Row]()
+            write_file(folder / "in" / f"{number:03}.parquet", some, number * s.file_rows)
+        values = np.concatenate(parts)
         for number in range(s.rounds):
-            for i, method in enumerate(METHODS):
-                say(f"ingest: {len(values):,} rows, {method}, round {number + 1}")
-                found = _round(place / f"{i}-{number}", place / "in", method, s)
-                best[method] = max(best.get(method, found), found, key=lambda row: float(row["rate"]))
-        stores = {method: place / f"{i}-{s.rounds - 1}" / "data" / "s" for i, method in enumerate(METHODS)}
-        for method in (OURS, LARGE, BARE):
-            best[method]["holds"] = store_holds(stores[method], values, s.eps, "" if method == BARE else "1 hour")
-    return {"rate": [{"holds": None} | row for row in best.values()]}
+            for i, name in enumerate(METHODS):
+                say(f"ingest: {len(values):,} rows, {name}, round {number + 1}")
+                found = _round(folder / f"{i}-{number}", folder / "in", name, values, s)
+                best[name] = max(best.get(name, found), found, key=lambda row: float(row["rate"]))
+    return list(best.values())
 
 
-def _round(folder: Path, files: Path, method: str, s: Settings) -> Row:
-    configuration(folder, s.eps, "" if method == LARGE else ", max_files = 1")
+def _round(folder: Path, files: Path, name: str, values: Floats, s: Settings) -> Row:
+    method, source, flags, within = METHODS[name]
+    store = configure(folder, s.eps, source)
     (folder / "in").rmdir()
     (folder / "in").symlink_to(files)
-    flags, rows = [f"--cores={s.cores}", "--once", *(["--no-window"] if method == BARE else [])], s.files * s.file_rows
-    where: dict[str, Any] = {"method": "spark", "given": folder} if method == PEER else {}
-    with ingest_child(folder, *flags, **where) as child:
+    with ingest_child(folder, f"--cores={s.cores}", "--once", *flags.split(), method=method) as child:
         child.finish()
-    batches, ready = batches_of(folder), next(event for event in read_events(folder / "log.jsonl") if "ready" in event)
-    begun, ended = batches[0]["begun"], batches[-1]["ended"]
-    taken = [event["ended"] - event["begun"] for event in batches]
-    row = {"method": method, "rows": rows, "seconds": ended - begun, "rate": rows / (ended - begun)}
-    row |= {"start_seconds": ready["seconds"], "with_start": rows / (ended - ready["ready"] + ready["seconds"])}
-    return row | {"first_batch": taken[0], "batch": float(np.median(taken[1:] or taken)), "batches": len(batches)}
+    batches, [ready] = events(folder), events(folder, "ready")
+    begun, ended, taken = batches[0]["begun"], batches[-1]["ended"], [one["ended"] - one["begun"] for one in batches]
+    holds = None if name == PEER else store_holds(store, values, s.eps, within)
+    row = {"holds": holds, "method": name, "rows": len(values), "seconds": ended - begun}
+    row |= {"rate": len(values) / (ended - begun), "start_seconds": ready["seconds"]}
+    row |= {"with_start": len(values) / (ended - ready["ready"] + ready["seconds"]), "first_batch": taken[0]}
+    return row | {"batch": float(np.median(taken[1:] or taken)), "batches": len(batches)}
 
 
-def keys(s: Settings) -> dict[str, list[Row]]:
+def keys(s: Settings) -> list[Row]:
     """Measure batches of many keys after one that warms up."""
     say(f"ingest: batches of {s.key_rows:,} rows of {s.keys:,} keys")
-    names, numbers = key_names(s.keys), range(s.key_batches + 1)
+    names, numbers = np.array(key_names(s.keys), dtype=object), range(s.key_batches + 1)
+    values = [file_values(number, s.key_rows) for number in numbers]
+    codes = [key_codes(number, s.key_rows, s.keys) for number in numbers]
     with scratch() as folder:
-        configuration(folder, s.eps, ", max_files = 1", 'keys = ["k"]')
-        values = [file_values(i, s.key_rows) for i in numbers]
-        codes = [key_codes(i, s.key_rows, s.keys) for i in numbers]
+        store = configure(folder, s.eps, ONE_FILE, 'keys = ["k"]')
         for i in numbers:
-            named = np.array(names, dtype=object)[codes[i]]
-            write_file(folder / "in" / f"{i:03}.parquet", values[i], i * s.key_rows, k=named)
+            write_file(folder / "in" / f"{i:03}.parquet", values[i], i * s.key_rows, k=names[codes[i]])
         with ingest_child(folder, "--once") as child:
             child.finish()
-        first, *batches = [event["ended"] - event["begun"] for event in batches_of(folder)]
+        first, *batches = [event["ended"] - event["begun"] for event in events(folder)]
         every, code = np.concatenate(values), np.concatenate(codes)
         some = {names[key]: every[code == key] for key in (0, s.keys // 2)}
-        right = store_holds(folder / "data" / "s", every, s.eps, keys=some)
+        right = store_holds(store, every, s.eps, keys=some)
     about = {"rows": s.key_rows, "keys": s.keys, "batches": len(batches), "first": first}
-    return {"keys": [about | spread(batches) | {"holds": right}]}
+    return [about | spread(batches) | {"holds": right}]
 
 
-def latency(s: Settings) -> dict[str, list[Row]]:
+def latency(s: Settings) -> list[Row]:
     """Measure small files, each written after the one before was answered and a pause."""
     say(f"ingest: {s.lag_files} files of {s.lag_rows:,} rows, one after the other")
-    rng, times = np.random.default_rng(7), list[tuple[float, float]]()
+    rng, lags, files = np.random.default_rng(7), list[float](), s.lag_files + WARM + 1
     with scratch() as folder:
-        configuration(folder, s.eps)
+        store = configure(folder, s.eps)
         with ingest_child(folder) as child:
             put(folder, 0, s.lag_rows)
-            child.wait_for(lambda: batches_of(folder))
-            with LiveStream(folder / "data" / "s") as live:
-                for number in range(1, s.lag_files + WARM + 1):
+            child.wait_for(lambda: events(folder))
+            with LiveStream(store) as live:
+                for number in range(1, files):
                     at, version = put(folder, number, s.lag_rows), -1
                     while (found := live.version) == version or newest(live) < number:
                         version = found
                         time.sleep(0.001)
                         child.check()
-                    times.append((at, time.monotonic()))
+                    lags.append(time.monotonic() - at)
                     time.sleep(rng.uniform(*s.pause))
             child.finish(stop=True)
-        events = read_events(folder / "log.jsonl")
-        values = np.concatenate([numbered(number, s.lag_rows) for number in range(s.lag_files + WARM + 1)])
-        right = store_holds(folder / "data" / "s", values, s.eps, "1 s")
-    batches, times = [(event["begun"], event["ended"]) for event in events if "batch" in event], times[WARM:]
-    begun = [next((batch[0] for batch in batches if batch[0] > at), seen) for at, seen in times]
-    waits = [one - at for one, (at, _) in zip(begun, times, strict=True)]
-    works = [seen - one for one, (_, seen) in zip(begun, times, strict=True)]
-    spark = [one for event in events for one in event.get("progress", [])]
-    named = {name: float(np.median([one.get(name, 0) for one in spark])) / 1e3 for name in (spark[-1] if spark else ())}
-    row: Row = {"files": len(times), "rows": s.lag_rows, **spread([seen - at for at, seen in times])}
-    row |= {"until_batch": float(np.median(waits)), "batch": float(np.median(works)), "spark": named, "holds": right}
-    return {"latency": [row]}
+        values = np.concatenate([numbered(number, s.lag_rows) for number in range(files)])
+        right = store_holds(store, values, s.eps, "1 s")
+    return [{"files": s.lag_files, "rows": s.lag_rows, **spread(lags[WARM:]), "holds": right}]
 
 
-def newest(live: LiveStream) -> int:
-    """Return the number of the newest file in the answers of a reader."""
-    return int(live.quantile(1.0, last=1))
-
-
-def steady(s: Settings) -> dict[str, list[Row]]:
+def steady(s: Settings) -> list[Row]:
     """Measure memory, batches and lag of a reader while files arrive at a fixed rate."""
     say(f"ingest: {s.steady_seconds:.0f} s of files of {s.steady_rows:,} rows")
     files = math.ceil(s.steady_seconds / s.steady_every)
     with scratch() as folder:
-        configuration(folder, s.eps, more=f'step = "{s.steady_step}"\nwindow = "{s.steady_window}"')
+        store = configure(folder, s.eps, more=f'step = "{s.steady_step}"\nwindow = "{s.steady_window}"')
         with ingest_child(folder) as child:
             for number in range(WARM_STEADY):
                 put(folder, number, s.steady_rows)
-            child.wait_for(lambda: sum(one["rows"] for one in batches_of(folder)) == WARM_STEADY * s.steady_rows)
-            begun, times, seen, memory = _feed(folder, child, files, s)
+            child.wait_for(lambda: sum(one["rows"] for one in events(folder)) == WARM_STEADY * s.steady_rows)
+            begun, written, seen, memory = _feed(folder, child, files, s)
             child.finish(stop=True)
-        with History(folder / "data" / "s") as history:
+        with History(store) as history:
             stats = {name: history.stats()[name] for name in ("steps", "runs", "chunks")}
         values = np.concatenate([numbered(number, s.steady_rows) for number in range(files + WARM_STEADY)])
-        right, found = store_holds(folder / "data" / "s", values, s.eps), batches_of(folder)
-    lags = [(at - begun, max(0.0, first_at(seen, number) - at)) for number, at in times]
-    batches = [(one["begun"] - begun, one["ended"] - one["begun"]) for one in found if one["begun"] >= begun]
-    whole: Row = {"files": files, "rows": files * s.steady_rows, "batches": len(batches), "holds": right, **stats}
-    whole |= spread([lag for _, lag in lags], "lag_") | spread([seconds for _, seconds in batches], "batch_")
-    held = [(row["at"], sum(row[kind] for kind in KINDS)) for row in memory]
-    whole["seconds"], series = s.steady_seconds, {"memory": held, "batch": batches, "lag": lags}
-    for name, (low, high) in {
-        "first": (0.0, s.steady_seconds / 3),
-        "last": (s.steady_seconds * 2 / 3, math.inf),
-    }.items():
-        whole |= {f"{one}_{name}": _median(found, low, high) for one, found in series.items()}
-    every = s.steady_seconds / s.points
-    for row in memory:
-        at = row["at"]
-        row |= {f"{one}_median": _median(series[one], at - every, at) for one in ("batch", "lag")}
-    return {"steady": [whole], "over_time": memory}
+        right, found = store_holds(store, values, s.eps), [one for one in events(folder) if one["begun"] >= begun]
+    batches = [(one["begun"] - begun, one["ended"] - one["begun"]) for one in found]
+    lags = [(at - begun, max(0.0, first_at(seen, number) - at)) for number, at in written]
+    row: Row = {"files": files, "rows": files * s.steady_rows, "batches": len(batches), "holds": right, **stats}
+    row |= spread([lag for _, lag in lags], "lag_") | spread([seconds for _, seconds in batches], "batch_")
+    row["seconds"], third = s.steady_seconds, s.steady_seconds / 3
+    for name, series in {"memory": memory, "batch": batches, "lag": lags}.items():
+        row |= {f"{name}_first": _median(series, 0, third), f"{name}_last": _median(series, 2 * third, math.inf)}
+    return [row]
 
 
 def _median(found: Sequence[tuple[float, float]], low: float, high: float) -> float | None:
@@ -274,53 +247,26 @@ def _median(found: Sequence[tuple[float, float]], low: float, high: float) -> fl
     return float(np.median(chosen)) if chosen else None
 
 
-def _feed(folder: Path, child: Child, files: int, s: Settings) -> tuple[float, Seen, Seen, list[Row]]:
+def _feed(folder: Path, child: Child, files: int, s: Settings) -> tuple[float, Seen, Seen, list[tuple[float, float]]]:
     """Write files at every tick; return when they were written and seen, and samples of memory."""
-    times, seen, memory, version, begun, reported = Seen(), Seen(), list[Row](), -1, time.monotonic(), 0.0
+    written, seen, memory, version, begun = Seen(), Seen(), list[tuple[float, float]](), -1, time.monotonic()
     with LiveStream(folder / "data" / "s") as live:
         while not seen or seen[-1][0] < files + WARM_STEADY - 1:
             now = time.monotonic() - begun
-            if len(times) < files and now >= len(times) * s.steady_every:
-                times.append((number := WARM_STEADY + len(times), put(folder, number, s.steady_rows)))
+            if len(written) < files and now >= len(written) * s.steady_every:
+                written.append((number := WARM_STEADY + len(written), put(folder, number, s.steady_rows)))
             elif live.version != version:
                 version = live.version
                 seen.append((newest(live), time.monotonic()))
-            elif now >= len(memory) * s.steady_seconds / s.points and len(memory) < s.points:
-                memory.append({"at": now} | child.memory())
+            elif now >= len(memory) * s.steady_every:
+                child.check()
+                memory.append((now, sum(child.memory()[kind] for kind in KINDS)))
             else:
                 time.sleep(0.005)
-            if now - reported >= 60:
-                reported = now
-                child.check()
-                say(f"ingest: {now:.0f} s, {len(times):,} files")
             if now > s.steady_seconds + 600:
                 raise TimeoutError("the reader did not see the last file within ten minutes")
-    return begun, times, seen, memory
-
-
-def figures(report: Report) -> Row:
-    if (rows := report.rows.get("over_time")) is None:
-        return {}
-    unit, each = ("minutes", 60.0) if rows[-1]["at"] > 300 else ("seconds", 1.0)
-    rows = [row | {"time": row["at"] / each} for row in rows]
-    kinds = (("driver", "python"), ("JVM", "jvm"), ("workers", "workers"))
-    memory = [
-        plots.Line(name, plots.points(rows, "time", y, 1e-6), i, joined=False) for i, (name, y) in enumerate(kinds)
-    ]
-    lines = []
-    for i, name in enumerate(("batch", "lag"), 3):
-        found = plots.points(
-            [row for row in rows if row.get(f"{name}_median") is not None], "time", f"{name}_median", 1e3
-        )
-        lines.append(plots.Line(f"{name}, median", found or [(0.0, 0.0)], i, joined=False))
-    panels = [
-        plots.Panel("Memory", unit, "MB", memory, "xy"),
-        plots.Panel("Batches and lag", unit, "milliseconds", lines, "xy"),
-    ]
-    return {"ingest.svg": plots.svg(panels, "Memory of the processes, time of a batch and lag of a reader, over time")}
+    return begun, written, seen, memory
 
 
 PARTS = {"rate": rate, "keys": keys, "latency": latency, "steady": steady}
-SUBJECT = Subject(
-    "files into history, through Spark: speed, lag, memory", Settings, PARTS, plots=figures, adjust=with_soak
-)
+SUBJECT = Subject("files into history, through Spark: speed, lag, memory", Settings, PARTS, adjust=with_soak)
