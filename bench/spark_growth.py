@@ -1,41 +1,37 @@
 """Percentiles of files on Spark: growth of time, and of the memory of a task, with rows, files and keys."""
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bench import plots
 from bench.collection import Subject
 from bench.history_growth import exponent, last_exponent
-from bench.plots import Curve, Points, points
+from bench.plots import Curve
 from bench.processes import spark_session
 from bench.rendering import group
-from bench.report import Part, Report, Row, say, sized
-from bench.timing import interleave, scratch
+from bench.report import Report, Row, say, sized
+from bench.spark_speed import write_lake
+from bench.timing import clock, scratch
 
 if TYPE_CHECKING:
-    from bench.spark_task import Task  # needs Spark
+    from bench.spark_task import Task
 
 
 @dataclass(frozen=True)
 class Settings:
     """`rows_keys`: keys while the rows grow; `tasks`: rows of a single task; `fresh`: each in a new process."""
 
-    rows: tuple[int, ...] = sized(
-        (10**6, 3 * 10**6, 10**7, 3 * 10**7, 10**8), (10**6, 3 * 10**6, 10**7), (1_000, 2_000)
-    )
+    rows: tuple[int, ...] = sized((10**6, 10**7, 10**8), (10**6, 3 * 10**6, 10**7), (1_000, 2_000))
     rows_keys: int = sized(1_000, quick=10)
     files: tuple[int, ...] = sized((1, 10, 100, 1_000, 10_000), (1, 10, 100), (1, 2))
     files_rows: int = sized(10_000_000, quick=2_000)
     keys: tuple[int, ...] = sized((1, 10, 1_000, 10_000, 100_000, 1_000_000), (1, 1_000, 100_000, 1_000_000), (1, 10))
     keys_rows: int = sized(10_000_000, quick=2_000)
-    tasks: tuple[int, ...] = sized(
-        (10**6, 5 * 10**6, 2 * 10**7, 4 * 10**7), (10**6, 5 * 10**6, 2 * 10**7), (1_000, 2_000)
-    )
+    tasks: tuple[int, ...] = sized((10**6, 5 * 10**6, 2 * 10**7), quick=(1_000, 2_000))
     many_keys: int = sized(1_000_000, quick=100)
     few_values: int = 16
     group: int = sized(1_000_000, quick=1_000)
@@ -46,157 +42,101 @@ class Settings:
     fresh: bool = sized(True, quick=False)
 
 
-@contextmanager
-def stage(settings: Settings) -> Iterator[Mapping[str, Part]]:
-    with scratch() as folder, spark_session(settings.cores):
-        lab = Lab(folder, settings)
-        parts = {"rows": lab.rows, "files": lab.files, "keys": lab.keys, "tasks": lab.tasks}
-        yield {name: lambda _, part=part: list(part()) for name, part in parts.items()}  # type: ignore[misc]
-
-
-@dataclass(frozen=True)
-class Lab:
-    """A folder for files, and the measurements on them."""
-
-    folder: Path
-    s: Settings
-
-    def rows(self) -> Iterator[Row]:
-        s = self.s
-        with self.lake(max(s.rows), max(s.rows) // s.group, s.rows_keys) as paths:
-            for rows in s.rows:
-                say(f"spark: {rows:,} rows")
-                tasks = {keys: self.task(paths[: rows // s.group], keys) for keys in (0, s.rows_keys)}
-                for keys, seconds in self.seconds(tasks).items():
-                    yield {"rows": rows, "keys": keys, "seconds": seconds, **self.memory(tasks[keys])}
-
-    def files(self) -> Iterator[Row]:
-        for files in self.s.files:
-            say(f"spark: {self.s.files_rows:,} rows in {files:,} files")
-            with self.lake(self.s.files_rows, files) as paths:
-                task = self.task([str(Path(paths[0]).parent)])
-                about = {"files": files, "rows": self.s.files_rows, "seconds": self.seconds({0: task})[0]}
-                yield about | {"tasks": task.steps()[0].tasks}
-
-    def keys(self) -> Iterator[Row]:
-        """Measure a task that reads, and one that merges."""
-        for keys in self.s.keys:
-            say(f"spark: {self.s.keys_rows:,} rows of {keys:,} keys")
-            with self.lake(self.s.keys_rows, 1, keys) as paths:
-                task = replace(self.task(paths, keys), parts=str(self.folder / "parts.arrow"))
-                row: Row = {"keys": keys, "rows": self.s.keys_rows, "seconds": self.seconds({0: task})[0]}
-                row |= self.memory(task)
-                yield row | {f"merge_{name}": value for name, value in self.memory(replace(task, merge=True)).items()}
-
-    def tasks(self) -> Iterator[Row]:
-        """Measure a single task with more and more rows, as long as they fit the largest split."""
-        from quantide.spark.file_splits import MAX_SPLIT
-
-        s = self.s
-        for name, (keys, values, small_files) in self.kinds().items():
-            say(f"spark: tasks of {name}")
-            with self.lake(max(s.tasks), max(s.tasks) // s.group if small_files else 1, keys, values) as paths:
-                stored = sum(Path(path).stat().st_size for path in paths)
-                for rows in s.tasks:
-                    if stored * rows // max(s.tasks) <= MAX_SPLIT * 5 // 4:
-                        task = replace(self.task(paths[: rows // s.group], keys), groups=rows // s.group)
-                        yield {"kind": name, "rows": rows, **self.memory(task)}
-
-    def kinds(self) -> dict[str, tuple[int, int, bool]]:
-        """Return keys, distinct values (0: all differ) and whether files are small, by name."""
-        s, few = self.s, f"{self.s.few_values} different values"
-        plain = {"no keys": 0, f"{s.rows_keys:,} keys": s.rows_keys, f"{s.many_keys:,} keys": s.many_keys}
-        found = {name: (keys, 0, False) for name, keys in plain.items()}
-        found |= {
-            f"no keys, {few}": (0, s.few_values, False),
-            f"{s.rows_keys:,} keys, {few}": (s.rows_keys, s.few_values, False),
+def measure(s: Settings) -> dict[str, list[Row]]:
+    with scratch() as folder, spark_session(s.cores):
+        out = {
+            "rows": [_grown(folder, s, rows=n, files=n // s.group, keys=k) for n in s.rows for k in (0, s.rows_keys)]
         }
-        return found | {f"{s.many_keys:,} keys, {few}, small files": (s.many_keys, s.few_values, True)}
-
-    @contextmanager
-    def lake(self, rows: int, files: int = 1, keys: int = 0, values: int = 0) -> Iterator[list[str]]:
-        from bench.spark_task import write_files
-
-        try:
-            yield write_files(self.folder / "lake", rows, files, keys, values, self.s.group)
-        finally:
-            shutil.rmtree(self.folder / "lake", ignore_errors=True)
-
-    def task(self, paths: Sequence[str], keys: int = 0) -> "Task":
-        from bench.spark_task import Task
-
-        return Task(tuple(paths), keys, self.s.keys_eps if keys else self.s.eps, self.s.cores)
-
-    def memory(self, task: "Task") -> Row:
-        from bench.spark_task import measure
-
-        found: Row = task.measure() if self.s.fresh else measure(task)
-        return found
-
-    def seconds(self, tasks: "dict[int, Task]") -> dict[int, float]:
-        """Return the best time of each question on Spark, after a warm-up."""
-        jobs = {name: partial(_answer, task) for name, task in tasks.items()}
-        for job in jobs.values():
-            job()
-        return {name: round(timed.best, 4) for name, timed in interleave(jobs, self.s.rounds).items()}
+        out["files"] = [_grown(folder, s, rows=s.files_rows, files=files, keys=0) for files in s.files]
+        out["keys"] = [_grown(folder, s, True, rows=s.keys_rows, files=1, keys=keys) for keys in s.keys]
+        return out | {"tasks": list(tasks(folder, s))}
 
 
-def _answer(task: "Task") -> Any:
-    return task.ask().toArrow()
+def _grown(folder: Path, s: Settings, memory: bool = False, **size: int) -> Row:
+    """Measure the time of a question, and with `memory` also a task that reads and one that merges."""
+    say(f"spark: {size}")
+    with _lake(folder, s, **size) as task:
+        seconds = [clock(lambda: task.ask().toArrow())[0] for _ in range(s.rounds + 1)]  # the first warms up
+        row: Row = size | {"seconds": round(min(seconds[1:]), 4), "tasks": task.steps()[0].tasks}
+        if memory:
+            row |= _run(task, s)
+            row |= {f"merge_{name}": value for name, value in _run(task, s, True).items()}
+        return row
 
 
-def kind_of(row: Row) -> str:
-    return f"{row['keys']:,} keys" if row["keys"] else "no keys"
+def tasks(folder: Path, s: Settings) -> Iterator[Row]:
+    """Measure a single task with more and more rows."""
+    for kind, size in kinds(s).items():
+        for rows in s.tasks:
+            say(f"spark: a task of {rows:,} rows, {kind}")
+            with _lake(folder, s, rows, **size | {"files": rows // s.group if size["files"] else 1}) as task:
+                yield {"kind": kind, "rows": rows, **_run(replace(task, parts="", whole=True), s)}
 
 
-def _memory(panel: str, by: str, name: str, colour: int, rows: list[Row], prefix: str = "") -> Curve:
-    peak, bound = (_megabytes(rows, by, prefix + column) for column in ("peak", "stated"))
-    return Curve(panel, by, "MB", name, colour, peak, bound)
+def kinds(s: Settings) -> dict[str, dict[str, int]]:
+    """Return the keys, the distinct values (0: all differ) and whether there are many files, by name."""
+    out, few = {}, f", {s.few_values} different values"
+    for name, keys in {
+        "no keys": 0,
+        f"{s.rows_keys:,} keys": s.rows_keys,
+        f"{s.many_keys:,} keys": s.many_keys,
+    }.items():
+        many = keys == s.many_keys
+        out[name] = {"keys": keys, "values": 0, "files": 0}
+        out[name + few + ", small files" * many] = {"keys": keys, "values": s.few_values, "files": int(many)}
+    return out
 
 
-def _megabytes(rows: list[Row], by: str, column: str) -> Points:
-    return [(row[by], max(row[column], 4096) / 1e6) for row in rows]  # a page at least: the axis is logarithmic
+@contextmanager
+def _lake(folder: Path, s: Settings, rows: int, files: int, keys: int, values: int = 0) -> Iterator["Task"]:
+    from bench.spark_task import Task  # needs Spark
+
+    try:
+        paths = write_lake(folder / "lake", rows, files, keys, group=s.group, values=values)
+        yield Task(paths, keys, s.keys_eps if keys else s.eps, s.cores, str(folder / "parts.arrow"))
+    finally:
+        shutil.rmtree(folder / "lake", ignore_errors=True)
+
+
+def _run(task: "Task", s: Settings, merge: bool = False) -> Row:
+    from bench.spark_task import measure, measure_apart
+
+    return (measure_apart if s.fresh else measure)(task, merge)
 
 
 def curves(report: Report) -> list[Curve]:
-    rows, files, keys = (report.rows[name] for name in ("rows", "files", "keys"))
-    kinds = list(enumerate(group([row | {"kind": kind_of(row)} for row in rows], "kind").items()))
+    def curve(
+        panel: str, rows: list[Row], by: str, name: str, colour: int, y: str = "seconds", bound: str = ""
+    ) -> Curve:
+        factor, least = (1.0, 0.0) if y == "seconds" else (1e-6, 4096e-6)  # a page at least: axes are logarithmic
+        found, limit = ([(row[by], max(factor * row[one], least)) for row in rows if one] for one in (y, bound))
+        return Curve(panel, by, "seconds" if y == "seconds" else "MB", name, colour, found, limit)
+
+    keys, memory = report.rows["keys"], "memory of a task by keys"
     out = [
-        Curve("time by rows", "rows", "seconds", kind, i, points(some, "rows", "seconds")) for i, (kind, some) in kinds
+        curve("time by rows", rows, "rows", f"{number:,} keys" if number else "no keys", i)
+        for i, (number, rows) in enumerate(group(report.rows["rows"], "keys").items())
     ]
-    out.append(Curve("time by files", "files", "seconds", "no keys", 0, points(files, "files", "seconds")))
-    out.append(Curve("time by keys", "keys", "seconds", "by keys", 2, points(keys, "keys", "seconds")))
-    out += [_memory("memory of a task by rows", "rows", kind, i, some) for i, (kind, some) in kinds]
-    out.append(_memory("memory of a task by keys", "keys", "by keys", 2, keys))
-    out.append(_memory("memory of a task by keys", "keys", "by keys, merging", 3, keys, "merge_"))
-    sent = "bytes that leave a task by keys"
-    return [*out, Curve(sent, "keys", "MB", "by keys", 2, _megabytes(keys, "keys", "left"))]
+    out.append(curve("time by files", report.rows["files"], "files", "no keys", 0))
+    out.append(curve("time by keys", keys, "keys", "by keys", 2))
+    out.append(curve(memory, keys, "keys", "by keys", 2, "peak", "stated"))
+    out.append(curve(memory, keys, "keys", "by keys, merging", 3, "merge_peak", "merge_stated"))
+    return [*out, curve("bytes that leave a task by keys", keys, "keys", "by keys", 2, "left")]
 
 
 def figures(report: Report) -> Row:
-    tasks = [_memory(kind, "rows", "a task", 0, some) for kind, some in group(report.rows["tasks"], "kind").items()]
-    grown = "Time of a question and memory of its tasks, by rows, files and keys, logarithmic axes"
-    held = "Memory of one task by the rows it reads, measured and stated, logarithmic axes"
-    return {"spark.svg": plots.figure(curves(report), grown), "spark-tasks.svg": plots.figure(tasks, held)}
-
-
-def last_step(found: Points) -> float:
-    """Return the increase of y for one more x, between the last two points."""
-    (x0, y0), (x1, y1) = sorted(found)[-2:]
-    return (y1 - y0) / (x1 - x0)
+    about = "Time of a question and memory of its tasks, by rows, files and keys, logarithmic axes"
+    return {"spark.svg": plots.figure(curves(report), about)}
 
 
 def context(report: Report) -> Row:
     growth = []
     for c in curves(report):
-        step = last_step(c.points)
-        factor, unit = (1e6, "B") if c.unit == "MB" else (1e6, "us") if step >= 1e-6 else (1e9, "ns")
-        span = f"{c.points[0][0]:,.0f} to {c.points[-1][0]:,.0f} {c.by}"
-        row: Row = {"panel": c.panel, "name": c.name, "unit": c.unit, "by": c.by.removesuffix("s"), "span": span}
-        row["more"] = f"{step * factor:,.1f} {unit}"
+        row: Row = {"panel": c.panel, "name": c.name, "unit": c.unit}
+        row["span"] = f"{c.points[0][0]:,.0f} to {c.points[-1][0]:,.0f} {c.by}"
         growth.append(row | {"exponent": exponent(c.points), "last": last_exponent(c.points)})
-    return {"growth": growth, "kind_of": kind_of}
+    return {"growth": growth}
 
 
 ABOUT = "percentiles of files, with more rows, more files and more keys; memory of a task"
-SUBJECT = Subject(ABOUT, Settings, stage, context, figures)
+SUBJECT = Subject(ABOUT, Settings, {"growth": measure}, context, figures)

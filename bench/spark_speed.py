@@ -4,8 +4,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +13,13 @@ import pyarrow.parquet as pq
 
 from bench.collection import Subject
 from bench.processes import spark_session
+from bench.rendering import group as group_rows
 from bench.report import Report, Row, say, sized
 from bench.tables import markdown
 from bench.timing import interleave, scratch
 
-PHIS = [0.5, 0.99]
-ARRAY = "array(0.5, 0.99)"
-KLL = "kll_sketch_agg_double(v, 2600)"
+OURS, ARRAY, KLL = "quantide, files", "array(0.5, 0.99)", "kll_sketch_agg_double(v, 2600)"
+TPCH = Path(sys.executable).with_name("tpchgen-cli")  # of quantide[bench]
 Job = Callable[[], Any]
 
 
@@ -40,83 +38,73 @@ class Settings:
     tpch: float = sized(10, 1, 0)
 
 
-def write_lake(folder: Path, rows: int, files: int, keys: tuple[int, ...] = (), group: int = 1 << 20) -> None:
-    """Write random float64 and, for each number of keys, a column of keys."""
+def write_lake(folder: Path, rows: int, files: int, *keys: int, group: int = 1 << 20, values: int = 0) -> list[str]:
+    """Write random float64 (with `values`, so many distinct ones) and, for each number of keys but 0, their column."""
     folder.mkdir(parents=True)
-    rng = np.random.default_rng(1)
-    for part in range(files):
-        n = rows // files
-        columns = {"v": rng.normal(size=n)} | {f"k{one}": rng.integers(0, one, n) for one in keys}
-        pq.write_table(pa.table(columns), folder / f"{part:06}.parquet", row_group_size=group)
+    rng, paths = np.random.default_rng([rows, files, *keys, values]), []
+    for part, n in enumerate(np.diff(np.arange(files + 1) * rows // files).tolist()):
+        columns = {f"k{one}": rng.integers(0, one, n) for one in keys if one}
+        # A dictionary of random values would be given up half way; of few values it leaves some bits of each.
+        packed, path = [*columns, *(["v"] if values else [])], folder / f"{part:06}.parquet"
+        columns["v"] = rng.integers(0, values, n).astype(np.float64) if values else rng.normal(size=n)
+        pq.write_table(pa.table(columns), path, row_group_size=group, use_dictionary=packed)
+        paths.append(str(path))
+    return paths
+
+
+def _ours(source: Any, column: str = "v", phis: Any = (0.5, 0.99), **more: Any) -> Job:
+    from quantide.spark import quantiles
+
+    return lambda: quantiles(source, column, phis, **more).toArrow()
+
+
+def _sql(frame: Any, text: str, *by: str) -> Job:
+    from pyspark.sql import functions as F
+
+    return lambda: frame.groupBy(*by).agg(F.expr(text)).toArrow()
 
 
 def measure(s: Settings) -> list[Row]:
     """Measure every question; the first method is ours on files, and warms up."""
     rows: list[Row] = []
     with scratch() as folder, spark_session(s.cores) as spark:
-        say(f"spark: write {s.rows:,} rows of Parquet")
-        lake, small = folder / "lake", folder / "small"
-        write_lake(lake, s.rows, s.files, s.keys, s.group)
-        write_lake(small, s.exact_rows, s.files, s.keys, s.group)
-        for question, count, jobs in chain(_questions(spark, str(lake), str(small), s), _tpch(spark, folder, s)):
+        for question, count, jobs in _questions(spark, folder, s):
             say(f"spark: {question}")
-            (ours, first), *_ = jobs.items()
-            first()
-            timed = interleave(jobs, {name: s.rounds if name == ours else s.other_rounds for name in jobs})
+            jobs[OURS]()
+            timed = interleave(jobs, {name: s.rounds if name == OURS else s.other_rounds for name in jobs})
             for name, one in timed.items():
-                ratio = None if name == ours else round(one.best / timed[ours].best, 2)
+                ratio = None if name == OURS else round(one.best / timed[OURS].best, 2)
                 row = {"question": question, "method": name, "rows": count, "ratio": ratio}
                 rows.append(row | {"seconds": round(one.best, 3), "rounds": len(one.seconds)})
     return rows
 
 
-def _questions(spark: Any, lake: str, small: str, s: Settings) -> Iterator[tuple[str, int, dict[str, Job]]]:
-    from pyspark.sql import functions as F
-
-    from quantide.spark import quantiles
-
-    frame, few = spark.read.parquet(lake), spark.read.parquet(small)
-
-    def sql(text: str, *by: str, frame: Any = frame) -> Job:
-        return lambda: (frame.groupBy(*by).agg(F.expr(text)) if by else frame.agg(F.expr(text))).toArrow()
-
-    def ours(source: Any, **more: Any) -> Job:
-        return lambda: quantiles(source, "v", PHIS, **more).toArrow()
-
-    both = f"struct({', '.join(f'kll_sketch_get_quantile_double({KLL}, {phi})' for phi in PHIS)})"
-    own, approx = "quantide, files", "percentile_approx(v, ..., {})"
-    whole = {own: ours(lake, eps=0.001), KLL: sql(both)}
-    whole[approx.format(1000)] = sql(f"percentile_approx(v, {ARRAY}, 1000)")
-    yield "two quantiles, eps 0.001", s.rows, whole | {"quantide, DataFrame": ours(frame, eps=0.001)}
+def _questions(spark: Any, folder: Path, s: Settings) -> Iterator[tuple[str, int, dict[str, Job]]]:
+    """Yield the name of each question, its number of rows, and its methods."""
+    lake, small = str(folder / "lake"), str(folder / "small")
+    for path, rows in ((lake, s.rows), (small, s.exact_rows)):
+        say(f"spark: write {rows:,} rows of Parquet")
+        write_lake(Path(path), rows, s.files, *s.keys, group=s.group)
+    frame, few, approx = spark.read.parquet(lake), spark.read.parquet(small), "percentile_approx(v, ..., {})"
+    both = f"struct({', '.join(f'kll_sketch_get_quantile_double({KLL}, {phi})' for phi in (0.5, 0.99))})"
+    jobs = {OURS: _ours(lake, eps=0.001), KLL: _sql(frame, both)}
+    jobs[approx.format(1000)] = _sql(frame, f"percentile_approx(v, {ARRAY}, 1000)")
+    yield "two quantiles, eps 0.001", s.rows, jobs | {"quantide, DataFrame": _ours(frame, eps=0.001)}
     for keys in s.keys:
-        jobs = {own: ours(lake, by=f"k{keys}", eps=0.01)}
-        jobs[approx.format(100)] = sql(f"percentile_approx(v, {ARRAY}, 100)", f"k{keys}")
+        peer = _sql(frame, f"percentile_approx(v, {ARRAY}, 100)", f"k{keys}")
+        jobs = {OURS: _ours(lake, by=f"k{keys}", eps=0.01), approx.format(100): peer}
         yield f"two quantiles by {keys:,} keys, eps 0.01", s.rows, jobs
-    exact = {own: ours(small, exact=True), "percentile(v, ...)": sql(f"percentile(v, {ARRAY})", frame=few)}
-    sort = partial(lambda: few.select("v").orderBy("v").write.format("noop").mode("overwrite").save())
-    yield "two exact quantiles", s.exact_rows, exact | {"a full sort": sort}
-
-
-def _tpch(spark: Any, folder: Path, s: Settings) -> Iterator[tuple[str, int, dict[str, Job]]]:
-    """Ask prices by the mode of shipping in TPC-H's lineitem: decimals, seven string keys, sixteen columns."""
-    generator = Path(sys.executable).with_name("tpchgen-cli")
-    if not s.tpch:
-        return
-    if not generator.exists():
-        say("spark: tpchgen-cli is not installed (pip install 'quantide[bench]'): TPC-H is left out")
-        return
-    from pyspark.sql import functions as F
-
-    from quantide.spark import quantiles
-
-    command = f"{generator} parquet -s {s.tpch:g} --tables lineitem --output-dir {folder / 'tpch'}"
-    subprocess.run(command.split(), check=True, stdout=subprocess.DEVNULL)
-    path, call = str(folder / "tpch" / "lineitem.parquet"), f"percentile_approx(l_extendedprice, {ARRAY}, 1000)"
-    frame = spark.read.parquet(path)
-    jobs: dict[str, Job] = {}
-    jobs["quantide, files"] = lambda: quantiles(path, "l_extendedprice", PHIS, by="l_shipmode").toArrow()
-    jobs["percentile_approx(..., 1000)"] = lambda: frame.groupBy("l_shipmode").agg(F.expr(call)).toArrow()
-    yield f"TPC-H scale {s.tpch:g}: l_extendedprice by l_shipmode, eps 0.001", frame.count(), jobs
+    jobs = {OURS: _ours(small, exact=True), "percentile(v, ...)": _sql(few, f"percentile(v, {ARRAY})")}
+    jobs["a full sort"] = few.select("v").orderBy("v").write.format("noop").mode("overwrite").save
+    yield "two exact quantiles", s.exact_rows, jobs
+    if s.tpch and TPCH.exists():  # lineitem has decimals, seven string keys, sixteen columns
+        command = f"{TPCH} parquet -s {s.tpch:g} --tables lineitem --output-dir {folder / 'tpch'}"
+        subprocess.run(command.split(), check=True, stdout=subprocess.DEVNULL)
+        path, call = str(folder / "tpch" / "lineitem.parquet"), f"percentile_approx(l_extendedprice, {ARRAY}, 1000)"
+        frame = spark.read.parquet(path)
+        jobs = {OURS: _ours(path, "l_extendedprice", by="l_shipmode")}
+        jobs["percentile_approx(..., 1000)"] = _sql(frame, call, "l_shipmode")
+        yield f"TPC-H scale {s.tpch:g}: l_extendedprice by l_shipmode, eps 0.001", frame.count(), jobs
 
 
 SUBJECT = Subject("percentiles of files, beside Spark's own functions", Settings, {"rows": measure})
@@ -134,10 +122,6 @@ class PartitionSettings:
 
 def partitions(s: PartitionSettings) -> list[Row]:
     """Measure SPARK-47836: in partitions with few rows, merging a sketch costs more than filling it."""
-    from pyspark.sql import functions as F
-
-    from quantide.spark import quantiles
-
     texts = {KLL: f"kll_sketch_get_quantile_double({KLL}, 0.5)"}
     texts["percentile_approx(v, 0.5, 1000)"] = "percentile_approx(v, 0.5, 1000)"
     texts["percentile_approx(v, 0.5, 10000), the default"] = "percentile_approx(v, 0.5)"
@@ -146,30 +130,21 @@ def partitions(s: PartitionSettings) -> list[Row]:
     with scratch() as folder, spark_session(s.cores) as spark:
         for number in s.partitions:
             say(f"spark: {s.rows:,} rows in {number:,} partitions")
-            path = folder / str(number)
-            write_lake(path, s.rows, number)
+            write_lake(folder / str(number), s.rows, number)
             frame = spark.range(0, s.rows, 1, number).selectExpr("cast(xxhash64(id) as double) as v")
-            sources = {"files": str(path), "DataFrame": frame}
-            jobs: dict[str, Job] = {
-                f"quantide, {name}": lambda source=source: quantiles(source, "v", 0.5, eps=0.001).toArrow()  # type: ignore[misc]
-                for name, source in sources.items()
-            }
-            for name, text in texts.items():
-                jobs[name] = lambda text=text, frame=frame: frame.agg(F.expr(text)).toArrow()  # type: ignore[misc]
+            jobs = {OURS: _ours(str(folder / str(number)), phis=0.5, eps=0.001)}
+            jobs["quantide, DataFrame"] = _ours(frame, phis=0.5, eps=0.001)
+            jobs |= {name: _sql(frame, text) for name, text in texts.items()}
             for job in jobs.values():
                 job()
-            about = {"partitions": number, "rows": s.rows}
-            found = interleave(jobs, s.rounds).items()
+            about, found = {"partitions": number, "rows": s.rows}, interleave(jobs, s.rounds).items()
             rows += [about | {"method": name, "ns_a_row": round(one.best * 1e9 / s.rows, 1)} for name, one in found]
     return rows
 
 
 def partition_context(report: Report) -> Row:
-    rows = report.rows["rows"]
-    numbers = sorted({row["partitions"] for row in rows})
-    found = {(row["method"], row["partitions"]): row for row in rows}
-    methods = dict.fromkeys(row["method"] for row in rows)
-    body = [[method, *(f"{found[method, number]['ns_a_row']:,.0f}" for number in numbers)] for method in methods]
+    numbers, methods = report.settings["partitions"], group_rows(report.rows["rows"], "method")
+    body = [[method, *(f"{row['ns_a_row']:,.0f}" for row in rows)] for method, rows in methods.items()]
     return {"costs": markdown(["method", *(f"{number:,} partitions" for number in numbers)], body), "most": numbers[-1]}
 
 

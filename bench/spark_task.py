@@ -6,20 +6,18 @@ The functions are those that `quantiles` sends to tasks, and they are fed as Spa
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from bench.processes import exchange, peak_of
 from bench.report import Row
+from bench.spark_speed import write_lake
 from bench.timing import scratch
 from quantide import StreamSketch
 from quantide.kernels.warm_up import warm
@@ -31,6 +29,7 @@ from quantide.store.storage_options import StorageOptions
 from quantide.summary.summaries import Summaries
 
 Batches = Iterator[pa.RecordBatch]
+OPTIONS = StorageOptions()
 READ = 4  # times a table: the one before, this one, and the bytes it is decoded from
 GROUPED = 6  # times the rows that are grouped together
 MERGED = 6  # times the eight summaries that are merged
@@ -63,27 +62,12 @@ def stated_merge_bytes(parts: Iterable[Summaries]) -> int:
     return LITTLE + sum(MET * len(part.rmin) + KEY * len(part) for part in parts)
 
 
-def write_files(folder: Path, rows: int, files: int, keys: int, values: int, group: int) -> list[str]:
-    """Write Parquet files: random float64 in `v` (with `values`, so many distinct ones), the key of a row in `k`."""
-    folder.mkdir(parents=True)
-    rng, paths = np.random.default_rng([rows, files, keys, values]), []
-    for part, n in enumerate(np.diff(np.arange(files + 1) * rows // files).tolist()):
-        columns = {"k": rng.integers(0, keys, n)} if keys else {}
-        columns["v"] = rng.integers(0, values, n).astype(np.float64) if values else rng.normal(size=n)
-        # A dictionary of random values would be given up half way; of few values it leaves some bits of each.
-        packed, path = [name for name in columns if name == "k" or values], folder / f"{part:06}.parquet"
-        pq.write_table(pa.table(columns), path, row_group_size=group, use_dictionary=packed)
-        paths.append(str(path))
-    return paths
-
-
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """A function that is sent to so many tasks; `by`: the column with the task of a row."""
 
     run: Callable[[Batches], Batches]
     tasks: int
-    by: str | None = None
+    by: str
 
 
 @dataclass(frozen=True)
@@ -92,7 +76,7 @@ class _Frame:
 
     steps: tuple[Step, ...] = ()
     tasks: int = 1
-    by: str | None = None
+    by: str = ""
 
     def mapInArrow(self, run: Callable[[Batches], Batches], schema: Any) -> "_Frame":
         return _Frame((*self.steps, Step(run, self.tasks, self.by)))
@@ -111,62 +95,48 @@ class _Frame:
 class Task:
     """A question, of which the first task that reads is measured, or the largest that merges.
 
-    `keys`: in the column k, 0 for none; `groups`: it reads so many row groups of one file, or all of many files;
-    `parts`: the file with the input of the merging task.
+    `keys`: 0 for none; `whole`: one task reads everything; `parts`: the file for the input of the merging task.
     """
 
-    paths: tuple[str, ...]
+    paths: Sequence[str]
     keys: int
     eps: float
     cores: int
-    groups: int = 0
     parts: str = ""
-    merge: bool = False
-
-    def measure(self) -> Row:
-        """Measure in a new process."""
-        found: Row = exchange("bench.spark_task", asdict(self))
-        return found
+    whole: bool = False
 
     def ask(self) -> Any:
-        return quantiles(list(self.paths), "v", [0.5, 0.99], by="k" if self.keys else None, eps=self.eps)
+        by = f"k{self.keys}" if self.keys else None
+        return quantiles(list(self.paths), "v", [0.5, 0.99], by=by, eps=self.eps)
 
     def steps(self) -> tuple[Step, ...]:
-        """Return what Spark would run, without Spark."""
+        """Return the functions that Spark would run, without Spark."""
         session = SimpleNamespace(
             range=lambda first, last, step, tasks: _Frame(tasks=tasks),
             conf=SimpleNamespace(get=lambda name: "UTC"),
             sparkContext=SimpleNamespace(defaultParallelism=self.cores),
         )
-        chosen: Any = (lambda *_: [self.split()]) if self.groups else plan_splits
         with (
             patch("quantide.spark.batch_quantiles.active_session", lambda: session),
-            patch("quantide.spark.batch_quantiles.plan_splits", chosen),
+            patch("quantide.spark.batch_quantiles.plan_splits", self._splits),
         ):
-            steps: tuple[Step, ...] = self.ask().steps
-            return steps
+            return tuple(self.ask().steps)
 
-    def split(self) -> Split:
-        files = find_files(list(self.paths), StorageOptions())
-        if not self.groups:
-            return plan_splits(files, self.columns, self.cores, StorageOptions())[0]
-        groups = None if len(files.files) > 1 else tuple(range(self.groups))
-        return tuple(FilePiece(file, groups, file.size) for file in files.files)
+    def _splits(self, files: Any, *more: Any) -> list[Split]:
+        whole = tuple(FilePiece(file, None, file.size) for file in files.files)
+        return [whole] if self.whole else plan_splits(files, *more)
 
     def tables(self) -> Iterator[pa.Table]:
-        schema = find_files(list(self.paths[:1]), StorageOptions()).schema
-        return read_split(self.split(), self.columns, schema, None, StorageOptions())
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return ("k", "v") if self.keys else ("v",)
+        """Return the tables that the first task reads."""
+        files, columns = find_files(list(self.paths), OPTIONS), (f"k{self.keys}", "v") if self.keys else ("v",)
+        return read_split(self._splits(files, columns, self.cores, OPTIONS)[0], columns, files.schema, None, OPTIONS)
 
 
-def measure(task: Task) -> Row:
+def measure(task: Task, merge: bool = False) -> Row:
     """Return the number of such tasks, resident bytes before and the most added, stated bytes, and bytes sent."""
     _load(task)
     first, *_, last = task.steps()
-    if task.merge:
+    if merge:
         peak = peak_of(lambda: batch_bytes(last.run(_stored(task.parts))))
         bound = stated_merge_bytes(from_partial_rows(pa.Table.from_batches(_stored(task.parts)), "v"))
         return {"tasks": last.tasks, "peak": peak.more, "stated": bound, "came": batch_bytes(_stored(task.parts))}
@@ -177,13 +147,18 @@ def measure(task: Task) -> Row:
     return {"tasks": first.tasks, "base": peak.base, "peak": peak.more, "stated": bound, "left": peak.result}
 
 
+def measure_apart(task: Task, merge: bool = False) -> Row:
+    """Measure in a new process."""
+    found: Row = exchange("bench.spark_task", [asdict(task), merge])
+    return found
+
+
 def _load(task: Task) -> None:
     """Load kernels, and everything that is imported or allocated at first use."""
     for _ in warm():
         pass
     with scratch() as folder:
-        paths = write_files(folder / "lake", rows=1_000, files=1, keys=10, values=0, group=100)
-        first, *merges = replace(task, paths=tuple(paths), groups=0).steps()
+        first, *merges = replace(task, paths=write_lake(folder / "lake", 1_000, 1, task.keys, group=100)).steps()
         batches = [*first.run(_numbers(0)), *first.run(_numbers(0))]
         for step in merges:
             batches = list(step.run(iter(batches)))
@@ -195,9 +170,8 @@ def _store(first: Step, last: Step, path: str) -> None:
     for batch in first.run(_numbers(*range(first.tasks))):
         for number in set(batch[last.by].to_pylist()):
             dealt[number].append(batch.filter(pc.equal(batch[last.by], number)))
-    batches = max(dealt.values(), key=batch_bytes)
-    with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, batches[0].schema) as stream:
-        for batch in batches:
+    with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, batch.schema) as stream:
+        for batch in max(dealt.values(), key=batch_bytes):
             stream.write_batch(batch)
 
 
@@ -216,5 +190,5 @@ def batch_bytes(batches: Iterable[pa.RecordBatch]) -> int:
 
 
 if __name__ == "__main__":
-    request = json.load(sys.stdin)
-    json.dump(measure(Task(**(request | {"paths": tuple(request["paths"])}))), sys.stdout)
+    given, merging = json.load(sys.stdin)
+    json.dump(measure(Task(**given), merging), sys.stdout)

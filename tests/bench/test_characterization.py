@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench import history_growth, processes, spark_growth, spark_task, window_accuracy
+from bench import history_growth, processes, spark_growth, window_accuracy
 from bench.__main__ import main
 from bench.history_growth import PARTS_OF_STEP, PEERS, Peer, trial
 from bench.inputs import Floats, Truth
 from bench.report import Report, settings_at
-from bench.spark_task import Task, stated_bytes
+from bench.spark_speed import write_lake
+from bench.spark_task import Task, measure_apart, stated_bytes
 from bench.subjects import CHARACTERIZATION
 from quantide import RecentWindow
 from quantide.history import compaction_tasks
@@ -71,7 +72,7 @@ def test_report_survives_json(path: Path, tmp_path: Path) -> None:
 
 def test_stated_memory_holds_in_the_results() -> None:
     rows = Report.read(FOLDER / "spark.json").rows
-    for row in (*rows["rows"], *rows["keys"], *rows["tasks"]):
+    for row in (*rows["keys"], *rows["tasks"]):
         assert row["peak"] <= row["stated"], row
     for row in rows["keys"]:
         assert row["merge_peak"] <= row["merge_stated"], row
@@ -89,29 +90,27 @@ def test_results_alone_measures_nothing(tmp_path: Path) -> None:
 
 
 def test_tasks_of_every_kind_run_without_spark(tmp_path: Path) -> None:
-    lab = spark_growth.Lab(tmp_path, settings_at(spark_growth.Settings, "quick"))
-    rows = list(lab.tasks())
-    assert [(row["kind"], row["rows"]) for row in rows] == [(kind, n) for kind in lab.kinds() for n in lab.s.tasks]
+    s = settings_at(spark_growth.Settings, "quick")
+    rows = list(spark_growth.tasks(tmp_path, s))
+    assert [(row["kind"], row["rows"]) for row in rows] == [
+        (kind, n) for kind in spark_growth.kinds(s) for n in s.tasks
+    ]
     assert all(row["left"] > 0 for row in rows)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
 def test_a_task_and_its_merge_in_fresh_processes(tmp_path: Path) -> None:
-    paths = spark_task.write_files(tmp_path / "lake", rows=20_000, files=2, keys=100, values=0, group=1_000)
-    parts = str(tmp_path / "parts")
-    found = Task(tuple(paths), 100, 0.01, cores=2, parts=parts).measure()
-    merged = Task(tuple(paths), 100, 0.01, cores=2, parts=parts, merge=True).measure()
+    paths = write_lake(tmp_path / "lake", 20_000, 2, 100, group=1_000)
+    task = Task(paths, 100, 0.01, cores=2, parts=str(tmp_path / "parts"))
+    found, merged = measure_apart(task), measure_apart(task, merge=True)
     assert found["tasks"] == merged["tasks"] == 1
     assert 0 < found["left"] <= merged["came"]
 
 
 def test_lakes_are_the_same_every_time(tmp_path: Path) -> None:
     for values in (0, 16):
-        one, other = (
-            spark_task.write_files(tmp_path / f"{values}-{i}", rows=1_001, files=2, keys=3, values=values, group=100)
-            for i in range(2)
-        )
+        one, other = (write_lake(tmp_path / f"{values}-{i}", 1_001, 2, 3, group=100, values=values) for i in range(2))
         assert [Path(path).read_bytes() for path in one] == [Path(path).read_bytes() for path in other]
 
 
@@ -131,8 +130,8 @@ def test_peak_sees_what_was_held_and_given_back() -> None:
 
 
 def test_stated_memory_grows_with_what_is_read_at_once(tmp_path: Path) -> None:
-    paths = spark_task.write_files(tmp_path / "lake", rows=3_000, files=1, keys=10, values=0, group=1_000)
-    one, three = (list(Task(tuple(paths), 10, 0.01, cores=2, groups=groups).tables()) for groups in (1, 3))
+    lakes = [write_lake(tmp_path / str(rows), rows, 1, 10, group=1_000) for rows in (1_000, 3_000)]
+    one, three = (list(Task(paths, 10, 0.01, cores=2, whole=True).tables()) for paths in lakes)
     assert [len(table) for table in (*one, *three)] == [1_000, 3_000]
     assert stated_bytes(one, 10, 0.01) < stated_bytes(three, 10, 0.01)
     assert stated_bytes(one, 0, 0.01) < stated_bytes(three, 0, 0.01)
@@ -145,7 +144,6 @@ def test_exponents_of_powers() -> None:
     points = [(x, 3.0 * x**1.5) for x in (1.0, 10.0, 1e6)]
     assert history_growth.exponent(points) == pytest.approx(1.5)
     assert history_growth.last_exponent([*points, (1e7, 3.0 * 1e9)]) == pytest.approx(0)
-    assert spark_growth.last_step([(1.0, 5.0), (4.0, 10.0), (8.0, 12.0)]) == 0.5
     with pytest.raises(ValueError, match="two different places"):
         history_growth.exponent(points[:1])
 
