@@ -4,7 +4,7 @@ Singh, Srivastava, Tirthapura: Estimating quantiles from the union of historical
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,11 +15,10 @@ from unittest.mock import patch
 
 import numpy as np
 
-from bench import plots
 from bench.collection import Subject
 from bench.history_load import opened
 from bench.inputs import Floats, Truth, Values
-from bench.plots import Curve, Points
+from bench.plots import Points
 from bench.qdigest import QDigest
 from bench.rendering import group
 from bench.report import Report, Row, say, settings_at, sized
@@ -32,20 +31,12 @@ from quantide.store.index_file import build_index_file
 from quantide.store.writable_table import WritableTable
 
 PARTS_OF_STEP = ("load", "sort", "summary", "merge", "commit")
-COSTS, GROWN = (*PARTS_OF_STEP, "read", "written"), (("history", "steps"), ("stream", "stream"))
-SHOWN, CERTIFIED = "normal", "certified at most"  # the data set of large steps; the name of a bound
-LINES = (  # of growth: panel, unit, name, colour, column, column of the bound, its name
-    ("error", "ranks", "accurate", 0, "accurate_mean_error", "accurate_certified", CERTIFIED),
-    ("error", "ranks", "quick", 2, "quick_mean_error", "quick_certified", CERTIFIED),
-    ("time", "ms", "accurate", 0, "accurate_seconds", "", ""),
-    ("time", "ms", "quick", 2, "quick_seconds", "", ""),
-    ("time", "ms", "first query", 4, "first", "", ""),
-    ("time", "ms", "an append", 5, "append", "", ""),
-    ("time", "ms", "all of a step", 5, "step", "", ""),
-    ("time", "ms", "opening", 3, "opening", "", ""),
-    ("blocks of a query", "blocks", "accurate", 0, "accurate_reads", "runs", "runs"),
-    ("index", "KB", "index", 1, "bytes", "budget", "budget"),
-)
+COSTS, SHOWN = (*PARTS_OF_STEP, "read", "written"), "normal"  # of a step; the data set of large steps
+COLUMNS = {"error, accurate": "accurate_mean_error", "certified, accurate": "accurate_certified"}
+COLUMNS |= {"error, quick": "quick_mean_error", "certified, quick": "quick_certified", "first query": "first"}
+COLUMNS |= {"time, accurate": "accurate_seconds", "time, quick": "quick_seconds", "blocks read": "accurate_reads"}
+COLUMNS |= {"all of a step": "step", "an append": "append", "opening": "opening", "index": "bytes"}
+Amounts = defaultdict[str, float]
 CLOSE = 0.15  # how far from its memory a peer may be
 
 
@@ -117,25 +108,29 @@ class Trial:
     """
 
     def __init__(self, path: Path, history: History, phis: Floats) -> None:
-        self.path, self.history, self.phis, self.truth = path, history, phis, Truth()
-        self.costs: list[dict[str, float]] = []
-        self._open, self._spent, self._lock = dict.fromkeys(COSTS, 0.0), defaultdict[str, float](float), Lock()
+        self.path, self.history, self.phis, self.truth, self._lock = path, history, phis, Truth(), Lock()
+        self.costs, self._open, self._spent = list[Amounts](), Amounts(float), Amounts(float)
 
     def append(self, values: Values) -> float:
         self.truth.add(values)
-        taken, _ = self._clock(self.history.append, values)
-        parts = {name: self._spent[name] for name in ("load", "sort", "summary")}
-        self._charge(**parts, commit=taken - sum(parts.values()), written=self._spent["written"])
-        return taken
+        return self._charge("commit", ("load", "sort", "summary", "written"), self.history.append, values)
 
     def end(self) -> None:
-        taken, _ = self._clock(self.history.end_step)
-        found = {name: self._spent[name] for name in ("commit", "read", "written")}
-        self._charge(merge=taken - found["commit"], **found)
+        self._charge("merge", ("commit", "read", "written"), self.history.end_step)
         self.costs.append(self._open)
-        self._open = dict.fromkeys(COSTS, 0.0)
+        self._open = Amounts(float)
         if len(self.costs) % 10 == 0:
             self.history.vacuum(older_than_hours=0)
+
+    def _charge(self, rest: str, names: Sequence[str], job: Callable[..., Any], *arguments: Any) -> float:
+        """Run a job; add the amounts that it spent, and the rest of its seconds, to those of the open step."""
+        self._spent.clear()
+        taken, _ = clock(job, *arguments)
+        found = {name: self._spent[name] for name in names}
+        found[rest] = taken - sum(found[name] for name in names if name in PARTS_OF_STEP)
+        for name, amount in found.items():
+            self._open[name] += amount
+        return taken
 
     def fill(self, steps: Iterable[Values]) -> None:
         """Append all steps; the last stays open."""
@@ -160,58 +155,46 @@ class Trial:
     def both(self, history: History | None = None) -> Row:
         return self.ask("accurate", "accurate_", history) | self.ask("quick", "quick_", history)
 
-    def _clock(self, job: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
-        self._spent.clear()
-        return clock(job, *arguments)
-
-    def _charge(self, **amounts: float) -> None:
-        for name, amount in amounts.items():
-            self._open[name] += amount
-
-    def _spend(self, name: str, amount: float) -> None:
-        with self._lock:
-            self._spent[name] += amount
-
-    def _timed(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*arguments: Any, **named: Any) -> Any:
-            begun = perf_counter()
-            try:
-                return function(*arguments, **named)
-            finally:
-                self._spend(part, perf_counter() - begun)
-
-        return run
-
     @contextmanager
     def patched(self) -> Iterator[None]:
-        read_blocks = DataFiles.read_blocks
+        def spend(name: str, amount: float) -> None:
+            with self._lock:
+                self._spent[name] += amount
+
+        def timed(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+            def run(*arguments: Any, **named: Any) -> Any:
+                begun = perf_counter()
+                result = function(*arguments, **named)
+                spend(part, perf_counter() - begun)
+                return result
+
+            return run
 
         def sort(*arguments: Any) -> SortedChunk:
             chunk = sort_chunk(*arguments)  # partitions are sorted when they are written
-            return replace(chunk, partitions=[self._timed("sort", partition) for partition in chunk.partitions])
+            return replace(chunk, partitions=[timed("sort", partition) for partition in chunk.partitions])
 
         def write(path: str, rows: Any, *more: Any) -> Any:
-            self._spend("written", -(-len(rows) // BLOCK))
+            spend("written", -(-len(rows) // BLOCK))
             return write_data(path, rows, *more)
 
         def read(files: DataFiles, path: str, groups: list[int]) -> Any:
-            self._spend("read", len(groups))
+            spend("read", len(groups))
             return read_blocks(files, path, groups)
 
+        read_blocks, tasks = DataFiles.read_blocks, "quantide.history.compaction_tasks"
         with (
-            patch("quantide.history.history.sort_chunk", self._timed("sort", sort)),
-            patch("quantide.history.compaction_tasks.write_data", self._timed("load", write)),
-            patch("quantide.history.compaction_tasks.build_index_file", self._timed("summary", build_index_file)),
-            patch.object(WritableTable, "commit", self._timed("commit", WritableTable.commit)),
+            patch("quantide.history.history.sort_chunk", timed("sort", sort)),
+            patch(f"{tasks}.write_data", timed("load", write)),
+            patch(f"{tasks}.build_index_file", timed("summary", build_index_file)),
+            patch.object(WritableTable, "commit", timed("commit", WritableTable.commit)),
             patch.object(DataFiles, "read_blocks", read),
         ):
             yield
 
 
-def asked_row(
-    truth: Truth, phis: Floats, found: Sequence[tuple[float, Any]], certified: float, reads: Sequence[int]
-) -> Row:
-    """Return the errors and the times of answers, given as seconds and values."""
+def asked_row(truth: Truth, phis: Floats, found: Sequence[Any], certified: float, reads: Sequence[int]) -> Row:
+    """Return the errors and the times of answers, given as pairs of seconds and values."""
     errors = truth.rank_errors(phis, [value for _, value in found])
     row: Row = {"n": truth.n(), "mean_error": float(errors.mean()), "worst_error": float(errors.max())}
     row |= {"certified": round(certified, 3), "seconds": round(float(np.median([taken for taken, _ in found])), 7)}
@@ -374,52 +357,35 @@ def last_exponent(found: Points) -> float:
     return exponent(sorted(found)[-2:])
 
 
+def growth(rows: Sequence[Row], by: str, columns: Mapping[str, str], least: float = 0.0) -> list[Row]:
+    """Return the exponents of columns, of which none counts as less than `least`."""
+    out = []
+    for name, column in columns.items():
+        if column in rows[0]:
+            found = [(row[by], max(row[column], least)) for row in rows]
+            out.append({"name": name, "exponent": exponent(found), "last": last_exponent(found)})
+    return out
+
+
 def step_seconds(row: Row) -> float:
     return sum(float(row[part]) for part in PARTS_OF_STEP)
 
 
-def growth_curves(report: Report, name: str, by: str) -> list[Curve]:
-    """Return the curves of Figure 12 ("history" by "steps") or 13 ("stream" by "stream")."""
-    least, budget = 1 / report.settings["questions"], report.settings["memory"]
-    rows = [
-        row | {"budget": budget} | ({"step": step_seconds(row)} if "load" in row else {}) for row in report.rows[name]
-    ]
-    out = []
-    for panel, unit, line, colour, column, bound, bound_name in LINES:
-        if column in rows[0]:
-            factor = {"ms": 1e3, "KB": 1e-3}.get(unit, 1.0)
-            found, limit = ([(row[by], max(factor * row[y], least)) for row in rows if y] for y in (column, bound))
-            out.append(Curve(f"{panel} by {name}", by, unit, line, colour, found, limit, bound_name))
-    return out
-
-
-def figures(report: Report) -> Row:
-    """Draw Figures 12 and 13; an error of no rank is drawn as that of one query."""
-    grown, stream = (growth_curves(report, name, by) for name, by in GROWN)
-    return {
-        "history-growth.svg": plots.figure(grown, "Error, time, blocks and memory by the number of steps", 2),
-        "history-stream.svg": plots.figure(stream, "Error, time and blocks by the size of the open step", 2),
-    }
-
-
 def context(report: Report) -> Row:
-    rows, least = report.rows, 1 / report.settings["questions"]
-    memory, growth = [], {}
+    """Return tables of methods side by side and of growth; an error of no rank counts as that of one query."""
+    rows, least, memory = report.rows, 1 / report.settings["questions"], []
     for some in group([row | {"of": (row["data"], row["memory"])} for row in rows["memory"]], "of").values():
         of = {row["method"]: row for row in some}
         errors = {name: max(row["mean_error"], least) for name, row in of.items()}
         memory.append({"of": of, "times": {name: error / errors["accurate"] for name, error in errors.items()}})
-    for name, by in GROWN:
-        lines = [(curve.panel, line) for curve in growth_curves(report, name, by) for line in curve.lines()]
-        growth[name] = [
-            {"panel": panel, "name": line.name, "exponent": exponent(line.points), "last": last_exponent(line.points)}
-            for panel, line in lines
-        ]
+    steps = [row | {"step": step_seconds(row)} for row in rows["history"]]
+    found: Row = {"history": growth(steps, "steps", COLUMNS, least)}
+    found["stream"] = growth(rows["stream"], "stream", COLUMNS, least)
     spans = {kappa: some[-1]["last_steps"].split() for kappa, some in group(rows["spans"], "kappa").items()}
     usual = next(row for row in rows["kappas"] if row["kappa"] == report.settings["kappa"])
-    return {"memory": memory, "growth": growth, "spans": spans, "usual": usual, "step": step_seconds}
+    return {"memory": memory, "growth": found, "spans": spans, "usual": usual, "step": step_seconds}
 
 
 PARTS = {"memory": by_memory, "kappa": by_kappa, "growth": by_growth}
 ABOUT = "history and stream, the figures of the paper: memory, kappa, updates, queries, windows, growth"
-SUBJECT = Subject(ABOUT, Settings, PARTS, context, figures)
+SUBJECT = Subject(ABOUT, Settings, PARTS, context)

@@ -1,8 +1,6 @@
 """History and stream: a billion values in steps, loaded beside a plain write, queried, and checked by counting."""
 
-import shutil
-import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,6 @@ from quantide.history import History
 
 PHIS = (0.001, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999)
 MODES = ("quick", "accurate", "exact")
-SPARE = 3  # bytes of disk for each byte of data: runs, their merge, files that wait for a vacuum
 
 
 @dataclass(frozen=True)
@@ -30,16 +27,6 @@ class Settings:
     kappa: int = sized(10, quick=2)
     eps: float = 0.001
     questions: int = sized(200, quick=5)
-
-
-def fit_disk(s: Settings) -> Settings:
-    """Reduce the values of a step to the free disk space."""
-    free = shutil.disk_usage(tempfile.gettempdir()).free
-    most = free // (8 * SPARE * (s.steps + 1))
-    if most >= s.step_values:
-        return s
-    say(f"history: {free / 1e9:.0f} GB are free; steps have {most:,} values instead of {s.step_values:,}")
-    return replace(s, step_values=most, open_values=min(most, s.open_values))
 
 
 def step_values(step: int, s: Settings) -> Floats:
@@ -130,4 +117,4 @@ def context(report: Report) -> Row:
 
 
 ABOUT = "a billion values on disk and a stream, queried together"
-SUBJECT = Subject(ABOUT, Settings, {"store": store}, context, adjust=fit_disk)
+SUBJECT = Subject(ABOUT, Settings, {"store": store}, context)

@@ -1,10 +1,9 @@
-"""Child process that ingests FOLDER/in with Spark: `python -m bench.ingest_child quantide|spark FOLDER`.
+"""Child process that ingests FOLDER/in with Spark: `python -m bench.ingest_child quantide|spark FOLDER CORES`.
 
 It logs its batches, with times of the monotonic clock, which all processes of a machine share, into FOLDER/log.jsonl.
 `quantide` runs as `quantide ingest` does; `spark` computes percentile_approx of each batch and writes Parquet.
 """
 
-import argparse
 import sys
 import time
 from dataclasses import replace
@@ -32,20 +31,20 @@ class LoggedStream(RunningStream):
         write_event(self.log, batch=number, begun=begun, ended=time.monotonic(), rows=self.status.rows - before)
 
 
-def run_quantide(folder: Path, log: TextIO, options: argparse.Namespace) -> None:
-    config, begun, master = read_config(folder / "quantide.toml"), time.monotonic(), f"local[{options.cores}]"
-    if options.no_window:  # no configuration omits recent rows; this shows their cost
+def run_quantide(folder: Path, log: TextIO, cores: int, *flags: str) -> None:
+    config, begun, master = read_config(folder / "quantide.toml"), time.monotonic(), f"local[{cores}]"
+    if "--no-window" in flags:  # no configuration omits recent rows; this shows their cost
         none: dict[str, Any] = {"window": 0}
         config = replace(config, streams={name: replace(one, **none) for name, one in config.streams.items()})
     LoggedStream.log = log
     with session_for(config, master), patch("quantide.spark.ingest.RunningStream", LoggedStream):
         write_event(log, ready=time.monotonic(), seconds=time.monotonic() - begun)
-        ingest(config, sys.stdout, master, once=options.once)
+        ingest(config, sys.stdout, master, once="--once" in flags)
 
 
-def run_spark(folder: Path, log: TextIO, options: argparse.Namespace) -> None:
+def run_spark(folder: Path, log: TextIO, cores: int, *flags: str) -> None:
     begun = time.monotonic()
-    with spark_session(options.cores) as spark:
+    with spark_session(cores) as spark:
         write_event(log, ready=time.monotonic(), seconds=time.monotonic() - begun)
 
         def take(frame: DataFrame, number: int) -> None:
@@ -62,12 +61,6 @@ def run_spark(folder: Path, log: TextIO, options: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     end_with_parent()
-    parser = argparse.ArgumentParser(prog="python -m bench.ingest_child")
-    parser.add_argument("method")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--cores", type=int, default=2)
-    parser.add_argument("--once", action="store_true")
-    parser.add_argument("--no-window", action="store_true")
-    given = parser.parse_args()
-    with open(given.folder / "log.jsonl", "w", encoding="utf-8") as events:
-        {"quantide": run_quantide, "spark": run_spark}[given.method](given.folder, events, given)
+    method, path, number, *given = sys.argv[1:]
+    with open(Path(path, "log.jsonl"), "w", encoding="utf-8") as events:
+        {"quantide": run_quantide, "spark": run_spark}[method](Path(path), events, int(number), *given)

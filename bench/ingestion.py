@@ -3,8 +3,7 @@
 import math
 import os
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from bench.collection import Subject
 from bench.inputs import Floats, answer_holds
 from bench.live_reader import Seen, first_at, newest
-from bench.processes import KINDS, Child, read_events
+from bench.processes import KINDS, PATIENCE, Child, read_events
 from bench.report import Row, say, sized
 from bench.timing import scratch, spread
 from quantide import History
@@ -32,7 +31,8 @@ METHODS = {  # the child's method, the options of its source, its flags, and the
     PEER: ("spark", ONE_FILE, "", ""),
 }
 BEGIN, APART = 1_750_000_000_000_000, 1_000  # microseconds: the first time, and between two rows
-WARM, WARM_STEADY = 5, 10  # files that do not count
+WARM = 5  # files that do not count
+Series = list[tuple[float, float]]  # times and values
 CONFIG = """store = "data"
 
 [streams.s]
@@ -46,19 +46,13 @@ eps = {eps:g}
 
 @dataclass(frozen=True)
 class Settings:
-    """`files` of `file_rows` rows, one a batch; batches of `keys` keys; `lag_files`, one after the other, with pauses.
-
-    `steady_seconds`: a file every `steady_every` seconds; SOAK in the environment, a duration, replaces it.
-    """
+    """`files` of `file_rows` rows, one a batch; `lag_files`, one after the other, with pauses; steady files."""
 
     cores: int = 2
     eps: float = 0.001
     files: int = sized(8, 4, 2)
     file_rows: int = sized(10_000_000, quick=20_000)
     rounds: int = sized(2, 1, 1)
-    keys: int = sized(100_000, quick=100)
-    key_rows: int = sized(1_000_000, quick=2_000)
-    key_batches: int = sized(5, quick=2)
     lag_files: int = sized(40, 20, 3)
     lag_rows: int = sized(1_000, quick=100)
     pause: tuple[float, float] = sized((0.3, 0.8), quick=(0.1, 0.2))
@@ -67,11 +61,6 @@ class Settings:
     steady_every: float = 0.5
     steady_step: str = sized("1 min", quick="2 s")
     steady_window: str = "5 min"
-
-
-def with_soak(settings: Settings) -> Settings:
-    span = os.environ.get("SOAK")
-    return settings if not span else replace(settings, steady_seconds=float(read_span(span)))
 
 
 def configure(folder: Path, eps: float, source: str = "", more: str = "") -> Path:
@@ -111,18 +100,14 @@ def put(folder: Path, number: int, rows: int) -> float:
     return write_file(folder / "in" / f"{number:06}.parquet", numbered(number, rows), number * rows)
 
 
-def store_holds(store: Path, values: Floats, eps: float, within: str = "", keys: Row | None = None) -> bool:
-    """Return True if a store has every value once, and its answers are right: of all, a window, and some keys."""
+def store_holds(store: Path, values: Floats, eps: float, within: str = "") -> bool:
+    """Return True if a store has every value once, and its answers are right: of all, and of a window."""
     exact = np.sort(values)
     with History(store) as history:
         right = [history.n == len(exact)]
         for phi in (0.001, 0.5, 0.99):
-            answer = history.answer(phi, "accurate" if keys is None else "quick")
-            right.append(answer_holds(answer, exact, eps * len(exact)))
-            if keys is None:
-                right.append(answer_holds(history.answer(phi, "exact"), exact, 0))
-        for key, some in (keys or {}).items():
-            right.append(answer_holds(history.answer(0.5, "exact", key=key), np.sort(some), 0))
+            right.append(answer_holds(history.answer(phi, "accurate"), exact, eps * len(exact)))
+            right.append(answer_holds(history.answer(phi, "exact"), exact, 0))
     if within:
         recent = np.sort(values[-int(read_span(within) * 1_000_000 // APART) :])
         with LiveStream(store, follow=False) as live:
@@ -130,8 +115,8 @@ def store_holds(store: Path, values: Floats, eps: float, within: str = "", keys:
     return all(right)
 
 
-def ingest_child(folder: Path, *flags: str, method: str = "quantide") -> Child:
-    return Child(folder / "log.out", "bench.ingest_child", method, str(folder), *flags)
+def ingest_child(folder: Path, cores: int, *flags: str, method: str = "quantide") -> Child:
+    return Child(folder / "log.out", "bench.ingest_child", method, str(folder), str(cores), *flags)
 
 
 def events(folder: Path, name: str = "batch") -> list[Row]:
@@ -161,7 +146,7 @@ def _round(folder: Path, files: Path, name: str, values: Floats, s: Settings) ->
     store = configure(folder, s.eps, source)
     (folder / "in").rmdir()
     (folder / "in").symlink_to(files)
-    with ingest_child(folder, f"--cores={s.cores}", "--once", *flags.split(), method=method) as child:
+    with ingest_child(folder, s.cores, "--once", *flags.split(), method=method) as child:
         child.finish()
     batches, [ready] = events(folder), events(folder, "ready")
     begun, ended, taken = batches[0]["begun"], batches[-1]["ended"], [one["ended"] - one["begun"] for one in batches]
@@ -172,101 +157,74 @@ def _round(folder: Path, files: Path, name: str, values: Floats, s: Settings) ->
     return row | {"batch": float(np.median(taken[1:] or taken)), "batches": len(batches)}
 
 
-def keys(s: Settings) -> list[Row]:
-    """Measure batches of many keys after one that warms up."""
-    say(f"ingest: batches of {s.key_rows:,} rows of {s.keys:,} keys")
-    names, numbers = np.array(key_names(s.keys), dtype=object), range(s.key_batches + 1)
-    values = [file_values(number, s.key_rows) for number in numbers]
-    codes = [key_codes(number, s.key_rows, s.keys) for number in numbers]
-    with scratch() as folder:
-        store = configure(folder, s.eps, ONE_FILE, 'keys = ["k"]')
-        for i in numbers:
-            write_file(folder / "in" / f"{i:03}.parquet", values[i], i * s.key_rows, k=names[codes[i]])
-        with ingest_child(folder, "--once") as child:
-            child.finish()
-        first, *batches = [event["ended"] - event["begun"] for event in events(folder)]
-        every, code = np.concatenate(values), np.concatenate(codes)
-        some = {names[key]: every[code == key] for key in (0, s.keys // 2)}
-        right = store_holds(store, every, s.eps, keys=some)
-    about = {"rows": s.key_rows, "keys": s.keys, "batches": len(batches), "first": first}
-    return [about | spread(batches) | {"holds": right}]
-
-
 def latency(s: Settings) -> list[Row]:
     """Measure small files, each written after the one before was answered and a pause."""
-    say(f"ingest: {s.lag_files} files of {s.lag_rows:,} rows, one after the other")
-    rng, lags, files = np.random.default_rng(7), list[float](), s.lag_files + WARM + 1
-    with scratch() as folder:
-        store = configure(folder, s.eps)
-        with ingest_child(folder) as child:
-            put(folder, 0, s.lag_rows)
-            child.wait_for(lambda: events(folder))
-            with LiveStream(store) as live:
-                for number in range(1, files):
-                    at, version = put(folder, number, s.lag_rows), -1
-                    while (found := live.version) == version or newest(live) < number:
-                        version = found
-                        time.sleep(0.001)
-                        child.check()
-                    lags.append(time.monotonic() - at)
-                    time.sleep(rng.uniform(*s.pause))
-            child.finish(stop=True)
-        values = np.concatenate([numbered(number, s.lag_rows) for number in range(files)])
-        right = store_holds(store, values, s.eps, "1 s")
-    return [{"files": s.lag_files, "rows": s.lag_rows, **spread(lags[WARM:]), "holds": right}]
+    row, _, lags = _arrivals(s, s.lag_files, s.lag_rows)
+    return [row | spread([lag for _, lag in lags])]
 
 
 def steady(s: Settings) -> list[Row]:
     """Measure memory, batches and lag of a reader while files arrive at a fixed rate."""
-    say(f"ingest: {s.steady_seconds:.0f} s of files of {s.steady_rows:,} rows")
-    files = math.ceil(s.steady_seconds / s.steady_every)
-    with scratch() as folder:
-        store = configure(folder, s.eps, more=f'step = "{s.steady_step}"\nwindow = "{s.steady_window}"')
-        with ingest_child(folder) as child:
-            for number in range(WARM_STEADY):
-                put(folder, number, s.steady_rows)
-            child.wait_for(lambda: sum(one["rows"] for one in events(folder)) == WARM_STEADY * s.steady_rows)
-            begun, written, seen, memory = _feed(folder, child, files, s)
-            child.finish(stop=True)
-        with History(store) as history:
-            stats = {name: history.stats()[name] for name in ("steps", "runs", "chunks")}
-        values = np.concatenate([numbered(number, s.steady_rows) for number in range(files + WARM_STEADY)])
-        right, found = store_holds(store, values, s.eps), [one for one in events(folder) if one["begun"] >= begun]
-    batches = [(one["begun"] - begun, one["ended"] - one["begun"]) for one in found]
-    lags = [(at - begun, max(0.0, first_at(seen, number) - at)) for number, at in written]
-    row: Row = {"files": files, "rows": files * s.steady_rows, "batches": len(batches), "holds": right, **stats}
-    row |= spread([lag for _, lag in lags], "lag_") | spread([seconds for _, seconds in batches], "batch_")
-    row["seconds"], third = s.steady_seconds, s.steady_seconds / 3
-    for name, series in {"memory": memory, "batch": batches, "lag": lags}.items():
-        row |= {f"{name}_first": _median(series, 0, third), f"{name}_last": _median(series, 2 * third, math.inf)}
+    files, third = math.ceil(s.steady_seconds / s.steady_every), s.steady_seconds / 3
+    more = f'step = "{s.steady_step}"\nwindow = "{s.steady_window}"'
+    row, series, lags = _arrivals(s, files, s.steady_rows, s.steady_every, more)
+    row["seconds"] = s.steady_seconds
+    for name, found in (series | {"lag": lags}).items():
+        row |= spread([value for _, value in found], f"{name}_")
+        row |= {f"{name}_first": _median(found, 0, third), f"{name}_last": _median(found, 2 * third, math.inf)}
     return [row]
 
 
-def _median(found: Sequence[tuple[float, float]], low: float, high: float) -> float | None:
+def _median(found: Series, low: float, high: float) -> float | None:
     chosen = [value for at, value in found if low <= at < high]
     return float(np.median(chosen)) if chosen else None
 
 
-def _feed(folder: Path, child: Child, files: int, s: Settings) -> tuple[float, Seen, Seen, list[tuple[float, float]]]:
-    """Write files at every tick; return when they were written and seen, and samples of memory."""
-    written, seen, memory, version, begun = Seen(), Seen(), list[tuple[float, float]](), -1, time.monotonic()
-    with LiveStream(folder / "data" / "s") as live:
-        while not seen or seen[-1][0] < files + WARM_STEADY - 1:
-            now = time.monotonic() - begun
-            if len(written) < files and now >= len(written) * s.steady_every:
-                written.append((number := WARM_STEADY + len(written), put(folder, number, s.steady_rows)))
-            elif live.version != version:
-                version = live.version
-                seen.append((newest(live), time.monotonic()))
-            elif now >= len(memory) * s.steady_every:
-                child.check()
-                memory.append((now, sum(child.memory()[kind] for kind in KINDS)))
-            else:
-                time.sleep(0.005)
-            if now > s.steady_seconds + 600:
-                raise TimeoutError("the reader did not see the last file within ten minutes")
-    return begun, written, seen, memory
+def _arrivals(
+    s: Settings, files: int, rows: int, every: float = 0.0, more: str = ""
+) -> tuple[Row, dict[str, Series], Series]:
+    """Write a file every so many seconds, or if 0 a pause after the one before was answered.
+
+    Return a row about the store, memory and batches over time, and the lags of a reader.
+    """
+    say(f"ingest: {files} files of {rows:,} rows, {f'one every {every:g} s' if every else 'one after the other'}")
+    written, seen, memory, version, last = Seen(), Seen(), Series(), -1, files + WARM
+    pauses = np.random.default_rng(7).uniform(*s.pause, last + 1)
+    with scratch() as folder:
+        store = configure(folder, s.eps, more=more)
+        with ingest_child(folder, s.cores) as child:
+            put(folder, 0, rows)
+            child.wait_for(lambda: events(folder))
+            with LiveStream(store) as live:
+                first = due = time.monotonic()
+                while not seen or seen[-1][0] < last:
+                    now, number = time.monotonic(), len(written) + 1
+                    if number <= last and now >= due:
+                        written.append((number, put(folder, number, rows)))
+                        due = first + number * every if every else math.inf
+                    elif live.version != version:
+                        version = live.version
+                        seen.append((newest(live), time.monotonic()))
+                        due = seen[-1][1] + pauses[number - 1] if not every and seen[-1][0] == number - 1 else due
+                    elif every and now >= first + len(memory) * every:
+                        memory.append((now, sum(child.memory()[kind] for kind in KINDS)))
+                    else:
+                        child.check()
+                        time.sleep(0.001)
+                    if now > written[-1][1] + PATIENCE:
+                        raise TimeoutError(f"the reader did not see file {len(written)}")
+            child.finish(stop=True)
+        with History(store) as history:
+            stats = {name: history.stats()[name] for name in ("steps", "runs", "chunks")}
+        values = np.concatenate([numbered(number, rows) for number in range(last + 1)])
+        right, begun = store_holds(store, values, s.eps, "1 s"), written[WARM][1]
+        batches = [
+            (one["begun"] - begun, one["ended"] - one["begun"]) for one in events(folder) if one["begun"] >= begun
+        ]
+    lags = [(at - begun, max(0.0, first_at(seen, number) - at)) for number, at in written[WARM:]]
+    about = {"files": files, "rows": rows, "batches": len(batches), "holds": right, **stats}
+    return about, {"memory": [(at - begun, size) for at, size in memory], "batch": batches}, lags
 
 
-PARTS = {"rate": rate, "keys": keys, "latency": latency, "steady": steady}
-SUBJECT = Subject("files into history, through Spark: speed, lag, memory", Settings, PARTS, adjust=with_soak)
+PARTS = {"rate": rate, "latency": latency, "steady": steady}
+SUBJECT = Subject("files into history, through Spark: speed, lag, memory", Settings, PARTS)

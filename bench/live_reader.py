@@ -1,11 +1,10 @@
-"""Live readers: queries a second, cold keys and memory, lag behind a writer, and time to start."""
+"""Live readers: queries a second, cold keys and memory, and lag behind a writer."""
 
 import math
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,10 +33,7 @@ COLD |= {"within the day": {"within": 86_400}, "last 100": {"last": 100}}
 
 @dataclass(frozen=True)
 class Settings:
-    """Stores that are queried; a day of many keys, of which `cold` are queried; `follow_*`: a writer that is followed.
-
-    `ages`: commits of a stream when it is opened.
-    """
+    """Stores that are queried; a day of many keys, `cold` of which are queried; `follow_*`: a writer to follow."""
 
     eps: float = 0.001
     steps: int = sized(20, quick=3)
@@ -59,10 +55,6 @@ class Settings:
     follow_rows: tuple[int, ...] = sized((100, 10_000), quick=(20, 200))
     follow_keys: int = sized(1_000, quick=10)
     asking_seconds: float = sized(20.0, 10.0, 1.0)
-    ages: tuple[int, ...] = sized((10, 100, 1_000, 10_000), (10, 100, 1_000), (5, 12, 25))
-    age_step: int = sized(100, quick=10)
-    vacuum_every: int = sized(10, quick=1)
-    openings: int = sized(7, quick=2)
 
 
 @dataclass(frozen=True)
@@ -273,38 +265,5 @@ def first_at(seen: Seen, number: int) -> float:
     return next(when for found, when in seen if found >= number)
 
 
-def restart(s: Settings) -> list[Row]:
-    """Measure the start of a reader against the age of a stream with steps and vacuums."""
-    say(f"live: a stream of {s.ages[-1]:,} commits")
-    out, appended = list[Row](), list[Rows]()
-    with scratch() as path, History(path, eps=s.eps) as history:
-        for commit in range(1, s.ages[-1] + 1):
-            appended.append(Rows.make([13, commit], 100, 1, float(commit), 100))
-            history.append(appended[-1].values, times=appended[-1].times)
-            if commit in s.ages:
-                out.append({"commits": commit, **_openings(path, Rows.joined(appended), s)})
-            if commit % s.age_step == 0:
-                history.end_step()
-            if commit % (s.age_step * s.vacuum_every) == 0:
-                history.vacuum(older_than_hours=0)
-    return out
-
-
-def _openings(path: Path, rows: Rows, s: Settings) -> Row:
-    """Measure the constructor, and first answers of three scopes, with a warm file cache; check them."""
-    scopes: tuple[Scope, ...] = ({"mode": "quick"}, {}, {"within": 300})
-    starts, answered = [], []
-    for _ in range(s.openings):
-        begun = time.perf_counter()
-        with LiveStream(path, follow=False) as live:
-            starts.append(time.perf_counter() - begun)
-            answers = [live.answer(0.99, **scope) for scope in scopes]
-            answered.append(time.perf_counter() - begun)
-            stats = {name: live.stats()[name] for name in ("chunks", "runs", "recent_files")}
-    holds = all(rows.holds(answer, s.eps, scope) for answer, scope in zip(answers, scopes, strict=True))
-    row: Row = {"start": float(np.median(starts)), "answered": float(np.median(answered)), "worst": max(answered)}
-    return row | stats | {"log_files": len(list((path / "_delta_log").iterdir())), "holds": holds}
-
-
-PARTS = {"questions": questions, "keys": day_of_keys, "follow": follow, "restart": restart}
-SUBJECT = Subject("a reader beside the writer: queries, lag, starts, memory", Settings, PARTS)
+PARTS = {"questions": questions, "keys": day_of_keys, "follow": follow}
+SUBJECT = Subject("a reader beside the writer: queries, lag, memory", Settings, PARTS)

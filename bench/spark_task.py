@@ -4,21 +4,24 @@ The functions are those that `quantiles` sends to tasks, and they are fed as Spa
 """
 
 import json
+import shutil
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from types import SimpleNamespace
+from pathlib import Path
 from typing import Any, NamedTuple
-from unittest.mock import patch
+from unittest.mock import MagicMock, patch
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from bench.processes import exchange, peak_of
-from bench.report import Row
+from bench.report import Row, say
+from bench.spark_growth import Settings
 from bench.spark_speed import write_lake
-from bench.timing import scratch
+from bench.timing import clock, scratch
 from quantide import StreamSketch
 from quantide.kernels.warm_up import warm
 from quantide.spark import quantiles
@@ -71,27 +74,6 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Frame:
-    """DataFrame that records the functions sent to tasks."""
-
-    steps: tuple[Step, ...] = ()
-    tasks: int = 1
-    by: str = ""
-
-    def mapInArrow(self, run: Callable[[Batches], Batches], schema: Any) -> "_Frame":
-        return _Frame((*self.steps, Step(run, self.tasks, self.by)))
-
-    def repartition(self, tasks: int) -> "_Frame":
-        return _Frame(self.steps, tasks)
-
-    def repartitionById(self, tasks: int, by: str) -> "_Frame":
-        return _Frame(self.steps, tasks, by)
-
-    def __getitem__(self, column: str) -> str:
-        return column
-
-
-@dataclass(frozen=True)
 class Task:
     """A question, of which the first task that reads is measured, or the largest that merges.
 
@@ -109,18 +91,27 @@ class Task:
         by = f"k{self.keys}" if self.keys else None
         return quantiles(list(self.paths), "v", [0.5, 0.99], by=by, eps=self.eps)
 
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> list[Step]:
         """Return the functions that Spark would run, without Spark."""
-        session = SimpleNamespace(
-            range=lambda first, last, step, tasks: _Frame(tasks=tasks),
-            conf=SimpleNamespace(get=lambda name: "UTC"),
-            sparkContext=SimpleNamespace(defaultParallelism=self.cores),
-        )
+        session, steps, tasks, by = MagicMock(), list[Step](), 1, ""
+        session.conf.get.return_value, session.sparkContext.defaultParallelism = "UTC", self.cores
         with (
             patch("quantide.spark.batch_quantiles.active_session", lambda: session),
             patch("quantide.spark.batch_quantiles.plan_splits", self._splits),
         ):
-            return tuple(self.ask().steps)
+            self.ask()
+        for name, arguments, _ in session.mock_calls:
+            match name.rpartition(".")[2]:
+                case "range":
+                    tasks = arguments[3]
+                case "repartition" | "repartitionById":
+                    tasks = arguments[0]
+                case "__getitem__":
+                    by = arguments[0]
+                case "mapInArrow":
+                    steps.append(Step(arguments[0], tasks, by))
+                    tasks, by = 1, ""
+        return steps
 
     def _splits(self, files: Any, *more: Any) -> list[Split]:
         whole = tuple(FilePiece(file, None, file.size) for file in files.files)
@@ -145,12 +136,6 @@ def measure(task: Task, merge: bool = False) -> Row:
         _store(first, last, task.parts)
     bound = stated_bytes(task.tables(), task.keys, task.eps)
     return {"tasks": first.tasks, "base": peak.base, "peak": peak.more, "stated": bound, "left": peak.result}
-
-
-def measure_apart(task: Task, merge: bool = False) -> Row:
-    """Measure in a new process."""
-    found: Row = exchange("bench.spark_task", [asdict(task), merge])
-    return found
 
 
 def _load(task: Task) -> None:
@@ -187,6 +172,51 @@ def _numbers(*tasks: int) -> Batches:
 def batch_bytes(batches: Iterable[pa.RecordBatch]) -> int:
     """Return the bytes of batches, which a worker passes on one by one."""
     return sum(batch.nbytes for batch in batches)
+
+
+def grown(folder: Path, s: Settings, memory: bool = False, **size: int) -> Row:
+    """Measure the time of a question, and with `memory` also a task that reads and one that merges."""
+    say(f"spark: {size}")
+    with lake(folder, s, **size) as task:
+        seconds = [clock(lambda: task.ask().toArrow())[0] for _ in range(s.rounds + 1)]  # the first warms up
+        row: Row = size | {"seconds": round(min(seconds[1:]), 4), "tasks": task.steps()[0].tasks}
+        if memory:
+            row |= run(task, s.fresh)
+            row |= {f"merge_{name}": value for name, value in run(task, s.fresh, True).items()}
+        return row
+
+
+def tasks(folder: Path, s: Settings) -> Iterator[Row]:
+    """Measure a single task with more and more rows."""
+    for kind, (keys, values, many) in kinds(s).items():
+        for rows in s.tasks:
+            say(f"spark: a task of {rows:,} rows, {kind}")
+            with lake(folder, s, rows, rows // s.group if many else 1, keys, values) as task:
+                yield {"kind": kind, "rows": rows, **run(replace(task, parts="", whole=True), s.fresh)}
+
+
+def kinds(s: Settings) -> dict[str, tuple[int, int, bool]]:
+    """Return the keys, the distinct values (0: all differ) and whether there are many files, by name."""
+    out, few = dict[str, tuple[int, int, bool]](), f", {s.few_values} different values"
+    for keys in (0, s.rows_keys, s.many_keys):
+        name, many = f"{keys:,} keys" if keys else "no keys", keys == s.many_keys
+        out |= {name: (keys, 0, False), name + few + ", small files" * many: (keys, s.few_values, many)}
+    return out
+
+
+@contextmanager
+def lake(folder: Path, s: Settings, rows: int, files: int, keys: int, values: int = 0) -> Iterator[Task]:
+    try:
+        paths = write_lake(folder / "lake", rows, files, keys, group=s.group, values=values)
+        yield Task(paths, keys, s.keys_eps if keys else s.eps, s.cores, str(folder / "parts.arrow"))
+    finally:
+        shutil.rmtree(folder / "lake", ignore_errors=True)
+
+
+def run(task: Task, fresh: bool, merge: bool = False) -> Row:
+    """Measure a task, in a new process if it should be fresh."""
+    found: Row = exchange("bench.spark_task", [asdict(task), merge]) if fresh else measure(task, merge)
+    return found
 
 
 if __name__ == "__main__":

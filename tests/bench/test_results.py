@@ -93,7 +93,7 @@ def test_ingestion_is_measured_and_right(tmp_path: Path) -> None:
     for folder in (tmp_path, FOLDER):
         for path in folder.glob("ingest.json"):
             report = Report.read(path)
-            for part in ("rate", "keys", "latency", "steady"):
+            for part in ("rate", "latency", "steady"):
                 assert all(row["holds"] in (True, None) for row in report.rows[part]), part
 
 
