@@ -59,12 +59,6 @@ class Settings:
     chunk: int = sized(65_536, quick=500)
     questions: int = sized(33, quick=5)
 
-    def phis(self) -> Floats:
-        return (np.arange(self.questions) + 0.5) / self.questions
-
-
-# Data
-
 
 def _network(rng: np.random.Generator, _step: int, size: int) -> Floats:
     """Return bytes of flows: packets of five sizes or of any, numbers of packets with a heavy tail; many are equal."""
@@ -96,9 +90,6 @@ def step_values(name: str, step: int, size: int) -> Floats:
 def small_steps(name: str, s: Settings) -> list[Values]:
     """Return steps of float32: q-digest needs a universe of 32 bits."""
     return [step_values(name, step, s.small_values).astype(np.float32) for step in range(s.steps + 1)]
-
-
-# Trials
 
 
 class Trial:
@@ -205,7 +196,7 @@ def asked_row(truth: Truth, phis: Floats, found: Sequence[Any], certified: float
 def trial(s: Settings, memory: int, kappa: int, value_type: str = "float64") -> Iterator[Trial]:
     more: Row = {"memory": memory, "kappa": kappa, "value_type": value_type, "window": 0}
     with scratch() as path, History(path, **more) as history:
-        found = Trial(path, history, s.phis())
+        found = Trial(path, history, (np.arange(s.questions) + 0.5) / s.questions)
         with found.patched():
             yield found
 
@@ -219,30 +210,24 @@ class Peer:
     nbytes: Callable[[Any], int]
     certified: Callable[[Any, float], float]
 
-    def measure(self, steps: Sequence[Values], memory: int, phis: Floats, truth: Truth) -> tuple[float, Row]:
-        """Return the seconds of a step, and the answers of a sketch of about so many bytes."""
+    def measure(self, steps: Sequence[Values], memory: int, t: Trial) -> tuple[float, Row]:
+        """Return the seconds of a step, and the answers of a sketch of about so many bytes, beside a trial."""
         taken, (sketch, used) = self.fit_memory(steps, memory)
-        found = [clock(sketch.quantile, phi) for phi in phis.tolist()]
-        certified = max(self.certified(sketch, phi) for phi in phis.tolist())
-        return round(taken / len(steps), 6), {"bytes": used} | asked_row(truth, phis, found, certified, [0])
+        found = [clock(sketch.quantile, phi) for phi in t.phis.tolist()]
+        certified = max(self.certified(sketch, phi) for phi in t.phis.tolist())
+        return round(taken / len(steps), 6), {"bytes": used} | asked_row(t.truth, t.phis, found, certified, [0])
 
     def fit_memory(self, steps: Sequence[Values], memory: int) -> tuple[float, tuple[Any, int]]:
         """Return a sketch of all steps of about so many bytes, with the seconds to fill it."""
         eps = 0.01
-        for _ in range(4):
-            taken, (sketch, used) = clock(self.fill, eps, steps)
+        for _ in range(6):
+            sketch = self.make(eps)
+            taken = sum(clock(sketch.update, values)[0] for values in steps)
+            used = self.nbytes(sketch)
             if abs(used / memory - 1) <= CLOSE:
                 break
             eps = min(0.4, max(5e-5, eps * used / memory))
         return taken, (sketch, used)
-
-    def fill(self, eps: float, steps: Sequence[Values]) -> tuple[Any, int]:
-        """Return a sketch and its bytes, averaged over the later half of the steps, as GK swells and shrinks."""
-        sketch, sizes = self.make(eps), []
-        for values in steps:
-            sketch.update(values)
-            sizes.append(self.nbytes(sketch))
-        return sketch, round(float(np.mean(sizes[len(sizes) // 2 :])))
 
 
 def _gk_bytes(sketch: GKSketch) -> int:
@@ -253,9 +238,6 @@ PEERS = (
     Peer("GK", GKSketch, _gk_bytes, lambda sketch, phi: float(sketch.answer(phi).error * sketch.n)),
     Peer("q-digest", QDigest, lambda digest: digest.nodes * 12, lambda digest, _: digest.eps * digest.n),
 )
-
-
-# Measurements
 
 
 def by_memory(s: Settings) -> dict[str, list[Row]]:
@@ -275,7 +257,7 @@ def by_memory(s: Settings) -> dict[str, list[Row]]:
                 used, cost = t.history.index_nbytes, t.cost()
                 errors += [about | {"method": mode, "bytes": used} | t.ask(mode) for mode in ("accurate", "quick")]
             for peer in PEERS:
-                cost[peer.name], row = peer.measure(steps, used, s.phis(), t.truth)
+                cost[peer.name], row = peer.measure(steps, used, t)
                 errors.append(about | {"method": peer.name} | row)
             updates.append(about | cost)
     return {"memory": errors, "memory_updates": updates}
@@ -340,9 +322,6 @@ def _asked(t: Trial, history: History) -> Row:
     first, asked, stats = clock(history.answer, 0.5)[0], t.both(history), history.stats()
     row = {name: stats[name] for name in ("values", "stream_values", "runs")} | {"bytes": history.index_nbytes}
     return row | {"allowed": history.eps * stats["stream_values"], "first": round(first, 6)} | asked
-
-
-# Pages
 
 
 def exponent(found: Points) -> float:

@@ -52,7 +52,6 @@ class Settings:
     eps: float = 0.001
     files: int = sized(8, 4, 2)
     file_rows: int = sized(10_000_000, quick=20_000)
-    rounds: int = sized(2, 1, 1)
     lag_files: int = sized(40, 20, 3)
     lag_rows: int = sized(1_000, quick=100)
     pause: tuple[float, float] = sized((0.3, 0.8), quick=(0.1, 0.2))
@@ -125,23 +124,19 @@ def events(folder: Path, name: str = "batch") -> list[Row]:
 
 
 def rate(s: Settings) -> list[Row]:
-    """Measure each method in turn, each in a new process with a new store; the best round counts."""
+    """Measure each method in turn, each in a new process with a new store."""
     with scratch() as folder:
         say(f"ingest: write {s.files} files of {s.file_rows:,} rows")
         (folder / "in").mkdir()
-        parts, best = [file_values(number, s.file_rows) for number in range(s.files)], dict[str, Row]()
+        parts = [file_values(number, s.file_rows) for number in range(s.files)]
         for number, some in enumerate(parts):
             write_file(folder / "in" / f"{number:03}.parquet", some, number * s.file_rows)
         values = np.concatenate(parts)
-        for number in range(s.rounds):
-            for i, name in enumerate(METHODS):
-                say(f"ingest: {len(values):,} rows, {name}, round {number + 1}")
-                found = _round(folder / f"{i}-{number}", folder / "in", name, values, s)
-                best[name] = max(best.get(name, found), found, key=lambda row: float(row["rate"]))
-    return list(best.values())
+        return [_rate(folder / str(i), folder / "in", name, values, s) for i, name in enumerate(METHODS)]
 
 
-def _round(folder: Path, files: Path, name: str, values: Floats, s: Settings) -> Row:
+def _rate(folder: Path, files: Path, name: str, values: Floats, s: Settings) -> Row:
+    say(f"ingest: {len(values):,} rows, {name}")
     method, source, flags, within = METHODS[name]
     store = configure(folder, s.eps, source)
     (folder / "in").rmdir()

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.collection import Subject
-from bench.inputs import Floats, Values, answer_holds
+from bench.inputs import answer_holds
 from bench.processes import new_process, own_bytes, status, status_bytes
 from bench.report import Row, say, sized
 from bench.timing import clock, scratch, spread
@@ -19,7 +19,9 @@ from quantide import History
 from quantide.live import LiveStream
 
 Scope = dict[str, Any]
+Rows = NDArray[np.void]
 Seen = list[tuple[int, float]]
+FAILED = ("failed", "?")
 STEP, WARM = 100, 5  # batches of a step of the writer that is followed; its batches that do not count
 FILTERED: Scope = {"within": 3_600, "filter": "failed"}
 WHOLE: dict[str, Scope] = {"everything, quick": {"mode": "quick"}, "everything, accurate": {}}
@@ -44,7 +46,6 @@ class Settings:
     endpoints: int = sized(100, quick=5)
     repeats: int = sized(20_000, quick=200)
     phis: int = sized(2_000, quick=20)
-    commits: int = sized(100, quick=3)
     keys: int = sized(100_000, quick=500)
     day_seconds: int = sized(86_400, quick=7_200)
     day_rows: int = sized(250, quick=5)
@@ -57,39 +58,30 @@ class Settings:
     asking_seconds: float = sized(20.0, 10.0, 1.0)
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Rows in the order of their arrival: latencies of endpoints, the same every time."""
+def make_rows(seed: Sequence[int], rows: int, keys: int, begin: float, second_rows: int) -> Rows:
+    """Return rows in the order of their arrival: latencies of endpoints, the same every time."""
+    rng, out = (
+        np.random.default_rng(list(seed)),
+        np.empty(rows, [("key", "i8"), ("value", "f8"), ("time", "f8"), FAILED]),
+    )
+    out["key"] = rng.integers(0, keys, rows)
+    out["value"] = rng.lognormal(3 + out["key"] % 7 / 10, 1, rows)
+    out["time"] = begin + np.arange(rows) // second_rows
+    out["failed"] = rng.random(rows) < 0.02
+    return out
 
-    keys: NDArray[np.int64]
-    values: Floats
-    times: Floats
-    failed: NDArray[np.bool_]
 
-    @staticmethod
-    def make(seed: Sequence[int], rows: int, keys: int, begin: float, second_rows: int) -> "Rows":
-        rng = np.random.default_rng(list(seed))
-        of = rng.integers(0, keys, rows)
-        values, times = rng.lognormal(3 + of % 7 / 10, 1, rows), begin + np.arange(rows) // second_rows
-        return Rows(of, values, times.astype(np.float64), rng.random(rows) < 0.02)
+def scope_holds(rows: Rows, answer: Any, eps: float, scope: Scope, stream: int | None = None) -> bool:
+    """Return True if an answer is right, by the definition of LiveStream.answer().
 
-    @staticmethod
-    def joined(many: Sequence["Rows"]) -> "Rows":
-        return Rows(*(np.concatenate([getattr(rows, name) for rows in many]) for name in vars(many[0])))
-
-    def window(self, scope: Scope) -> Values:
-        """Return the sorted values of a scope, by the definition of LiveStream.answer()."""
-        chosen = self.keys == scope["key"] if "key" in scope else np.ones(len(self.values), dtype=bool)
-        if "last" in scope:
-            chosen[np.flatnonzero(chosen)[: -scope["last"]]] = False
-        if "within" in scope:
-            chosen &= self.times > self.times.max() - scope["within"]
-        return np.sort(self.values[chosen & self.failed if "filter" in scope else chosen])
-
-    def holds(self, answer: Any, eps: float, scope: Scope, stream: int | None = None) -> bool:
-        """Return True if an answer is right; `stream`: the values of the open step, if they bound it."""
-        exact, whole = self.window(scope), not scope.keys() - {"key"}
-        return answer_holds(answer, exact, eps * (stream if stream is not None and whole else len(exact)))
+    `stream`: the values of the open step, if they bound the error of a scope without a window.
+    """
+    begin = rows["time"].max() - scope.get("within", math.inf)
+    if "key" in scope:
+        rows = rows[rows["key"] == scope["key"]]
+    rows = rows[-scope.get("last", len(rows)) :]
+    exact = np.sort(rows["value"][(rows["time"] > begin) & (rows["failed"] | ("filter" not in scope))])
+    return answer_holds(answer, exact, eps * (len(exact) if stream is None or scope.keys() - {"key"} else stream))
 
 
 def _ask(live: LiveStream, scope: Scope) -> float:
@@ -101,46 +93,28 @@ def _rate(live: LiveStream, scope: Scope, phis: list[float]) -> float:
 
 
 def questions(s: Settings) -> list[Row]:
-    """Measure repeated queries, queries with new phis, and first queries after a commit."""
+    """Measure repeated queries, and queries with new phis."""
     return [*_questions(None, WHOLE, s), *_questions("endpoint", KEYED, s)]
 
 
 def _questions(keys: str | None, scopes: dict[str, Scope], s: Settings) -> list[Row]:
-    appended, polls, rng = list[Rows](), list[float](), np.random.default_rng(2)
-    phis, firsts = rng.uniform(0.001, 1, s.phis).tolist(), {name: list[float]() for name in scopes}
-
-    def append(seed: Sequence[int], size: int) -> None:
-        begin = appended[-1].times[-1] + 1 if appended else 0.0
-        rows = Rows.make(seed, size, s.endpoints, begin, s.second_rows)
-        history.append(rows.values, key=rows.keys if keys else None, times=rows.times, filters={"failed": rows.failed})
-        appended.append(rows)
-
-    def right(live: LiveStream) -> list[bool]:
-        rows, stream = Rows.joined(appended), history.stats()["stream_values"]
-        return [rows.holds(live.answer(0.99, **scope), s.eps, scope, stream) for scope in scopes.values()]
-
+    sizes, begin, out = [s.step_rows] * s.steps + [s.chunk_rows] * s.open_chunks, 0.0, list[Row]()
+    phis, appended = np.random.default_rng(9).uniform(0.001, 1, s.phis).tolist(), list[Rows]()
     with scratch() as path, History(path, eps=s.eps, keys=keys, filters=["failed"]) as history:
         say(f"live: queries of a store {'with' if keys else 'without'} keys, {s.steps} steps of {s.step_rows:,}")
-        for number, size in enumerate([s.step_rows] * s.steps + [s.chunk_rows] * s.open_chunks):
-            append([5, number], size)
+        for number, size in enumerate(sizes):
+            rows = make_rows([5, number], size, s.endpoints, begin, s.second_rows)
+            key, begin = rows["key"] if keys else None, rows["time"][-1] + 1
+            history.append(rows["value"], key=key, times=rows["time"], filters={"failed": rows["failed"]})
+            appended.append(rows)
             if number < s.steps:
                 history.end_step()
+        everything, stream = np.concatenate(appended), history.stats()["stream_values"]
         with LiveStream(path) as live:  # its thread follows commits
-            before = right(live)  # and fills the caches
-            again = [_rate(live, scope, [0.99] * s.repeats) for scope in scopes.values()]
-            new = [_rate(live, scope, phis) for scope in scopes.values()]
-        with LiveStream(path, follow=False) as live:
-            for number in range(s.commits):
-                append([6, number], 1_000)
-                polls.append(clock(live.poll)[0])
-                for name in rng.permutation(list(scopes)):  # in another order each time: they share what is read
-                    firsts[name].append(_ask(live, scopes[name]))
-            holds = [one and other for one, other in zip(before, right(live), strict=True)]
-    out, poll = [], float(np.median(polls))
-    for name, rate, new_rate, held in zip(scopes, again, new, holds, strict=True):
-        first = spread(firsts[name], "first_")
-        row: Row = {"question": name, "rate": rate, "new_rate": new_rate, "first_median": first["first_median"]}
-        out.append(row | {"first_p99": first["first_p99"], "poll_median": poll, "holds": held})
+            for name, scope in scopes.items():
+                holds = scope_holds(everything, live.answer(0.99, **scope), s.eps, scope, stream)
+                row: Row = {"question": name, "rate": _rate(live, scope, [0.99] * s.repeats)}
+                out.append(row | {"new_rate": _rate(live, scope, phis), "holds": holds})
     return out
 
 
@@ -148,22 +122,22 @@ def day_of_keys(s: Settings) -> list[Row]:
     """Measure queries about keys that were not queried before, over a day of many keys, in a new process."""
     say(f"live: a day of {s.keys:,} keys, {s.day_seconds * s.day_rows:,} rows")
     begins, rows = range(0, s.day_seconds, s.day_chunk), s.day_chunk * s.day_rows
-    day = [Rows.make([11, i], rows, s.keys, float(begin), s.day_rows) for i, begin in enumerate(begins)]
-    recent = np.unique(day[-1].keys[day[-1].times > day[-1].times.max() - 300])
+    day = [make_rows([11, i], rows, s.keys, float(begin), s.day_rows) for i, begin in enumerate(begins)]
+    recent = np.unique(day[-1]["key"][day[-1]["time"] > day[-1]["time"].max() - 300])
     order = np.random.default_rng(4).permutation(recent).tolist()
     keys = {name: order[i * (s.cold + 1) : (i + 1) * (s.cold + 1)] for i, name in enumerate(COLD)}
     with scratch() as path:
         with History(path, eps=s.eps, keys="endpoint") as history:
             for number, some in enumerate(day, 1):
-                history.append(some.values, key=some.keys, times=some.times)
+                history.append(some["value"], key=some["key"], times=some["time"])
                 if number % max(1, len(day) // 5) == 0 and number < len(day):
                     history.end_step()
         with new_process() as process:
             found, about, answers = process.submit(ask_cold, str(path), keys).result()
-    everything = Rows.joined(day)
+    everything = np.concatenate(day)
     for row in found:
-        name = row["question"]
-        held = [everything.holds(one, s.eps, {"key": key, **COLD[name]}) for key, one in answers[name]]
+        scope, checked = COLD[row["question"]], answers[row["question"]]
+        held = [scope_holds(everything, one, s.eps, {"key": key, **scope}) for key, one in checked]
         row |= {"holds": all(held), **about}
     return list(found)
 
