@@ -1,7 +1,4 @@
-"""History and stream: figures 4 to 13 of the paper, for quantide.history.
-
-Singh, Srivastava, Tirthapura: Estimating quantiles from the union of historical and streaming data, PVLDB 10(4), 2016.
-"""
+"""History and stream: figures 4 to 13 of the paper by Singh, Srivastava and Tirthapura (PVLDB 10(4), 2016)."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,11 +18,12 @@ from bench.inputs import Floats, Truth, Values
 from bench.plots import Points
 from bench.qdigest import QDigest
 from bench.rendering import group
-from bench.report import Report, Row, say, settings_at, sized
+from bench.report import Report, Row, say, sized
 from bench.timing import clock, scratch
 from quantide import GKSketch
 from quantide.history import History
 from quantide.history.chunk_sort import SortedChunk, sort_chunk
+from quantide.kernels.warm_up import warm
 from quantide.store.data_file import BLOCK, DataFiles, write_data
 from quantide.store.index_file import build_index_file
 from quantide.store.writable_table import WritableTable
@@ -242,11 +240,9 @@ PEERS = (
 
 def by_memory(s: Settings) -> dict[str, list[Row]]:
     """Measure errors, updates and queries by memory, beside the peers in equal memory: Figures 4, 6 and 9."""
-    quick, errors, updates = settings_at(Settings, "quick"), list[Row](), list[Row]()
-    for kind in ("float32", "float64"):  # load and compile before anything is timed
-        with trial(quick, quick.memory, 1, kind) as t:
-            t.fill([np.arange(100, dtype=kind)] * 4)
-            t.both()
+    errors, updates = list[Row](), list[Row]()
+    for _ in warm():  # load and compile before anything is timed
+        pass
     for name in SETS:
         steps = small_steps(name, s)
         for memory in s.memories:
@@ -292,7 +288,7 @@ def by_kappa(s: Settings) -> dict[str, list[Row]]:
 
 def by_growth(s: Settings) -> dict[str, list[Row]]:
     """Measure more history over the same stream, and a larger stream over the same history: Figures 12 and 13."""
-    rows, streams, used, appends = list[Row](), list[Row](), 0, 0
+    rows, streams = list[Row](), list[Row]()
     with trial(s, s.memory, s.kappa) as t:
         for step in range(max(s.history_steps) + 1):
             t.append(step_values(SHOWN, step, s.step_values))
@@ -306,14 +302,14 @@ def by_growth(s: Settings) -> dict[str, list[Row]]:
         for step in range(s.stream_steps):
             t.append(step_values(SHOWN, step, s.step_values))
             t.end()
+        before = t.truth.n()
         for stream in s.streams:
             say(f"history: {stream:,} values in the stream")
             taken = []
-            while used < stream:
-                values = step_values(SHOWN, s.stream_steps + appends, min(s.chunk, stream - used))
+            while (used := t.truth.n() - before) < stream:
+                values = step_values(SHOWN, s.stream_steps + used // s.chunk, min(s.chunk, stream - used))
                 taken.append(t.append(values))
-                used, appends = used + len(values), appends + 1
-            streams.append({"stream": stream, "append": round(sum(taken) / len(taken), 6), **_asked(t, t.history)})
+            streams.append({"stream": stream, "append": round(float(np.mean(taken)), 6), **_asked(t, t.history)})
     return {"history": rows, "stream": streams}
 
 
@@ -332,17 +328,13 @@ def exponent(found: Points) -> float:
     return round(float(np.polyfit(x, y, 1)[0]), 9) + 0.0  # no -0.0
 
 
-def last_exponent(found: Points) -> float:
-    return exponent(sorted(found)[-2:])
-
-
 def growth(rows: Sequence[Row], by: str, columns: Mapping[str, str], least: float = 0.0) -> list[Row]:
-    """Return the exponents of columns, of which none counts as less than `least`."""
+    """Return exponents of columns over all rows and over the last two; no value counts as less than `least`."""
     out = []
     for name, column in columns.items():
         if column in rows[0]:
             found = [(row[by], max(row[column], least)) for row in rows]
-            out.append({"name": name, "exponent": exponent(found), "last": last_exponent(found)})
+            out.append({"name": name, "exponent": exponent(found), "last": exponent(found[-2:])})
     return out
 
 
@@ -360,9 +352,7 @@ def context(report: Report) -> Row:
     steps = [row | {"step": step_seconds(row)} for row in rows["history"]]
     found: Row = {"history": growth(steps, "steps", COLUMNS, least)}
     found["stream"] = growth(rows["stream"], "stream", COLUMNS, least)
-    spans = {kappa: some[-1]["last_steps"].split() for kappa, some in group(rows["spans"], "kappa").items()}
-    usual = next(row for row in rows["kappas"] if row["kappa"] == report.settings["kappa"])
-    return {"memory": memory, "growth": found, "spans": spans, "usual": usual, "step": step_seconds}
+    return {"memory": memory, "growth": found, "step": step_seconds}
 
 
 PARTS = {"memory": by_memory, "kappa": by_kappa, "growth": by_growth}

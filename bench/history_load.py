@@ -116,5 +116,4 @@ def context(report: Report) -> Row:
     return {"loading": loading_ratio(report), "modes": modes}
 
 
-ABOUT = "a billion values on disk and a stream, queried together"
-SUBJECT = Subject(ABOUT, Settings, {"store": store}, context)
+SUBJECT = Subject("a billion values on disk and a stream, queried together", Settings, {"store": store}, context)

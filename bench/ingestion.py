@@ -32,9 +32,7 @@ METHODS = {  # the child's method, the options of its source, its flags, and the
 }
 BEGIN, APART = 1_750_000_000_000_000, 1_000  # microseconds: the first time, and between two rows
 WARM = 5  # files that do not count
-Series = list[tuple[float, float]]  # times and values
 CONFIG = """store = "data"
-
 [streams.s]
 source = {{ format = "parquet", path = "in"{source} }}
 value = "v"
@@ -154,36 +152,31 @@ def _rate(folder: Path, files: Path, name: str, values: Floats, s: Settings) -> 
 
 def latency(s: Settings) -> list[Row]:
     """Measure small files, each written after the one before was answered and a pause."""
-    row, _, lags = _arrivals(s, s.lag_files, s.lag_rows)
-    return [row | spread([lag for _, lag in lags])]
+    row, series = _arrivals(s, s.lag_files, s.lag_rows)
+    return [row | spread(series["lag"])]
 
 
 def steady(s: Settings) -> list[Row]:
     """Measure memory, batches and lag of a reader while files arrive at a fixed rate."""
-    files, third = math.ceil(s.steady_seconds / s.steady_every), s.steady_seconds / 3
-    more = f'step = "{s.steady_step}"\nwindow = "{s.steady_window}"'
-    row, series, lags = _arrivals(s, files, s.steady_rows, s.steady_every, more)
-    row["seconds"] = s.steady_seconds
-    for name, found in (series | {"lag": lags}).items():
-        row |= spread([value for _, value in found], f"{name}_")
-        row |= {f"{name}_first": _median(found, 0, third), f"{name}_last": _median(found, 2 * third, math.inf)}
-    return [row]
+    files, more = (
+        math.ceil(s.steady_seconds / s.steady_every),
+        f'step = "{s.steady_step}"\nwindow = "{s.steady_window}"',
+    )
+    row, series = _arrivals(s, files, s.steady_rows, s.steady_every, more)
+    for name, found in series.items():
+        third = math.ceil(len(found) / 3)
+        row |= spread(found, f"{name}_") | {f"{name}_first": float(np.median(found[:third]))}
+        row[f"{name}_last"] = float(np.median(found[-third:]))
+    return [row | {"seconds": s.steady_seconds}]
 
 
-def _median(found: Series, low: float, high: float) -> float | None:
-    chosen = [value for at, value in found if low <= at < high]
-    return float(np.median(chosen)) if chosen else None
-
-
-def _arrivals(
-    s: Settings, files: int, rows: int, every: float = 0.0, more: str = ""
-) -> tuple[Row, dict[str, Series], Series]:
+def _arrivals(s: Settings, files: int, rows: int, every: float = 0.0, more: str = "") -> tuple[Row, dict[str, Any]]:
     """Write a file every so many seconds, or if 0 a pause after the one before was answered.
 
-    Return a row about the store, memory and batches over time, and the lags of a reader.
+    Return a row about the store, and memory, seconds of batches and lags of a reader in the order of time.
     """
     say(f"ingest: {files} files of {rows:,} rows, {f'one every {every:g} s' if every else 'one after the other'}")
-    written, seen, memory, version, last = Seen(), Seen(), Series(), -1, files + WARM
+    written, seen, memory, version, last = Seen(), Seen(), list[int](), -1, files + WARM
     pauses = np.random.default_rng(7).uniform(*s.pause, last + 1)
     with scratch() as folder:
         store = configure(folder, s.eps, more=more)
@@ -202,7 +195,7 @@ def _arrivals(
                         seen.append((newest(live), time.monotonic()))
                         due = seen[-1][1] + pauses[number - 1] if not every and seen[-1][0] == number - 1 else due
                     elif every and now >= first + len(memory) * every:
-                        memory.append((now, sum(child.memory()[kind] for kind in KINDS)))
+                        memory.append(sum(child.memory()[kind] for kind in KINDS))
                     else:
                         child.check()
                         time.sleep(0.001)
@@ -213,12 +206,10 @@ def _arrivals(
             stats = {name: history.stats()[name] for name in ("steps", "runs", "chunks")}
         values = np.concatenate([numbered(number, rows) for number in range(last + 1)])
         right, begun = store_holds(store, values, s.eps, "1 s"), written[WARM][1]
-        batches = [
-            (one["begun"] - begun, one["ended"] - one["begun"]) for one in events(folder) if one["begun"] >= begun
-        ]
-    lags = [(at - begun, max(0.0, first_at(seen, number) - at)) for number, at in written[WARM:]]
-    about = {"files": files, "rows": rows, "batches": len(batches), "holds": right, **stats}
-    return about, {"memory": [(at - begun, size) for at, size in memory], "batch": batches}, lags
+        batches = [one["ended"] - one["begun"] for one in events(folder) if one["begun"] >= begun]
+    lags = [max(0.0, first_at(seen, number) - at) for number, at in written[WARM:]]
+    about = {"files": files, "rows": files * rows if every else rows, "batches": len(batches), "holds": right, **stats}
+    return about, {"memory": memory, "batch": batches, "lag": lags}
 
 
 PARTS = {"rate": rate, "latency": latency, "steady": steady}

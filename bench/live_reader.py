@@ -21,7 +21,7 @@ from quantide.live import LiveStream
 Scope = dict[str, Any]
 Rows = NDArray[np.void]
 Seen = list[tuple[int, float]]
-FAILED = ("failed", "?")
+ROW = [("key", "i8"), ("value", "f8"), ("time", "f8"), ("failed", "?")]
 STEP, WARM = 100, 5  # batches of a step of the writer that is followed; its batches that do not count
 FILTERED: Scope = {"within": 3_600, "filter": "failed"}
 WHOLE: dict[str, Scope] = {"everything, quick": {"mode": "quick"}, "everything, accurate": {}}
@@ -62,7 +62,7 @@ def make_rows(seed: Sequence[int], rows: int, keys: int, begin: float, second_ro
     """Return rows in the order of their arrival: latencies of endpoints, the same every time."""
     rng, out = (
         np.random.default_rng(list(seed)),
-        np.empty(rows, [("key", "i8"), ("value", "f8"), ("time", "f8"), FAILED]),
+        np.empty(rows, ROW),
     )
     out["key"] = rng.integers(0, keys, rows)
     out["value"] = rng.lognormal(3 + out["key"] % 7 / 10, 1, rows)
@@ -163,54 +163,51 @@ def _memory(prefix: str = "") -> Row:
 
 
 def follow(s: Settings) -> list[Row]:
-    """Measure the lag behind a writer in another process: small batches, large ones with keys, and while queried."""
+    """Measure the lag behind a writer in another process: small batches, large ones, and those while queried."""
     few, many = s.follow_rows
-    cases = [(few, 0, s.follow_seconds, False), (many, s.follow_keys, s.follow_seconds, False)]
-    return [_follow(*case, s) for case in (*cases, (many, s.follow_keys, s.asking_seconds, True))]
+    cases = [(few, s.follow_seconds, False), (many, s.follow_seconds, False), (many, s.asking_seconds, True)]
+    return [_follow(*case, s) for case in cases]
 
 
 def batch_values(batch: int, rows: int, keys: int) -> tuple[Any, Any]:
     """Return values whose whole part is the number of the batch, and their keys."""
     rng = np.random.default_rng([3, batch])
-    return batch + rng.random(rows), rng.integers(0, keys, rows) if keys else None
+    return batch + rng.random(rows), rng.integers(0, keys, rows)
 
 
-def write_batches(path: str, rows: int, keys: int, batches: int, every: float) -> Seen:
+def write_batches(path: str, rows: int, batches: int, s: Settings) -> Seen:
     """Append a batch at each tick; return their numbers with the times at which append() returned."""
-    out: Seen = []
+    out, begun = Seen(), time.monotonic()
     with History(path) as history:
-        begun = time.monotonic()
-        for batch in range(1, batches + WARM + 1):
-            begun = time.monotonic() if batch <= WARM else begun
-            time.sleep(max(0.0, begun + (batch - WARM) * every - time.monotonic()))
-            values, key = batch_values(batch, rows, keys)
-            history.append(values, key=key, times=batch * every)
+        for batch in range(1, batches + 1):
+            time.sleep(max(0.0, begun + batch * s.follow_every - time.monotonic()))
+            values, key = batch_values(batch, rows, s.follow_keys)
+            history.append(values, key=key, times=batch * s.follow_every)
             out.append((batch, time.monotonic()))
             if batch % STEP == 0:
                 history.end_step(wait=False)
     return out
 
 
-def _follow(rows: int, keys: int, seconds: float, asking: bool, s: Settings) -> Row:
-    scope: Scope = {"key": 0, "within": 60} if keys else {"within": 60}
-    batches = math.ceil(seconds / s.follow_every)
-    last = batches + WARM
-    say(f"live: follow {batches} batches of {rows:,} rows{', with queries all the time' if asking else ''}")
+def _follow(rows: int, seconds: float, asking: bool, s: Settings) -> Row:
+    last, keys = math.ceil(seconds / s.follow_every) + WARM, s.follow_keys
+    scope: Scope = {"key": 0, "within": 60}
+    say(f"live: follow {last} batches of {rows:,} rows{', with queries all the time' if asking else ''}")
     with scratch() as path:
-        with History(path, eps=s.eps, keys="key" if keys else None) as history:
+        with History(path, eps=s.eps, keys="key") as history:
             values, key = batch_values(0, rows, keys)
             history.append(values, key=key, times=0.0)
         with new_process() as process, LiveStream(path) as live:
-            writer = process.submit(write_batches, str(path), rows, keys, batches, s.follow_every)
+            writer = process.submit(write_batches, str(path), rows, last, s)
             seen, queries = _watch(live, writer, last, scope, asking)
             written = writer.result()
             live.poll()
             inside = [n for n in range(last + 1) if n * s.follow_every > last * s.follow_every - 60]
             parts = [batch_values(n, rows, keys) for n in inside]
-            exact = np.sort(np.concatenate([values[key == 0] if keys else values for values, key in parts]))
+            exact = np.sort(np.concatenate([values[key == 0] for values, key in parts]))
             holds = answer_holds(live.answer(0.99, **scope), exact, s.eps * len(exact))
     lags, took = [max(0.0, first_at(seen, n) - at) for n, at in written[WARM:]], written[-1][1] - written[WARM][1]
-    row: Row = {"rows": rows, "keys": keys, "batches": batches, "asked": asking, **spread(lags), "holds": holds}
+    row: Row = {"rows": rows, "keys": keys, "batches": len(lags), "asked": asking, **spread(lags), "holds": holds}
     return row | {"batches_per_s": (len(lags) - 1) / took, "questions_per_s": queries if asking else None}
 
 

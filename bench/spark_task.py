@@ -6,7 +6,6 @@ The functions are those that `quantiles` sends to tasks, and they are fed as Spa
 import json
 import shutil
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -151,13 +150,10 @@ def _load(task: Task) -> None:
 
 def _store(first: Step, last: Step, path: str) -> None:
     """Write the input of the merging task that gets most."""
-    dealt: dict[int, list[pa.RecordBatch]] = defaultdict(list)
-    for batch in first.run(_numbers(*range(first.tasks))):
-        for number in set(batch[last.by].to_pylist()):
-            dealt[number].append(batch.filter(pc.equal(batch[last.by], number)))
-    with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, batch.schema) as stream:
-        for batch in max(dealt.values(), key=batch_bytes):
-            stream.write_batch(batch)
+    table = pa.Table.from_batches(first.run(_numbers(*range(first.tasks))))
+    parts = [table.filter(pc.field(last.by) == number) for number in table[last.by].unique().to_pylist()]
+    with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
+        stream.write_table(max(parts, key=lambda part: part.nbytes))
 
 
 def _stored(path: str) -> Batches:

@@ -141,7 +141,8 @@ def test_stated_memory_grows_with_what_is_read_at_once(tmp_path: Path) -> None:
 def test_exponents_of_powers() -> None:
     points = [(x, 3.0 * x**1.5) for x in (1.0, 10.0, 1e6)]
     assert history_growth.exponent(points) == pytest.approx(1.5)
-    assert history_growth.last_exponent([*points, (1e7, 3.0 * 1e9)]) == pytest.approx(0)
+    rows = [{"x": x, "y": y} for x, y in [*points, (1e7, 3.0 * 1e9)]]
+    assert history_growth.growth(rows, "x", {"name": "y"})[0]["last"] == pytest.approx(0)
     with pytest.raises(ValueError, match="two different places"):
         history_growth.exponent(points[:1])
 
