@@ -24,7 +24,7 @@ from bench.counterexamples import (
     merge_wrongly,
     rank_error,
 )
-from bench.report import Report, Row, settings_at
+from bench.report import Report, Row
 from bench.subjects import RESULTS
 from quantide import StreamSketch, Summary
 
@@ -45,16 +45,21 @@ def test_a_quick_run_writes_a_page_of_all_that_is_installed(quick: Path) -> None
     names = {path.name for path in quick.iterdir()}
     assert names == {"index.md", "breaks.json", "breaks.md", "breaks.svg"}
     text = (quick / "breaks.md").read_text()
-    for heading in ("t-digest", "SPARK-29336", "pandas and Polars"):
+    for heading in ("t-digest", "SPARK-29336", "Integers and infinities"):
         assert heading in text
-    for package, heading in {"duckdb": "DuckDB", "chdb": "ClickHouse", "datasketches": "DataSketches"}.items():
-        assert (f"## {heading}\n" in text) == (environment.load(package) is not None)
+    for package, method in {
+        "duckdb": "DuckDB approx_",
+        "chdb": "ClickHouse quantile",
+        "fastdigest": "fastdigest, ",
+    }.items():
+        assert (f"| {method}" in text) == (environment.load(package) is not None)
+    assert ("## REQ" in text) == (environment.load("datasketches") is not None)
 
 
 def test_ours_is_within_what_it_proves_in_every_row(quick: Path) -> None:
     for report in reports(quick):
         proved = [row for rows in report.rows.values() for row in rows if row.get("certified") is not None]
-        assert len(proved) > 20
+        assert len(proved) >= 3 * 9 + 2 + 2  # streams and checks, merges, cases
         for row in proved:
             bound = row["eps"] if row.get("eps") else row["bound"]
             assert row["rank_error"] <= row["certified"] + 1e-12, row
@@ -66,13 +71,7 @@ def test_every_row_of_ours_proves_something(quick: Path) -> None:
         for name, rows in report.rows.items():
             for row in rows:
                 mine = str(row.get("method", "")).startswith((OURS, "Summary"))
-                assert name == "nan" or mine == (row.get("certified") is not None), row
-
-
-def test_the_same_cut_in_another_way_gives_the_same_answer(quick: Path) -> None:
-    for report in reports(quick):
-        for name in ("duckdb_threads", "clickhouse_threads"):
-            assert all(row["medians"] == 1 for row in report.rows.get(name, []) if row["method"] == OURS)
+                assert mine == (row.get("certified") is not None), (name, row)
 
 
 def test_missing_packages_are_named_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,15 +82,7 @@ def test_missing_packages_are_named_and_left_out(monkeypatch: pytest.MonkeyPatch
     assert {row["method"].partition(",")[0] for row in report.rows["tdigest"]} == {OURS}
     text = RESULTS.page(report)[1]
     assert "## t-digest" in text
-    assert "## DuckDB" not in text
-
-
-@pytest.mark.slow
-def test_spark_is_asked_about_partitions() -> None:
-    settings = Settings(spark_partitions=5, part_rows=500, accuracies=(100,))
-    rows = counterexamples.spark(settings)["spark"]
-    assert len(rows) == 2 * len(counterexamples.ORDERS)
-    assert all(row["partitions"] == 5 and row["held"] for row in rows)
+    assert "| DuckDB" not in text
 
 
 # --- the attack on t-digest -----------------------------------------------------------------
@@ -125,13 +116,11 @@ def test_a_cluster_that_straddles_the_gap_deceives_a_mean() -> None:
 def test_t_digests_are_far_off_where_ours_is_not() -> None:
     pytest.importorskip("datasketches")
     levels = list(ATTACKS[0].levels(200))
-    values = np.concatenate(levels)
     errors = {}
-    for held in counterexamples.sketches():
-        for level in levels:
-            held.take(level)
-            held.ask(PHIS[:1])
-        errors[held.name] = inputs.rank_error(np.sort(values), PHIS, held.ask(PHIS))
+    for name, method in counterexamples.methods(ATTACKS[0]).items():
+        [row] = counterexamples.errors(method, levels, {len(levels)})
+        errors[name] = row["rank_error"]
+        assert row["n"] == sum(map(len, levels))
     assert errors["DataSketches t-digest, k = 200"] > 0.3
     assert errors[f"{OURS}, eps = 0.01"] <= 0.01
 
@@ -168,20 +157,20 @@ def test_compression_keeps_the_ends_and_the_count(rng: np.random.Generator) -> N
     assert inputs.rank_error(tuples.values, PHIS, small.quantiles(PHIS)) <= 10 / 1_000
 
 
-@pytest.mark.parametrize("order", counterexamples.ORDERS)
-def test_partitions_are_the_same_numbers_in_every_order(order: str) -> None:
-    parts = counterexamples.partitions(order, 7, 30)
+def test_partitions_are_the_same_numbers_in_random_order() -> None:
+    parts = counterexamples.partitions(7, 30)
     assert [len(part) for part in parts] == [30] * 7
     assert np.sort(np.concatenate(parts)).tolist() == list(range(210))
+    assert np.concatenate(parts).tolist() != list(range(210))
 
 
 def test_the_fault_adds_up_with_the_partitions() -> None:
     rows = counterexamples.merges(Settings(partitions=(2, 30), part_rows=500))
-    wrong = [row for row in rows if row["method"] == "faulty merge" and row["order"] == "random"]
-    few, many = ([row for row in wrong if row["partitions"] == count and row["bound"] == 0.001] for count in (2, 30))
-    assert few[0]["rank_error"] <= 0.001
-    assert many[0]["rank_error"] > 0.003
-    assert many[0]["claimed"] <= 0.001
+    few, many = (row for row in rows if row["method"] == "faulty merge")
+    assert few["rank_error"] <= 0.001
+    assert many["rank_error"] > 0.003
+    assert many["claimed"] <= 0.001
+    assert all(row["rank_error"] <= 0.001 for row in rows if row["method"] == "Summary.merge")
 
 
 # --- judging --------------------------------------------------------------------------------
@@ -218,7 +207,3 @@ def test_ours_is_judged_by_what_it_proves(monkeypatch: pytest.MonkeyPatch) -> No
     answer = StreamSketch.answer
     monkeypatch.setattr(StreamSketch, "answer", lambda self, phi: answer(self, phi + 0.02))
     assert not judge_own("a", values, values.tolist(), 0.5, 0.01)["held"]
-
-
-def test_quick_asks_no_spark() -> None:
-    assert counterexamples.spark(settings_at(Settings, "quick")) == {}
