@@ -250,13 +250,6 @@ def duckdb(title: str, function: str, **more: Any) -> Method:
     return Method(f"DuckDB {title}", **more)
 
 
-def polars_quantiles(series: Any, phis: Floats) -> Any:
-    """Ask a few phis one by one, many by one sort: each is the faster way."""
-    if len(phis) > len(THREE):
-        return series.quantile(phis.tolist(), "equiprobable")
-    return [series.quantile(phi, "equiprobable") for phi in phis.tolist()]
-
-
 def engines(eps: float) -> list[Method]:
     """Return numpy and the installed engines."""
     exact: Row = {"kind": "exact", "bound": 0.0}
@@ -265,6 +258,8 @@ def engines(eps: float) -> list[Method]:
     if environment.load("duckdb"):
         found += [duckdb("approx", "approx_quantile"), duckdb("exact", "quantile_disc", **exact)]
     if polars := environment.load("polars"):
-        more: Row = {"size": lambda series: int(series.estimated_size()), "prepare": polars.Series}
-        found.append(Method("Polars exact", polars_quantiles, **more, **exact))
+        one: Any = partial(polars.Series.quantile, interpolation="equiprobable")  # a few one by one, many by one sort
+        ask: Row = {"ask": lambda v, phis: one(v, phis.tolist()) if len(phis) > 3 else [one(v, phi) for phi in phis]}
+        size: Row = {"size": lambda values: int(values.estimated_size())}
+        found.append(Method("Polars exact", prepare=polars.Series, **ask, **size, **exact))
     return found + (clickhouse(eps) if environment.load("chdb") else [])

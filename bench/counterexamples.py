@@ -105,17 +105,18 @@ def tdigest(s: Settings) -> list[Row]:
         mixed = np.array_split(np.random.default_rng(20210814).permutation(np.concatenate(levels)), 100)
         checks = {round(part * len(levels) / CHECKS) for part in range(1, CHECKS + 1)}
         for name, method in methods(attack).items():
-            rows += [{"stream": attack.name, "method": name, **row} for row in errors(method, levels, checks)]
-            rows += [{"stream": attack.name, "method": name, **row, "level": 0} for row in errors(method, mixed, {100})]
+            rows += [{"stream": attack.name, "method": name, **row} for row in errors(method, levels, checks, True)]
+            [shuffled] = errors(method, mixed, {100}, False)
+            rows.append({"stream": attack.name, "method": name, **shuffled, "level": 0})
     return rows
 
 
-def errors(method: Method, pieces: Sequence[Values], checks: set[int]) -> Iterator[Row]:
-    """Update piece by piece, with a query of a sketch after each, and yield the error after some of them."""
+def errors(method: Method, pieces: Sequence[Values], checks: set[int], query: bool) -> Iterator[Row]:
+    """Update piece by piece, a sketch with a query after each if wanted, and yield the error after some of them."""
     sketch = method.feed(pieces[0][:0])
     for level, piece in enumerate(pieces, 1):
         method.update(sketch, piece)
-        if method.size:
+        if query and method.size:
             method.answers(sketch, PHIS[:1])
         if level in checks:
             given = np.sort(np.concatenate(pieces[:level]))
@@ -183,7 +184,7 @@ def merges(s: Settings) -> list[Row]:
         summaries = [Summary.of(part).compress(round(0.5 / MERGE_EPS)) for part in partitions(count, s.part_rows)]
         wrong = Tuples.of(summaries[0])
         for number, summary in enumerate(summaries[1:], 2):
-            wrong = compress(merge_wrongly(wrong, Tuples.of(summary)), 2 * MERGE_EPS * number * s.part_rows)
+            wrong = compress(merge_wrongly(wrong, Tuples.of(summary)), 2 * MERGE_EPS * (number * s.part_rows))
         right, ordered = Summary.merge(*summaries), np.arange(count * s.part_rows)
         about = {"partitions": count, "n": len(ordered), "bound": MERGE_EPS}
         errors = [inputs.rank_error(ordered, PHIS, one.quantiles(PHIS)) for one in (wrong, right)]

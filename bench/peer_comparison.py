@@ -108,15 +108,12 @@ def groups(s: Settings) -> list[Row]:
 
 
 KINDS = {"Quantide": 0, "sketches": 1, "engines, approximate": 3, "exact": 2}
-TITLES = {"random": "Random values", "heavy": "A heavy tail with ties, ascending"}
 
 
 def kind_of(row: Row) -> str:
-    if row["method"] == "StreamSketch":
-        return "Quantide"
-    if row["guarantee"] == "exact":
-        return "exact"
-    return "engines, approximate" if row["method"].startswith(("DuckDB", "ClickHouse")) else "sketches"
+    engine = row["method"].startswith(("DuckDB", "ClickHouse"))
+    kinds = {"certified": "Quantide", "exact": "exact"}
+    return kinds.get(row["guarantee"], "engines, approximate" if engine else "sketches")
 
 
 def figures(report: Report) -> Row:
@@ -124,7 +121,7 @@ def figures(report: Report) -> Row:
     for name, rows in by.items():
         points = [plots.Point(row["method"], row["values_per_s"], row["observed_error"], kind_of(row)) for row in rows]
         labels = ("values a second, one core", "largest rank error found")
-        panels.append(plots.Scatter(TITLES[name], *labels, points, 1.5 / report.settings["n"]))
+        panels.append(plots.Scatter(name.capitalize(), *labels, points, 1.5 / report.settings["n"]))
     title = "Speed and error of every method on a column"
     return {"peers-column.svg": plots.scatter(panels, KINDS, title)} if panels else {}
 
