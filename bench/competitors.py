@@ -61,11 +61,11 @@ class Method:
         self.update(sketch, given)
         return sketch
 
-    def run(self, given: Any, asked: Floats | None) -> Any:
+    def run(self, given: Any, few: Floats | None) -> Any:
         """Feed and, if there are quantiles to be timed, answer."""
         fed = self.feed(given)
-        if asked is not None:
-            self.answers(fed, asked)
+        if few is not None:
+            self.answers(fed, few)
         return fed
 
     def answers(self, fed: Any, phis: Floats) -> Floats:
@@ -82,9 +82,9 @@ class Method:
         return len(fed.summary().to_bytes()) if self.kind == "certified" else self.size(fed) if self.size else None
 
 
-def measure(methods: Sequence[Method], values: Values, phis: Floats, rounds: int, asked: Floats | None) -> list[Row]:
-    """Time methods on a column, with the `asked` quantiles, and compare `phis` with the sorted values."""
-    jobs = {i: partial(method.run, method.prepare(values), asked) for i, method in enumerate(methods)}
+def measure(methods: Sequence[Method], values: Values, phis: Floats, rounds: int, few: Floats | None) -> list[Row]:
+    """Time methods on a column, with `few` quantiles if given, and compare the answers to `phis` with sorted values."""
+    jobs = {i: partial(method.run, method.prepare(values), few) for i, method in enumerate(methods)}
     first = {i: methods[i].answers(job(), phis) for i, job in jobs.items()}  # compiles and loads
     exact, rows = {False: np.sort(values), True: np.sort(values.astype(np.float32))}, []
     for i, timed in interleave(jobs, rounds).items():

@@ -53,19 +53,19 @@ def _seconds(sketch: Any, values: Values, sizes: tuple[int, ...]) -> list[float]
 
 def memory(settings: Settings) -> list[Row]:
     """Compute the bound beside the paper's, and measure the memory after random values and an answer."""
-    rng, sketch, held = np.random.default_rng(1), StreamSketch(EPS), {}
+    rng, sketch, measured = np.random.default_rng(1), StreamSketch(EPS), {}
     for size in settings.fed:
         say(f"fast: memory after {size:,} values")
         for part in blocks(size - sketch.n, 1 << 20):
             sketch.update(rng.random(part.stop - part.start, dtype=np.float32))
         sketch.quantile(0.5)
-        held[size] = int(sketch.nbytes)
+        measured[size] = int(sketch.nbytes)
     rows = []
-    for n in sorted({*PAPER, *held}):
+    for n in sorted({*PAPER, *measured}):
         tuples, paper = PAPER.get(n, (None, None))
         bound = int(StreamSketch.max_nbytes(EPS, n, itemsize=4))
         row = {"n": n, "ratio": paper and round(bound / paper, 3), "bound_bytes": bound, "paper_bytes": paper}
-        rows.append(row | {"paper_tuples": tuples, "held_bytes": held.get(n)})
+        rows.append(row | {"paper_tuples": tuples, "held_bytes": measured.get(n)})
     return rows
 
 

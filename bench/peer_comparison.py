@@ -82,21 +82,21 @@ def _states(parts: Values, eps: float, phis: Floats) -> Iterator[Merge]:
     table = pa.table({"k": np.repeat(np.arange(len(parts)), parts.shape[1]), "v": parts.ravel()})
     if environment.load("duckdb"):
         duck = DuckTable(table)
-        for asked in (THREE, phis):
-            state = f"SELECT k, approx_quantile(v, {asked.tolist()}) EXPORT_STATE AS s FROM data GROUP BY k"
-            duck.connection.execute(f"CREATE TABLE states_{len(asked)} AS {state}")
-        run = lambda asked: duck.one("finalize(combine_aggr(s))", f"states_{len(asked)}")  # noqa: E731
+        for levels in (THREE, phis):
+            state = f"SELECT k, approx_quantile(v, {levels.tolist()}) EXPORT_STATE AS s FROM data GROUP BY k"
+            duck.connection.execute(f"CREATE TABLE states_{len(levels)} AS {state}")
+        run = lambda levels: duck.one("finalize(combine_aggr(s))", f"states_{len(levels)}")  # noqa: E731
         yield competitors.duckdb("approx", "approx_quantile"), run, None
     if environment.load("chdb"):
         rows = ClickHouseTable(table)
         for method in competitors.clickhouse(eps)[:-1]:
             states = {}
-            for asked in (THREE, phis):
-                state = clickhouse_call(method.setting, asked, suffix="State")
-                states[len(asked)] = ClickHouseTable(f"SELECT k, {state} AS s FROM {rows.name} GROUP BY k")
+            for levels in (THREE, phis):
+                state = clickhouse_call(method.setting, levels, suffix="State")
+                states[len(levels)] = ClickHouseTable(f"SELECT k, {state} AS s FROM {rows.name} GROUP BY k")
 
-            def merged(asked: Floats, call: str = method.setting, states: dict[int, Any] = states) -> Any:
-                return states[len(asked)].one(clickhouse_call(call, asked, "s", "Merge"))
+            def merged(levels: Floats, call: str = method.setting, states: dict[int, Any] = states) -> Any:
+                return states[len(levels)].one(clickhouse_call(call, levels, "s", "Merge"))
 
             yield method, merged, int(states[len(THREE)].one("max(length(CAST(s AS String)))"))
 
