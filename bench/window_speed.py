@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from bench.collection import Subject
 from bench.environment import load
-from bench.inputs import Floats, rank_error, targets
+from bench.inputs import Floats, rank_error
 from bench.report import Report, Row, say, sized
 from bench.timing import blocks, clock, interleave
 from quantide import ConstrainedWindow, RecentWindow, SlidingWindow, last, where
@@ -22,6 +22,13 @@ PASSING, PHI, AGAIN, FEW = 0.6, 0.99, 20, 64  # part that passes the filter; phi
 PHIS = np.array([0.001, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999])
 TUPLE_BYTES = 16  # a float64 and two numbers of 32 bits, the least that a tuple of the papers takes
 EVERY, BLOCK = "every value", "every block"
+SLIDING, RECENT, CONSTRAINED = "SlidingWindow", "RecentWindow", "ConstrainedWindow"
+FED = {
+    "blocks": (SLIDING, RECENT),
+    "blocks, times": (RECENT,),
+    "tables": (CONSTRAINED,),
+    "one by one": (SLIDING, RECENT),
+}
 Answer = tuple[int, float]  # the number of values before it, and the answer
 
 
@@ -54,80 +61,62 @@ class Settings:
     checked: int = sized(20, quick=3)
 
 
-def rates(settings: Settings) -> list[Row]:
-    """Measure updates in blocks, one by one and as tables; `bar`: the required rate."""
-    say(f"windows: {settings.values:,} values in blocks, {settings.singles:,} one by one")
-    streams = [_stream(settings, n) for n in (min(settings.values, 300_000), settings.values)]
-    kept, size = last(settings.size) & where(pc.field("key") < PASSING), settings.size
-    jobs: dict[tuple[str, float, str], Callable[[list[Any]], Any]] = {}
-    for eps in settings.epsilons:
-        sliding, recent = partial(SlidingWindow, size, eps), partial(RecentWindow, eps, max_items=size)
-        jobs["SlidingWindow", eps, "blocks"] = jobs["SlidingWindow", eps, "one by one"] = partial(_feed, sliding)
-        for fed in ("blocks", "blocks, times", "one by one", "one by one, times"):
-            jobs["RecentWindow", eps, fed] = partial(_feed, recent)
-        jobs["ConstrainedWindow", eps, "tables"] = partial(_feed, partial(ConstrainedWindow, kept, eps))
-    for name, job in jobs.items():
-        job(streams[0][name[2]])
-    runs = {name: partial(job, streams[1][name[2]]) for name, job in jobs.items()}
-    rows = []
-    for (window, eps, fed), one in interleave(runs, settings.rounds).items():
-        single = fed.startswith("one")
-        n, bar = min(settings.values, settings.singles) if single else settings.values, 10e6 if eps >= 0.01 else 2e6
-        row = {"window": window, "eps": eps, "fed": fed, "values": n, "values_per_s": round(n / one.best)}
-        row |= {"values_per_s_median": round(n / one.median), "bar": 5e5 if single else bar}
+def make(name: str, eps: float, size: int) -> Any:
+    if name == CONSTRAINED:
+        return ConstrainedWindow(last(size) & where(pc.field("key") < PASSING), eps)
+    return SlidingWindow(size, eps) if name == SLIDING else RecentWindow(eps, max_items=size)
+
+
+def rates(s: Settings) -> list[Row]:
+    """Measure updates in blocks, one by one and as tables."""
+    say(f"windows: {s.values:,} values in blocks, {s.singles:,} one by one")
+    rng, parts = np.random.default_rng(5), list(blocks(s.values, s.block))
+    values, times, keys = rng.random(s.values), np.arange(s.values) / 1e6, rng.random(s.values)
+    tables = [pa.table({"time": times[part], "key": keys[part], "value": values[part]}) for part in parts]
+    stream: dict[str, list[tuple[Any, ...]]] = {"blocks": [(values[part],) for part in parts]}
+    stream |= {"blocks, times": [(values[part], times[part]) for part in parts], "tables": [(one,) for one in tables]}
+    stream |= {"one by one": [(value,) for value in values[: s.singles].tolist()]}
+
+    def feed(name: str, eps: float, fed: str) -> Any:
+        window = make(name, eps, s.size)
+        update = window.update
+        for arguments in stream[fed]:
+            update(*arguments)
+        return window
+
+    chosen = [(name, eps, fed) for eps in s.epsilons for fed, names in FED.items() for name in names]
+    jobs, rows = {job: partial(feed, *job) for job in chosen}, []
+    for (name, eps, fed), one in interleave(jobs, s.rounds).items():
+        n = min(s.values, s.singles) if fed == "one by one" else s.values
+        row = {"window": name, "eps": eps, "fed": fed, "values_per_s": round(n / one.best)}
         rows.append(row | {"tuples": one.result.tuples, "bytes": one.result.nbytes})
     return rows
 
 
-def _stream(settings: Settings, n: int) -> dict[str, list[Any]]:
-    """Return the arguments of updates for every way of feeding."""
-    values, times, parts = np.random.default_rng(5).random(n), np.arange(n) / 1e6, list(blocks(n, settings.block))
-    keys = [np.random.default_rng(part.stop - part.start).random(part.stop - part.start) for part in parts]
-    tables = [pa.table({"time": times[p], "key": key, "value": values[p]}) for p, key in zip(parts, keys, strict=True)]
-    singles = [(value,) for value in values[: settings.singles].tolist()]
-    timed = list(zip(values[: settings.singles].tolist(), times[: settings.singles].tolist(), strict=True))
-    both: dict[str, list[Any]] = {
-        "blocks": [(values[p],) for p in parts],
-        "blocks, times": [(values[p], times[p]) for p in parts],
-    }
-    return both | {"tables": [(one,) for one in tables], "one by one": singles, "one by one, times": timed}
-
-
-def _feed(make: Callable[[], Any], stream: list[Any]) -> Any:
-    window = make()
-    update = window.update
-    for arguments in stream:
-        update(*arguments)
-    return window
-
-
-def questions(settings: Settings) -> list[Row]:
+def questions(s: Settings) -> list[Row]:
     """Measure queries after a change, and the same query again, for each window, span and kind of change."""
-    say(f"windows: {settings.questions} queries about each span")
-    values, rows = np.random.default_rng(6).random(3 * settings.size), []
-    for eps in settings.epsilons:
-        recent, sliding = RecentWindow(eps, max_items=settings.size), SlidingWindow(settings.size, eps)
-        for part in blocks(len(values), settings.block):
-            recent.update(values[part])
-            sliding.update(values[part])
-        for change, more in ("a block", values[: settings.block]), ("one value", float(values[0])):
-            about = {"eps": eps, "change": change}
-            for span in settings.spans:
-                found = _asked(recent, more, {"last": span}, settings.questions)
-                rows.append({"window": "RecentWindow", **about, "span": span, **found})
-            found = _asked(sliding, more, {}, settings.questions)
-            rows.append({"window": "SlidingWindow", **about, "span": settings.size, **found})
+    say(f"windows: {s.questions} queries about each span")
+    values, rows = np.random.default_rng(6).random(3 * s.size), []
+    asked: list[tuple[str, Row]] = [*((RECENT, {"last": span}) for span in s.spans), (SLIDING, {})]
+    for eps in s.epsilons:
+        windows = {name: make(name, eps, s.size) for name in (RECENT, SLIDING)}
+        for part in blocks(len(values), s.block):
+            for window in windows.values():
+                window.update(values[part])
+        for change, more in ("a block", values[: s.block]), ("one value", float(values[0])):
+            for name, words in asked:
+                row = {"window": name, "eps": eps, "change": change, "span": words.get("last", s.size)}
+                rows.append(row | _asked(windows[name], more, words, s.questions))
     return rows
 
 
-def _asked(window: Any, more: Any, asked: dict[str, int], count: int) -> Row:
+def _asked(window: Any, more: Any, asked: Row, count: int) -> Row:
     first, again = [], []
     for _ in range(count + 1):
         window.update(more)
         first.append(clock(window.quantile, PHI, **asked)[0])
         again.append(clock(lambda: [window.quantile(PHI, **asked) for _ in range(AGAIN)])[0] / AGAIN)
-    spread = {"median": float(np.median(first[1:])), "worst": max(first[1:])}
-    return spread | {"again_median": float(np.median(again[1:])), "again_worst": max(again[1:])}
+    return {"median": float(np.median(first[1:])), "worst": max(first[1:]), "again_median": float(np.median(again[1:]))}
 
 
 class Ring:
@@ -153,105 +142,89 @@ class Ring:
 
 @dataclass
 class Rolling:
-    """A method that takes values as they arrive; `size`: bytes held by ours; `at`: the number of values so far."""
+    """A method that takes values as they arrive; `at`: the number of values so far."""
 
     name: str
     one: Callable[[Any], Any]
+    many: Callable[[Floats], Any]
     ask: Callable[[], Any]
-    many: Callable[[Floats], Any] | None = None
-    size: Callable[[], int] | None = None
+    window: Any = None
     at: int = 0
     answers: dict[str, list[Answer]] = field(default_factory=lambda: {EVERY: [], BLOCK: []})
-
-    def take(self, values: Floats) -> None:
-        if self.many:
-            self.many(values)
-        else:
-            for value in values.tolist():
-                self.one(value)
-        self.at += len(values)
 
     def run(self, asked: str, stream: Floats, block: int) -> int:
         """Take the next values of the stream, which repeats, and ask."""
         part = stream[(at := self.at % len(stream)) : at + (block if asked == BLOCK else FEW)]
         if asked == BLOCK:
-            self.take(part)
-            self.answers[asked].append((self.at, self.ask()))
-            return len(part)
-        for value in part.tolist():
-            self.one(value)
+            self.many(part)
             answer = self.ask()
+        else:
+            for value in part.tolist():
+                self.one(value)
+                answer = self.ask()
         self.at += len(part)
         self.answers[asked].append((self.at, answer))
         return len(part)
 
 
-def _rolling(size: int, settings: Settings) -> list[Rolling]:
-    sliding, recent = SlidingWindow(size, settings.peer_eps), RecentWindow(settings.peer_eps, max_items=size)
+def _rolling(size: int, s: Settings) -> Iterator[Rolling]:
+    for name in (SLIDING, RECENT):
+        window = make(name, s.peer_eps, size)
+        yield Rolling(name, window.update, window.update, partial(window.quantile, PHI), window)
     ring = Ring(size)
-    pairs: list[tuple[str, Any]] = [("SlidingWindow", sliding), ("RecentWindow", recent)]
-    found = [
-        Rolling(name, w.update, partial(w.quantile, PHI), w.update, partial(getattr, w, "nbytes")) for name, w in pairs
-    ]
-    found.append(Rolling("numpy ring", ring.one, ring.ask, ring.many))
-    if (stats := load("river.stats")) and size <= settings.slow_size:
+    yield Rolling("numpy ring", ring.one, ring.many, ring.ask)
+    if (stats := load("river.stats")) and size <= s.slow_size:
         rolling = stats.RollingQuantile(PHI, window_size=size)
-        found.append(Rolling("river", rolling.update, rolling.get))
-    return found
+        yield Rolling("river", rolling.update, lambda part: [rolling.update(x) for x in part.tolist()], rolling.get)
 
 
-def peers(settings: Settings) -> list[Row]:
+def peers(s: Settings) -> list[Row]:
     """Measure one quantile of the last values beside exact peers, for every window size."""
-    stream = np.random.default_rng(9).normal(size=max(4 * settings.block, 2 * max(settings.peer_sizes)))
-    rows = []
-    for size in settings.peer_sizes:
+    stream, rows = np.random.default_rng(9).normal(size=max(4 * s.block, 2 * max(s.peer_sizes))), []
+    for size in s.peer_sizes:
         say(f"windows: {size:,} values beside peers")
-        chosen, best = _rolling(size, settings), dict[tuple[str, str], Row]()
+        chosen, best = list(_rolling(size, s)), dict[tuple[str, str], tuple[Row, list[Answer]]]()
         for method in chosen:  # full before anything is timed
-            for part in blocks(size, settings.block):
-                method.take(stream[part])
-            method.ask()
-        for _ in range(settings.peer_rounds):
-            found = [(m.name, asked, *_timed(m, asked, stream, settings)) for m in chosen for asked in (EVERY, BLOCK)]
-            for name, asked, row, answers in [*found, *_columns(stream, size, settings)]:
-                if (name, asked) not in best or best[name, asked]["values_per_s"] < row["values_per_s"]:
-                    best[name, asked] = {**row, "answers": answers}
-        held = {method.name: int(method.size()) for method in chosen if method.size}
-        for (name, asked), row in best.items():
-            error = _worst(row.pop("answers"), stream, size, settings.checked)
+            while method.at < size:
+                method.run(BLOCK, stream[:size], s.block)
+            method.answers[BLOCK].clear()
+        for _ in range(s.peer_rounds):
+            found = [(m.name, asked, *_timed(m, asked, stream, s)) for m in chosen for asked in (EVERY, BLOCK)]
+            for name, asked, row, answers in [*found, *_columns(stream, size, s)]:
+                if (name, asked) not in best or best[name, asked][0]["values_per_s"] < row["values_per_s"]:
+                    best[name, asked] = row, answers
+        held = {method.name: int(method.window.nbytes) for method in chosen if method.window}
+        for (name, asked), (row, answers) in best.items():
+            error = _worst(answers, stream, size, s.checked)
             about = {"size": size, "asked": asked, "method": name}
             rows.append(about | row | {"error": error, "bytes": held.get(name, stream.itemsize * size)})
     return rows
 
 
-def _timed(method: Rolling, asked: str, stream: Floats, settings: Settings) -> tuple[Row, list[Answer]]:
-    limit, values, start = settings.slow_seconds if method.name == "river" else settings.seconds, 0, time.perf_counter()
+def _timed(method: Rolling, asked: str, stream: Floats, s: Settings) -> tuple[Row, list[Answer]]:
+    limit, values, start = s.slow_seconds if method.name == "river" else s.seconds, 0, time.perf_counter()
     while (taken := time.perf_counter() - start) < limit or not values:
-        values += method.run(asked, stream, settings.block)
+        values += method.run(asked, stream, s.block)
     return {"values_per_s": round(values / taken), "values": values}, method.answers[asked]
 
 
-def _columns(stream: Floats, size: int, settings: Settings) -> Iterator[tuple[str, str, Row, list[Answer]]]:
+def _columns(stream: Floats, size: int, s: Settings) -> Iterator[tuple[str, str, Row, list[Answer]]]:
     """Measure pandas and polars, which take a whole column at once."""
-    n, block = max(settings.column, 2 * size), settings.block
-    values, jobs = np.resize(stream, n), list[tuple[str, str, Callable[[], Any], range]]()
-    if (pd := load("pandas")) and size <= settings.slow_size:
-        for asked, step in ((EVERY, 1), (BLOCK, block)):
+    n, jobs = max(s.column, 2 * size), list[tuple[str, str, Callable[[], Any], range]]()
+    values, every, ends = np.resize(stream, n), range(1, n + 1), range(s.block, n + 1, s.block)
+    if (pd := load("pandas")) and size <= s.slow_size:
+        for asked, step in ((EVERY, 1), (BLOCK, s.block)):
             rolled = pd.Series(values).rolling(size, step=step)
-            jobs.append(("pandas", asked, partial(rolled.quantile, PHI, interpolation="lower"), range(1, n + 1, step)))
+            jobs.append(("pandas", asked, partial(rolled.quantile, PHI, interpolation="lower"), every[::step]))
     if pl := load("polars"):
-        series, ends = pl.Series(values), range(block, n + 1, block)
-        jobs.append(
-            ("polars", EVERY, partial(series.rolling_quantile, PHI, "lower", window_size=size), range(1, n + 1))
-        )
+        series = pl.Series(values)
+        jobs.append(("polars", EVERY, partial(series.rolling_quantile, PHI, "lower", window_size=size), every))
         slices = lambda: [series.slice(max(0, end - size), min(end, size)).quantile(PHI, "lower") for end in ends]  # noqa: E731
         jobs.append(("polars", BLOCK, slices, ends))
-    for name, asked, job, ends in jobs:
+    for name, asked, job, at in jobs:
         seconds, found = clock(job)
-        first = max(0, -((ends.start - size) // ends.step))  # full windows
-        some = range(first, len(ends), max(1, (len(ends) - first) // settings.checked))
-        row = {"values_per_s": round(n / seconds), "values": n}
-        yield name, asked, row, [(ends[i], float(np.asarray(found)[i])) for i in some]
+        full = [(end, float(one)) for end, one in zip(at, np.asarray(found), strict=True) if end >= size]
+        yield name, asked, {"values_per_s": round(n / seconds), "values": n}, full
 
 
 def _worst(answers: list[Answer], stream: Floats, size: int, count: int) -> float:
@@ -261,56 +234,35 @@ def _worst(answers: list[Answer], stream: Floats, size: int, count: int) -> floa
     return max(rank_error(ordered, np.array([PHI]), np.array([answer])) for ordered, answer in windows)
 
 
-def space(settings: Settings) -> list[Row]:
-    """Measure the most tuples and bytes of a full window beside the papers' bounds; recount the answers."""
-    size, fed = settings.space_size, 0
-    say(f"windows: {settings.space_values:,} values through windows of {size:,}")
-    held: list[tuple[Row, Any]] = []
-    for eps in settings.epsilons:
-        for name, window, bound in (
-            ("SlidingWindow", SlidingWindow(size, eps), sliding_bound(eps, size)),
-            ("RecentWindow", RecentWindow(eps, max_items=size), recent_bound(eps, size)),
-        ):
-            row: Row = {"window": name, "eps": eps, "size": size, "paper_tuples": bound}
-            held.append((row | {"tuples": 0, "bytes": 0, "error": 0.0}, window))
-    for values in _space_values(settings):
-        fed += len(values)
-        for row, window in held:
-            window.update(values)
-            if fed >= size:
-                row["tuples"], row["bytes"] = max(row["tuples"], window.tuples), max(row["bytes"], window.nbytes)
-    for row, _ in held:
-        row["paper_bytes"] = row["paper_tuples"] * TUPLE_BYTES
-        row |= {"ratio": row["tuples"] / row["paper_tuples"], "bytes_ratio": row["bytes"] / row["paper_bytes"]}
-    asked = [(row, size, np.asarray(w.quantiles(PHIS))) for row, w in held if row["window"] == "SlidingWindow"]
-    recent = [one for one in held if one[0]["window"] == "RecentWindow"]
-    asked += [
-        (row, span, np.asarray(w.quantiles(PHIS, last=span))) for row, w in recent for span in settings.space_spans
-    ]
-    _recount(asked, settings)
-    return [row for row, _ in held]
+def space(s: Settings) -> list[Row]:
+    """Measure the most tuples and bytes of a full window beside the papers' bounds, and the error of its answers."""
+    size, parts, rows = s.space_size, list(blocks(s.space_values, s.block)), list[Row]()
+    say(f"windows: {s.space_values:,} values through windows of {size:,}")
+    values = np.concatenate([_normal(part.start, part.stop - part.start) for part in parts])
+    ordered = {span: np.sort(values[-span:]) for span in {size, *s.space_spans}}
+    for eps in s.epsilons:
+        for name, bound in (SLIDING, sliding_bound(eps, size)), (RECENT, recent_bound(eps, size)):
+            window, counts = make(name, eps, size), list[tuple[int, int]]()
+            for part in parts:
+                window.update(values[part])
+                counts += [(window.tuples, window.nbytes)] if part.stop >= size else []
+            asked: list[Row] = [{"last": span} for span in s.space_spans] if name == RECENT else [{}]
+            errors = [_space_error(window, ordered[words.get("last", size)], words) for words in asked]
+            tuples, most = (max(column) for column in zip(*counts, strict=True))
+            row = {"window": name, "eps": eps, "size": size, "tuples": tuples, "bytes": most, "error": max(errors)}
+            rows.append(row | {"paper_tuples": bound, "paper_bytes": bound * TUPLE_BYTES})
+    return rows
 
 
-def _space_values(settings: Settings) -> Iterator[Floats]:
-    for part in blocks(settings.space_values, settings.block):
-        yield np.random.default_rng([8, part.start]).normal(np.sin(part.start / 3e7), size=part.stop - part.start)
+def _normal(start: int, n: int) -> Floats:
+    return np.random.default_rng([8, start]).normal(np.sin(start / 3e7), size=n)
 
 
-def _recount(asked: list[tuple[Row, int, Floats]], settings: Settings) -> None:
-    """Count every value again, and record the largest rank error of each row as a fraction of its span."""
-    below, upto, at = (*(np.zeros((len(asked), len(PHIS)), dtype=np.int64) for _ in range(2)), 0)
-    for values in _space_values(settings):
-        for i, (_, span, found) in enumerate(asked):
-            if (outside := settings.space_values - span - at) < len(values):
-                kept = np.sort(values[max(0, outside) :])
-                below[i] += np.searchsorted(kept, found, side="left")
-                upto[i] += np.searchsorted(kept, found, side="right")
-        at += len(values)
-    for (row, span, _), less, most in zip(asked, below, upto, strict=True):
-        if not (most > less).all():
-            raise AssertionError(f"an answer about the last {span} values is none of them")
-        target = targets(PHIS, span)
-        row["error"] = max(row["error"], float(np.maximum(less + 1 - target, target - most).max(initial=0) / span))
+def _space_error(window: Any, ordered: Floats, asked: Row) -> float:
+    answers = np.asarray(window.quantiles(PHIS, **asked))
+    if not np.isin(answers, ordered).all():
+        raise AssertionError(f"an answer about the last {len(ordered)} values is none of them")
+    return rank_error(ordered, PHIS, answers)
 
 
 def gk_bound(eps: float, n: Any) -> Any:
@@ -343,18 +295,17 @@ def peer_pairs(rows: list[Row]) -> list[Row]:
     """Join the two ways of asking of each window size and method."""
     out: dict[tuple[int, str], Row] = {}
     for row in rows:
-        pair = out.setdefault(
-            (row["size"], row["method"]), {"size": row["size"], "method": row["method"], "every": None}
-        )
+        empty = {"size": row["size"], "method": row["method"], "every": None, "error": 0.0}
+        pair = out.setdefault((row["size"], row["method"]), empty)
         pair |= {"every" if row["asked"] == EVERY else "block": row["values_per_s"], "bytes": row["bytes"]}
-        pair["error"] = max(row["error"], pair.get("error", 0.0))
+        pair["error"] = max(row["error"], pair["error"])
     return list(out.values())
 
 
 def context(report: Report) -> Row:
-    pairs = peer_pairs(report.rows.get("peers", []))
-    slow = [row for row in report.rows.get("questions", []) if row["window"] == "RecentWindow" and row["eps"] >= 0.01]
-    return {"pairs": pairs, "slowest": max(slow, key=lambda row: float(row["median"]), default=None)}
+    slow = [row for row in report.rows.get("questions", []) if row["window"] == RECENT and row["eps"] >= 0.01]
+    slowest = max(slow, key=lambda row: float(row["median"]), default=None)
+    return {"pairs": peer_pairs(report.rows.get("peers", [])), "slowest": slowest}
 
 
 PARTS = {"rates": rates, "questions": questions, "peers": peers, "space": space}
