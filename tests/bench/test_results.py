@@ -232,12 +232,10 @@ def test_qdigest_keeps_its_bound(order: str, eps: float, batch: int | None) -> N
     assert digest._counts[digest._ids < FIRST_LEAF].max(initial=0) <= digest.n // digest.k
 
 
-def test_qdigest_holds_integers_and_is_exact_while_small() -> None:
-    for dtype in (np.int32, np.uint32):
-        digest = QDigest(0.01)
-        values = np.array([5, 1, 4, 2, 3], dtype=dtype)
-        digest.update(values)
-        assert digest.quantiles([0.2, 0.4, 0.6, 0.8, 1.0]).tolist() == [1, 2, 3, 4, 5]
+def test_qdigest_is_exact_while_small() -> None:
+    digest = QDigest(0.01)
+    digest.update(np.array([5, 1, 4, 2, 3], dtype=np.float32))
+    assert digest.quantiles([0.2, 0.4, 0.6, 0.8, 1.0]).tolist() == [1, 2, 3, 4, 5]
 
 
 def test_qdigest_refuses_what_it_cannot_hold() -> None:
@@ -254,7 +252,7 @@ def test_ordinals_keep_the_order_and_come_back() -> None:
     numbers = ordinals(floats)
     assert (np.diff(numbers.astype(np.int64)) >= 0).all()
     assert numbers[3] == numbers[4]
-    np.testing.assert_array_equal(values_of(numbers, floats.dtype), floats + np.float32(0))
+    np.testing.assert_array_equal(values_of(numbers), floats + np.float32(0))
 
 
 @pytest.mark.parametrize("order", [*inputs.ORDERS, "constant"])
