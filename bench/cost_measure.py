@@ -13,7 +13,7 @@ import numpy as np
 
 from bench.report import Part, Row, settings_at, sized
 from bench.timing import scratch
-from quantide import History, Summaries
+from quantide import History
 from quantide.history.compaction_plan import next_chunk_compaction, next_level_compaction
 from quantide.history.run import Run
 from quantide.live import LiveStream
@@ -29,12 +29,7 @@ class Settings:
     eps: float = 0.01
     values: tuple[int, ...] = sized((65_536, 524_288, 2_097_152), quick=(1_000, 4_000, 16_000))
     keys: tuple[int, ...] = sized((100, 10_000, 100_000), quick=(4, 16, 64))
-    epsilons: tuple[float, ...] = (0.01, 0.001)
-    each_key: tuple[int, ...] = sized((10, 100, 1_000), quick=(2, 20, 200))
-    summarized: int = sized(5_000, quick=20)
     files: tuple[int, ...] = sized((50, 200, 600), quick=(2, 4, 8))
-    runs: tuple[int, ...] = sized((4, 12, 36), quick=(2, 3, 4))
-    run_values: int = sized(131_072, quick=1_000)
     readers: tuple[int, ...] = sized((1, 4, 16), quick=(1, 2, 3))
     rounds: int = sized(5, quick=1)
     commit_rounds: int = sized(10, quick=2)  # as many as from one checkpoint to the next
@@ -89,16 +84,6 @@ def writing(s: Settings) -> dict[str, list[Row]]:
     return rows
 
 
-def summaries(s: Settings) -> list[Row]:
-    """Measure bytes of summaries of many keys, by eps and by the values of a key."""
-    rows = []
-    for eps, each in product(s.epsilons, s.each_key):
-        keys = np.tile(np.arange(s.summarized), each)
-        made = Summaries.of(keys, _values(len(keys)), eps)
-        rows.append({"eps": eps, "each": each, "keys": len(made), "bytes": made.nbytes})
-    return rows
-
-
 def files(s: Settings) -> dict[str, list[Row]]:
     """Measure a commit, and a reader that follows it, by the files of the store."""
     rows: dict[str, list[Row]] = {"commit": [], "follow": []}
@@ -111,22 +96,6 @@ def files(s: Settings) -> dict[str, list[Row]]:
                 pairs = [(_used(history.append, _values(TINY)), _used(live.poll)) for _ in range(s.commit_rounds)]
             for name, seconds in zip(rows, zip(*pairs, strict=True), strict=True):
                 rows[name].append({"files": len(history.snapshot.files), "seconds": sum(seconds) / len(seconds)})
-    return rows
-
-
-def questions(s: Settings) -> list[Row]:
-    """Measure accurate answers by the number of runs, each the first after a commit."""
-    rows = []
-    with _store(eps=0.01, kappa=max(s.runs) + 1, window=0) as history:
-        for runs in s.runs:
-            while history.stats()["runs"] < runs:
-                history.append(_values(s.run_values))
-                history.end_step()
-            used = []
-            for phi in (0.1, 0.5, 0.9, 0.99):
-                history.append(_values(TINY))
-                used.append(_used(history.answer, phi))
-            rows.append({"runs": runs, "blocks": history.answer(0.5).blocks_read, "seconds": sum(used) / len(used)})
     return rows
 
 
@@ -173,5 +142,4 @@ def open_steps(s: Settings) -> list[Row]:
     return [open_step(s.appends, rows) for rows in s.append_rows]
 
 
-PARTS: dict[str, Part] = {"writing": writing, "summaries": summaries, "files": files, "question": questions}
-PARTS |= {"readers": readers, "open_step": open_steps}
+PARTS: dict[str, Part] = {"writing": writing, "files": files, "readers": readers, "open_step": open_steps}

@@ -11,7 +11,7 @@ from itertools import combinations
 
 import numpy as np
 
-from bench import plots, rendering
+from bench import rendering
 from bench.collection import Subject
 from bench.cost_measure import Settings, stage
 from bench.report import Report, Row
@@ -177,8 +177,6 @@ class Use:
         self.side_bytes = f["side"](values=self.all_values / self.runs, touched=t.keys, eps=eps) * self.runs
         self.recent_bytes = f["recent"](values=recent, touched=min(recent, t.keys))
         self.held_bytes = f["held"](values=self.all_values, touched=t.keys * self.runs)
-        self.summary_bytes = f["summaries"](keys=t.keys, each=self.all_values / t.keys, eps=t.eps)
-        self.query_seconds = f["question"](runs=self.runs)
         self.tables = max(1, math.ceil(max(limit.times for limit in self.table_limits())))
         values, files = t.values * t.every / DAY / self.tables, self.files / self.tables
         chunks = math.ceil(values / PIECE_ROWS)
@@ -221,24 +219,6 @@ class Use:
         return room / weights["file"] if weights["file"] else math.inf
 
 
-def figures(report: Report) -> Row:
-    """Draw cores, bytes and tables by values a day."""
-    uses, dashes = [Use(report, Target(values)) for values in SIZES], ("", "6 4", "2 3")
-
-    def panel(title: str, label: str, named: Mapping[str, str], first: int, factor: float = 1.0) -> plots.Panel:
-        lines = []
-        for i, (name, y) in enumerate(named.items()):
-            line = [(use.target.values / 1e9, factor * getattr(use, y)) for use in uses]
-            lines.append(plots.Line(name, line, (first + i) % 6, dashes[i]))
-        return plots.Panel(title, "billions of values a day", label, lines)
-
-    busy = {"ingestion": "ingest_cores", "merging": "merge_cores", "logs": "log_cores"}
-    stored = {"data": "data_bytes", "index files": "side_bytes", "recent rows": "recent_bytes"}
-    panels = [panel("Cores, on average", "cores", busy, 0), panel("Bytes of a year", "terabytes", stored, 3, 1e-12)]
-    panels.append(panel("Tables", "number", {"tables": "tables"}, 2))
-    return {"scale-cores.svg": plots.svg(panels, "Cores, storage and tables against values a day, by the model")}
-
-
 def context(report: Report) -> Row:
     costs, checks = [], []
     for one in fits(report).values():
@@ -247,7 +227,6 @@ def context(report: Report) -> Row:
         costs.append({"cost": one.cost.title, "formula": formula, "worst": one.worst(report), "why": one.cost.reason})
         for row in report.rows[one.cost.rows]:
             size = ", ".join(f"{row[name]:,} {name}" for name in COUNTED if name in row)
-            size += f", {row['each']:,} values of each, eps = {row['eps']:g}" if "each" in row else ""
             pair = {"measured": amount(row[one.cost.column], unit), "predicted": amount(one.predict(**row), unit)}
             checks.append({"cost": one.cost.title, "size": size, **pair, "off": one.off(row)})
     shared: Row = {"costs": costs, "checks": checks, "off": costs_off(report), "tolerance": TOLERANCE}
@@ -266,4 +245,4 @@ def limits_context(report: Report) -> Row:
 
 
 ABOUT = "costs at three sizes beside a cost model"
-SUBJECT = Subject(ABOUT, Settings, stage, context, figures)
+SUBJECT = Subject(ABOUT, Settings, stage, context)

@@ -9,6 +9,7 @@ scans: where only a figure has a number, the words are given.
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -81,7 +82,7 @@ def _rows(text: str, reports: Reports) -> tuple[str, list[Row]]:
     """Return the subject and the rows of "SUBJECT PART: FIELD=VALUE, FIELD=VALUE, last"."""
     head, _, filters = text.partition(": ")
     subject, part = head.split(" ")
-    fields = dict(one.split("=") for one in filters.split(", ") if "=" in one)
+    fields = dict(one.split("=") for one in re.split(r", (?=\w+=|last$)", filters) if "=" in one)
     one, other = ({name: _value(value.split("/")[side]) for name, value in fields.items()} for side in (0, -1))
     pairs = zip(*(select(reports, subject, part, **chosen) for chosen in (one, other)), strict=True)
     return subject, [{**row, "other": beside} for row, beside in pairs]

@@ -21,7 +21,6 @@ from bench.inputs import Floats, targets
 from bench.plots import Curve, points
 from bench.rendering import group
 from bench.report import Report, Row, say, sized
-from bench.timing import blocks, clock
 from bench.window_speed import recent_bound, sliding_bound
 from quantide import ConstrainedWindow, RecentWindow, SlidingWindow, last, where
 from quantide.windows.block_layout import BlockLayout, layout_for
@@ -55,8 +54,6 @@ class Settings:
     time_phis: int = sized(128, quick=8)
     filtered: tuple[int, ...] = sized((100_000, 200_000), quick=(10_000, 20_000))
     passing: float = 0.6
-    batch: int = 16
-    block: int = 65_536
 
 
 def _words(rng: np.random.Generator, n: int) -> Floats:
@@ -183,7 +180,7 @@ def recent(s: Settings) -> dict[str, list[Row]]:
 
 
 def constrained(s: Settings) -> dict[str, list[Row]]:
-    """Measure windows of the last span of time and of filtered values, and the time of updates."""
+    """Measure windows of the last span of time and of filtered values."""
     phis, piece = np.arange(1, s.time_phis) / s.time_phis, s.piece // 8
 
     def spans(kind: str, age: int, asked: Iterable[tuple[float, int]]) -> list[Row]:
@@ -215,16 +212,7 @@ def constrained(s: Settings) -> dict[str, list[Row]]:
             rows["ages"] += [row for age in s.ages for row in spans("uniform", age, [(s.time_eps, age)])]
             rows["time_epsilons"] += spans("uniform", s.age, [(eps, s.age) for eps in s.time_epsilons])
             rows["filters"] += [filtered(size) for size in s.filtered]
-    return rows | {"updates": [_updates(s, eps, size) for eps in s.time_epsilons for size in (s.batch, s.block)]}
-
-
-def _updates(s: Settings, eps: float, size: int) -> Row:
-    n, window = int(1.5 * s.age * s.rate), RecentWindow(eps, max_age=s.age)
-    values, times = stream("uniform", n), arrival_times(n, s.rate)
-    window.update(values[:1], times[:1])
-    each = np.array([clock(window.update, values[part], times[part])[0] for part in blocks(n, size)])
-    row = {"eps": eps, "batch": size, "mean": float(each.mean()), "p999": float(np.quantile(each, 0.999))}
-    return row | {"worst": float(each.max()), "values_per_s": round(n / each.sum())}
+    return rows
 
 
 def checked_rows(report: Report) -> list[Row]:

@@ -23,12 +23,8 @@ PHIS = np.array([0.001, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999])
 TUPLE_BYTES = 16  # a float64 and two numbers of 32 bits, the least that a tuple of the papers takes
 EVERY, BLOCK = "every value", "every block"
 SLIDING, RECENT, CONSTRAINED = "SlidingWindow", "RecentWindow", "ConstrainedWindow"
-FED = {
-    "blocks": (SLIDING, RECENT),
-    "blocks, times": (RECENT,),
-    "tables": (CONSTRAINED,),
-    "one by one": (SLIDING, RECENT),
-}
+BOTH, TIMED = (SLIDING, RECENT), (RECENT,)
+FED = {"blocks": BOTH, "blocks, times": TIMED, "tables": (CONSTRAINED,), "one by one": BOTH, "one by one, times": TIMED}
 Answer = tuple[int, float]  # the number of values before it, and the answer
 
 
@@ -75,7 +71,8 @@ def rates(s: Settings) -> list[Row]:
     tables = [pa.table({"time": times[part], "key": keys[part], "value": values[part]}) for part in parts]
     stream: dict[str, list[tuple[Any, ...]]] = {"blocks": [(values[part],) for part in parts]}
     stream |= {"blocks, times": [(values[part], times[part]) for part in parts], "tables": [(one,) for one in tables]}
-    stream |= {"one by one": [(value,) for value in values[: s.singles].tolist()]}
+    singles, dated = values[: s.singles].tolist(), times[: s.singles].tolist()
+    stream |= {"one by one": [(x,) for x in singles], "one by one, times": list(zip(singles, dated, strict=True))}
 
     def feed(name: str, eps: float, fed: str) -> Any:
         window = make(name, eps, s.size)
@@ -87,7 +84,7 @@ def rates(s: Settings) -> list[Row]:
     chosen = [(name, eps, fed) for eps in s.epsilons for fed, names in FED.items() for name in names]
     jobs, rows = {job: partial(feed, *job) for job in chosen}, []
     for (name, eps, fed), one in interleave(jobs, s.rounds).items():
-        n = min(s.values, s.singles) if fed == "one by one" else s.values
+        n = min(s.values, s.singles) if fed.startswith("one") else s.values
         row = {"window": name, "eps": eps, "fed": fed, "values_per_s": round(n / one.best)}
         rows.append(row | {"tuples": one.result.tuples, "bytes": one.result.nbytes})
     return rows

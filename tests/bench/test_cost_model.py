@@ -9,7 +9,7 @@ import pytest
 from bench import cost_model, documents, tables
 from bench.__main__ import main
 from bench.cost_measure import open_step
-from bench.cost_model import COSTS, Cost, Limit, Target, Use, depth, fit, fits, rewritten, summary_tuples
+from bench.cost_model import COSTS, Cost, Limit, Target, Use, depth, fit, rewritten, summary_tuples
 from bench.report import Report
 from bench.subjects import CHARACTERIZATION
 from quantide import History, Summaries
@@ -29,9 +29,8 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_quick_run_writes_everything(quick: Path) -> None:
     made = CHARACTERIZATION.render(quick)
-    assert {"index.md", "scale.md", "scale-cores.svg"} == set(made)
+    assert {"index.md", "scale.md"} == set(made)
     assert {path.name: path.read_text() for path in quick.glob("*.*") if path.suffix != ".json"} == made
-    assert not any("nan" in text for name, text in made.items() if name.endswith(".svg"))
 
 
 def test_the_page_is_made_of_any_report(quick: Path) -> None:
@@ -60,10 +59,10 @@ def test_coefficients_are_never_negative() -> None:
 
 def test_what_is_off_is_said_to_be_off(quick: Path) -> None:
     report = Report.read(quick / "scale.json")
-    rows = [dict(row) for row in report.rows["question"]]
+    rows = [dict(row) for row in report.rows["commit"]]
     rows[-1]["seconds"] *= 100
-    changed = Report(report.part, report.settings, report.rows | {"question": rows}, report.about)
-    title = COSTS["question"].title
+    changed = Report(report.part, report.settings, report.rows | {"commit": rows}, report.about)
+    title = COSTS["commit"].title
     assert title in cost_model.costs_off(changed)
     page = CHARACTERIZATION.page(changed)[1]
     assert any(title in line and "% off " in line for line in page.splitlines())
@@ -75,13 +74,6 @@ def test_kept_tuples_are_those_of_true_summaries(each: int, eps: float, rng: np.
     keys = np.repeat(np.arange(5), each)
     found = Summaries.of(keys, rng.random(len(keys)), eps)
     assert abs(len(found.values) / 5 - summary_tuples(each, eps)) <= 1
-
-
-def test_summaries_take_what_the_model_says(quick: Path) -> None:
-    """Bytes are counted, not timed: the model of them is exact but for rounding."""
-    report = Report.read(quick / "scale.json")
-    found = fits(report)["summaries"]
-    assert all(abs(found.off(row)) < 0.05 for row in report.rows["summaries"])
 
 
 @pytest.mark.parametrize("kappa", [1, 2, 3, 10])
@@ -131,7 +123,6 @@ def test_more_values_take_more(quick: Path) -> None:
     few, many = (Use(report, Target(values)) for values in (1e9, 1e12))
     assert many.data_bytes == pytest.approx(1_000 * few.data_bytes, rel=0.01)
     assert many.merge_cores_at_worst == pytest.approx(1_000 * few.merge_cores_at_worst)
-    assert many.summary_bytes == pytest.approx(few.summary_bytes, rel=0.01)  # a summary does not grow with its values
 
 
 def test_numbers_as_they_are_told() -> None:
