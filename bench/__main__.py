@@ -8,11 +8,11 @@ from bench.subjects import CHARACTERIZATION, RESULTS
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    first, *rest = [*(sys.argv[1:] if arguments is None else arguments), ""]
-    if first == "evidence":
-        return evidence.main(rest[:-1])
-    collection, given = (CHARACTERIZATION, rest[:-1]) if first == "characterize" else (RESULTS, [first, *rest][:-1])
-    if collection.main(given) == collection.folder:
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["evidence"]:
+        return evidence.main(given[1:])
+    collection = CHARACTERIZATION if given[:1] == ["characterize"] else RESULTS
+    if collection.main(given[collection is CHARACTERIZATION :]) == collection.folder:
         documents.write()
     return 0
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench import evidence, papers, rendering
+from bench import evidence, papers, rendering, tables
 from bench.collection import DOCS
 from bench.processes import ROOT
 from bench.report import Report, say
@@ -20,7 +20,7 @@ FIGURE = re.compile(r"(<!-- figure: ([\w-]+) -->)(.*?)(<!-- /figure -->)", re.S)
 SCALE = DOCS / "scale.md"
 README = ("stream", "windows", "queries", "ingest", "history", "serve", "spark")
 _LINES = (rendering.TEMPLATES / "figures.md").read_text(encoding="utf-8").splitlines()
-FIGURES = dict(line.split(": ", 1) for line in _LINES if line)
+FIGURES = dict(line.split(": ", 1) for line in _LINES)
 
 
 def handwritten() -> list[Path]:
@@ -35,11 +35,8 @@ def render_all() -> dict[Path, str]:
     reports = stored()
     texts = {path: insert(path.read_text(encoding="utf-8"), reports) for path in handwritten()}
     texts |= {DOCS / "results" / name: text for name, text in papers.render(reports).items()}
-    if "results/evidence" in reports:
-        texts[DOCS / "results" / "evidence.md"] = evidence.page(reports["results/evidence"])
-    if "characterization/scale" in reports:
-        texts[SCALE] = scale(reports["characterization/scale"])
-    return texts
+    texts[DOCS / "results" / "evidence.md"] = evidence.page(reports["results/evidence"])
+    return texts | {SCALE: scale(reports["characterization/scale"])}
 
 
 def insert(text: str, reports: Reports) -> str:
@@ -52,7 +49,7 @@ def figure(name: str, reports: Reports) -> str:
         "reports": reports,
         "select": lambda *names, **fields: select(reports, *names, **fields),
         "stream": lambda method: stream_row(reports, method),
-        "readme": lambda: readme({name: reports[f"results/{name}"] for name in README if f"results/{name}" in reports}),
+        "readme": lambda: readme({name: reports[f"results/{name}"] for name in README}),
         "leaf": StreamSketch(0.001).leaf,
         "buckets": buckets,
         "task": task,
@@ -61,8 +58,10 @@ def figure(name: str, reports: Reports) -> str:
 
 
 def readme(reports: Mapping[str, Report]) -> str:
-    """Render the table of README.md."""
-    return "\n\n" + rendering.render("readme.md", reports=reports, stream=stream_row) + "\n"
+    """Render the table of README.md; a line of its template is a row."""
+    first = [stream_row({"results/stream": reports["stream"]}, method) for method in ("StreamSketch", "KLL k=2600")]
+    lines = rendering.render("readme.md", ours=first[0], peer=first[1], reports=reports).splitlines()
+    return f"\n\n{tables.markdown(('measured', 'Quantide'), [line.split(' | ') for line in lines if line])}\n"
 
 
 def scale(report: Report) -> str:
@@ -79,11 +78,9 @@ def stream_row(reports: Reports, method: str) -> Any:
 
 
 def buckets(eps: float, n: int) -> str:
-    """Return the range of tuples of buckets by the formula of docs/guarantees/windows.md."""
+    """Return the range of tuples of buckets by the formula of docs/guarantees/windows.md, with two digits."""
     least = 2 / eps * math.log(eps * n / 2) * 0.67 / eps
-    steps = [10 ** (math.floor(math.log10(value)) - 1) for value in (least, 2 * least)]
-    low, high = (f"{round(value / step) * step:,}" for value, step in zip((least, 2 * least), steps, strict=True))
-    return f"{low} to {high}"
+    return " to ".join(f"{float(f'{value:.1e}'):,.0f}" for value in (least, 2 * least))
 
 
 def task(name: str) -> str:

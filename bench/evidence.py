@@ -1,7 +1,6 @@
 """`make evidence`: every subject, each in its own process; a failure does not stop the others. Logs: build/evidence."""
 
 import argparse
-import datetime
 import subprocess
 import sys
 import time
@@ -10,7 +9,7 @@ from collections.abc import Sequence
 from bench import environment, rendering, tables
 from bench.collection import FULL, Collection
 from bench.processes import ROOT
-from bench.report import Report, Row, say
+from bench.report import Report, Row, about, say
 from bench.subjects import CHARACTERIZATION, RESULTS
 
 LOGS = ROOT / "build" / "evidence"
@@ -24,12 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--full", action="store_true", help=FULL)
     flags = FLAGS[parser.parse_args(arguments).full]
     LOGS.mkdir(parents=True, exist_ok=True)
-    command, today = " ".join(["python -m bench evidence", *flags]), datetime.date.today().isoformat()
-    about = {"date": today, "command": command, "machine": environment.describe(), "not_installed": []}
-    report = Report("evidence", {}, {"parts": []}, about)
-    chosen = [(collection, name) for collection in COLLECTIONS for name in collection.subjects]
-    for number, (collection, name) in enumerate(chosen, 1):
-        say(f"{number} of {len(chosen)}: {collection.name} {name}")
+    report = Report("evidence", {}, {"parts": []}, about(" ".join(["python -m bench evidence", *flags])))
+    for collection, name in [(one, name) for one in COLLECTIONS for name in one.subjects]:
         report.rows["parts"].append(_run(collection, name, flags))
         report.write(FOLDER)
     (FOLDER / "evidence.md").write_text(page(report), encoding="utf-8")
@@ -39,15 +34,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def page(report: Report) -> str:
     """Render the page about the last run of everything."""
-    command = " ".join(["python -m bench evidence", *(["--full"] if "--full" in report.about["command"] else [])])
-    footer = rendering.environment_section(report, command)
+    flag = " --full" if "--full" in report.about["command"] else ""
+    footer = rendering.environment_section(report, f"python -m bench evidence{flag}")
     return rendering.RENDERED.format(command="results") + rendering.page("results/evidence.md", report, {}, footer)[1]
 
 
 def _run(collection: Collection, name: str, flags: list[str]) -> Row:
     loop, begun, log = environment.loop(), time.perf_counter(), LOGS / f"{collection.name}-{name}.log"
+    say(f"{collection.name} {name}")
     with log.open("w", encoding="utf-8") as out:
-        command = [sys.executable, "-m", "bench", *filter(None, [collection.command]), name, *flags]
+        command = [sys.executable, *collection.program.split()[1:], name, *flags]
         done = subprocess.run(command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT).returncode == 0
     seconds = round(time.perf_counter() - begun)
     taken = tables.minutes(seconds)

@@ -1,117 +1,79 @@
-"""Clients of a server in their own process, JSON in and out: `python -m bench.http_clients`.
-
-A request with `paths` is a load at a fixed rate, whether the server keeps up or not; the latency of a response counts
-from the moment at which it was due. A request with `labels` opens an event stream for each; when standard input ends,
-the times at which each version reached the clients are written.
-"""
+"""Clients of a server, run in their own process: a load at a fixed rate, and subscribers of event streams."""
 
 import asyncio
-import json
 import re
-import sys
+import threading
 import time
-from typing import Any
 
 import uvloop
 
 VERSION = re.compile(rb'"version":([0-9]+)')
-SETTLE, AT_ONCE = 0.5, 50  # seconds before the first request; connections made together
+Queue = asyncio.Queue[tuple[float, str] | None]
+Event = tuple[int, int, float, int]  # client, version, time of arrival, changed values
+_events: list[Event] = []
 
 
-async def load(request: dict[str, Any]) -> dict[str, Any]:
-    """Send requests over some connections that share one queue."""
-    queue: asyncio.Queue[tuple[float, str] | None] = asyncio.Queue()
+def load(
+    port: int, paths: list[str], rate: float, seconds: float, connections: int
+) -> tuple[float, list[float], list[str]]:
+    """Send requests at a fixed rate, whether the server keeps up or not, over connections that share one queue.
+
+    Return the seconds of all, latencies, each from the moment at which the request was due, and failures.
+    """
     took, failed = list[float](), list[str]()
 
-    async def work() -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", request["port"])
-        while (next_one := await queue.get()) is not None:
-            due, path = next_one
-            writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{request['port']}\r\n\r\n".encode())
+    async def work(queue: Queue) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        while (request := await queue.get()) is not None:
+            due, path = request
+            writer.write(_request(port, path))
             head = await reader.readuntil(b"\r\n\r\n")
-            body = await reader.readexactly(int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0]))
+            body = await reader.readexactly(int(re.findall(rb"content-length: *(\d+)", head.lower())[0]))
             took.append(time.perf_counter() - due)
             if b" 200 " not in head[:20]:
                 failed.append(f"{path}: {body[:200]!r}")
-        writer.close()
 
-    workers = [asyncio.create_task(work()) for _ in range(request["connections"])]
-    begun, paths = time.perf_counter() + SETTLE, request["paths"]
-    for number in range(int(request["rate"] * request["seconds"])):
-        due = begun + number / request["rate"]
-        await asyncio.sleep(max(0.0, due - time.perf_counter()))
-        queue.put_nowait((due, paths[number % len(paths)]))
-    for _ in workers:
-        queue.put_nowait(None)
-    await asyncio.gather(*workers)
-    seconds = time.perf_counter() - begun
-    return {"took": took, "failed": failed[:10], "failures": len(failed), "seconds": seconds}
+    async def run() -> float:
+        queue, begun = Queue(), time.perf_counter() + 0.5
+        workers = [asyncio.create_task(work(queue)) for _ in range(connections)]
+        for number in range(int(rate * seconds)):
+            due = begun + number / rate
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            queue.put_nowait((due, paths[number % len(paths)]))
+        for _ in workers:
+            queue.put_nowait(None)
+        await asyncio.gather(*workers)
+        return time.perf_counter() - begun
 
-
-class Subscribers:
-    """Event streams, one for each label."""
-
-    def __init__(self, port: int, labels: list[str]) -> None:
-        self._port, self._labels = port, labels
-        self.reached, self.changes = dict[int, list[float]](), dict[int, int]()
-        self.backwards, self.begun, self.failed = 0, 0, list[str]()
-        self._tasks, self.all_begun = set[asyncio.Task[None]](), asyncio.Event()  # unreferenced tasks may vanish
-
-    async def start(self) -> None:
-        for start in range(0, len(self._labels), AT_ONCE):
-            for label in self._labels[start : start + AT_ONCE]:
-                task = asyncio.create_task(self._subscribe(label))
-                task.add_done_callback(self._ended)
-                self._tasks.add(task)
-            await asyncio.sleep(0.02)
-        await asyncio.wait_for(self.all_begun.wait(), 60)
-
-    def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        if not task.cancelled() and task.exception() is not None:
-            self.failed.append(repr(task.exception()))
-
-    async def _subscribe(self, label: str) -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._port, limit=2**22)
-        writer.write(f"GET /api/events?label={label} HTTP/1.1\r\nHost: 127.0.0.1:{self._port}\r\n\r\n".encode())
-        response, newest, first = await reader.readuntil(b"\r\n\r\n"), 0, True
-        if b" 200 " not in response[:20]:
-            raise RuntimeError(f"refused: {response[:200]!r}")
-        while True:
-            event = await reader.readuntil(b"\n\n")
-            if b"data:" not in event or (found := VERSION.search(event, event.rfind(b'"version":'))) is None:
-                continue
-            version, now = int(found[1]), time.time()
-            self.backwards += version < newest
-            newest = max(version, newest)
-            self.reached.setdefault(version, []).append(now)
-            self.changes[version] = self.changes.get(version, 0) + event.count(b'"state":"value"')
-            if first:
-                first, self.begun = False, self.begun + 1
-                if self.begun == len(self._labels):
-                    self.all_begun.set()
+    return uvloop.run(run()), took, failed
 
 
-async def main() -> None:
-    loop = asyncio.get_running_loop()
-    request: dict[str, Any] = json.loads(await loop.run_in_executor(None, sys.stdin.readline))
-    if "paths" in request:
-        print(json.dumps(await load(request)), flush=True)
-        return
-    subscribers = Subscribers(request["port"], request["labels"])
-    try:
-        await subscribers.start()
-    except TimeoutError:
-        sys.exit(f"{subscribers.begun} of {len(request['labels'])} received an event; {subscribers.failed[:3]}")
-    print(json.dumps({"begun": time.time()}), flush=True)
-    await loop.run_in_executor(None, sys.stdin.read)
-    subscribers.stop()
-    found = {name: getattr(subscribers, name) for name in ("reached", "changes", "backwards")}
-    print(json.dumps(found | {"failed": subscribers.failed[:10], "failures": len(subscribers.failed)}), flush=True)
+def _request(port: int, path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode()
 
 
-if __name__ == "__main__":
-    uvloop.run(main())
+def subscribe(port: int, labels: list[str]) -> float:
+    """Open an event stream for each label; return the seconds until every client has received an event."""
+
+    async def follow(client: int, label: str) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**22)
+        writer.write(_request(port, f"/api/events?label={label}"))
+        while event := await reader.readuntil(b"\n\n"):
+            if b"data:" in event and (versions := VERSION.findall(event)):
+                _events.append((client, int(versions[-1]), time.time(), event.count(b'"state":"value"')))
+
+    async def run() -> None:
+        await asyncio.gather(*(follow(*one) for one in enumerate(labels)))
+
+    begun, thread = time.perf_counter(), threading.Thread(target=lambda: uvloop.run(run()), daemon=True)
+    thread.start()
+    while len({client for client, *_ in list(_events)}) < len(labels):
+        if not thread.is_alive() or time.perf_counter() > begun + 60:
+            raise RuntimeError("some clients received no event")
+        time.sleep(0.01)
+    return time.perf_counter() - begun
+
+
+def received() -> list[Event]:
+    """Return all events of this process's subscribers."""
+    return list(_events)

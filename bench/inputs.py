@@ -13,16 +13,12 @@ ORDERS, DTYPES = ("random", "sorted", "reversed", "clustered"), ("float64", "flo
 def make(order: str, dtype: str, n: int, seed: int = 20070709) -> Values:
     """Return uniform values; clustered: a normal distribution rounded to two digits (some 900 distinct values)."""
     rng = np.random.default_rng(seed)
-    if order == "constant":
-        return np.full(n, 0.5, dtype=dtype)
     if order == "clustered":
         return rng.standard_normal(n).round(2).astype(dtype)
-    if order not in ORDERS:
-        raise ValueError(f"unknown order {order!r}; choose one of {(*ORDERS, 'constant')}")
     values = rng.random(n, dtype=np.dtype(dtype).type)
-    if order != "random":
-        values.sort()
-    return np.ascontiguousarray(values[::-1]) if order == "reversed" else values
+    if order == "constant":
+        return np.full_like(values, 0.5)
+    return {"random": values, "sorted": np.sort(values), "reversed": np.sort(values)[::-1].copy()}[order]
 
 
 def targets(phis: Floats, n: int) -> Floats:
@@ -36,9 +32,9 @@ def rank_error(ordered: Values, phis: Floats, answers: Values) -> float:
     An answer that is no element counts as lying between its neighbours.
     """
     below, upto = (np.searchsorted(ordered, answers, side=side) for side in ("left", "right"))
-    found, target = upto > below, targets(phis, len(ordered))
-    low, high = np.where(found, below + 1, below), np.where(found, upto, below + 1)
-    return float(np.maximum(np.maximum(low - target, target - high), 0.0).max() / len(ordered))
+    target = targets(phis, len(ordered))
+    off = np.maximum(below + (upto > below) - target, target - np.maximum(upto, below + 1))
+    return float(np.maximum(off, 0.0).max() / len(ordered))
 
 
 def answer_holds(answer: Any, ordered: Values, allowed: float) -> bool:
@@ -58,16 +54,10 @@ class Truth:
         self._pieces.append(np.sort(values))
 
     def n(self, last: int | None = None) -> int:
-        return sum(map(len, self._last(last)))
+        return sum(map(len, self._pieces[-(last or 0) :]))
 
     def rank_errors(self, phis: Floats, answers: ArrayLike, last: int | None = None) -> Floats:
         """Return the ranks between each phi's and its answer's, among the last pieces or all of them."""
-        values, pieces = np.asarray(answers), self._last(last)
-        below = sum((np.searchsorted(piece, values, side="left") for piece in pieces), np.zeros(len(values)))
-        upto = sum((np.searchsorted(piece, values, side="right") for piece in pieces), np.zeros(len(values)))
-        target = targets(phis, self.n(last))
-        off: Floats = np.maximum(below + 1 - target, target - np.maximum(upto, below + 1))
-        return np.maximum(off, 0)
-
-    def _last(self, last: int | None) -> list[Values]:
-        return self._pieces if last is None else self._pieces[len(self._pieces) - last :]
+        pieces, target = self._pieces[-(last or 0) :], targets(phis, self.n(last))
+        below, upto = (sum(np.searchsorted(piece, answers, side) for piece in pieces) for side in ("left", "right"))
+        return np.maximum(0.0, np.maximum(below + 1 - target, target - np.maximum(upto, below + 1)))

@@ -1,5 +1,6 @@
 """Child processes of benchmarks and tests, each in its own group, and the memory of processes."""
 
+import ctypes
 import gc
 import json
 import multiprocessing
@@ -7,24 +8,17 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TextIO, TypeVar
+from typing import Any, Generic, NamedTuple, TextIO, TypeVar
 
 T = TypeVar("T")
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE = 600.0  # seconds that a child may take
 KINDS = ("python", "jvm", "workers")
-
-
-def spark_environment() -> dict[str, str]:
-    """Return an environment in which Spark uses loopback alone, and this Python for its workers."""
-    return os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
 def spawn(command: Sequence[str], log: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -36,16 +30,13 @@ def spawn(command: Sequence[str], log: Path, env: Mapping[str, str]) -> subproce
 
 def family(pid: int) -> set[int]:
     """Return a process and all its descendants."""
-    children: dict[int, list[int]] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it may end while it is read
-            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
-            children.setdefault(int(parent), []).append(int(folder.name))
-    found: set[int] = set()
-    new = [pid]
-    while new:
-        found.add(next_ := new.pop())
-        new += children.get(next_, [])
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
     return found
 
 
@@ -53,14 +44,13 @@ class Child:
     """`python -m MODULE ARGUMENTS`, whose output is logged; gone when the context ends."""
 
     def __init__(self, log: Path, *arguments: str) -> None:
-        self._log = log
-        self.process = spawn([sys.executable, "-m", *arguments], log, spark_environment())
+        self._log, spark = log, {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+        self.process = spawn([sys.executable, "-m", *arguments], log, os.environ | spark)
 
     def __enter__(self) -> "Child":
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Ask it to stop, and kill what is left of its group."""
         with suppress(ProcessLookupError, subprocess.TimeoutExpired):
             self.process.send_signal(signal.SIGTERM)
             self.process.wait(30)
@@ -75,7 +65,6 @@ class Child:
             raise RuntimeError(f"a process ended with {self.process.returncode}: {text[-3000:]}")
 
     def wait_for(self, condition: Callable[[], Any]) -> None:
-        """Wait until a condition holds, while it runs."""
         last = time.monotonic() + PATIENCE
         while not condition():
             self.check()
@@ -84,7 +73,6 @@ class Child:
             time.sleep(0.02)
 
     def finish(self, stop: bool = False) -> None:
-        """Wait until it ends, after a request to stop or by itself."""
         self.check()
         if stop:
             self.process.send_signal(signal.SIGTERM)
@@ -124,8 +112,7 @@ def resident() -> int:
     return status_bytes(status(), "VmRSS")
 
 
-@dataclass(frozen=True)
-class Peak(Generic[T]):
+class Peak(NamedTuple, Generic[T]):
     """Resident bytes before the work, the most that it added, and its result."""
 
     base: int
@@ -159,21 +146,14 @@ def exchange(module: str, request: Any) -> Any:
 
 
 def end_with_parent() -> None:
-    """End this process when its parent is gone: a killed benchmark leaves no process behind."""
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+    """Let the kernel kill this process when its parent ends: a killed benchmark leaves no process behind."""
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def write_event(log: TextIO, **event: Any) -> None:
     """Append an event to a log of JSON lines."""
-    log.write(json.dumps(event) + "\n")
-    log.flush()
+    print(json.dumps(event), file=log, flush=True)
 
 
 def read_events(log: Path) -> list[dict[str, Any]]:
@@ -189,11 +169,9 @@ def spark_session(cores: int) -> Iterator[Any]:
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(f"local[{cores}]").config("spark.driver.memory", "8g")
-    for name in ("spark.driver.host", "spark.driver.bindAddress"):
-        builder = builder.config(name, "127.0.0.1")
-    for name in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
-        builder = builder.config(name, "false")
-    session = builder.getOrCreate()
+    for name in ("driver.host=127.0.0.1", "driver.bindAddress=127.0.0.1", "ui.enabled=false"):
+        builder = builder.config(*f"spark.{name}".split("="))
+    session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     try:
         yield session

@@ -10,43 +10,21 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Undefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from bench import tables
 from bench.report import Report, Row
 
 TEMPLATES = Path(__file__).parent / "templates"
-RULE = "\n=====\n"
 RENDERED = "<!-- Rendered by `python -m bench {command}` from the stored JSON. Do not edit. -->\n\n"
-
-
-def _thousands(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.0f}"
-
-
-def _dashed(function: Callable[..., str]) -> Callable[..., str]:
-    """Format None and missing values as a dash."""
-
-    def run(value: Any, *arguments: Any) -> str:
-        return tables.DASH if value is None or isinstance(value, Undefined) else function(value, *arguments)
-
-    return run
-
-
-_SAME = (tables.ratio, tables.millions, tables.size, tables.seconds, tables.duration, tables.minutes, tables.power)
-FILTERS: dict[str, Callable[..., str]] = {function.__name__: function for function in _SAME}
-FILTERS |= {"plain": tables.plain, "short": tables.short, "amount": tables.amount, "cores": tables.count}
-FILTERS |= {"ms": tables.milliseconds, "us": tables.microseconds, "milli": lambda value: f"{value * 1e3:.1f} ms"}
-FILTERS |= {"n": _thousands, "f": format, "yes": lambda value: "yes" if value else "NO"}
 
 
 @cache
 def environment() -> Environment:
     """Return the environment of all templates."""
-    found = Environment(
-        loader=FileSystemLoader(TEMPLATES), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    found.filters |= {name: _dashed(function) for name, function in FILTERS.items()}
+    loader = FileSystemLoader(TEMPLATES)
+    found = Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    found.filters |= tables.FILTERS
     found.globals |= {"table": table, "max": max, "min": min, "sum": sum, "zip": zip, "group": group}
     return found
 
@@ -62,15 +40,9 @@ def table(rows: Iterable[Row], columns: str, **more: Any) -> str:
     Headers may repeat. A missing value is a dash.
     """
     pairs = [part.strip().partition(": ") for part in re.split(r"[;\n]", columns) if part.strip()]
-    body = [
-        [_cell(expression(formula or head)(**{**row, "row": row, **more})) for head, _, formula in pairs]
-        for row in rows
-    ]
+    cell, formulas = tables.dashed(str), [expression(formula or head) for head, _, formula in pairs]
+    body = [[cell(formula(**{**row, "row": row, **more})) for formula in formulas] for row in rows]
     return tables.markdown([head for head, _, _ in pairs], body)
-
-
-def _cell(value: Any) -> str:
-    return tables.DASH if value is None else str(value)
 
 
 def group(rows: Iterable[Row], name: str) -> dict[Any, list[Row]]:
@@ -88,21 +60,23 @@ def render(template: str, **context: Any) -> str:
 
 def page(template: str, report: Report, more: Mapping[str, Any], footer: str) -> tuple[list[str], str]:
     """Return the headlines and the page of a report: `s` are its settings, `r` its rows by name."""
-    rows = {name: rows for name, rows in report.rows.items() if rows}
-    context = {"s": report.settings, "r": SimpleNamespace(**rows), "about": report.about, **more}
-    head, _, body = f"\n{render(template, **context)}".partition(RULE)
+    rows = SimpleNamespace(**{name: rows for name, rows in report.rows.items() if rows})
+    text = render(template, s=report.settings, r=rows, about=report.about, **more)
+    head, _, body = f"\n{text}".partition("\n=====\n")
     return [line for line in head.splitlines() if line.strip()], f"{body.strip()}\n\n{footer}\n"
 
 
 def environment_section(report: Report, command: str) -> str:
     """Describe date, command, processor and versions, and peers that were not installed."""
-    machine, missing = report.about["machine"], report.about["not_installed"]
+    about, machine = report.about, report.about["machine"]
     units = f" ({', '.join(machine['vector_units'])})" if machine["vector_units"] else ""
-    packages = [f"{name} {version}" for name, version in machine["packages"].items() if version]
-    taken = f" ({tables.seconds(report.about['seconds'])})" if "seconds" in report.about else ""
-    facts = [f"{report.about['date']}, `{command}`{taken}"]
+    taken = f" ({tables.seconds(about['seconds'])})" if "seconds" in about else ""
+    facts = [f"{about['date']}, `{command}`{taken}"]
     facts += [f"{machine['cpu']}{units}, {machine['cores']} cores, {machine['memory_gib']} GiB", machine["system"]]
+    packages = [f"{name} {version}" for name, version in machine["packages"].items() if version]
     facts.append(", ".join([f"Python {machine['python']}", *packages]))
-    facts += [f"not installed, so not measured: {', '.join(missing)}"] * bool(missing)
-    facts += [f"**joined from several runs**: {report.about['joined']}"] if "joined" in report.about else []
+    if about["not_installed"]:
+        facts.append(f"not installed, so not measured: {', '.join(about['not_installed'])}")
+    if "joined" in about:
+        facts.append(f"**joined from several runs**: {about['joined']}")
     return f"## Environment\n\n{'; '.join(facts)}."

@@ -4,7 +4,7 @@ import datetime
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -21,7 +21,7 @@ def sized(full: T, hour: T | None = None, quick: T | None = None) -> T:
     return field(default=full, metadata={"hour": hour, "quick": quick})
 
 
-def settings_at(settings: type[T], size: Size) -> T:
+def settings_at(settings: Callable[..., T], size: Size) -> T:
     """Return the settings of a size; a size that a field does not give has the full value."""
     given = {one.name: one.metadata.get(size) for one in fields(settings)}  # type: ignore[arg-type]
     return settings(**{name: value for name, value in given.items() if value is not None})
@@ -36,33 +36,19 @@ class Report:
     rows: dict[str, list[Row]]
     about: Row
 
-    @classmethod
-    def measure(
-        cls,
-        subject: str,
-        settings: Any,
-        parts: Mapping[str, Part],
-        command: str,
-        folder: Path | None,
-        packages: Sequence[str] = (),
-    ) -> "Report":
+    def measure(self, settings: Any, parts: Mapping[str, Part], folder: Path | None) -> "Report":
         """Measure part by part and write after each, so that an interrupted run keeps its finished parts.
 
-        A part returns its rows, or several lists of rows by name. `packages`: optional peers of the subject.
+        A part returns its rows, or several lists of rows by name.
         """
-        missing = environment.missing(packages)
-        for package in missing:
-            say(f"{subject}: {package} is not installed, skipped")
-        about: Row = {"date": datetime.date.today().isoformat(), "command": command}
-        about |= {"machine": environment.describe(), "not_installed": missing}
-        report, begun = cls(subject, asdict(settings), {}, about), time.perf_counter()
+        begun = time.perf_counter()
         for name, measure in parts.items():
             found = measure(settings)
-            report.rows.update(found if isinstance(found, dict) else {name: found})
-            about["seconds"] = round(time.perf_counter() - begun)
+            self.rows.update(found if isinstance(found, dict) else {name: found})
+            self.about["seconds"] = round(time.perf_counter() - begun)
             if folder is not None:
-                say(f"wrote {report.write(folder).name}, with {name}")
-        return report
+                say(f"wrote {self.write(folder).name}, with {name}")
+        return self
 
     def write(self, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
@@ -75,12 +61,14 @@ class Report:
     def read(cls, path: Path) -> "Report":
         content = json.loads(path.read_text(encoding="utf-8"))
         part, settings = content.pop("part"), content.pop("settings")
-        rows = {name: value for name, value in content.items() if _is_rows(value)}
+        rows = {name: value for name, value in content.items() if isinstance(value, list) and name != "not_installed"}
         return cls(part, settings, rows, {name: value for name, value in content.items() if name not in rows})
 
 
-def _is_rows(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(row, dict) for row in value)
+def about(command: str, packages: Sequence[str] = ()) -> Row:
+    """Return the facts about a run that begins; `packages`: optional peers."""
+    today, missing = datetime.date.today().isoformat(), environment.missing(packages)
+    return {"date": today, "command": command, "machine": environment.describe(), "not_installed": missing}
 
 
 def say(text: str) -> None:

@@ -30,7 +30,6 @@ def settings(reports: Reports, name: str) -> Row:
 def select(reports: Reports, name: str, part: str, **fields: Any) -> list[Row]:
     """Return the rows with these values, at least one."""
     rows = reports[name].rows.get(part, []) if name in reports else []
-    found = [row for row in rows if all(row[key] == value for key, value in fields.items())]
-    if not found:
+    if not (found := [row for row in rows if fields.items() <= row.items()]):
         raise NotMeasuredError(f"{name}: {part} with {fields}")
     return found

@@ -6,7 +6,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,12 +14,12 @@ import numpy as np
 K = TypeVar("K")
 
 
-@dataclass
 class Timed:
     """Seconds of each round, and the result of the last."""
 
-    seconds: list[float] = field(default_factory=list)
-    result: Any = None
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self.result: Any = None
 
     @property
     def best(self) -> float:
@@ -33,15 +32,15 @@ class Timed:
 
 def interleave(jobs: Mapping[K, Callable[[], Any]], rounds: int | Mapping[K, int]) -> dict[K, Timed]:
     """Run every job once, then every job again, up to its number of rounds."""
-    limits = {name: rounds if isinstance(rounds, int) else rounds[name] for name in jobs}
+    limits = dict.fromkeys(jobs, rounds) if isinstance(rounds, int) else rounds
     timed = {name: Timed() for name in jobs}
     gc.collect()
-    for done in range(max(limits.values(), default=0)):
-        for name, job in jobs.items():
+    for done in range(max((limits[name] for name in jobs), default=0)):
+        for name, one in timed.items():
             if done < limits[name]:
-                timed[name].result = None
-                seconds, timed[name].result = clock(job)
-                timed[name].seconds.append(seconds)
+                one.result = None
+                seconds, one.result = clock(jobs[name])
+                one.seconds.append(seconds)
     return timed
 
 
@@ -58,14 +57,13 @@ def clock(job: Callable[..., Any], *arguments: Any, **named: Any) -> tuple[float
 
 def spread(seconds: Sequence[float], prefix: str = "") -> dict[str, float]:
     """Return the median, the 99th percentile and the maximum."""
-    median, p99 = np.quantile(seconds, [0.5, 0.99])
-    return {f"{prefix}median": float(median), f"{prefix}p99": float(p99), f"{prefix}worst": float(max(seconds))}
+    median, p99, worst = np.quantile(seconds, (0.5, 0.99, 1)).tolist()
+    return {f"{prefix}median": median, f"{prefix}p99": p99, f"{prefix}worst": worst}
 
 
 def blocks(n: int, size: int, start: int = 0) -> Iterator[slice]:
     """Yield slices that cover start..start+n."""
-    for at in range(start, start + n, size):
-        yield slice(at, min(at + size, start + n))
+    return (slice(at, min(at + size, start + n)) for at in range(start, start + n, size))
 
 
 @contextmanager

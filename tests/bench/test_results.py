@@ -116,7 +116,6 @@ def test_the_page_is_measured_in_a_browser(tmp_path: Path) -> None:
     report = Report.read(tmp_path / "dashboard.json")
     [updates] = report.rows["updates"]
     assert updates["seen"] > 0
-    assert 0 < updates["response_median"] <= updates["response_worst"]
     assert len(report.rows["memory"]) == 4
 
 
