@@ -72,8 +72,9 @@ class Collection:
         folder: Path | None = options.output or (None if options.size == "quick" else self.folder)
         command = " ".join([self.program, *options.subjects, *[f"--{options.size}"] * (options.size != "hour")])
         reports = []
-        for name in [name for name in self.subjects if not options.subjects or name in options.subjects]:
-            subject = self.subjects[name]
+        for name, subject in self.subjects.items():
+            if options.subjects and name not in options.subjects:
+                continue
             settings = subject.adjust(settings_at(subject.settings, options.size))
             with subject.parts(settings) if callable(subject.parts) else nullcontext(subject.parts) as parts:
                 facts = about(command, subject.packages)
@@ -83,9 +84,7 @@ class Collection:
         if folder:
             for name, text in self.render(folder).items():
                 (folder / name).write_text(text, encoding="utf-8")
-        pages = [self.page(report) for report in reports]
-        say("\n".join(["", *(text for _, text in pages), *(line for lines, _ in pages for line in lines)]))
-        say(f"{time.perf_counter() - begun:.0f} s")
+        say("\n".join(["", *(self.page(report)[1] for report in reports), f"{time.perf_counter() - begun:.0f} s"]))
         return folder
 
     def _comment(self) -> str:

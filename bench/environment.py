@@ -4,14 +4,11 @@ import importlib
 import os
 import platform
 import re
-import time
 from collections.abc import Iterable
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 PACKAGES = "quantide numpy numba pyarrow datasketches fastdigest ddsketch river duckdb polars chdb pandas pyspark"
 VECTORS = ("avx2", "avx512f", "asimd", "sve")  # numpy's sort is several times faster with them
@@ -32,16 +29,6 @@ def describe() -> dict[str, Any]:
         "python": platform.python_version(),
         "packages": {name: installed.get(name) for name in PACKAGES.split()},
     }
-
-
-def loop() -> float:
-    """Return the seconds of a fixed workload: shared machines change their speed."""
-    numbers, begun = np.random.default_rng(1).random(1_000_000), time.perf_counter()
-    for _ in range(5_000_000):
-        pass
-    for _ in range(5):
-        np.sort(numbers)
-    return time.perf_counter() - begun
 
 
 @cache

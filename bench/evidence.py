@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from bench import environment, rendering, tables
+from bench import rendering, tables
 from bench.collection import FULL, Collection
 from bench.processes import ROOT
 from bench.report import Report, Row, about, say
@@ -40,7 +40,7 @@ def page(report: Report) -> str:
 
 
 def _run(collection: Collection, name: str, flags: list[str]) -> Row:
-    loop, begun, log = environment.loop(), time.perf_counter(), LOGS / f"{collection.name}-{name}.log"
+    begun, log = time.perf_counter(), LOGS / f"{collection.name}-{name}.log"
     say(f"{collection.name} {name}")
     with log.open("w", encoding="utf-8") as out:
         command = [sys.executable, *collection.program.split()[1:], name, *flags]
@@ -48,4 +48,4 @@ def _run(collection: Collection, name: str, flags: list[str]) -> Row:
     seconds = round(time.perf_counter() - begun)
     taken = tables.minutes(seconds)
     say(f"    {taken}" if done else f"    FAILED after {taken}; see {log.relative_to(ROOT)}")
-    return {"family": collection.name, "part": name, "seconds": seconds, "done": done, "loop": round(loop, 3)}
+    return {"family": collection.name, "part": name, "seconds": seconds, "done": done}

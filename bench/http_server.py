@@ -22,7 +22,7 @@ from bench.collection import Subject
 from bench.ingestion import BEGIN, file_values, key_codes, key_names, write_file
 from bench.inputs import answer_holds
 from bench.processes import Child, new_process, own_bytes, status
-from bench.report import Row, say, sized
+from bench.report import Row, sized
 from bench.timing import clock, scratch, spread
 from quantide import History
 
@@ -63,33 +63,33 @@ class Settings:
 
 @dataclass
 class Server:
-    """`quantide COMMAND CONFIG` on a free port; `ready`: seconds until every stream could be queried."""
+    """Process that serves on a port; `ready`: seconds until every stream could be queried."""
 
     child: Child
     port: int
+    client: httpx.Client
     ready: float = 0.0
 
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
     def get(self, path: str, **params: Any) -> Any:
-        return httpx.get(self.address + path, params=params, timeout=120, trust_env=False).raise_for_status().json()
+        return self.client.get(path, params=params).raise_for_status().json()
 
     def is_ready(self) -> bool:
-        with suppress(httpx.HTTPError):
-            return bool(self.get("/readyz"))
+        with suppress(httpx.TransportError):
+            return self.client.get("/readyz").status_code == 200
         return False
 
 
 @contextmanager
 def server(folder: Path, command: str, eps: float) -> Iterator[Server]:
+    """Start `quantide COMMAND CONFIG` on a free port."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = int(free.getsockname()[1])
+    config, address = folder / "quantide.toml", f"http://127.0.0.1:{port}"
+    client = httpx.Client(base_url=address, timeout=120, trust_env=False)
     (folder / "in").mkdir(parents=True, exist_ok=True)
-    (folder / "quantide.toml").write_text(CONFIG.format(port=port, eps=eps), encoding="utf-8")
-    with Child(folder / f"{command}.log", "quantide", command, str(folder / "quantide.toml")) as child:
-        running = Server(child, port)
+    config.write_text(CONFIG.format(port=port, eps=eps), encoding="utf-8")
+    with client, Child(folder / f"{command}.log", "quantide", command, str(config)) as child:
+        running = Server(child, port, client)
         running.ready, _ = clock(child.wait_for, running.is_ready)
         yield running
 
@@ -116,22 +116,21 @@ def repeated(job: Callable[[], Any], every: float) -> Iterator[None]:
 
 def questions(s: Settings) -> list[Row]:
     """Measure mixes of queries, one after the other, against `quantide run`."""
-    say(f"serve: {s.rate:,.0f} queries a second while files arrive")
     rng, names = np.random.default_rng(43), np.array(key_names(s.keys), dtype=object)
     values, codes = [rng.lognormal(3, 1, s.history_rows)], [rng.integers(0, s.keys, s.history_rows)]
+
+    def feed() -> None:
+        number = len(values)
+        values.append(file_values(number, s.file_rows))
+        codes.append(key_codes(number, s.file_rows, s.keys))
+        path = folder / "in" / f"{number:06}.parquet"
+        write_file(path, values[-1], number * s.file_rows, endpoint=names[codes[-1]])
+
     with scratch() as folder:
-        with History(folder / "data" / "latency", eps=s.eps, keys="endpoint") as history:  # older than all that arrives
-            times = pa.array(np.full(s.history_rows, BEGIN - 10**12), pa.timestamp("us", "UTC"))
-            history.append(values[0], key=names[codes[0]], times=times)
+        with History(folder / "data" / "latency", eps=s.eps, keys="endpoint") as history:
+            older = pa.array(np.full(s.history_rows, BEGIN - 10**12), pa.timestamp("us", "UTC"))
+            history.append(values[0], key=names[codes[0]], times=older)
             history.end_step()
-
-        def feed() -> None:
-            number = len(values)
-            values.append(file_values(number, s.file_rows))
-            codes.append(key_codes(number, s.file_rows, s.keys))
-            path = folder / "in" / f"{number:06}.parquet"
-            write_file(path, values[-1], number * s.file_rows, endpoint=names[codes[-1]])
-
         with server(folder, "run", s.eps) as running:
             with repeated(feed, s.file_every):
                 time.sleep(s.warm)
@@ -143,15 +142,14 @@ def questions(s: Settings) -> list[Row]:
 def mixes(s: Settings) -> list[tuple[str, float, list[str]]]:
     """Return mixes of paths with their rates; where no query repeats, every phi differs."""
     rng, names, number = np.random.default_rng(41), key_names(s.keys), int(s.rate * (s.seconds + WARM)) + 1
-    keys, windows = rng.choice(names, number).tolist(), rng.choice(WINDOWS, number).tolist()
-    phis = np.round(rng.uniform(0.01, 0.999, number), 7).tolist()
     boards = [f"{ROUTE}?phi=0.5&phi=0.9&phi=0.99&key={key}&window={window}" for window in WINDOWS for key in names[:10]]
-    any_key = [f"{ROUTE}?phi={p}&key={k}&window={w}" for p, k, w in zip(phis, keys, windows, strict=True)]
+    phis = [f"{ROUTE}?phi={phi:.7f}" for phi in rng.uniform(0.01, 0.999, number)]
+    scopes = zip(phis, rng.choice(names, number), rng.choice(WINDOWS, number), strict=True)
     return [
         ("dashboards: 30 queries about windows, repeated", s.rate, boards[:30]),
         ("dashboards: those, and 10 about all of history", s.rate, boards),
-        ("mode=quick about everything, no phi twice", s.rate, [f"{ROUTE}?phi={phi}&mode=quick" for phi in phis]),
-        ("any key, window and phi, none twice", s.rate / 4, any_key),
+        ("mode=quick about everything, no phi twice", s.rate, [f"{phi}&mode=quick" for phi in phis]),
+        ("any key, window and phi, none twice", s.rate / 4, [f"{p}&key={k}&window={w}" for p, k, w in scopes]),
     ]
 
 
@@ -178,7 +176,6 @@ def _right(running: Server, values: Any, codes: Any, s: Settings) -> bool:
 
 def events(s: Settings) -> list[Row]:
     """Measure registration in one body, subscription, commits, and a restart."""
-    say(f"serve: {s.queries:,} continuous queries, {s.listeners:,} subscribers")
     rng, names, numbers = np.random.default_rng(47), key_names(s.query_keys), count()
 
     def commit() -> tuple[int, float]:
@@ -188,32 +185,25 @@ def events(s: Settings) -> list[Row]:
         writer.append(rng.lognormal(3, 1, rows) * 1.2**number, key=rng.choice(names, rows), times=times)
         return int(writer.stats()["version"]), time.time()
 
+    columns = {
+        "stream": ["latency"] * s.queries,
+        "key": rng.choice(names, s.queries),
+        "window": rng.choice(QUERY_WINDOWS, s.queries),
+        "phi": np.round(rng.uniform(0.01, 1, s.queries), 4),
+        "eps": rng.uniform(0.005, 0.05, s.queries),
+        "label": [f"client-{i % s.listeners}" for i in range(s.queries)],
+    }
+    body, headers = json.dumps(pa.table(columns).to_pylist()), {"Content-Type": "application/json"}
     with scratch() as folder, History(folder / "data" / "latency", eps=s.eps, keys="endpoint") as writer:
         for _ in range(5):
             commit()
         with server(folder, "serve", s.eps) as running:
-            body, headers = json.dumps(_queries(s)), {"Content-Type": "application/json"}
-            url, limits = f"{running.address}/api/queries", {"timeout": 120, "trust_env": False}
-            seconds, response = clock(httpx.post, url, content=body, headers=headers, **limits)
-            if response.status_code != 201:
-                raise RuntimeError(f"the queries were refused: {response.text[:500]}")
+            seconds, response = clock(running.client.post, "/api/queries", content=body, headers=headers)
+            response.raise_for_status()
             row = {"queries": s.queries, "registering": seconds} | _subscribed(running, commit, s)
         with server(folder, "serve", s.eps) as running:
             kept = running.get("/api/queries", limit=1)["queries"]
             return [row | {"ready_again": running.ready, "kept": bool(kept)}]
-
-
-def _queries(s: Settings) -> list[dict[str, Any]]:
-    """Return queries whose labels share them out to subscribers."""
-    rng, number = np.random.default_rng(53), s.queries
-    columns = {
-        "key": rng.choice(key_names(s.query_keys), number),
-        "window": rng.choice(QUERY_WINDOWS, number),
-        "phi": np.round(rng.uniform(0.01, 1, number), 4),
-        "eps": rng.uniform(0.005, 0.05, number),
-    }
-    rows = pa.table({**columns, "label": [f"client-{i % s.listeners}" for i in range(number)]}).to_pylist()
-    return [{"stream": "latency", **row} for row in rows]
 
 
 def _subscribed(running: Server, commit: Callable[[], tuple[int, float]], s: Settings) -> Row:

@@ -18,6 +18,8 @@ VERDICTS = {"passed": 2, "equal": 0, "missed": 1}  # with their colours
 
 Points = Sequence[tuple[float, float]]
 Ticks = Sequence[tuple[float, str]]
+Rows = Sequence[tuple[str, int, Sequence[float | None], str]]
+Size = tuple[int, int]
 
 
 class Line(NamedTuple):
@@ -203,13 +205,7 @@ def _labels(names: Sequence[str], placed: Points) -> Iterator[str]:
         yield _text(right[at] if ends else left[at], top[at] + 11, name, "end" if ends else "start")
 
 
-def _rows(
-    rows: Sequence[tuple[str, int, Sequence[float | None], str]],
-    shapes: Mapping[str, str],
-    x_label: str,
-    legend: Sequence[Line],
-    description: str,
-) -> str:
+def _rows(rows: Rows, shapes: Mapping[str, str], x_label: str, legend: Sequence[Line], description: str) -> str:
     """Draw rows of name, colour, a value for each shape, and a word; a line joins the first two values."""
     across = decades([0.1, 1.0, *(value for row in rows for value in row[2] if value)], NAMES, WIDE - WORDS)
     ys, height = [TOP + ROW * (number + 0.5) for number in range(len(rows))], TOP + ROW * len(rows) + BOTTOM
@@ -225,9 +221,7 @@ def _rows(
     return _picture(description, (WIDE, height), [parts], legend)
 
 
-def _picture(
-    description: str, size: tuple[int, int], panels: Sequence[Iterable[str]], legend: Collection[Line], columns: int = 1
-) -> str:
+def _picture(text: str, size: Size, panels: Sequence[Iterable[str]], legend: Collection[Line], columns: int = 1) -> str:
     """Place panels in rows, above a legend with three entries in a row."""
     width, bottom, out = size[0] * min(len(panels), columns), size[1] * math.ceil(len(panels) / columns), []
     for number, parts in enumerate(panels):
@@ -238,10 +232,10 @@ def _picture(
         out += [_path(f"M{x:.0f} {y - 4}h{26 if line.joined else 0}", line), _text(x + 32, y, line.name)]
     view = f'viewBox="0 0 {width} {bottom + 22 * math.ceil(len(legend) / 3) + 8}" role="img"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {view} font-family="system-ui, sans-serif" font-size="12"'
-    return "\n".join([f'{head} fill="{INK}">', f"<title>{escape(description)}</title>", *out, "</svg>"]) + "\n"
+    return "\n".join([f'{head} fill="{INK}">', f"<title>{escape(text)}</title>", *out, "</svg>"]) + "\n"
 
 
-def _frame(size: tuple[int, int], across: Ticks, up: Ticks, labels: Sequence[Any], left: float = LEFT) -> Iterator[str]:
+def _frame(size: Size, across: Ticks, up: Ticks, labels: Sequence[Any], left: float = LEFT) -> Iterator[str]:
     """Draw rules, ticks with labels that do not cover each other, the title and the names of both axes."""
     (width, height), covered = size, -math.inf
     middle, foot = (left + width - RIGHT) / 2, height - BOTTOM

@@ -121,10 +121,7 @@ class Peak(NamedTuple, Generic[T]):
 
 
 def peak_of(work: Callable[[], T]) -> Peak[T]:
-    """Run the work and return its peak; imports and kernels must have been loaded before.
-
-    ru_maxrss would begin at the peak of the parent. VmHWM belongs to the process and can be reset.
-    """
+    """Run the work and return its peak (VmHWM); imports and kernels must have been loaded before."""
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     base, result = status_bytes(status(), "VmRSS"), work()
@@ -147,8 +144,7 @@ def exchange(module: str, request: Any) -> Any:
 
 def end_with_parent() -> None:
     """Let the kernel kill this process when its parent ends: a killed benchmark leaves no process behind."""
-    PR_SET_PDEATHSIG = 1
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def write_event(log: TextIO, **event: Any) -> None:

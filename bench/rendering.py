@@ -70,13 +70,13 @@ def environment_section(report: Report, command: str) -> str:
     """Describe date, command, processor and versions, and peers that were not installed."""
     about, machine = report.about, report.about["machine"]
     units = f" ({', '.join(machine['vector_units'])})" if machine["vector_units"] else ""
-    taken = f" ({tables.seconds(about['seconds'])})" if "seconds" in about else ""
-    facts = [f"{about['date']}, `{command}`{taken}"]
-    facts += [f"{machine['cpu']}{units}, {machine['cores']} cores, {machine['memory_gib']} GiB", machine["system"]]
     packages = [f"{name} {version}" for name, version in machine["packages"].items() if version]
-    facts.append(", ".join([f"Python {machine['python']}", *packages]))
-    if about["not_installed"]:
-        facts.append(f"not installed, so not measured: {', '.join(about['not_installed'])}")
-    if "joined" in about:
-        facts.append(f"**joined from several runs**: {about['joined']}")
-    return f"## Environment\n\n{'; '.join(facts)}."
+    facts = [
+        f"{about['date']}, `{command}`" + (f" ({tables.seconds(about['seconds'])})" if "seconds" in about else ""),
+        f"{machine['cpu']}{units}, {machine['cores']} cores, {machine['memory_gib']} GiB",
+        machine["system"],
+        ", ".join([f"Python {machine['python']}", *packages]),
+        "not installed, so not measured: " + ", ".join(about["not_installed"]) if about["not_installed"] else "",
+        f"**joined from several runs**: {about['joined']}" if "joined" in about else "",
+    ]
+    return f"## Environment\n\n{'; '.join(filter(None, facts))}."
