@@ -32,6 +32,13 @@ class Subject:
     packages: Sequence[str] = ()
     adjust: Callable[[Any], Any] = lambda settings: settings
 
+    def measure(self, name: str, settings: Any, command: str = "", folder: Path | None = None) -> Report:
+        report = Report(name, asdict(settings), {}, about(command, self.packages))
+        for package in report.about["not_installed"]:
+            say(f"{name}: {package} is not installed, skipped")
+        with self.parts(settings) if callable(self.parts) else nullcontext(self.parts) as parts:
+            return report.measure(settings, parts, folder)
+
 
 @dataclass(frozen=True)
 class Collection:
@@ -76,11 +83,7 @@ class Collection:
             if options.subjects and name not in options.subjects:
                 continue
             settings = subject.adjust(settings_at(subject.settings, options.size))
-            with subject.parts(settings) if callable(subject.parts) else nullcontext(subject.parts) as parts:
-                facts = about(command, subject.packages)
-                for package in facts["not_installed"]:
-                    say(f"{name}: {package} is not installed, skipped")
-                reports.append(Report(name, asdict(settings), {}, facts).measure(settings, parts, folder))
+            reports.append(subject.measure(name, settings, command, folder))
         if folder:
             for name, text in self.render(folder).items():
                 (folder / name).write_text(text, encoding="utf-8")
