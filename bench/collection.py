@@ -21,7 +21,7 @@ class Subject:
     """Something that is measured at three sizes, and its page.
 
     `parts`: functions that measure, or a context that yields them for some settings; `context`: more variables of the
-    template; `plots`: SVG by file name; `packages`: optional peers; `adjust`: fits settings to the machine.
+    template; `plots`: SVG by file name; `packages`: optional peers.
     """
 
     about: str
@@ -30,7 +30,6 @@ class Subject:
     context: Callable[[Report], Row] = lambda report: {}
     plots: Callable[[Report], Row] = lambda report: {}
     packages: Sequence[str] = ()
-    adjust: Callable[[Any], Any] = lambda settings: settings
 
     def measure(self, name: str, settings: Any, command: str = "", folder: Path | None = None) -> Report:
         report = Report(name, asdict(settings), {}, about(command, self.packages))
@@ -82,7 +81,7 @@ class Collection:
         for name, subject in self.subjects.items():
             if options.subjects and name not in options.subjects:
                 continue
-            settings = subject.adjust(settings_at(subject.settings, options.size))
+            settings = settings_at(subject.settings, options.size)
             reports.append(subject.measure(name, settings, command, folder))
         if folder:
             for name, text in self.render(folder).items():

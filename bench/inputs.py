@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Values = NDArray[Any]
 Floats = NDArray[np.float64]
-ORDERS, DTYPES = ("random", "sorted", "reversed", "clustered"), ("float64", "float32")
+ORDERS = ("random", "sorted", "reversed", "clustered")
 
 
 def make(order: str, dtype: str, n: int, seed: int = 20070709) -> Values:

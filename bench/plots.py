@@ -1,4 +1,4 @@
-"""SVG plots, legible on light and dark pages: lines, named points, and rows of marks on one axis."""
+"""SVG plots, legible on light and dark pages: lines, named points, and ratios by name."""
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ import numpy as np
 WIDTH, HEIGHT = 400, 290  # of a panel with lines
 WIDE, HIGH = 820, 430  # of a panel with named points
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 32, 46
-ROW, NAMES, WORDS = 22, 270, 90  # height of a row, width of its name and of its word
+ROW, NAMES = 22, 270  # height of a row, width of its name
 LETTER = 7.2  # width of a letter, rather too large
 INK = "#757d86"  # like all colours here it stands out from white and from black
 COLOURS = ("#2f81f7", "#d1622b", "#3fa45b", "#b25fd0", "#ad8212", "#d64a7b")
@@ -18,22 +18,20 @@ VERDICTS = {"passed": 2, "equal": 0, "missed": 1}  # with their colours
 
 Points = Sequence[tuple[float, float]]
 Ticks = Sequence[tuple[float, str]]
-Rows = Sequence[tuple[str, int, Sequence[float | None], str]]
 Size = tuple[int, int]
 
 
 class Line(NamedTuple):
-    """Named line; lines with the same colour number share a colour. One that is not joined consists of dots."""
+    """Named line; lines with the same colour number share a colour."""
 
     name: str
     points: Points
     colour: int = 0
     dashes: str = ""
-    joined: bool = True
 
 
 class Panel(NamedTuple):
-    """Axes are logarithmic except those in `linear` ("x", "y" or "xy"), which begin at 0."""
+    """Axes are logarithmic; the y axis is linear and begins at 0 if `linear` is "y"."""
 
     title: str
     x_label: str
@@ -54,11 +52,6 @@ class Curve(NamedTuple):
     bound: Points = ()
     bound_name: str = "stated"
     linear: str = ""
-    joined: bool = True
-
-    def lines(self) -> list[Line]:
-        bound = [Line(f"{self.name}: {self.bound_name}", self.bound, self.colour, "6 3")] if self.bound else []
-        return [Line(self.name, self.points, self.colour, joined=self.joined), *bound]
 
 
 class Point(NamedTuple):
@@ -78,16 +71,6 @@ class Scatter(NamedTuple):
     y_label: str
     points: Sequence[Point]
     floor: float
-
-
-class Marks(NamedTuple):
-    """Row with a name: two measured values, the promised one, and a word about it."""
-
-    name: str
-    kind: str
-    found: Sequence[float]
-    promised: float | None
-    word: str
 
 
 class Axis(NamedTuple):
@@ -131,8 +114,10 @@ def figure(curves: Sequence[Curve], description: str, columns: int = 3) -> str:
     """Draw a panel for each of the curves' panels, in their order."""
     panels: dict[str, Panel] = {}
     for one in curves:
+        lines = [Line(one.name, one.points, one.colour)]
+        lines += [Line(f"{one.name}: {one.bound_name}", one.bound, one.colour, "6 3")] if one.bound else []
         first = panels.get(one.panel) or Panel(one.panel, one.by, one.unit, [], one.linear)
-        panels[one.panel] = first._replace(lines=[*first.lines, *one.lines()])
+        panels[one.panel] = first._replace(lines=[*first.lines, *lines])
     return svg(list(panels.values()), description, columns)
 
 
@@ -149,32 +134,31 @@ def scatter(panels: Sequence[Scatter], kinds: Mapping[str, int], description: st
     return _picture(description, (WIDE, HIGH), [_scatter(panel, kinds) for panel in panels], legend)
 
 
-def marks(rows: Sequence[Marks], kinds: Mapping[str, int], names: Sequence[str], x_label: str, description: str) -> str:
-    """Draw a dot and a ring for the measured values (`names`), a bar for the promise, on a logarithmic axis."""
-    shapes = dict(zip(("dot", "ring", "bar"), (*names, "promised"), strict=True))
-    shown = [(one.name, kinds[one.kind], (*one.found, one.promised), one.word) for one in rows]
-    return _rows(shown, shapes, x_label, [Line(kind, (), colour) for kind, colour in kinds.items()], description)
-
-
 def ratios(rows: Sequence[tuple[str, float, str]], description: str) -> str:
-    """Draw names with ratios and verdicts on one logarithmic axis, a dot in each row joined to a bar at 1."""
-    shown = [(name, VERDICTS[verdict], (1.0, ratio), "") for name, ratio, verdict in rows]
-    return _rows(shown, {"bar": "", "dot": ""}, "times better than the paper; below 1: worse", [], description)
+    """Draw names with ratios and verdicts on one logarithmic axis, a dot in each row joined to 1."""
+    across, height = (
+        decades([0.1, 10.0, *(row[1] for row in rows)], NAMES, WIDE - RIGHT),
+        TOP + ROW * len(rows) + BOTTOM,
+    )
+    ys = [TOP + ROW * (number + 0.5) for number in range(len(rows))]
+    names = [(y, row[0]) for y, row in zip(ys, rows, strict=True)]
+    labels = ("", "times better than the paper; below 1: worse", "")
+    parts = [*_frame((WIDE, height), across.ticks(), names, labels, NAMES)]
+    for y, (_, ratio, verdict) in zip(ys, rows, strict=True):
+        parts.append(_path(f"M{across.at(1.0):.1f} {y:.1f}H{across.at(ratio):.1f}", Line("", (), VERDICTS[verdict])))
+        parts.append(_dot(across.at(ratio), y, VERDICTS[verdict], 4.5))
+    return _picture(description, (WIDE, height), [parts], [])
 
 
 def _panel(panel: Panel) -> Iterator[str]:
     xs, ys = ([point[i] for line in panel.lines for point in line.points] for i in (0, 1))
-    across = Axis(0 if "x" in panel.linear else min(xs), max(xs), LEFT, WIDTH - RIGHT, "x" in panel.linear)
-    up = Axis(0, max(ys), HEIGHT - BOTTOM, TOP, True) if "y" in panel.linear else decades(ys, HEIGHT - BOTTOM, TOP)
-    ticks = across.ticks(() if across.linear else sorted(set(xs)))
-    yield from _frame((WIDTH, HEIGHT), ticks, up.ticks(), panel[:3])
+    across = Axis(min(xs), max(xs), LEFT, WIDTH - RIGHT)
+    up = Axis(0, max(ys), HEIGHT - BOTTOM, TOP, True) if panel.linear else decades(ys, HEIGHT - BOTTOM, TOP)
+    yield from _frame((WIDTH, HEIGHT), across.ticks(sorted(set(xs))), up.ticks(), panel[:3])
     for line in panel.lines:
         placed = [(across.at(x), up.at(y)) for x, y in line.points]
-        if line.joined:
-            yield _path("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in placed), line)
-            yield from (f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{COLOURS[line.colour]}"/>' for x, y in placed)
-        else:
-            yield _path("".join(f"M{x:.1f} {y:.1f}h0" for x, y in placed), line)
+        yield _path("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in placed), line)
+        yield from (_dot(x, y, line.colour, 2.5) for x, y in placed)
 
 
 def _scatter(panel: Scatter, kinds: Mapping[str, int]) -> Iterator[str]:
@@ -183,7 +167,7 @@ def _scatter(panel: Scatter, kinds: Mapping[str, int]) -> Iterator[str]:
     up, exact = decades([*ys, panel.floor * 10], HIGH - BOTTOM - 26, TOP, 1), HIGH - BOTTOM - 4
     yield from _frame((WIDE, HIGH), across.ticks(), [*up.ticks(), (exact, "exact")], panel[:3])
     placed = [(across.at(p.x), up.at(p.y) if p.y > panel.floor else exact) for p in panel.points]
-    yield from (_mark("dot", COLOURS[kinds[p.kind]], *at) for p, at in zip(panel.points, placed, strict=True))
+    yield from (_dot(*at, kinds[p.kind], 4.5) for p, at in zip(panel.points, placed, strict=True))
     yield from _labels([p.name for p in panel.points], placed)
 
 
@@ -205,22 +189,6 @@ def _labels(names: Sequence[str], placed: Points) -> Iterator[str]:
         yield _text(right[at] if ends else left[at], top[at] + 11, name, "end" if ends else "start")
 
 
-def _rows(rows: Rows, shapes: Mapping[str, str], x_label: str, legend: Sequence[Line], description: str) -> str:
-    """Draw rows of name, colour, a value for each shape, and a word; a line joins the first two values."""
-    across = decades([0.1, 1.0, *(value for row in rows for value in row[2] if value)], NAMES, WIDE - WORDS)
-    ys, height = [TOP + ROW * (number + 0.5) for number in range(len(rows))], TOP + ROW * len(rows) + BOTTOM
-    names = [(y, row[0]) for y, row in zip(ys, rows, strict=True)]
-    parts = [*_frame((WIDE - WORDS + RIGHT, height), across.ticks(), names, ("", x_label, ""), NAMES)]
-    for y, (_, colour, values, word) in zip(ys, rows, strict=True):
-        xs = [across.at(max(value, across.low)) for value in values if value is not None]
-        parts.append(_path(f"M{xs[0]:.1f} {y:.1f}H{xs[1]:.1f}", Line("", (), colour)))
-        parts += [_mark(shape, COLOURS[colour], x, y) for shape, x in zip(shapes, xs, strict=False)]
-        parts.append(_text(WIDE - WORDS + 14, y + 4, word))
-    for number, (shape, name) in enumerate((shape, name) for shape, name in shapes.items() if name):
-        parts += [_mark(shape, INK, NAMES + 150 * number, 14), _text(NAMES + 150 * number + 12, 18, name)]
-    return _picture(description, (WIDE, height), [parts], legend)
-
-
 def _picture(text: str, size: Size, panels: Sequence[Iterable[str]], legend: Collection[Line], columns: int = 1) -> str:
     """Place panels in rows, above a legend with three entries in a row."""
     width, bottom, out = size[0] * min(len(panels), columns), size[1] * math.ceil(len(panels) / columns), []
@@ -229,7 +197,7 @@ def _picture(text: str, size: Size, panels: Sequence[Iterable[str]], legend: Col
         out += [f'<g transform="translate({size[0] * along},{size[1] * down})">', *parts, "</g>"]
     for number, line in enumerate(legend):
         x, y = LEFT + (number % 3) * (width - 80) / 3, bottom + 12 + 22 * (number // 3)
-        out += [_path(f"M{x:.0f} {y - 4}h{26 if line.joined else 0}", line), _text(x + 32, y, line.name)]
+        out += [_path(f"M{x:.0f} {y - 4}h26", line), _text(x + 32, y, line.name)]
     view = f'viewBox="0 0 {width} {bottom + 22 * math.ceil(len(legend) / 3) + 8}" role="img"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {view} font-family="system-ui, sans-serif" font-size="12"'
     return "\n".join([f'{head} fill="{INK}">', f"<title>{escape(text)}</title>", *out, "</svg>"]) + "\n"
@@ -254,17 +222,12 @@ def _frame(size: Size, across: Ticks, up: Ticks, labels: Sequence[Any], left: fl
 
 
 def _path(path: str, line: Line) -> str:
-    """Draw a line; dots are strokes of no length with round ends, as there may be thousands."""
     dashes = f' stroke-dasharray="{line.dashes}"' if line.dashes else ""
-    look = f'stroke-width="2"{dashes}' if line.joined else 'stroke-width="3" stroke-linecap="round"'
-    return f'<path d="{path}" fill="none" stroke="{COLOURS[line.colour]}" {look}/>'
+    return f'<path d="{path}" fill="none" stroke="{COLOURS[line.colour]}" stroke-width="2"{dashes}/>'
 
 
-def _mark(shape: str, colour: str, x: float, y: float) -> str:
-    if shape == "bar":
-        return f'<path d="M{x:.1f} {y - 8:.1f}v16" stroke="{colour}" stroke-width="3"/>'
-    fill = colour if shape == "dot" else "none"
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" fill="{fill}" stroke="{colour}" stroke-width="2"/>'
+def _dot(x: float, y: float, colour: int, radius: float) -> str:
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{COLOURS[colour]}"/>'
 
 
 def _text(x: float, y: float, text: str, anchor: str = "start") -> str:

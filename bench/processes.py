@@ -106,12 +106,6 @@ def own_bytes(fields: Mapping[str, str]) -> int:
     return status_bytes(fields, "RssAnon")
 
 
-def resident() -> int:
-    """Return the resident bytes of this process."""
-    gc.collect()
-    return status_bytes(status(), "VmRSS")
-
-
 class Peak(NamedTuple, Generic[T]):
     """Resident bytes before the work, the most that it added, and its result."""
 

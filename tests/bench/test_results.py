@@ -288,15 +288,13 @@ def test_plot_is_a_picture() -> None:
     assert "nan" not in text
 
 
-def test_linear_axes_begin_at_zero_and_dots_are_not_joined() -> None:
-    line = plots.Line("one", [(3, 0.0), (40, 12.0), (100, 50.0)], joined=False)
-    text = plots.svg([plots.Panel("t", "x", "y", [line], linear="xy")], "linear")
-    for label in (0, 20, 40, 60, 80, 100):
+def test_a_linear_axis_begins_at_zero() -> None:
+    line = plots.Line("one", [(3, 0.0), (40, 12.0), (100, 50.0)])
+    text = plots.svg([plots.Panel("t", "x", "y", [line], linear="y")], "linear")
+    for label in (3, 40, 100):
         assert f'text-anchor="middle">{label}<' in text
     for label in (0, 10, 50):
         assert f'text-anchor="end">{label}<' in text
-    assert "<circle" not in text
-    assert text.count("h0M") == 2
 
 
 def test_labels_of_an_axis_do_not_overlap() -> None:
