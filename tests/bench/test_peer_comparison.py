@@ -165,14 +165,3 @@ def _box(x: str, y: str, anchor: str, name: str) -> tuple[float, float, float, f
     width = plots.LETTER * len(name)
     left = float(x) - {"start": 0, "middle": width / 2, "end": width}[anchor]
     return left, float(y) - 11, left + width, float(y) + 3
-
-
-def test_what_was_found_and_promised_stands_in_one_row() -> None:
-    marks = [
-        plots.Marks("ours", "one", [0.0, 0.0001], 0.001, "proved"),
-        plots.Marks("b", "one", [0.1, 1.0], None, "none"),
-    ]
-    text = plots.marks(marks, {"one": 0}, ("first", "second"), "error", "errors")
-    for word in ("ours", "proved", "none", "first", "second", "promised"):
-        assert f">{word}<" in text
-    assert "nan" not in text
