@@ -41,7 +41,7 @@ from quantide.client.response_parsing import CurvePoint, QQPoint, QueryState, Re
 from quantide.history.history_reader import HistoryReader
 from quantide.history.span_view import Comparison, HistoryAnswer
 from quantide.live import LiveStream
-from quantide.live.live_answer import LiveAnswer, LiveBand, LiveComparison, LiveRank
+from quantide.live.live_view import LiveAnswer, LiveBand, LiveComparison, LiveRank
 from quantide.live.time_series import LiveTimeSeries
 from quantide.summary.answer import AnswerAsOf
 from quantide.windows.window_view import WindowAnswer

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from quantide import GKSketch, Summaries, Summary, errors
-from quantide.live.key_rows import KeyRows
+from quantide.live.recent_snapshot import KeyRows
 from quantide.store import index_file, recent_file
 from quantide.store.index_file import IndexFile, IndexFileInfo, build_index_file
 from quantide.store.recent_file import RecentFile, write_recent

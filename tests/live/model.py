@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from quantide.errors import EmptyError, SpanError, UnknownKeyError
 from quantide.history import History, appended_rows, compaction_plan, compactor
 from quantide.history import recent_writer as written
-from quantide.live import LiveStream, key_rows, recent_snapshot
+from quantide.live import LiveStream, recent_snapshot
 from quantide.store import recent_file as stored
 from quantide.store import recent_manifest, section_file
 from tests import oracle
@@ -63,9 +63,8 @@ def shrink(
     change(written, "SMALLEST_CLASS", 4)
     for module in (written, appended_rows):
         change(module, "MAX_FILE_ROWS", most)
-    change(key_rows, "BLOCK_ROWS", block)
-    for module in (key_rows, recent_snapshot):
-        change(module, "FEW_ROWS", few)
+    change(recent_snapshot, "BLOCK_ROWS", block)
+    change(recent_snapshot, "FEW_ROWS", few)
     change(stored, "HEAVY", heavy)
     change(recent_manifest, "MIN_LATER_ROWS", kept)
     change(section_file, "PAGE", page)

@@ -16,8 +16,7 @@ from quantide.caching import ByteLRU
 from quantide.errors import SpanError
 from quantide.history import recent_writer as written
 from quantide.history.recent_writer import next_recent_compaction
-from quantide.live.key_rows import TimeInterval
-from quantide.live.recent_snapshot import RecentSnapshot, RowSelection
+from quantide.live.recent_snapshot import RecentSnapshot, RowSelection, TimeInterval
 from quantide.store.file_names import recent_name
 from quantide.store.recent_file import RecentFile, write_recent
 from quantide.store.recent_manifest import ManifestEntry, RecentManifest

@@ -18,7 +18,7 @@ from quantide.history.run import Run
 from quantide.history.snapshot import StepSpan
 from quantide.live.follower import Follower
 from quantide.live.key_directory import KeyDirectory
-from quantide.live.live_monitors import LiveMonitors
+from quantide.live.live_questions import LiveMonitors
 from quantide.live.live_view import LiveViewCache, View
 from quantide.live.scope import QueryScope, ScopeArguments, resolve_window
 from quantide.live.time_series import LiveTimeSeries, compute_time_series, list_windows

@@ -1,4 +1,4 @@
-"""Live views: the data of a query scope at one version, and the cache of these views."""
+"""Live views: the data of a query scope at one version, its answers, and the cache of these views."""
 
 import time
 from collections.abc import Callable, Hashable
@@ -12,10 +12,9 @@ from quantide.errors import EmptyError, InvalidArgumentError, QuantideError, Unk
 from quantide.history.history_reader import HistoryReader
 from quantide.history.snapshot import Snapshot
 from quantide.history.span_view import MODES, SpanView
-from quantide.live.live_answer import LiveAnswer, LiveBand
 from quantide.live.recent_snapshot import RecentSnapshot
 from quantide.live.scope import QueryScope, resolve_window
-from quantide.summary.answer import Answer
+from quantide.summary.answer import Answer, AnswerAsOf
 from quantide.summary.summary import Summary
 from quantide.summary.value_types import type_named
 
@@ -23,6 +22,47 @@ MAX_PREPARED = 16  # answers of one view that are computed for a new version; mo
 TUPLE_BYTES = 24  # of a value and its ranks
 VIEWS = "views"  # with a version, the cache group of that version's views
 MAX_EXPECTED, PREPARE_SECONDS = 256, 0.25  # questions that are prepared for a new version, and the time for it
+
+
+@dataclass(frozen=True, slots=True)
+class LiveAnswer(AnswerAsOf):
+    """Answer of a live stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBand:
+    """An answer and a band around it: the true quantile, the value at rank `answer.target`, is proved to be at least
+    `low` and at most `high`. Both are values that arrived."""
+
+    answer: LiveAnswer
+    low: Any
+    high: Any
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRank:
+    """Proved bounds, `rank_lo` to `rank_hi`, on how many of `n` values are at most `value`. The rest as LiveAnswer."""
+
+    value: Any
+    rank_lo: int
+    rank_hi: int
+    n: int
+    version: int
+    mode: str
+    last_steps: int | None
+    since: Any
+    until: Any
+
+
+@dataclass(frozen=True, slots=True)
+class LiveComparison:
+    """The same phi of two windows. `place` bounds the fraction of the other window at or below `value`'s value: for p99
+    of now, (0.997, 0.998) means that it was p99.7 to p99.8 of the window it is compared with."""
+
+    phi: float
+    value: LiveAnswer
+    against: LiveAnswer
+    place: tuple[float, float]
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple, TypedDict
 from quantide.errors import InvalidArgumentError, SpanError
 from quantide.history.history_reader import HistoryReader
 from quantide.history.key_columns import read_key
-from quantide.live.key_rows import TimeInterval
-from quantide.live.recent_snapshot import RecentSnapshot, RowSelection
+from quantide.live.recent_snapshot import RecentSnapshot, RowSelection, TimeInterval
 from quantide.summary.ranks import check_size
 from quantide.windows.time_clock import read_span, show_span
 

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from quantide.errors import InvalidArgumentError
-from quantide.live.key_rows import TimeInterval
-from quantide.live.recent_snapshot import RecentSnapshot, RowSelection
+from quantide.live.recent_snapshot import RecentSnapshot, RowSelection, TimeInterval
 from quantide.summary.summary import Summary
 from quantide.summary.value_types import ValueType
 from quantide.windows.time_clock import NANOSECONDS, TimeClock

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 from fastapi import Response
 
-from quantide.live.live_answer import LiveAnswer
+from quantide.live.live_view import LiveAnswer
 from quantide.summary import value_json
 from quantide.summary.answer import Answer
 from quantide.summary.value_json import encode_key, encode_value

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from quantide.errors import InvalidArgumentError, QuantideError
-from quantide.live.live_answer import LiveAnswer
 from quantide.live.live_stream import LiveStream
+from quantide.live.live_view import LiveAnswer
 from quantide.live.time_series import LiveTimeSeries, Point
 from quantide.server.http.answer_json import encode_key, encode_value, json_response
 from quantide.server.http.query_parameters import (

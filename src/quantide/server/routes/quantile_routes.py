@@ -6,8 +6,8 @@ import numpy as np
 from fastapi import APIRouter, Query, Request, Response
 
 from quantide.errors import InvalidArgumentError
-from quantide.live.live_answer import LiveAnswer, LiveBand, LiveRank
 from quantide.live.live_stream import LiveStream
+from quantide.live.live_view import LiveAnswer, LiveBand, LiveRank
 from quantide.server.http.answer_json import encode_answer, encode_value, json_response
 from quantide.server.http.query_parameters import (
     SMALLEST_PHI,
