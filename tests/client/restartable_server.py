@@ -9,7 +9,7 @@ import uvicorn
 
 from quantide.config import Config
 from quantide.server.app import make_app
-from quantide.server.http.http_protocol import limited_protocol
+from quantide.server.http.request_limits import limited_protocol
 
 
 class RestartableServer:

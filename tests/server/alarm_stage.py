@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from quantide.server.alarms.alarm_setting import AlarmSetting
+from quantide.server.alarms.alarm_state import AlarmSetting
 from quantide.server.service import Service
 from tests.server.serving import configure, make_store
 

@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from quantide import History
 from quantide.config import Config, read_config
 from quantide.server.app import make_app
-from quantide.server.http.http_protocol import limited_protocol
+from quantide.server.http.request_limits import limited_protocol
 
 STREAM = """
 [streams.latency]

@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 from quantide import Monitor, Summary
 from quantide.errors import ForbiddenError, InvalidArgumentError, LimitError, QuantideError, SpanError, StorageError
 from quantide.server.alarms import alarm_transitions
-from quantide.server.alarms.alarm_setting import AlarmSetting
-from quantide.server.alarms.alarm_state import AlarmStateMachine
-from quantide.server.alarms.alarm_window import CERTAIN, NO, POSSIBLE
+from quantide.server.alarms.alarm_state import CERTAIN, NO, POSSIBLE, AlarmSetting, AlarmStateMachine
 from quantide.server.service import Service
 from tests.server.alarm_stage import Stage, setting
 from tests.server.serving import configure

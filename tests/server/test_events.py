@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from quantide.server.app import make_app
-from quantide.server.events import event_stream, subscriber
-from quantide.server.http import response_guard
-from quantide.server.http.http_protocol import WRITE_BUFFER, HttpProtocol
+from quantide.server.events import event_stream
+from quantide.server.http import security
+from quantide.server.http.request_limits import WRITE_BUFFER, HttpProtocol
 from quantide.server.http.tokens import create_token, revoke_token
 from quantide.server.server_registry import ServerRegistry
 from quantide.server.service import Service
@@ -299,7 +299,7 @@ def test_silence_is_broken_now_and_then(shared: Served, monkeypatch: pytest.Monk
 def test_many_queries_make_several_events_and_only_the_last_has_an_id(
     shared: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subscriber, "BATCH", 100)
+    monkeypatch.setattr(event_stream, "BATCH", 100)
     phis = np.random.default_rng(8).uniform(0.01, 1, 950)
     mine = register(shared.client, *({"phi": phi, "label": "many"} for phi in phis.tolist()))
     with open_events(shared.client, label="many") as events:
@@ -402,7 +402,7 @@ def test_alarm_events_are_the_state_then_every_transition(tmp_path: Path) -> Non
 
 def test_a_token_that_is_revoked_ends_its_event_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_stream, "HEARTBEAT", 0.05)
-    monkeypatch.setattr(response_guard, "ACCESS_CHECK", 0.2)
+    monkeypatch.setattr(security, "ACCESS_CHECK", 0.2)
     config = configure(tmp_path)
     registry = ServerRegistry(config.server.state)
     (_, kept), (id, gone) = (create_token(registry, name, "reader") for name in ("kept", "gone"))

@@ -22,8 +22,8 @@ from starlette.types import Message, Receive, Scope, Send
 from quantide.config import Config
 from quantide.config.server_config import ServerConfig
 from quantide.server.app import ROUTES, make_app
-from quantide.server.http import request_body, response_guard
-from quantide.server.http.allowed_hosts import allowed_hosts
+from quantide.server.http import request_limits, security
+from quantide.server.http.binding import allowed_hosts
 from quantide.server.http.security import SecurityMiddleware
 from quantide.server.http.tokens import (
     MAX_SESSIONS,
@@ -307,7 +307,7 @@ def test_a_connection_ends_with_an_unread_body(client: httpx.Client) -> None:
 
 
 def test_a_body_that_dribbles_is_given_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_body.BodyReader.__init__, "__defaults__", (8, 0.2))
+    monkeypatch.setattr(request_limits.BodyReader.__init__, "__defaults__", (8, 0.2))
     with serving(config_in(folder, "slow")) as client:
         lines = ["POST /api/session HTTP/1.1", "Content-Type: application/json", "Content-Length: 100"]
         assert raw(client, *lines, body=b'{"tok') == (408, "timeout")
@@ -328,7 +328,7 @@ def test_bodies_that_two_readers_would_read_differently_are_refused(client: http
 
 
 def test_long_bodies_wait_for_each_other(folder: Path) -> None:
-    reader = request_body.BodyReader(100, concurrent=1)
+    reader = request_limits.BodyReader(100, concurrent=1)
 
     async def both() -> list[Any]:
         async def slowly() -> dict[str, Any]:
@@ -504,7 +504,7 @@ def test_admins_see_and_revoke_tokens(guarded: Guarded) -> None:
 def test_an_answer_that_lasts_ends_with_its_token(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(response_guard, "ACCESS_CHECK", 0.0)
+    monkeypatch.setattr(security, "ACCESS_CHECK", 0.0)
     config = config_in(folder, "lasting")
     app, registry, ended = make_app(config), ServerRegistry(config.server.state), threading.Event()
 

@@ -31,9 +31,9 @@ from fastapi.responses import StreamingResponse
 from quantide.config import Config, read_config
 from quantide.errors import ConfigError
 from quantide.server.app import make_app
-from quantide.server.http import http_protocol
+from quantide.server.http import request_limits
 from quantide.server.http.binding import check_binding, open_socket, server_urls, tls_context
-from quantide.server.http.problem_details import PROBLEM_STATUS
+from quantide.server.http.response_json import PROBLEM_STATUS
 from quantide.server.http.tokens import create_token
 from quantide.server.serve import Server, serve
 from quantide.server.server_registry import ServerRegistry
@@ -293,7 +293,7 @@ def test_limits_of_a_connection(tmp_path: Path) -> None:
 
 
 def test_an_idle_connection_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_protocol, "HEAD_TIMEOUT", 0.2)
+    monkeypatch.setattr(request_limits, "HEAD_TIMEOUT", 0.2)
     with running(configure(tmp_path)) as where:
         for beginning in (b"", start_for(where)):
             with socket.create_connection(where, timeout=10) as line:
@@ -302,7 +302,7 @@ def test_an_idle_connection_is_closed(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_pipelined_requests_are_answered_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_protocol, "MAX_HEAD", 500)
+    monkeypatch.setattr(request_limits, "MAX_HEAD", 500)
     with running(configure(tmp_path)) as where:
         head = b"PUT /api/session HTTP/1.1\r\nHost: %s:%d\r\nContent-Type: application/json\r\n" % (
             where[0].encode(), where[1],

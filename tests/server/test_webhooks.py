@@ -23,10 +23,8 @@ from hypothesis import strategies as st
 
 from quantide.config.server_config import Webhooks as Settings
 from quantide.errors import ConfigError, InvalidArgumentError, StorageError
-from quantide.server.alarms import webhook_outbox as outboxes
-from quantide.server.alarms import webhook_sender as sending
-from quantide.server.alarms.webhook_outbox import WebhookOutbox
-from quantide.server.alarms.webhook_sender import WebhookSender
+from quantide.server.alarms import webhook_delivery
+from quantide.server.alarms.webhook_delivery import WebhookOutbox, WebhookSender
 from quantide.server.server_registry import ServerRegistry
 from quantide.server.webhooks import check_url, read_secret
 from tests.server.serving import configure, make_store, serving
@@ -222,13 +220,14 @@ def test_a_receiver_with_an_untrusted_certificate(post: Post, receiver: Receiver
 def test_a_receiver_that_hangs_delays_no_other(post: Post, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     hanging = Receiver()
     hanging.statuses = [None]
-    for alarm in range(2 * sending.AT_ONCE):
+    for alarm in range(2 * webhook_delivery.AT_ONCE):
         post.put(hanging.origin, alarm)
     post.put(receiver.origin, 100)
     with post.sending(hanging.origin, receiver.origin):
         until(lambda: post.last(100)["due"] is None)
-        until(lambda: len(hanging.got) == sending.AT_ONCE)
-    assert post.outbox.count_pending() == 2 * sending.AT_ONCE  # close() did not wait; the next start sends them
+        until(lambda: len(hanging.got) == webhook_delivery.AT_ONCE)
+    # close() did not wait; the next start sends them
+    assert post.outbox.count_pending() == 2 * webhook_delivery.AT_ONCE
     hanging.close()
 
 
@@ -247,7 +246,7 @@ def test_a_delivery_in_flight_is_not_sent_twice(post: Post, receiver: Receiver) 
 
 
 def test_a_receiver_that_drips_is_given_no_more_time(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "TIMEOUT", 0.3)
+    monkeypatch.setattr(webhook_delivery, "TIMEOUT", 0.3)
     ended = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listening:
         origin = f"http://127.0.0.1:{listening.getsockname()[1]}"
@@ -290,7 +289,7 @@ def test_urls_that_are_not_allowed_any_more_get_nothing(post: Post, receiver: Re
 
 
 def test_it_is_given_up_in_the_end(post: Post, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outboxes, "MAX_ATTEMPTS", 2)
+    monkeypatch.setattr(webhook_delivery, "MAX_ATTEMPTS", 2)
     receiver.statuses = [500, 500, 200]
     post.put(receiver.origin)
     post.put(receiver.origin, second=True)
@@ -303,8 +302,8 @@ def test_it_is_given_up_in_the_end(post: Post, receiver: Receiver, monkeypatch: 
 
 
 def test_a_day_of_attempts_and_then_no_more(post: Post) -> None:
-    assert 0.9 < sum(outboxes.retry_pause(n) for n in range(1, outboxes.MAX_ATTEMPTS)) / 86_400 < 1.1
-    assert outboxes.retry_pause(10**6) == outboxes.MAX_PAUSE
+    assert 0.9 < sum(webhook_delivery.retry_pause(n) for n in range(1, webhook_delivery.MAX_ATTEMPTS)) / 86_400 < 1.1
+    assert webhook_delivery.retry_pause(10**6) == webhook_delivery.MAX_PAUSE
 
 
 def test_a_clock_that_is_set_back_does_not_delay_deliveries(post: Post) -> None:
@@ -319,7 +318,7 @@ def test_a_clock_that_is_set_back_does_not_delay_deliveries(post: Post) -> None:
 def test_a_registry_that_cannot_be_written_loses_no_delivery(
     post: Post, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending, "REGISTRY_RETRY", 0.01)
+    monkeypatch.setattr(webhook_delivery, "REGISTRY_RETRY", 0.01)
     broken, sent = [StorageError("the disk is full")], post.outbox.record_success
 
     def note(id: str) -> None:
@@ -337,14 +336,14 @@ def test_a_registry_that_cannot_be_written_loses_no_delivery(
 
 
 def test_only_so_many_wait_for_one_alarm(post: Post) -> None:
-    for number in range(outboxes.MAX_PENDING + 5):
+    for number in range(webhook_delivery.MAX_PENDING + 5):
         post.put("http://a", number=number)
         post.put("http://a", alarm=2, number=number) if number < 3 else None
     waiting = post.registry.rows("SELECT body FROM deliveries WHERE alarm = 1 ORDER BY rowid")
     numbers = [json.loads(row["body"])["number"] for row in waiting]
-    assert numbers == list(range(5, outboxes.MAX_PENDING + 5))
+    assert numbers == list(range(5, webhook_delivery.MAX_PENDING + 5))
     assert post.outbox.given_up == 5
-    assert post.outbox.count_pending() == outboxes.MAX_PENDING + 3
+    assert post.outbox.count_pending() == webhook_delivery.MAX_PENDING + 3
 
 
 def test_only_the_last_delivery_is_stored(post: Post) -> None:

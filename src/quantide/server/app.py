@@ -13,10 +13,9 @@ from starlette.types import ASGIApp
 from quantide import __version__
 from quantide.config import Config
 from quantide.errors import InvalidArgumentError, QuantideError
-from quantide.server.http.answer_json import json_response
-from quantide.server.http.problem_details import Problem, error_body, error_status
-from quantide.server.http.query_string import reject_unknown_parameters
+from quantide.server.http.query_parameters import reject_unknown_parameters
 from quantide.server.http.response_cache import ResponseCache
+from quantide.server.http.response_json import Problem, error_body, error_status, json_response
 from quantide.server.http.security import SecurityMiddleware
 from quantide.server.metrics import MetricsMiddleware
 from quantide.server.routes import (

@@ -21,7 +21,7 @@ from quantide.config import Config
 from quantide.config.server_config import Limits
 from quantide.server.app import make_app
 from quantide.server.http.binding import check_binding, open_socket, server_urls, tls_context
-from quantide.server.http.http_protocol import limited_protocol
+from quantide.server.http.request_limits import limited_protocol
 from quantide.server.http.tokens import count_valid_tokens, tokens_required
 from quantide.server.server_registry import ServerRegistry
 

@@ -9,8 +9,7 @@ from typing import TypeVar
 from quantide.config import Config
 from quantide.errors import LimitError
 from quantide.server.alarms.alarm_engine import AlarmEngine
-from quantide.server.alarms.webhook_outbox import WebhookOutbox
-from quantide.server.alarms.webhook_sender import WebhookSender
+from quantide.server.alarms.webhook_delivery import WebhookOutbox, WebhookSender
 from quantide.server.events.event_hub import EventHub
 from quantide.server.metrics import ServerMetrics
 from quantide.server.served_streams import ServedStreams

@@ -7,7 +7,7 @@ from typing import Any
 
 from quantide.errors import QuantideError
 from quantide.live.live_stream import LiveStream
-from quantide.server.http.answer_json import encode_value, format_time
+from quantide.server.http.response_json import encode_value, format_time
 from quantide.server.served_streams import ServedStreams
 from quantide.store.ingest_status import TEXTS, IngestStatus
 from quantide.windows.time_clock import show_length

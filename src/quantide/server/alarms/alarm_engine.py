@@ -8,11 +8,16 @@ from typing import Any, TypeVar
 
 from quantide.errors import ForbiddenError, LimitError, QuantideError, UnknownAlarmError
 from quantide.live.live_stream import LiveStream
-from quantide.server.alarms.alarm_setting import COLUMNS, AlarmSetting
-from quantide.server.alarms.alarm_state import AlarmState, AlarmStateMachine
+from quantide.server.alarms.alarm_state import (
+    COLUMNS,
+    POSSIBLE,
+    AlarmSetting,
+    AlarmState,
+    AlarmStateMachine,
+    AlarmWindow,
+)
 from quantide.server.alarms.alarm_transitions import AlarmTransitions
-from quantide.server.alarms.alarm_window import POSSIBLE, AlarmWindow
-from quantide.server.alarms.webhook_outbox import WebhookOutbox
+from quantide.server.alarms.webhook_delivery import WebhookOutbox
 from quantide.server.served_streams import ServedStreams
 from quantide.server.server_registry import ServerRegistry
 from quantide.summary.value_types import type_named

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from quantide.server.alarms.webhook_outbox import WebhookOutbox
+from quantide.server.alarms.webhook_delivery import WebhookOutbox
 from quantide.server.server_registry import ServerRegistry
 
 MAX_TRANSITIONS = 100_000  # the oldest are deleted

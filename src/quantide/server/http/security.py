@@ -1,4 +1,4 @@
-"""Security middleware: checks every request before any route sees it.
+"""Security middleware: checks every request before any route sees it, and guards every response.
 
 The checks, in this order: the Host header names this server; the Origin is a page of this server or absent; the token
 or session is valid; its role is sufficient; the body is JSON of an allowed size. A rejected request changes nothing.
@@ -6,17 +6,15 @@ or session is valid; its role is sufficient; the body is JSON of an allowed size
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from urllib.parse import unquote_to_bytes
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from quantide.config.server_config import ServerConfig
 from quantide.errors import ForbiddenError, InvalidArgumentError, QuantideError, TokenError
-from quantide.server.http.allowed_hosts import Address, AllowedHosts, allowed_hosts
-from quantide.server.http.answer_json import json_response
-from quantide.server.http.problem_details import Problem, error_body, error_status
-from quantide.server.http.request_body import (
+from quantide.server.http.binding import Address, AllowedHosts, allowed_hosts
+from quantide.server.http.request_limits import (
     METHODS_WITH_BODY,
     BodyReader,
     ClientDisconnected,
@@ -25,7 +23,7 @@ from quantide.server.http.request_body import (
     has_body,
     replay,
 )
-from quantide.server.http.response_guard import ResponseGuard
+from quantide.server.http.response_json import Problem, error_body, error_status, json_response
 from quantide.server.http.tokens import (
     ANONYMOUS,
     LOCAL,
@@ -40,8 +38,25 @@ from quantide.server.http.tokens import (
 )
 from quantide.server.server_registry import ServerRegistry
 
+Header = tuple[bytes, bytes]
+ACCESS_CHECK = 5.0  # seconds between two checks of the token behind a streaming response
+ALWAYS: tuple[Header, ...] = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+)
+NO_STORE: Header = (b"cache-control", b"no-store")
+HTTPS_ONLY: Header = (b"strict-transport-security", b"max-age=31536000")
+POLICY = b"content-security-policy"
+NO_CONTENT: Header = (POLICY, b"default-src 'none'; frame-ancestors 'none'")
+OWN_CONTENT: Header = (
+    POLICY,
+    b"default-src 'self'; img-src 'self' data:; "
+    b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'",
+)
 Headers = dict[bytes, bytes]
-
 SINGLE_HEADERS = frozenset(
     b"host origin authorization cookie content-type content-length content-encoding transfer-encoding "
     b"sec-fetch-site sec-fetch-mode sec-fetch-dest".split()
@@ -51,6 +66,55 @@ TOKEN_NEEDED = "this needs a valid token: send it as Authorization: Bearer; `qua
 NO_VALID_TOKEN = (
     "this server needs a token, and no valid one is left: `quantide token create CONFIG --role reader` creates one"
 )
+
+
+def add_security_headers(headers: Iterable[Header], secure: bool) -> list[Header]:
+    """Return the headers and the security headers; a route's own Cache-Control and policy take precedence."""
+    result = [*headers]
+    given = dict(result)
+    if b"cache-control" not in given:
+        result.append(NO_STORE)
+    if POLICY not in given:
+        result.append(OWN_CONTENT if given.get(b"content-type", b"").startswith(b"text/html") else NO_CONTENT)
+    if secure:
+        result.append(HTTPS_ONLY)
+    result.extend(ALWAYS)
+    return result
+
+
+class ResponseGuard:
+    """`send` of one response. `check_access` raises when the client has lost its access: the response then ends.
+
+    To the route this looks as if the client had disconnected; anything it sends afterwards is discarded.
+    """
+
+    def __init__(self, send: Send, secure: bool, clock: Callable[[], float]) -> None:
+        self._send, self._secure, self._clock = send, secure, clock
+        self._checked, self._cut = clock(), False
+        self.check_access: Callable[[], object] | None = None
+        self.done = False
+
+    async def __call__(self, message: Message) -> None:
+        if self._cut:
+            return
+        if message["type"] == "http.response.start":
+            message["headers"] = add_security_headers(message.get("headers", ()), self._secure)
+        elif message.get("more_body", False) and not self._has_access():
+            self._cut = True
+            message = {"type": "http.response.body", "body": b""}
+        self.done = message["type"] == "http.response.body" and not message.get("more_body", False)
+        await self._send(message)
+
+    def _has_access(self) -> bool:
+        now = self._clock()
+        if self.check_access is None or now - self._checked < ACCESS_CHECK:
+            return True
+        self._checked = now
+        try:
+            self.check_access()
+        except QuantideError:
+            return False
+        return True
 
 
 class SecurityMiddleware:

@@ -10,10 +10,9 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
 from quantide.errors import InvalidArgumentError
-from quantide.server.alarms.alarm_setting import AlarmSetting
-from quantide.server.alarms.alarm_state import AlarmState
-from quantide.server.http.answer_json import format_time, json_response
+from quantide.server.alarms.alarm_state import AlarmSetting, AlarmState
 from quantide.server.http.query_parameters import FILTER_TEXT, MAX_KEY, WINDOW_TEXT
+from quantide.server.http.response_json import format_time, json_response
 from quantide.server.http.tokens import Identity
 from quantide.server.service import Service
 from quantide.server.webhooks import MAX_URL

@@ -11,11 +11,11 @@ from quantide.errors import InvalidArgumentError, QuantideError
 from quantide.live.live_stream import LiveStream
 from quantide.live.live_view import LiveAnswer
 from quantide.live.time_series import LiveTimeSeries, Point
-from quantide.server.http.answer_json import encode_key, encode_value, json_response
 from quantide.server.http.query_parameters import (
     FILTER_TEXT,
     KEY_TEXT,
     SMALLEST_PHI,
+    FastRoute,
     Phi,
     Selector,
     check_count,
@@ -23,8 +23,8 @@ from quantide.server.http.query_parameters import (
     read_key,
     read_window,
 )
-from quantide.server.http.query_string import FastRoute
 from quantide.server.http.response_cache import set_versions
+from quantide.server.http.response_json import encode_key, encode_value, json_response
 from quantide.server.routes.response_schemas import ERROR_RESPONSES, QQPlotModel, TimeSeriesListModel
 from quantide.server.service import Service
 

@@ -7,8 +7,7 @@ from fastapi import APIRouter, Header, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from quantide.errors import InvalidArgumentError, UnknownQueryError
-from quantide.server.events.event_stream import EventStream
-from quantide.server.events.subscriber import EventPosition, Subscription
+from quantide.server.events.event_stream import EventPosition, EventStream, Subscription
 from quantide.server.service import Service
 from quantide.server.subscriptions.continuous_queries import unknown_query
 from quantide.server.subscriptions.query_table import QuerySet

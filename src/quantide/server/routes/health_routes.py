@@ -4,7 +4,7 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from quantide.server.http.answer_json import json_response
+from quantide.server.http.response_json import json_response
 from quantide.server.service import Service
 from quantide.server.stream_health import stream_health
 

@@ -9,7 +9,7 @@ from threading import Thread
 
 from fastapi import APIRouter, Request, Response
 
-from quantide.server.http.problem_details import Problem
+from quantide.server.http.response_json import Problem
 from quantide.server.service import Service
 
 PLOTLY = "plotly.min.js"

@@ -8,10 +8,10 @@ from fastapi import APIRouter, Query, Request, Response
 from quantide.errors import InvalidArgumentError
 from quantide.live.live_stream import LiveStream
 from quantide.live.live_view import LiveAnswer, LiveBand, LiveRank
-from quantide.server.http.answer_json import encode_answer, encode_value, json_response
 from quantide.server.http.query_parameters import (
     SMALLEST_PHI,
     CurveQuery,
+    FastRoute,
     ModeParameters,
     QuantileQuery,
     RankQuery,
@@ -20,8 +20,8 @@ from quantide.server.http.query_parameters import (
     key_field,
     read_value,
 )
-from quantide.server.http.query_string import FastRoute
 from quantide.server.http.response_cache import set_versions
+from quantide.server.http.response_json import encode_answer, encode_value, json_response
 from quantide.server.routes.response_schemas import ERROR_RESPONSES, CurveModel, QuantilesModel, RanksModel
 from quantide.server.service import Service
 from quantide.summary.summary import Summary

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from quantide.errors import ForbiddenError
-from quantide.server.http.answer_json import json_response
+from quantide.server.http.response_json import json_response
 from quantide.server.http.tokens import Identity
 from quantide.server.service import Service
 from quantide.server.subscriptions.continuous_queries import unknown_query

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from quantide.errors import TokenError
-from quantide.server.http.answer_json import format_time, json_response
+from quantide.server.http.response_json import format_time, json_response
 from quantide.server.http.tokens import (
     INVALID_TOKEN,
     MAX_TOKEN,

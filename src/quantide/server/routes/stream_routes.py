@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from quantide.live.live_stream import LiveStream
-from quantide.server.http.answer_json import encode_key, encode_value, json_response
+from quantide.server.http.response_json import encode_key, encode_value, json_response
 from quantide.server.service import Service
 from quantide.server.stream_health import stream_health
 

@@ -7,7 +7,7 @@ import orjson
 from numpy.typing import NDArray
 
 from quantide.queries.query_results import Answers
-from quantide.server.http.answer_json import encode_value
+from quantide.server.http.response_json import encode_value
 from quantide.server.subscriptions.query_table import EMPTY, FAILED, VALUE, WAITING
 from quantide.typing import Bools, Ints, Texts
 

@@ -1,9 +1,30 @@
-"""Problem details: the status and the JSON body of every error response."""
+"""JSON of responses: answers, values and times, and the problem details of every error response."""
 
+from datetime import UTC, datetime
 from typing import Any
+
+import orjson
+from fastapi import Response
 
 from quantide import errors
 from quantide.errors import QuantideError
+from quantide.live.live_view import LiveAnswer
+from quantide.summary import value_json
+from quantide.summary.answer import Answer
+from quantide.summary.value_json import encode_key, encode_value
+
+__all__ = [
+    "ERROR_STATUS",
+    "PROBLEM_STATUS",
+    "Problem",
+    "encode_answer",
+    "encode_key",
+    "encode_value",
+    "error_body",
+    "error_status",
+    "format_time",
+    "json_response",
+]
 
 ERROR_STATUS: dict[type[QuantideError], int] = {
     errors.InvalidArgumentError: 400,
@@ -33,6 +54,22 @@ PROBLEM_STATUS: dict[str, int] = {
     "timeout": 408,
     "internal": 500,
 }
+
+
+def encode_answer(answer: Answer) -> dict[str, Any]:
+    """Return the fields of an answer with its rank bounds; routes add the span it covers."""
+    return value_json.encode_answer(answer) | (
+        {"blocks_read": answer.blocks_read} if isinstance(answer, LiveAnswer) else {}
+    )
+
+
+def format_time(seconds: float) -> str:
+    """Format a time of the server's clock: "2026-01-01T00:00:00Z"."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+def json_response(body: Any, status: int = 200) -> Response:
+    return Response(orjson.dumps(body), status, media_type="application/json")
 
 
 class Problem(Exception):
