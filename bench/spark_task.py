@@ -27,7 +27,7 @@ from quantide.spark import quantiles
 from quantide.spark.file_splits import FilePiece, Split, plan_splits, read_split
 from quantide.spark.partial_summaries import FAN_IN, GROUP_ROWS, TASK_SHARE, from_partial_rows
 from quantide.spark.source_files import find_files
-from quantide.store.storage_options import StorageOptions
+from quantide.store.location import StorageOptions
 from quantide.summary.summaries import Summaries
 
 Batches = Iterator[pa.RecordBatch]

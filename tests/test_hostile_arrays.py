@@ -14,9 +14,8 @@ from quantide.live.recent_snapshot import KeyRows
 from quantide.store import index_file, recent_file
 from quantide.store.index_file import IndexFile, IndexFileInfo, build_index_file
 from quantide.store.recent_file import RecentFile, write_recent
-from quantide.store.recent_rows import RecentRows
 from quantide.store.section_file import SectionFile, pack
-from quantide.store.sorted_rows import SortedRows
+from quantide.store.stored_rows import RecentRows, SortedRows
 from quantide.summary.summary_bytes import SummaryTuples, check_tuples
 from quantide.summary.value_types import type_named
 

@@ -16,12 +16,12 @@ import pytest
 from quantide.caching import ENTRY_BYTES
 from quantide.history import (
     History,
+    appended_rows,
     chunk_sort,
     compaction_plan,
     compaction_tasks,
     file_rebuild,
-    parquet_source,
-    run_segment,
+    run,
 )
 from quantide.store import data_file
 from tests import oracle
@@ -42,8 +42,8 @@ def small(block: int = 8, partition: int = 25, rows: int = 30, piece: int = 40) 
         patch.setattr(chunk_sort, "SAMPLE_SIZE", 4)
         patch.setattr(chunk_sort, "THREAD_ROWS", partition)
         patch.setattr(compaction_plan, "TASK_ROWS", rows)
-        patch.setattr(parquet_source, "PIECE_ROWS", piece)
-        patch.setattr(run_segment, "MAX_BYTES", 3 * (8 * block + ENTRY_BYTES))
+        patch.setattr(appended_rows, "PIECE_ROWS", piece)
+        patch.setattr(run, "MAX_BYTES", 3 * (8 * block + ENTRY_BYTES))
         yield
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from quantide import History
 from quantide.errors import InvalidArgumentError
+from quantide.history.appended_rows import ParquetPiece
 from quantide.history.bulk_load import BulkLoad, write_chunks
-from quantide.history.parquet_source import ParquetPiece
 from quantide.summary.value_column import read_column
 
 

@@ -34,8 +34,8 @@ from quantide.store.location import FolderLocation
 from quantide.store.log_entry import MANIFEST, LogEntry, encode_entry
 from quantide.store.recent_file import RecentFile
 from quantide.store.recent_manifest import RecentManifest
-from quantide.store.sorted_rows import keys_from_bytes
 from quantide.store.store_settings import PROPERTY, StoreSettings
+from quantide.store.stored_rows import keys_from_bytes
 from quantide.store.writable_table import WritableTable
 from tests.history import hostile
 from tests.history.hostile import NAMES, Box, Pieces, attempt, changes, dump, sealed, unsealed

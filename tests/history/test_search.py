@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from quantide.errors import CorruptBytesError
 from quantide.history.block_search import Fences, RankCut, Read, cut
-from quantide.history.run_segment import RunSegment
+from quantide.history.run import RunSegment
 from quantide.summary.summary import Summary
 
 Rng = np.random.Generator

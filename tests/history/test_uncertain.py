@@ -13,10 +13,10 @@ import pytest
 
 from quantide.errors import CommitUncertainError, StorageError
 from quantide.history import History
+from quantide.history.appended_rows import ParquetPiece
 from quantide.history.bulk_load import write_chunks
-from quantide.history.parquet_source import ParquetPiece
 from quantide.live import LiveStream
-from quantide.store import durable_files, log_writer
+from quantide.store import delta_log, durable_files
 from quantide.store.delta_library import DeltaError, DeltaTable
 from quantide.store.delta_log import DeltaLog
 from quantide.summary.value_column import read_column
@@ -282,12 +282,12 @@ def test_a_commit_that_may_not_outlast_power_loss(tmp_path: Path, monkeypatch: P
             raise StorageError("Input/output error")
 
         with monkeypatch.context() as patch:
-            patch.setattr(log_writer, "sync", fails)
+            patch.setattr(delta_log, "sync", fails)
             with pytest.raises(CommitUncertainError):
                 history.append(batch(1))
             with pytest.raises(StorageError):
                 history.append(batch(1))
-        monkeypatch.setattr(log_writer, "sync", lambda *paths: synced.extend(paths))
+        monkeypatch.setattr(delta_log, "sync", lambda *paths: synced.extend(paths))
         history.append(batch(1))
         assert any(path.endswith("_delta_log") for path in synced)
     check_stored(tmp_path, [0, 1])

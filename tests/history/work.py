@@ -18,16 +18,16 @@ from numpy.typing import NDArray
 
 from quantide.history import (
     History,
+    appended_rows,
     chunk_sort,
     compaction_plan,
     compaction_tasks,
     compactor,
     file_rebuild,
-    parquet_source,
 )
 from quantide.history import recent_writer as recent_files
+from quantide.history.appended_rows import ParquetPiece
 from quantide.history.bulk_load import NameReservation, WrittenFile, write_chunks
-from quantide.history.parquet_source import ParquetPiece
 from quantide.store import data_file
 from quantide.summary.value_column import read_column
 from quantide.summary.value_types import type_named
@@ -76,7 +76,7 @@ def small(change: Callable[[Any, str, int], None] = setattr) -> None:
     change(data_file, "WRITE_ROWS", 2 * BLOCK)
     change(chunk_sort, "PARTITION_ROWS", 128)
     change(compaction_plan, "TASK_ROWS", 256)
-    change(parquet_source, "PIECE_ROWS", 100)
+    change(appended_rows, "PIECE_ROWS", 100)
 
 
 def often(change: Callable[[Any, str, int], None] = setattr) -> None:

@@ -20,7 +20,7 @@ from quantide.live.recent_snapshot import RecentSnapshot, RowSelection, TimeInte
 from quantide.store.file_names import recent_name
 from quantide.store.recent_file import RecentFile, write_recent
 from quantide.store.recent_manifest import ManifestEntry, RecentManifest
-from quantide.store.recent_rows import RecentRows
+from quantide.store.stored_rows import RecentRows
 from quantide.summary.value_types import type_named
 from tests import oracle
 from tests.live.model import small

@@ -15,8 +15,7 @@ import pytest
 from quantide.errors import CorruptBytesError, InvalidArgumentError, StorageError
 from quantide.history import History, HistoryReader
 from quantide.live import LiveStream
-from quantide.store.location import RemoteLocation
-from quantide.store.storage_options import StorageOptions
+from quantide.store.location import RemoteLocation, StorageOptions
 from tests.live.model import Grown, Rng, check, small
 
 LIMIT = 30.0  # seconds to wait for an expected event

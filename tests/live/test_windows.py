@@ -13,9 +13,8 @@ import pytest
 
 from quantide import History, Summary
 from quantide.errors import EmptyError, FutureTimeError, InvalidArgumentError, SpanError, UnknownKeyError
-from quantide.history.appended_rows import read_appended_rows
+from quantide.history.appended_rows import ParquetPiece, read_appended_rows
 from quantide.history.bulk_load import write_chunks
-from quantide.history.parquet_source import ParquetPiece
 from quantide.live import LiveStream
 from quantide.summary.value_column import read_column
 from quantide.summary.value_types import type_named

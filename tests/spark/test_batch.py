@@ -20,7 +20,7 @@ from quantide.spark import merge_summaries, quantiles, quantiles_of, summarize
 from quantide.spark.exact_quantiles import ValueBrackets, prune_row_groups
 from quantide.spark.file_splits import plan_splits
 from quantide.spark.source_files import find_files
-from quantide.store.storage_options import StorageOptions
+from quantide.store.location import StorageOptions
 from tests import oracle
 
 PHIS = [0.001, 0.25, 0.5, 0.99, 1.0]

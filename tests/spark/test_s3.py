@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from quantide import errors
 from quantide.spark import quantiles, summarize
-from quantide.store.storage_options import StorageOptions
+from quantide.store.location import StorageOptions
 from tests.spark.driver import rows_of
 from tests.spark.processes import environment, running, wait_until
 

@@ -8,7 +8,7 @@ import pytest
 from quantide.errors import CorruptBytesError, InvalidArgumentError, StorageError
 from quantide.spark.file_splits import FilePiece, read_split
 from quantide.spark.source_files import SourceDataFile, find_files
-from quantide.store.storage_options import StorageOptions
+from quantide.store.location import StorageOptions
 
 SCHEMA = pa.schema([("v", pa.float64())])
 NOBODY = {

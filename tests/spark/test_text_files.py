@@ -23,7 +23,7 @@ from quantide.spark.stream.row_origin import BLOCK, ROW, LineNumbers, TextFormat
 from quantide.spark.stream.spark_checkpoint import planned_files
 from quantide.spark.stream.stream_source import changed_files, list_files, repaired_files
 from quantide.store.ingest_log import IngestedFile
-from quantide.store.storage_options import StorageOptions
+from quantide.store.location import StorageOptions
 
 SCHEMA = StructType().add("ts", TimestampType()).add("ms", DoubleType()).add("host", StringType())
 

@@ -1,25 +1,29 @@
-"""Rows of an append in arrival order, with their times and filter flags."""
+"""Rows to append: in arrival order, with their times and filter flags, from arrays or from Parquet files."""
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from quantide.errors import InvalidArgumentError
+from quantide.errors import CorruptBytesError, InvalidArgumentError, StorageError
+from quantide.history.key_columns import read_keys
 from quantide.store.recent_file import FLAG
 from quantide.store.recent_manifest import RecentManifest
-from quantide.store.recent_rows import RecentRows
-from quantide.store.store_settings import StoreSettings
-from quantide.summary.value_column import ValueColumn, has_nan
+from quantide.store.store_settings import VALUE, StoreSettings
+from quantide.store.stored_rows import RecentRows
+from quantide.summary.value_column import ValueColumn, has_nan, read_column
 from quantide.summary.value_types import type_named
 from quantide.typing import Array
 from quantide.windows.time_clock import TimeClock, TimeHorizon
 
 MAX_FILE_ROWS = 1 << 22  # of a recent file
+PIECE_ROWS = 1 << 23  # sorted together
 
 
 @dataclass(frozen=True)
@@ -140,3 +144,83 @@ def _mask(mask_like: Any, name: str, rows: int) -> NDArray[np.bool_]:
 
 def _has_length(times: Any) -> bool:
     return np.ndim(times) > 0 if isinstance(times, (np.ndarray, np.generic)) else hasattr(times, "__len__")
+
+
+class ParquetPiece(NamedTuple):
+    """Rows of a source: keys and values without nulls, and the same rows for recent files if the store has them."""
+
+    keys: pa.Array | None
+    column: ValueColumn
+    recent: AppendedRows | None = None
+
+
+def check_paths(paths: Any) -> list[str]:
+    """Return the paths as text; raise InvalidArgumentError if they are not paths."""
+    if not isinstance(paths, Iterable) or isinstance(paths, bytes):
+        raise InvalidArgumentError(f"files are given by a path or a list of paths, not {paths!r}")
+    names = list(paths)
+    for name in names:
+        if not isinstance(name, (str, os.PathLike)):
+            raise InvalidArgumentError(f"files are given by a path or a list of paths, not {name!r}")
+    return [os.fspath(name) for name in names]
+
+
+def read_files(
+    paths: Sequence[str],
+    column: str | None,
+    settings: StoreSettings,
+    key_types: Callable[[], list[pa.DataType] | None],
+) -> Iterator[ParquetPiece]:
+    """Read keys and values of all files, PIECE_ROWS rows at a time; nulls are skipped and counted."""
+    batches: list[pa.Table] = []
+    rows = 0
+    for path in paths:
+        for batch in _batches(path, column, settings.keys):
+            if batches and batch.schema != batches[0].schema:  # files with narrower and wider numbers
+                yield _piece(pa.concat_tables(batches), settings, key_types())
+                batches, rows = [], 0
+            batches.append(batch)
+            rows += len(batch)
+            if rows >= PIECE_ROWS:
+                yield _piece(pa.concat_tables(batches), settings, key_types())
+                batches, rows = [], 0
+    if batches:
+        yield _piece(pa.concat_tables(batches), settings, key_types())
+
+
+def _batches(path: str, column: str | None, keys: Sequence[str]) -> Iterator[pa.Table]:
+    try:
+        with pq.ParquetFile(path) as parquet:
+            names = parquet.schema_arrow.names
+            value = column or _value_column(names, keys, path)
+            for name in (value, *keys):
+                if name not in names:
+                    raise InvalidArgumentError(f"{path} has no column {name!r}; it has {', '.join(names)}")
+            for batch in parquet.iter_batches(1 << 20, columns=[*keys, value], use_threads=False):
+                table = pa.Table.from_batches([batch])
+                yield table.select([*keys, value]).rename_columns([*keys, VALUE])
+    except FileNotFoundError as error:
+        raise StorageError(f"{path} is not there: {error}") from error
+    except (OSError, pa.ArrowInvalid) as error:
+        if isinstance(error, InvalidArgumentError):
+            raise
+        raise CorruptBytesError(f"{path} cannot be read as Parquet: {error}") from error
+
+
+def _value_column(names: Sequence[str], keys: Sequence[str], path: str) -> str:
+    others = [name for name in names if name not in keys]
+    if VALUE in others:
+        return VALUE
+    if len(others) == 1:
+        return others[0]
+    raise InvalidArgumentError(f"{path} has the columns {', '.join(others)}; say which with column=")
+
+
+def _piece(table: pa.Table, settings: StoreSettings, types: list[pa.DataType] | None) -> ParquetPiece:
+    column = read_column(table[VALUE], type_named(settings.value_type))
+    if not settings.keys:
+        return ParquetPiece(None, column)
+    valid = table.filter(table[VALUE].is_valid()) if column.nulls else table
+    columns = {name: valid[name] for name in settings.keys}
+    key_columns: Any = columns if len(columns) > 1 else columns[settings.keys[0]]
+    return ParquetPiece(read_keys(key_columns, settings.keys, len(valid), types), column)

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quantide.errors import CorruptBytesError
-from quantide.history.run_segment import RunSegment
+from quantide.history.run import RunSegment
 from quantide.summary.summary import Summary
 from quantide.typing import Ints
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from quantide.errors import InvalidArgumentError
+from quantide.history.appended_rows import ParquetPiece
 from quantide.history.chunk_sort import sort_chunk
 from quantide.history.compaction_tasks import write_partition
 from quantide.history.history_writer import AppendFiles, HistoryWriter
-from quantide.history.parquet_source import ParquetPiece
 from quantide.history.recent_writer import write_entry
 from quantide.store import fault_points
 from quantide.store.file_names import FileName, RunId, recent_name

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from quantide.kernels.key_segments import permute_segments
 from quantide.kernels.presort import partition
-from quantide.store.sorted_rows import ALL, SortedRows
+from quantide.store.stored_rows import ALL, SortedRows
 from quantide.summary.key_encoding import encode_keys, group_by_code, sort_segments
 from quantide.summary.value_column import ValueColumn, has_nan, nan_error, store
 from quantide.summary.value_types import ValueType

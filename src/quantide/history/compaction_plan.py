@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from quantide.history.block_search import Fences, cut
 from quantide.history.compaction_tasks import CompactionInput
-from quantide.history.run import Run, key_at
-from quantide.history.run_segment import BlockReader, RunSegment
+from quantide.history.run import BlockReader, Run, RunSegment, key_at
 from quantide.summary.key_encoding import encode_keys
 from quantide.typing import Ints
 

@@ -15,8 +15,8 @@ from quantide.store.durable_files import write_bytes
 from quantide.store.file_names import AddedFile, FileName, RunId
 from quantide.store.index_file import IndexFile, IndexFileInfo, build_index_file
 from quantide.store.location import FolderLocation, verify_checksum
-from quantide.store.sorted_rows import ALL, SortedRows
 from quantide.store.store_settings import StoreSettings
+from quantide.store.stored_rows import ALL, SortedRows
 from quantide.summary.value_types import type_named
 
 

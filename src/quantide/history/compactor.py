@@ -14,8 +14,7 @@ from quantide.history.compaction_plan import (
     split_ranges,
 )
 from quantide.history.compaction_tasks import CompactionTask, Executor, LocalExecutor, run_files
-from quantide.history.run import Run
-from quantide.history.run_segment import BlockReader
+from quantide.history.run import BlockReader, Run
 from quantide.history.snapshot import Snapshot
 from quantide.store import fault_points
 from quantide.store.durable_files import check_space

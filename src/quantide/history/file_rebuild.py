@@ -24,8 +24,8 @@ from quantide.store.log_entry import RECENT_FILES, LogEntry
 from quantide.store.log_repair import LogFinding
 from quantide.store.recent_file import RecentFile, RecentFileInfo
 from quantide.store.recent_manifest import ManifestEntry, RecentManifest
-from quantide.store.sorted_rows import ALL, SortedRows
 from quantide.store.store_settings import StoreSettings
+from quantide.store.stored_rows import ALL, SortedRows
 from quantide.store.writable_table import WritableTable
 from quantide.summary.key_encoding import encode_keys
 from quantide.summary.value_types import type_named

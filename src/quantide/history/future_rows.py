@@ -12,10 +12,9 @@ import numpy as np
 
 from quantide.errors import InvalidArgumentError
 from quantide.history.recent_writer import RecentWriter
-from quantide.store.location import FolderLocation, absolute_folder
+from quantide.store.location import FolderLocation, absolute_folder, translate_log_errors
 from quantide.store.recent_manifest import ManifestEntry, RecentManifest
-from quantide.store.recent_rows import RecentRows
-from quantide.store.storage_options import translate_log_errors
+from quantide.store.stored_rows import RecentRows
 from quantide.store.writable_table import WritableTable
 from quantide.store.writer_lease import Lease
 from quantide.summary.value_json import count

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from quantide.errors import InvalidArgumentError, TypeMismatchError
-from quantide.history.appended_rows import AppendedRows, read_appended_rows
+from quantide.history.appended_rows import AppendedRows, ParquetPiece, check_paths, read_appended_rows, read_files
 from quantide.history.bulk_load import BulkLoad
 from quantide.history.chunk_sort import SortedChunk, sort_chunk
 from quantide.history.compaction_tasks import Executor
@@ -18,7 +18,6 @@ from quantide.history.file_rebuild import replace_index
 from quantide.history.history_reader import HistoryReader
 from quantide.history.history_writer import HistoryWriter
 from quantide.history.key_columns import read_key, read_keys
-from quantide.history.parquet_source import ParquetPiece, check_paths, read_files
 from quantide.history.snapshot import Snapshot
 from quantide.history.vacuum import RestoreResult, VacuumResult, check_hours, purge_retired, restore, vacuum
 from quantide.store.location import FolderLocation, absolute_folder

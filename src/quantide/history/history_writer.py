@@ -25,7 +25,7 @@ from quantide.store.file_names import AddedFile, FileName, RunId
 from quantide.store.recent_file import RecentFile
 from quantide.store.recent_manifest import ManifestEntry
 from quantide.store.retired_files import RetiredFiles
-from quantide.store.sorted_rows import keys_to_bytes
+from quantide.store.stored_rows import keys_to_bytes
 from quantide.store.writable_table import ManifestChange, WritableTable
 from quantide.store.writer_lease import Lease
 

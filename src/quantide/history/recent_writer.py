@@ -27,9 +27,8 @@ from quantide.store.durable_files import remove
 from quantide.store.file_names import recent_name
 from quantide.store.recent_file import RecentFile, write_recent
 from quantide.store.recent_manifest import ManifestEntry, RecentManifest
-from quantide.store.recent_rows import RecentRows
-from quantide.store.sorted_rows import key_type
 from quantide.store.store_settings import StoreSettings
+from quantide.store.stored_rows import RecentRows, key_type
 from quantide.store.writable_table import ManifestChange, WritableTable
 from quantide.windows.time_clock import TimeClock
 from quantide.windows.wall_clock import wall_clock_ns

@@ -13,8 +13,8 @@ from quantide.history.run import Run, RunFile
 from quantide.store.file_names import FileName
 from quantide.store.index_file import IndexFile
 from quantide.store.location import Location
-from quantide.store.sorted_rows import key_type
 from quantide.store.store_settings import StoreSettings
+from quantide.store.stored_rows import key_type
 from quantide.store.stream_table import StreamTable
 
 

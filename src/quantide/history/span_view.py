@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from quantide.caching import ByteLRU
 from quantide.errors import EmptyError, InvalidArgumentError, UnknownKeyError
 from quantide.history.block_search import Fences, RankCut, cut
-from quantide.history.run import Key, Run
-from quantide.history.run_segment import BlockReader, RunSegment
+from quantide.history.run import BlockReader, Key, Run, RunSegment
 from quantide.summary.answer import Answer
 from quantide.summary.rank_arguments import read_query_values
 from quantide.summary.ranks import check_phi, target_ranks

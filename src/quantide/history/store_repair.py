@@ -18,11 +18,10 @@ from quantide.store.delta_library import is_loadable
 from quantide.store.delta_log import DeltaLog, LogSurvey, survey_log
 from quantide.store.file_names import FileName, manifest_name
 from quantide.store.index_file import IndexFile
-from quantide.store.location import FolderLocation, absolute_folder, verify_checksum
+from quantide.store.location import FolderLocation, absolute_folder, translate_log_errors, verify_checksum
 from quantide.store.log_repair import LogFinding, LogRepair
 from quantide.store.recent_file import RecentFile
 from quantide.store.recent_manifest import ManifestEntry
-from quantide.store.storage_options import translate_log_errors
 from quantide.store.writable_table import WritableTable
 from quantide.store.writer_lease import Lease
 from quantide.summary.value_json import count

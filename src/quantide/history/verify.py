@@ -17,8 +17,8 @@ from quantide.store.index_file import IndexFile
 from quantide.store.location import Location, verify_checksum
 from quantide.store.recent_file import RecentFile
 from quantide.store.recent_manifest import ManifestEntry
-from quantide.store.sorted_rows import key_type
 from quantide.store.store_settings import StoreSettings
+from quantide.store.stored_rows import key_type
 from quantide.store.stream_table import StreamTable
 
 Name = FileName | str  # of a data file with its index file, or of a recent file

@@ -18,7 +18,7 @@ from quantide.live.live_view import LiveViewCache
 from quantide.live.recent_snapshot import RecentSnapshot, UnreadableFile
 from quantide.store.recent_file import RecentFile
 from quantide.store.recent_manifest import ManifestEntry
-from quantide.store.sorted_rows import key_type
+from quantide.store.stored_rows import key_type
 
 YIELD_SECONDS = 0.0001  # that a question waits during a poll
 

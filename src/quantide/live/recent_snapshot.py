@@ -21,7 +21,7 @@ from quantide.errors import CorruptBytesError, SpanError
 from quantide.history.run import Key, find_key
 from quantide.store.recent_file import EPS_DIVISOR, RecentFile
 from quantide.store.recent_manifest import RecentManifest
-from quantide.store.sorted_rows import ALL, SortedRows
+from quantide.store.stored_rows import ALL, SortedRows
 from quantide.summary.summary import Summary
 from quantide.summary.value_types import ValueType
 from quantide.typing import Array, Bools

@@ -38,7 +38,7 @@ from quantide.spark.row_source import Batches, FileRows, FrameRows, RowSource, c
 from quantide.spark.source_files import find_files
 from quantide.spark.spark_session import active_session, check_workers, count_cores
 from quantide.spark.where_clause import parse_condition
-from quantide.store.storage_options import StorageOptions
+from quantide.store.location import StorageOptions
 from quantide.summary.ranks import check_eps, check_phis
 from quantide.summary.summaries import Summaries
 from quantide.summary.value_column import check_nan_policy

@@ -20,7 +20,7 @@ from pyspark.sql.types import ArrayType, LongType, StringType, StructField, Stru
 from quantide.spark.file_splits import FilePiece, Split
 from quantide.spark.partial_summaries import SummaryRequest, row_keys
 from quantide.spark.row_source import FileRows, RowSource, Tables
-from quantide.store.storage_options import StorageOptions
+from quantide.store.location import StorageOptions
 from quantide.summary.key_encoding import encode_keys, key_array
 from quantide.summary.summaries import Summaries
 from quantide.summary.value_column import has_nan, read_rows

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from quantide.errors import TypeMismatchError
 from quantide.spark.source_files import SourceDataFile, SourceFiles
-from quantide.store.storage_options import StorageOptions, read_error
+from quantide.store.location import StorageOptions, read_error
 
 MIN_SPLIT, MAX_SPLIT = 8 << 20, 256 << 20  # bytes of a split
 READ_BYTES = 64 << 20  # bytes that one call reads; larger row groups are streamed

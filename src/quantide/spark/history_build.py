@@ -10,15 +10,15 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from quantide.errors import InvalidArgumentError
+from quantide.history.appended_rows import PIECE_ROWS, ParquetPiece
 from quantide.history.bulk_load import NameReservation, WrittenFile, write_chunks
 from quantide.history.history import History
 from quantide.history.key_columns import plain_type, read_keys
-from quantide.history.parquet_source import PIECE_ROWS, ParquetPiece
 from quantide.spark.file_splits import Split, plan_splits, read_split
 from quantide.spark.source_files import find_files
 from quantide.spark.spark_executor import SparkExecutor, run_tasks
 from quantide.spark.spark_session import count_cores, start_session
-from quantide.store.storage_options import StorageOptions
+from quantide.store.location import StorageOptions
 from quantide.store.store_settings import StoreSettings
 from quantide.summary.value_column import read_column
 from quantide.summary.value_json import count, write_line

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from quantide.spark.file_splits import Split, read_split
-from quantide.store.storage_options import StorageOptions
+from quantide.store.location import StorageOptions
 
 Batches = Iterator[pa.RecordBatch]
 Tables = Iterator[pa.Table]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from quantide.errors import InvalidArgumentError, MissingPackageError, QuantideError
-from quantide.store.storage_options import StorageOptions, read_error
+from quantide.store.location import StorageOptions, read_error
 
 
 @dataclass(frozen=True)

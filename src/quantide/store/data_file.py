@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from quantide.caching import ByteLRU
 from quantide.store.durable_files import DurableSink, write_file
 from quantide.store.location import Location
-from quantide.store.sorted_rows import SortedRows
 from quantide.store.store_settings import VALUE
+from quantide.store.stored_rows import SortedRows
 from quantide.summary.summary_bytes import are_valid_values
 from quantide.summary.value_column import read_column
 from quantide.summary.value_types import ValueType

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from quantide.store.data_file import MAX_BLOCK_ROWS
 from quantide.store.json_fields import Fields, Read, integer, sequence, text
 from quantide.store.section_file import SectionFile, pack
-from quantide.store.sorted_rows import ALL, SortedRows, keys_from_bytes, keys_to_bytes, read_type, value_check
+from quantide.store.stored_rows import ALL, SortedRows, keys_from_bytes, keys_to_bytes, read_type, value_check
 from quantide.summary.ranks import MAX_N
 from quantide.summary.summaries import Summaries
 from quantide.summary.summary import Summary

@@ -17,10 +17,18 @@ from quantide.errors import CorruptBytesError
 from quantide.store.durable_files import DurableSink, write_file
 from quantide.store.json_fields import Fields, Read, integer, moment, one_of, sequence, text
 from quantide.store.recent_manifest import MAX_FILE_ROWS, ManifestEntry
-from quantide.store.recent_rows import NUMBER, RecentRows
 from quantide.store.section_file import PageCheck, SectionFile, pack
-from quantide.store.sorted_rows import ALL, SortedRows, keys_from_bytes, keys_to_bytes, read_type, value_check
 from quantide.store.store_settings import MAX_FILTERS, StoreSettings
+from quantide.store.stored_rows import (
+    ALL,
+    NUMBER,
+    RecentRows,
+    SortedRows,
+    keys_from_bytes,
+    keys_to_bytes,
+    read_type,
+    value_check,
+)
 from quantide.summary.key_encoding import sort_segments
 from quantide.summary.summary import Summary
 from quantide.summary.summary_bytes import SummaryTuples, check_tuples

@@ -21,10 +21,9 @@ from quantide.store.delta_library import (
 )
 from quantide.store.delta_log import DeltaLog, LinkedLog, LogSurvey, survey_log
 from quantide.store.file_names import FileName, manifest_name
-from quantide.store.location import Location
+from quantide.store.location import Location, unreachable_error
 from quantide.store.log_entry import EXTENDED_FROM, EXTENDED_UNTIL, RECENT_FILES, STEP, WRITER, LogEntry, check_number
 from quantide.store.recent_manifest import RecentManifest
-from quantide.store.storage_options import unreachable_error
 from quantide.store.store_settings import PROPERTY, StoreSettings
 
 ALWAYS_CACHED = (WRITER, STEP, RECENT_FILES, EXTENDED_FROM, EXTENDED_UNTIL)

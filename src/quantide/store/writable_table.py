@@ -11,11 +11,11 @@ import pyarrow as pa
 from quantide.errors import CommitUncertainError, CorruptBytesError, StorageError, WriterConflictError
 from quantide.store import fault_points
 from quantide.store.delta_library import DeltaError, DeltaTable, Schema, is_loadable, is_readable
-from quantide.store.delta_log import LinkedLog, LogRetention, survey_log
+from quantide.store.delta_log import CHECKPOINT_INTERVAL, LinkedLog, LogRetention, LogWriter, survey_log
 from quantide.store.durable_files import sync, sync_filesystem, touch, write_bytes
 from quantide.store.file_clock import FileClock
 from quantide.store.file_names import DATA, INDEXES, QUARANTINE, RECENT, AddedFile, FileName, manifest_name
-from quantide.store.location import Location
+from quantide.store.location import Location, translate_log_errors
 from quantide.store.log_entry import (
     COMMIT,
     EXTENDED_FROM,
@@ -31,9 +31,7 @@ from quantide.store.log_entry import (
     transaction_actions,
 )
 from quantide.store.log_repair import LogFinding, LogRepair
-from quantide.store.log_writer import CHECKPOINT_INTERVAL, LogWriter
 from quantide.store.recent_manifest import RecentManifest, remove_stale_files
-from quantide.store.storage_options import translate_log_errors
 from quantide.store.store_settings import PROPERTY, StoreSettings
 from quantide.store.stream_table import ATTEMPTS, StreamTable
 from quantide.store.writer_lease import unused_epoch

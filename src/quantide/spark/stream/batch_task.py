@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from quantide.errors import QuantideError
+from quantide.history.appended_rows import PIECE_ROWS
 from quantide.history.bulk_load import NameReservation, WrittenFile
-from quantide.history.parquet_source import PIECE_ROWS
 from quantide.spark.file_splits import FilePiece, Split, read_split
 from quantide.spark.stream.column_matching import column_missing
 from quantide.spark.stream.column_selection import ColumnSelection
@@ -25,7 +25,7 @@ from quantide.spark.stream.stream_source import stat_file
 from quantide.store.durable_files import DurableSink, write_file
 from quantide.store.file_names import QUARANTINE
 from quantide.store.ingest_log import QUARANTINED, WAITING, IngestedFile
-from quantide.store.storage_options import StorageOptions
+from quantide.store.location import StorageOptions
 
 SCHEMA_CHANGED, FILE_CHANGED = "the schema changed", "it changed while it was read"
 QUARANTINE_COLUMNS = (SOURCE_FILE, LINE, REASON, COLUMN)  # columns that bad rows have beside their own

@@ -26,7 +26,7 @@ from quantide.spark.stream.column_matching import (
 from quantide.spark.stream.column_selection import ColumnSelection
 from quantide.spark.stream.row_origin import TextFormat
 from quantide.store.ingest_log import QUARANTINED, WAITING, IngestedFile
-from quantide.store.storage_options import StorageOptions
+from quantide.store.location import StorageOptions
 
 NAMED_FORMATS = ("csv", "json")  # formats whose files name their columns, or have them in some order
 THREADS = 16  # files that are opened at once: an object store is slow

@@ -33,7 +33,7 @@ from quantide.spark.stream.step_clock import Origin, reference_time
 from quantide.spark.stream.stream_source import list_files, raise_task_errors, stat_file
 from quantide.store import fault_points
 from quantide.store.ingest_log import DONE, QUARANTINED, WAITING, BatchRecord, FileRecord, IngestedFile, IngestLog
-from quantide.store.storage_options import StorageOptions
+from quantide.store.location import StorageOptions
 from quantide.windows.time_clock import TimeHorizon
 from quantide.windows.wall_clock import wall_clock
 

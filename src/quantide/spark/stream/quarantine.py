@@ -24,8 +24,7 @@ from quantide.store.durable_files import remove
 from quantide.store.file_names import QUARANTINE
 from quantide.store.ingest_log import IngestLog
 from quantide.store.ingest_status import publish_status
-from quantide.store.location import open_regular
-from quantide.store.storage_options import StorageOptions
+from quantide.store.location import StorageOptions, open_regular
 from quantide.summary.value_json import count, write_line
 
 ROWS = 3  # bad rows that are shown for each file and reason

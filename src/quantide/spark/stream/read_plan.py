@@ -36,7 +36,7 @@ from quantide.spark.stream.row_origin import (
 from quantide.spark.stream.stream_source import SPARK_ERRORS, first_line, stat_file
 from quantide.store.file_names import STAGING
 from quantide.store.ingest_log import QUARANTINED, WAITING, IngestedFile
-from quantide.store.storage_options import StorageOptions
+from quantide.store.location import StorageOptions
 
 MAX_TASK_BYTES = 64 << 20  # bytes of files that a task reads, all of them before it sorts any
 MAX_TABLE_ROWS = 100_000  # rows that Spark sends to the driver; more are staged as files

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from quantide.spark.row_source import quote_name
-from quantide.store.storage_options import StorageOptions
+from quantide.store.location import StorageOptions
 
 SOURCE_FILE = "_quantide_file"  # column of the file that a row comes from, where Spark reads files
 LINE = "_quantide_line"  # column of the line in a text file, or of the row in any other file

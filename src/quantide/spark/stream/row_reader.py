@@ -9,10 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from quantide.history.appended_rows import read_appended_rows
+from quantide.history.appended_rows import ParquetPiece, read_appended_rows
 from quantide.history.bulk_load import NameReservation, WrittenFile, write_chunks
 from quantide.history.key_columns import read_keys
-from quantide.history.parquet_source import ParquetPiece
 from quantide.spark.stream.column_selection import ColumnSelection
 from quantide.spark.stream.row_casts import CLOCKS, cast_rows, detect_wrong_unit, is_text, parse_times, to_seconds
 from quantide.spark.stream.row_origin import BLOCK, COLUMN, LINE, REASON, ROW, row_numbers

@@ -19,7 +19,7 @@ from quantide import errors
 from quantide.config import Source, StreamConfig
 from quantide.errors import ConfigError, InvalidArgumentError
 from quantide.store.ingest_log import IngestedFile
-from quantide.store.storage_options import StorageOptions, unreachable_error
+from quantide.store.location import StorageOptions, unreachable_error
 
 BINARY_SCHEMA = "path STRING, modificationTime TIMESTAMP, length LONG, content BINARY"
 LISTING_OPTIONS = (
