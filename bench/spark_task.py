@@ -24,9 +24,8 @@ from bench.timing import clock, scratch
 from quantide import StreamSketch
 from quantide.kernels.warm_up import warm
 from quantide.spark import quantiles
-from quantide.spark.file_splits import FilePiece, Split, plan_splits, read_split
 from quantide.spark.partial_summaries import FAN_IN, GROUP_ROWS, TASK_SHARE, from_partial_rows
-from quantide.spark.source_files import find_files
+from quantide.spark.source_files import FilePiece, Split, find_files, plan_splits, read_split
 from quantide.store.location import StorageOptions
 from quantide.summary.summaries import Summaries
 

@@ -26,7 +26,7 @@ from quantide.cli import main
 from quantide.client import Client
 from quantide.config import Config
 from quantide.config.server_config import PORT
-from quantide.demo import backfill, demo_setup, market, terminal_frame, terminal_view
+from quantide.demo import demo_setup, market, terminal_frame, terminal_view
 from quantide.demo.background_tasks import FILE_SECONDS, Feeder
 from quantide.demo.demo_setup import ALARMS, QUERIES
 from quantide.demo.market import DAY, HOUR, SYMBOLS, Market
@@ -149,16 +149,16 @@ def test_the_alarm_is_certain_in_an_incident_and_out_of_it() -> None:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Config:
     """A demo with a short history."""
-    monkeypatch.setattr(backfill, "DAYS", 3)
-    monkeypatch.setattr(backfill, "DAY_RATE", 4_000 / DAY)
-    monkeypatch.setattr(backfill, "RATE", 20.0)
+    monkeypatch.setattr(demo_setup, "DAYS", 3)
+    monkeypatch.setattr(demo_setup, "DAY_RATE", 4_000 / DAY)
+    monkeypatch.setattr(demo_setup, "RATE", 20.0)
     return demo_setup.prepare_folder(tmp_path, 0)
 
 
 def all_ticks() -> pa.Table:
     """Return all ticks of the backfill."""
     return pa.concat_tables(
-        [*(backfill.generate_day(MARKET, step) for step in (1, 2, 3)), backfill.generate_last_hour(MARKET)]
+        [*(demo_setup.generate_day(MARKET, step) for step in (1, 2, 3)), demo_setup.generate_last_hour(MARKET)]
     )
 
 
@@ -188,12 +188,12 @@ def check_store(config: Config, name: str, ticks: pa.Table) -> None:
 
 
 def test_the_stores_have_every_tick_of_the_backfill_once(small: Config) -> None:
-    values = backfill.backfill(list(small.streams.values()), MARKET)
+    values = demo_setup.backfill(list(small.streams.values()), MARKET)
     ticks = all_ticks()
     assert values == 2 * len(ticks)
     for name in small.streams:
         check_store(small, name, ticks)
-    assert backfill.backfill(list(small.streams.values()), MARKET) == values
+    assert demo_setup.backfill(list(small.streams.values()), MARKET) == values
 
 
 @pytest.mark.parametrize("fails_at", ["append", "end_step"])
@@ -211,8 +211,8 @@ def test_an_interrupted_backfill_is_completed(fails_at: str, small: Config, monk
     with monkeypatch.context() as patch:
         patch.setattr(History, fails_at, fail)
         with pytest.raises(KeyboardInterrupt):
-            backfill.backfill(streams, MARKET)
-    backfill.backfill(streams, MARKET)
+            demo_setup.backfill(streams, MARKET)
+    demo_setup.backfill(streams, MARKET)
     for name in small.streams:
         check_store(small, name, all_ticks())
 

@@ -35,8 +35,7 @@ from quantide.history import HistoryReader
 from quantide.history.span_view import MODES
 from quantide.live import LiveStream
 from quantide.queries.monitor import Monitor
-from quantide.spark.stream.row_casts import WRONG_UNIT
-from quantide.spark.stream.row_reader import TIME_AHEAD
+from quantide.spark.stream.row_reader import TIME_AHEAD, WRONG_UNIT
 from quantide.store.ingest_log import IngestLog
 from quantide.store.log_entry import SOURCE as BATCHES
 from quantide.store.log_entry import LogEntry

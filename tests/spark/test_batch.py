@@ -18,8 +18,7 @@ from pyspark.sql import functions as F
 from quantide import Summaries, Summary, errors
 from quantide.spark import merge_summaries, quantiles, quantiles_of, summarize
 from quantide.spark.exact_quantiles import ValueBrackets, prune_row_groups
-from quantide.spark.file_splits import plan_splits
-from quantide.spark.source_files import find_files
+from quantide.spark.source_files import find_files, plan_splits
 from quantide.store.location import StorageOptions
 from tests import oracle
 

@@ -16,7 +16,7 @@ from quantide import History, errors
 from quantide.cli import main
 from quantide.history import compaction_plan
 from quantide.history.compaction_tasks import LocalExecutor
-from quantide.spark import file_splits
+from quantide.spark import source_files
 from quantide.spark.history_build import build_history
 from quantide.spark.spark_executor import SparkExecutor
 from tests.history.model import MODES
@@ -30,8 +30,8 @@ PHIS = (1e-9, 0.1, 0.5, 0.77, 1.0)
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small splits and ranges, which the driver cuts: little data makes many tasks."""
-    monkeypatch.setattr(file_splits, "MIN_SPLIT", 1)
-    monkeypatch.setattr(file_splits, "MAX_SPLIT", 8000)
+    monkeypatch.setattr(source_files, "MIN_SPLIT", 1)
+    monkeypatch.setattr(source_files, "MAX_SPLIT", 8000)
     monkeypatch.setattr(compaction_plan, "TASK_ROWS", 300)
 
 

@@ -6,8 +6,7 @@ import pyarrow as pa
 import pytest
 
 from quantide.errors import CorruptBytesError, InvalidArgumentError, StorageError
-from quantide.spark.file_splits import FilePiece, read_split
-from quantide.spark.source_files import SourceDataFile, find_files
+from quantide.spark.source_files import FilePiece, SourceDataFile, find_files, read_split
 from quantide.store.location import StorageOptions
 
 SCHEMA = pa.schema([("v", pa.float64())])

@@ -15,14 +15,13 @@ from pyspark.sql.types import DoubleType, StructField, StructType
 
 from quantide.config import Source, Step, StreamConfig, read_config
 from quantide.errors import CheckpointError, ConfigError, CorruptBytesError
+from quantide.spark.sql_expressions import columns_of, plain_name, replace_casts
 from quantide.spark.stream import file_layouts
 from quantide.spark.stream.column_selection import READ_ERROR, VALUE, ColumnSelection
 from quantide.spark.stream.file_layouts import check_schema
-from quantide.spark.stream.row_casts import CLOCKS, cast_rows, to_seconds
 from quantide.spark.stream.row_origin import COLUMN, CORRUPT, LINE, REASON, SOURCE_FILE
-from quantide.spark.stream.row_reader import RowRules, read_rows
+from quantide.spark.stream.row_reader import CLOCKS, RowRules, cast_rows, read_rows, to_seconds
 from quantide.spark.stream.spark_checkpoint import choose_checkpoint
-from quantide.spark.stream.sql_text import columns_of, plain_name, replace_casts
 from quantide.spark.stream.step_clock import StepClock
 from quantide.spark.stream.stream_status import StatusBoard, StreamStatus
 from quantide.store import ingest_log as ingest_logs

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from quantide.errors import InvalidArgumentError
 from quantide.spark import quantiles
-from quantide.spark.where_clause import parse_condition
+from quantide.spark.sql_expressions import parse_condition
 
 UTC = datetime.UTC
 TABLE = pa.table(

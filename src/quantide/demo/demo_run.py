@@ -16,9 +16,16 @@ from quantide.cli.server_process import ServerProcess
 from quantide.client import Client
 from quantide.config import Config
 from quantide.config.server_config import PORT
-from quantide.demo.backfill import DAYS, backfill
 from quantide.demo.background_tasks import BackgroundTask, EventTask, Feeder
-from quantide.demo.demo_setup import choose_port, incoming_folder, lock_folder, prepare_folder, register_queries
+from quantide.demo.demo_setup import (
+    DAYS,
+    backfill,
+    choose_port,
+    incoming_folder,
+    lock_folder,
+    prepare_folder,
+    register_queries,
+)
 from quantide.demo.market import Market
 from quantide.demo.shutdown import ignorable_signals, interrupt_after, redirect_stderr
 from quantide.demo.terminal_view import STREAM, TerminalView, open_screen

@@ -22,7 +22,6 @@ from pyspark.sql.types import (
 
 from quantide.errors import InvalidArgumentError, TypeMismatchError
 from quantide.spark.exact_quantiles import ValueBrackets, count_brackets, resolve_brackets
-from quantide.spark.file_splits import plan_splits
 from quantide.spark.partial_summaries import (
     PARTIAL_SCHEMA,
     SummaryRequest,
@@ -35,9 +34,9 @@ from quantide.spark.partial_summaries import (
     to_partial_rows,
 )
 from quantide.spark.row_source import Batches, FileRows, FrameRows, RowSource, concat_batches, to_batches
-from quantide.spark.source_files import find_files
+from quantide.spark.source_files import find_files, plan_splits
 from quantide.spark.spark_session import active_session, check_workers, count_cores
-from quantide.spark.where_clause import parse_condition
+from quantide.spark.sql_expressions import parse_condition
 from quantide.store.location import StorageOptions
 from quantide.summary.ranks import check_eps, check_phis
 from quantide.summary.summaries import Summaries

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
-from quantide.spark.file_splits import FilePiece, Split
 from quantide.spark.partial_summaries import SummaryRequest, row_keys
 from quantide.spark.row_source import FileRows, RowSource, Tables
+from quantide.spark.source_files import FilePiece, Split
 from quantide.store.location import StorageOptions
 from quantide.summary.key_encoding import encode_keys, key_array
 from quantide.summary.summaries import Summaries

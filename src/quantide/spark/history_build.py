@@ -14,8 +14,7 @@ from quantide.history.appended_rows import PIECE_ROWS, ParquetPiece
 from quantide.history.bulk_load import NameReservation, WrittenFile, write_chunks
 from quantide.history.history import History
 from quantide.history.key_columns import plain_type, read_keys
-from quantide.spark.file_splits import Split, plan_splits, read_split
-from quantide.spark.source_files import find_files
+from quantide.spark.source_files import Split, find_files, plan_splits, read_split
 from quantide.spark.spark_executor import SparkExecutor, run_tasks
 from quantide.spark.spark_session import count_cores, start_session
 from quantide.store.location import StorageOptions

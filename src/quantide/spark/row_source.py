@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from quantide.spark.file_splits import Split, read_split
+from quantide.spark.source_files import Split, read_split
 from quantide.store.location import StorageOptions
 
 Batches = Iterator[pa.RecordBatch]

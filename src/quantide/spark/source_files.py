@@ -1,15 +1,26 @@
-"""Source files: the Parquet files behind a path, glob, folder with hive keys, Delta table or list of those."""
+"""Source files: the Parquet files behind a path, glob, folder with hive keys, Delta table or list of those.
+
+Row groups are packed into splits of about equal size, one for each task. A split is read as Arrow tables
+of bounded size, straight from Parquet into numpy.
+"""
 
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
-from quantide.errors import InvalidArgumentError, MissingPackageError, QuantideError
+from quantide.errors import InvalidArgumentError, MissingPackageError, QuantideError, TypeMismatchError
 from quantide.store.location import StorageOptions, read_error
+
+MIN_SPLIT, MAX_SPLIT = 8 << 20, 256 << 20  # bytes of a split
+READ_BYTES = 64 << 20  # bytes that one call reads; larger row groups are streamed
+READ_ROWS = 1 << 20  # rows of a table of a row group that is streamed
 
 
 @dataclass(frozen=True)
@@ -110,3 +121,175 @@ def _find_delta(uri: str, storage: StorageOptions) -> SourceFiles:
         path = unquote(action["path"])  # the log has paths as parts of a URL
         files.append(SourceDataFile(os.path.join(uri, path), action["size_bytes"], keys))
     return SourceFiles(tuple(sorted(files, key=lambda file: file.uri)), schema)
+
+
+@dataclass(frozen=True)
+class FilePiece:
+    """Some row groups of a file; all of them if `groups` is None."""
+
+    file: SourceDataFile
+    groups: tuple[int, ...] | None
+    size: int
+
+
+Split = tuple[FilePiece, ...]
+
+
+def plan_splits(
+    files: SourceFiles, columns: Sequence[str], cores: int, storage: StorageOptions, split_size: int | None = None
+) -> list[Split]:
+    """Pack files into splits, in their order. Equal files and cores (or split size) give equal splits."""
+    target = split_size or min(MAX_SPLIT, max(MIN_SPLIT, files.size // (4 * cores)))
+    splits: list[Split] = []
+    open_split: list[FilePiece] = []
+    size = 0
+    for file in files.files:
+        for piece in _cut_file(file, columns, target, storage):
+            if open_split and size + piece.size > target * 5 // 4:
+                splits.append(tuple(open_split))
+                open_split, size = [], 0
+            open_split.append(piece)
+            size += piece.size
+    return [*splits, tuple(open_split)] if open_split else splits
+
+
+def _cut_file(
+    file: SourceDataFile, columns: Sequence[str], target: int, storage: StorageOptions
+) -> Iterator[FilePiece]:
+    """Yield a small file whole, without opening it, and a large one in pieces of row groups."""
+    if file.size <= target * 5 // 4:
+        yield FilePiece(file, None, file.size)
+        return
+    groups: list[int] = []
+    size = 0
+    for group, group_size in enumerate(_stored_sizes(file, columns, storage)):
+        if groups and size + group_size > target:
+            yield FilePiece(file, tuple(groups), size)
+            groups, size = [], 0
+        groups.append(group)
+        size += group_size
+    if groups:
+        yield FilePiece(file, tuple(groups), size)
+
+
+def _stored_sizes(file: SourceDataFile, columns: Sequence[str], storage: StorageOptions) -> list[int]:
+    """Return the compressed bytes of some columns in each row group."""
+    filesystem, path = storage.locate(file.uri)
+    try:
+        metadata = pq.read_metadata(path, filesystem=filesystem)
+    except (OSError, ValueError) as error:
+        raise read_error(file.uri, error) from error
+    indexes = [i for i in range(metadata.num_columns) if metadata.schema.column(i).path.split(".")[0] in columns]
+    sizes = []
+    for group in range(metadata.num_row_groups):
+        row_group = metadata.row_group(group)
+        sizes.append(sum(row_group.column(i).total_compressed_size for i in indexes))
+    return sizes
+
+
+def read_split(
+    split: Split, columns: Sequence[str], schema: pa.Schema, where: Any, storage: StorageOptions
+) -> Iterator[pa.Table]:
+    """Yield tables of some columns, in the types of the schema, with the rows that satisfy `where`."""
+    for piece in split:
+        try:
+            yield from _read_piece(piece, columns, schema, where, storage)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise read_error(piece.file.uri, error) from error
+
+
+def _read_piece(
+    piece: FilePiece, columns: Sequence[str], schema: pa.Schema, where: Any, storage: StorageOptions
+) -> Iterator[pa.Table]:
+    filesystem, path = storage.locate(piece.file.uri)
+    with pq.ParquetFile(filesystem.open_input_file(path), pre_buffer=False) as parquet:
+        groups = _prune_groups(piece, parquet, path, filesystem, schema, where)
+        present = parquet.schema_arrow.names
+        used = [name for name in schema.names if name in columns or _may_use(where, name)]
+        stored = [name for name in used if name in present]
+        for together in _pack_groups(groups, parquet.metadata, stored):
+            for table in _read_groups(parquet, together, stored):
+                full = _conform(_add_folder_keys(table, piece, schema), piece, used, schema)
+                yield (full.filter(where) if where is not None else full).select(columns)
+
+
+def _prune_groups(
+    piece: FilePiece, parquet: Any, path: str, filesystem: Any, schema: pa.Schema, where: Any
+) -> list[int]:
+    """Return the row groups that neither their statistics nor the keys of their folder rule out."""
+    groups = list(range(parquet.metadata.num_row_groups)) if piece.groups is None else list(piece.groups)
+    if where is None or not groups:
+        return groups
+    folder_keys = pc.scalar(True)
+    for name, value in piece.file.keys:
+        folder_keys = folder_keys & (pc.field(name) == pa.scalar(value, schema.field(name).type))
+    fragment = ds.ParquetFileFormat().make_fragment(path, filesystem, folder_keys, row_groups=groups)
+    try:
+        return [group.id for part in fragment.split_by_row_group(where, schema) for group in part.row_groups]
+    except pa.ArrowNotImplementedError:  # Arrow cannot compare the statistics of some types, such as string views
+        return groups
+
+
+def _may_use(where: Any, name: str) -> bool:
+    """Return True if an expression may use a column: it contains the name, or refers to columns by position."""
+    return where is not None and (name in (text := str(where)) or "FieldPath" in text)
+
+
+def _pack_groups(groups: list[int], metadata: Any, columns: list[str]) -> Iterator[list[int]]:
+    """Yield row groups to read together, up to READ_BYTES."""
+    together: list[int] = []
+    size = 0
+    for group in groups:
+        group_size = _memory_size(metadata, group, columns)
+        if together and size + group_size > READ_BYTES:
+            yield together
+            together, size = [], 0
+        together.append(group)
+        size += group_size
+    if together:
+        yield together
+
+
+def _read_groups(parquet: Any, groups: list[int], columns: list[str]) -> Iterator[pa.Table]:
+    size = sum(_memory_size(parquet.metadata, group, columns) for group in groups)
+    if size <= 4 * READ_BYTES:
+        yield parquet.read_row_groups(groups, columns=columns, use_threads=False)
+        return
+    for batch in parquet.iter_batches(READ_ROWS, row_groups=groups, columns=columns, use_threads=False):
+        yield pa.Table.from_batches([batch])
+
+
+def _memory_size(metadata: Any, group: int, columns: list[str]) -> int:
+    """Return the bytes of some columns of a row group in memory: a value stored in a few bits takes eight bytes."""
+    row_group = metadata.row_group(group)
+    chunks = [row_group.column(i) for i in range(row_group.num_columns)]
+    chunks = [chunk for chunk in chunks if chunk.path_in_schema.split(".")[0] in columns]
+    return sum(max(chunk.total_uncompressed_size, 8 * row_group.num_rows) for chunk in chunks)
+
+
+def _add_folder_keys(table: pa.Table, piece: FilePiece, schema: pa.Schema) -> pa.Table:
+    """Return the table with the columns that only the name of its folder has."""
+    for name, value in piece.file.keys:
+        if name not in table.column_names:
+            kind = schema.field(name).type
+            table = table.append_column(pa.field(name, kind), pa.repeat(pa.scalar(value, kind), len(table)))
+    return table
+
+
+def _conform(table: pa.Table, piece: FilePiece, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
+    """Return some columns in the types of the schema; a column that this file lacks is null."""
+    out = []
+    for name in columns:
+        kind = schema.field(name).type
+        if name not in table.column_names:
+            out.append(pa.nulls(len(table), kind))
+        elif table[name].type == kind:
+            out.append(table[name])
+        else:
+            try:
+                out.append(table[name].cast(kind))
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise TypeMismatchError(
+                    f"{piece.file.uri}: column {name!r} is {table[name].type}, other files have {kind}: {error}"
+                ) from error
+    return pa.table(out, names=list(columns))

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from quantide.errors import QuantideError
 from quantide.history.appended_rows import PIECE_ROWS
 from quantide.history.bulk_load import NameReservation, WrittenFile
-from quantide.spark.file_splits import FilePiece, Split, read_split
+from quantide.spark.source_files import FilePiece, Split, read_split
 from quantide.spark.stream.column_matching import column_missing
 from quantide.spark.stream.column_selection import ColumnSelection
 from quantide.spark.stream.row_origin import BLOCK, COLUMN, LINE, REASON, ROW, SOURCE_FILE, LineNumbers

@@ -15,8 +15,8 @@ from typing import Any
 from pyspark.sql.types import NumericType, StringType, StructField, StructType
 
 from quantide.config.toml_table import find_similar
+from quantide.spark.sql_expressions import find_name
 from quantide.spark.stream.row_origin import BLANK, TextFormat, open_lines
-from quantide.spark.stream.sql_text import find_name
 from quantide.store.location import StorageOptions
 
 Layout = tuple[str | None, ...]  # columns of the schema in the order of a file; None for one that is not in the schema

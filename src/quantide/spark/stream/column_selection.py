@@ -15,9 +15,8 @@ from pyspark.sql import functions as F
 from quantide.config import StreamConfig
 from quantide.errors import InvalidArgumentError
 from quantide.spark.row_source import quote_name
+from quantide.spark.sql_expressions import columns_of, find_name, parse_condition, plain_name, replace_casts
 from quantide.spark.stream.row_origin import COLUMN, CORRUPT, NO_ORIGIN, REASON, RowOrigin
-from quantide.spark.stream.sql_text import columns_of, find_name, plain_name, replace_casts
-from quantide.spark.where_clause import parse_condition
 
 VALUE, TIME, FILTER = "=value", "=time", "=filter:"
 READ_ERROR, ERROR_COLUMN = "=problem", "=fault"  # the reason why Spark could not read a row, and the column

@@ -13,6 +13,7 @@ from quantide.errors import CommitUncertainError, ConfigError, StorageError, Typ
 from quantide.history.history import History
 from quantide.history.key_columns import plain_type
 from quantide.spark.spark_executor import run_tasks
+from quantide.spark.sql_expressions import find_name
 from quantide.spark.stream.batch_task import (
     SCHEMA_CHANGED,
     BatchTask,
@@ -25,10 +26,8 @@ from quantide.spark.stream.batch_task import (
 from quantide.spark.stream.column_matching import as_sentence, is_column_mismatch
 from quantide.spark.stream.column_selection import TIME, ColumnSelection
 from quantide.spark.stream.read_plan import ReadPlan, ReadPlanner
-from quantide.spark.stream.row_casts import THEN_RETRY, WRONG_UNIT, clock_of
 from quantide.spark.stream.row_origin import CORRUPT
-from quantide.spark.stream.row_reader import TIME_AHEAD, RowRules
-from quantide.spark.stream.sql_text import find_name
+from quantide.spark.stream.row_reader import THEN_RETRY, TIME_AHEAD, WRONG_UNIT, RowRules, clock_of
 from quantide.spark.stream.step_clock import Origin, reference_time
 from quantide.spark.stream.stream_source import list_files, raise_task_errors, stat_file
 from quantide.store import fault_points

@@ -15,8 +15,7 @@ from pyspark.sql.types import StructType
 
 from quantide.config import StreamConfig
 from quantide.errors import QuantideError
-from quantide.spark.file_splits import MIN_SPLIT, Split, plan_splits
-from quantide.spark.source_files import SourceDataFile, SourceFiles
+from quantide.spark.source_files import MIN_SPLIT, SourceDataFile, SourceFiles, Split, plan_splits
 from quantide.spark.spark_session import count_cores
 from quantide.spark.stream.batch_task import FILE_CHANGED, READ_ERRORS, SCHEMA_CHANGED
 from quantide.spark.stream.column_matching import column_missing
