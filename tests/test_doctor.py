@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from quantide.cli import main
 from quantide.config import Config, read_config
-from quantide.doctor import installation_checks, machine_checks, server_checks, spark_checks, store_checks
+from quantide.doctor import config_checks, installation_checks, machine_checks, spark_checks
 from quantide.doctor.examination import CHECKS, run_checks
 from quantide.doctor.finding import FAILED, OK, WARNING, Finding
 from quantide.server.http.tokens import create_token, revoke_token
@@ -238,24 +238,24 @@ def at_port(folder: Path, port: int, server: str = "") -> Config:
 
 
 def test_a_port_that_is_taken(tmp_path: Path, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(server_checks, "REQUEST_TIMEOUT", 0.1)
+    monkeypatch.setattr(config_checks, "REQUEST_TIMEOUT", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        finding = only(list(server_checks.check_port(at_port(tmp_path, port))))
+        finding = only(list(config_checks.check_port(at_port(tmp_path, port))))
         assert finding.state == FAILED
         assert f"127.0.0.1:{port} cannot be used" in finding.found
         assert str(port) in (finding.fix or "")
-    assert only(list(server_checks.check_port(at_port(tmp_path, port)))).state == OK
+    assert only(list(config_checks.check_port(at_port(tmp_path, port)))).state == OK
 
 
 def test_a_quantide_at_the_port(tmp_path: Path) -> None:
     with serving(configure(tmp_path)) as client:
-        finding = only(list(server_checks.check_port(at_port(tmp_path, client.base_url.port or 0))))
+        finding = only(list(config_checks.check_port(at_port(tmp_path, client.base_url.port or 0))))
     assert (finding.state, "a Quantide answers" in finding.found) == (OK, True)
 
 
 def test_an_address_of_another_machine(tmp_path: Path) -> None:
-    findings = list(server_checks.check_port(at_port(tmp_path, 8642, 'host = "203.0.113.77"')))
+    findings = list(config_checks.check_port(at_port(tmp_path, 8642, 'host = "203.0.113.77"')))
     assert "no TLS" in findings[0].found
     assert "no address of this machine" in findings[1].found
     assert [one.state for one in findings] == [FAILED, FAILED]
@@ -283,7 +283,7 @@ def write_certificate(folder: Path, days: int, name: str = "server") -> tuple[st
 @pytest.mark.parametrize(("days", "state"), [(90, OK), (3, WARNING), (-3, FAILED)])
 def test_how_long_a_certificate_is_valid(days: int, state: str, tmp_path: Path) -> None:
     write_certificate(tmp_path, days)
-    findings = list(server_checks.check_tls(configure(tmp_path, 'tls_cert = "server.crt"\ntls_key = "server.key"')))
+    findings = list(config_checks.check_tls(configure(tmp_path, 'tls_cert = "server.crt"\ntls_key = "server.key"')))
     assert [one.state for one in findings] == [state, OK]
     assert ("expired" in findings[0].found) == (days < 0)
 
@@ -292,51 +292,51 @@ def test_certificates_that_cannot_be_used(tmp_path: Path) -> None:
     write_certificate(tmp_path, 90)
     write_certificate(tmp_path, 90, "other")
     config = configure(tmp_path, 'tls_cert = "server.crt"\ntls_key = "other.key"')
-    assert "cannot be used together" in only(list(server_checks.check_tls(config))).found
+    assert "cannot be used together" in only(list(config_checks.check_tls(config))).found
     with pytest.raises(ssl.SSLError):
-        server_checks.days_until_expiry(str(tmp_path / "quantide.toml"), str(tmp_path / "other.key"), 0.0)
+        config_checks.days_until_expiry(str(tmp_path / "quantide.toml"), str(tmp_path / "other.key"), 0.0)
     (tmp_path / "other.key").unlink()
-    assert "does not exist" in only(list(server_checks.check_tls(config))).found
+    assert "does not exist" in only(list(config_checks.check_tls(config))).found
 
 
 def test_files_that_others_may_read(tmp_path: Path) -> None:
     webhooks = '[server.webhooks]\nallow = ["https://a.example"]\nsecret_file = "secret"'
     config = configure(tmp_path, webhooks)
-    assert only(list(server_checks.check_registry(config))).state == OK
-    assert only(list(server_checks.check_secret(config))).state == FAILED
+    assert only(list(config_checks.check_registry(config))).state == OK
+    assert only(list(config_checks.check_secret(config))).state == FAILED
     (tmp_path / "secret").write_text("x")
     (tmp_path / "secret").chmod(0o640)
-    finding = only(list(server_checks.check_secret(config)))
+    finding = only(list(config_checks.check_secret(config)))
     assert (finding.state, finding.fix) == (WARNING, f"chmod 600 {tmp_path / 'secret'}")
     ServerRegistry(config.server.state).close()
     registry = Path(config.server.state, "registry.db")
     registry.chmod(0o644)
-    assert next(iter(server_checks.check_registry(config))).fix == f"chmod 600 {registry}"
+    assert next(iter(config_checks.check_registry(config))).fix == f"chmod 600 {registry}"
     registry.chmod(0o600)
-    assert next(iter(server_checks.check_registry(config))).state == OK
+    assert next(iter(config_checks.check_registry(config))).state == OK
 
 
 def test_the_registry_shows_whether_requests_need_a_token(tmp_path: Path) -> None:
     config = configure(tmp_path)
     registry = ServerRegistry(config.server.state)
-    assert "everyone on this machine" in list(server_checks.check_registry(config))[1].found
+    assert "everyone on this machine" in list(config_checks.check_registry(config))[1].found
     id, _ = create_token(registry, "one", "reader")
-    finding = list(server_checks.check_registry(config))[1]
+    finding = list(config_checks.check_registry(config))[1]
     assert (finding.state, finding.found) == (OK, "requests need a token; 1 valid")
     revoke_token(registry, id)
-    finding = list(server_checks.check_registry(config))[1]
+    finding = list(config_checks.check_registry(config))[1]
     assert (finding.state, "refuses every request" in finding.found) == (WARNING, True)
     assert f"quantide token create {config.path}" in (finding.fix or "")
     registry.close()
     Path(config.server.state, "registry.db").write_bytes(b"")
-    finding = list(server_checks.check_registry(config))[1]
+    finding = list(config_checks.check_registry(config))[1]
     assert (finding.state, "the file is empty" in finding.found) == (FAILED, True)
     assert os.path.getsize(registry.path) == 0
 
 
 def test_stores(tmp_path: Path) -> None:
     config = configure(tmp_path)
-    source, store = store_checks.check_stores(config)
+    source, store = config_checks.check_stores(config)
     assert (source.state, source.fix) == (
         FAILED,
         f"mkdir -p {tmp_path / 'in'}, or change source.path under [streams.latency]",
@@ -346,9 +346,9 @@ def test_stores(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     with make_store(tmp_path) as history:
         history.append([1.0], key="/pay", times=1.0, filters={"errors": [True]})
-    assert "no process writes it now" in only(list(store_checks.check_stores(config))).found
+    assert "no process writes it now" in only(list(config_checks.check_stores(config))).found
     for file in (tmp_path / "data" / "latency" / "_delta_log").glob("*.json"):
         file.write_text("{")
-    finding = only(list(store_checks.check_stores(config)))
+    finding = only(list(config_checks.check_stores(config)))
     assert finding.state == FAILED
     assert "quantide history verify" in (finding.fix or "")

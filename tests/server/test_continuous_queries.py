@@ -15,8 +15,7 @@ import pytest
 from quantide.errors import LimitError, StorageError, UnknownQueryError
 from quantide.server.routes import query_routes
 from quantide.server.service import Service
-from quantide.server.subscriptions.query_table import QuerySet, QueryTable
-from quantide.server.subscriptions.window_key import WindowKey
+from quantide.server.subscriptions.query_table import QuerySet, QueryTable, WindowKey
 from tests.server.event_client import Truth
 from tests.server.serving import configure, make_store
 

@@ -13,8 +13,7 @@ from quantide.server.served_streams import ServedStreams
 from quantide.server.server_registry import VERSION, ServerRegistry
 from quantide.server.subscriptions import continuous_queries as module
 from quantide.server.subscriptions.continuous_queries import ContinuousQueries
-from quantide.server.subscriptions.query_table import QuerySet
-from quantide.server.subscriptions.window_key import WindowKey
+from quantide.server.subscriptions.query_table import QuerySet, WindowKey
 from tests.server.event_client import Truth
 from tests.server.serving import configure, make_store, serving
 from tests.server.test_access import older

@@ -5,12 +5,11 @@ from dataclasses import asdict
 from typing import TextIO
 
 from quantide.config import Config, read_config
+from quantide.doctor.config_checks import check_port, check_registry, check_secret, check_stores, check_tls
 from quantide.doctor.finding import FAILED, OK, WARNING, Check, Finding
 from quantide.doctor.installation_checks import check_kernels, check_packages, check_python
 from quantide.doctor.machine_checks import check_clock, check_disk, check_memory, check_open_files
-from quantide.doctor.server_checks import check_port, check_registry, check_secret, check_tls
 from quantide.doctor.spark_checks import check_java, check_spark
-from quantide.doctor.store_checks import check_stores
 from quantide.errors import QuantideError
 from quantide.summary.value_json import write_line
 

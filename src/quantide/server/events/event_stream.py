@@ -14,8 +14,7 @@ from quantide.errors import InvalidArgumentError
 from quantide.server.http.request_limits import ABORT, SLOW
 from quantide.server.service import Service
 from quantide.server.subscriptions import change_encoding
-from quantide.server.subscriptions.query_table import QuerySet
-from quantide.server.subscriptions.window_key import MonitoredWindow
+from quantide.server.subscriptions.query_table import MonitoredWindow, QuerySet
 from quantide.typing import Bools, Ints
 
 BATCH = 50  # queries in one event, about 8 KB: few of these are buffered for a client that does not read

@@ -24,22 +24,19 @@ from quantide.server.subscriptions.query_table import (
     NOT_REGISTERED,
     VALUE,
     WAITING,
+    MonitoredWindow,
     QueryExpiry,
     QuerySet,
     QueryTable,
+    StoredQueries,
+    WindowKey,
 )
-from quantide.server.subscriptions.window_key import MonitoredWindow, WindowKey
 from quantide.typing import Ints
 
 Notify = Callable[[Iterable[asyncio.Event] | None], None]
 
 LOG = logging.getLogger("quantide.server")
 NOTIFY_INTERVAL = 0.75  # seconds: a subscriber to many windows gets their changes together, if they take less than this
-INSERT = (
-    "INSERT INTO queries (id, stream, key, window, filter, phi, eps, label, owner, created, idle)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
-LOAD = "SELECT id, stream, key, window, filter, phi, eps, idle FROM queries ORDER BY id"
 EXPIRY_INTERVAL = 1.0  # seconds between two searches for expired queries
 
 
@@ -64,7 +61,8 @@ class ContinuousQueries:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._expiry = QueryExpiry(clock)
-        self._registry, self._streams, self._max_queries, self._notify = registry, streams, max_queries, notify
+        self._stored = StoredQueries(registry)
+        self._streams, self._max_queries, self._notify = streams, max_queries, notify
         self._registering, self._writing = RLock(), RLock()
         self._windows: dict[int, MonitoredWindow] = {}
         self._windows_by_key: dict[WindowKey, MonitoredWindow] = {}
@@ -109,7 +107,7 @@ class ContinuousQueries:
 
     def load(self) -> None:
         """Load the stored queries."""
-        rows = self._registry.rows(LOAD)
+        rows = self._stored.load()
         numbers = [self._window(WindowKey(*row[1:5])).number for row in rows]
         self.table = QueryTable.of(
             [row[0] for row in rows], numbers, [row[5] for row in rows], [row[6] for row in rows]
@@ -134,15 +132,7 @@ class ContinuousQueries:
                 raise LimitError(
                     f"{len(windows):,} queries and the {len(self):,} there are exceed {self._max_queries:,}; drop some"
                 )
-            now = time.time()
-            with self._registry.transaction() as write:
-                sequence = write.execute("SELECT seq FROM sqlite_sequence WHERE name = 'queries'").fetchone()
-                first = 1 + (sequence[0] if sequence else 0)
-                ids = np.arange(first, first + len(windows), dtype=np.int64)
-                rows = zip(ids.tolist(), windows, phis, epss, labels, idles, strict=True)
-                write.executemany(
-                    INSERT, ((id, *key, phi, eps, label, owner, now, idle) for id, key, phi, eps, label, idle in rows)
-                )
+            ids = self._stored.insert(windows, phis, epss, labels, owner, idles)
             self._expiry.add(ids.tolist(), idles)
             added = QueryTable.of(ids, [self._window(key).number for key in windows], phis, epss)
             with self._writing:
@@ -159,8 +149,7 @@ class ContinuousQueries:
             rows, present = before.find(ids)
             if not present.all():
                 raise unknown_query(ids[~present])
-            with self._registry.transaction() as write:
-                write.executemany("DELETE FROM queries WHERE id = ?", ((id,) for id in ids.tolist()))
+            self._stored.delete(ids)
             self._expiry.remove(ids.tolist())
             with self._writing:
                 self.table = before.delete(rows)

@@ -1,21 +1,92 @@
-"""Query table: all continuous queries as columns in the order of their ids, with label index and expiry."""
+"""Query table: all continuous queries as columns in the order of their ids; windows, storage, labels and expiry."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from threading import Lock
-from typing import Any, Self
+from threading import Lock, RLock
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
+from quantide.errors import InvalidArgumentError
+from quantide.live.live_stream import LiveStream
+from quantide.live.scope import QueryScope
+from quantide.queries.monitor import Monitor
+from quantide.server.http.query_parameters import query_scope
 from quantide.server.server_registry import ServerRegistry
 from quantide.typing import Bools, Floats, Ints
 
 NOT_REGISTERED = -1  # monitor id of a query that its monitor does not have yet
 NEVER, VALUE, EMPTY, WAITING, FAILED = range(5)  # last published state: none yet, a value, or the kind of no value
+INSERT = (
+    "INSERT INTO queries (id, stream, key, window, filter, phi, eps, label, owner, created, idle)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+LOAD = "SELECT id, stream, key, window, filter, phi, eps, idle FROM queries ORDER BY id"
+
+
+class WindowKey(NamedTuple):
+    """Stream, key, window and filter of a query; the key is JSON, because 1, "1" and true are different keys."""
+
+    stream: str
+    key: str
+    window: str
+    filter: str | None
+
+    @classmethod
+    def of(cls, stream: str, key: Any, window: str, filter: str | None) -> "WindowKey":
+        return cls(stream, orjson.dumps(key).decode(), window, filter)
+
+    def read_key(self) -> Any:
+        return json.loads(self.key)
+
+    def scope(self) -> QueryScope:
+        key = self.read_key()
+        return query_scope(tuple(key) if isinstance(key, list) else key, self.window, self.filter)
+
+    def check(self, live: LiveStream) -> QueryScope:
+        """Return the scope; raise if the stream cannot have such a key. The key need not exist yet."""
+        scope, settings = self.scope(), live.settings
+        count = len(scope.key) if isinstance(scope.key, tuple) else 1
+        if scope.key is not None and count != len(settings.keys):
+            names = ", ".join(settings.keys) or "none"
+            raise InvalidArgumentError(
+                f"key: it has {count} columns; the keys of {self.stream} have {len(settings.keys)}: {names}"
+            )
+        return scope
+
+
+@dataclass(eq=False)
+class MonitoredWindow:
+    """Window whose queries share one monitor. Hold `lock` to use `monitor`.
+
+    `evaluated` is the version of the last evaluation; `additions` counts how often queries were added.
+    """
+
+    number: int
+    key: WindowKey
+    monitor: Monitor | None = None
+    evaluated: int | None = None
+    additions: int = 0
+    lock: RLock = field(default_factory=RLock)
+
+    def to_json(self, queries: int, subscribed: bool) -> dict[str, Any]:
+        """Return the window and the counters of its monitor."""
+        key, monitor = self.key, self.monitor
+        fields = {"stream": key.stream, "key": key.read_key(), "window": key.window, "filter": key.filter}
+        fields |= {"queries": queries, "listened": subscribed}
+        if monitor is None:
+            return fields
+        stats = monitor.stats()
+        counters = {name: stats[name] for name in ("n", "clusters", "evaluations", "saved", "deadline")}
+        return fields | counters | {"looks": stats["summaries"]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +176,41 @@ class QuerySet:
             rows, present = table.find(self.ids)
             cached = self._cached = (table, rows, present, np.unique(table.window[rows]).tolist())
         return cached
+
+
+class StoredQueries:
+    """Continuous queries in the registry."""
+
+    def __init__(self, registry: ServerRegistry) -> None:
+        self._registry = registry
+
+    def load(self) -> list[sqlite3.Row]:
+        return self._registry.rows(LOAD)
+
+    def insert(
+        self,
+        windows: Sequence[WindowKey],
+        phis: Sequence[float],
+        epss: Sequence[float],
+        labels: Iterable[str | None],
+        owner: str,
+        idles: Sequence[float | None],
+    ) -> Ints:
+        """Store queries, all or none; return their ids, which no dropped query had."""
+        now = time.time()
+        with self._registry.transaction() as write:
+            sequence = write.execute("SELECT seq FROM sqlite_sequence WHERE name = 'queries'").fetchone()
+            first = 1 + (sequence[0] if sequence else 0)
+            ids = np.arange(first, first + len(windows), dtype=np.int64)
+            rows = zip(ids.tolist(), windows, phis, epss, labels, idles, strict=True)
+            write.executemany(
+                INSERT, ((id, *key, phi, eps, label, owner, now, idle) for id, key, phi, eps, label, idle in rows)
+            )
+        return ids
+
+    def delete(self, ids: Ints) -> None:
+        with self._registry.transaction() as write:
+            write.executemany("DELETE FROM queries WHERE id = ?", ((id,) for id in ids.tolist()))
 
 
 class LabelIndex:

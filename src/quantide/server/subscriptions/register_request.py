@@ -13,7 +13,7 @@ from quantide.config.server_config import Limits
 from quantide.errors import EmptyError, InvalidArgumentError, QuantideError
 from quantide.server.http.query_parameters import ALL, FILTER_TEXT, MAX_KEY, WINDOW_TEXT, Phi
 from quantide.server.served_streams import ServedStreams
-from quantide.server.subscriptions.window_key import WindowKey
+from quantide.server.subscriptions.query_table import WindowKey
 from quantide.windows.time_clock import read_span
 
 MAX_KEY_COLUMNS = 16

@@ -1,4 +1,4 @@
-"""Checks of the server: its port, its certificate, and the files that only its owner may read."""
+"""Checks of a configuration: the sources and stores of its streams, the server's port, certificate and files."""
 
 import errno
 import http.client
@@ -10,15 +10,51 @@ import stat
 import time
 from collections.abc import Iterator
 
-from quantide.config import Config, ServerConfig
+from quantide.config import Config, ServerConfig, StreamConfig
 from quantide.config.server_config import PORT
 from quantide.doctor.finding import FAILED, OK, WARNING, Finding
 from quantide.errors import QuantideError
 
+GLOB_CHARACTERS = "*?[{"
 REQUEST_TIMEOUT = 3.0
 EXPIRES_SOON_DAYS = 14
 LOCAL_ADDRESSES = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # to reach a server that listens on all
 CERTIFICATE_EXPIRED = 10  # OpenSSL's verify code
+
+
+# Sources and stores of streams
+
+
+def check_stores(config: Config | None = None) -> Iterator[Finding]:
+    for stream in config.streams.values() if config else ():
+        yield from check_source(stream)
+        yield check_store(stream)
+
+
+def check_source(stream: StreamConfig) -> Iterator[Finding]:
+    path = stream.source.path
+    if path is None or "://" in path or any(sign in path for sign in GLOB_CHARACTERS) or os.path.exists(path):
+        return
+    fix = f"mkdir -p {path}, or change source.path under [{stream.key}]"
+    yield Finding(stream.name, FAILED, f"its source {path} does not exist", fix)
+
+
+def check_store(stream: StreamConfig) -> Finding:
+    """Open the store, for reading only."""
+    from quantide.history.history_reader import HistoryReader
+    from quantide.store.writer_lease import read_lease_holder
+
+    if not os.path.isdir(os.path.join(stream.folder, "_delta_log")):
+        return Finding(stream.name, OK, f"nothing was ingested yet; the store will be {stream.folder}")
+    try:
+        stats = HistoryReader(stream.folder).stats()
+    except QuantideError as error:
+        fix = f"quantide history verify {stream.folder} lists the damaged files"
+        return Finding(stream.name, FAILED, f"{stream.folder} cannot be read: {error}", fix)
+    writer = read_lease_holder(stream.folder)
+    lease = f"{writer} writes it" if writer else "no process writes it now"
+    text = f"{stats['values']:,} values in {stats['steps']:,} steps, version {stats['version']:,}; {lease}"
+    return Finding(stream.name, OK, text)
 
 
 # Port
