@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from quantide.errors import InvalidArgumentError, MissingPackageError
 
+CHECK_FAILED = 1  # exit code
 EXAMPLE_CONFIG = "quantide.toml"
 DEFAULT_MASTER = "local[*]"
 # One package of each extra: if it is missing, so is the extra.
@@ -110,10 +111,6 @@ def describe_import_error(error: ImportError) -> str:
 
 def add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG", help=f"a TOML file, such as {EXAMPLE_CONFIG}")
-
-
-def add_history_path(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", metavar="PATH", help="the folder of a history")
 
 
 def add_master(parser: argparse.ArgumentParser) -> None:

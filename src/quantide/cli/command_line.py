@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 from quantide import __version__
-from quantide.cli.admin_commands import CLOCK, DOCTOR, QUARANTINE_LIST, QUARANTINE_RETRY, REPAIR, RESTORE, VERIFY
+from quantide.cli.admin_commands import DOCTOR, QUARANTINE_LIST, QUARANTINE_RETRY
 from quantide.cli.command import Command, UsageError, describe_import_error
+from quantide.cli.history_commands import CLOCK, HISTORY, QUANTILE, REPAIR, RESTORE, VERIFY
 from quantide.cli.ingest_commands import BUILD, INGEST
-from quantide.cli.query_commands import HISTORY, QUANTILE
 from quantide.cli.server_commands import DEMO, RUN, SERVE
 from quantide.cli.token_commands import TOKEN_CREATE, TOKEN_LIST, TOKEN_OPEN, TOKEN_REVOKE
 from quantide.errors import QuantideError

@@ -1,0 +1,161 @@
+"""Commands about one history: quantile; history, and its verify, repair, clock and restore."""
+
+import argparse
+import sys
+from collections.abc import Callable
+
+from quantide.cli.command import CHECK_FAILED, Command
+from quantide.errors import InvalidArgumentError
+
+
+def _history_command(
+    name: str,
+    summary: str,
+    description: str,
+    examples: tuple[str, ...],
+    run: Callable[[argparse.Namespace], int | None],
+    add_options: Callable[[argparse.ArgumentParser], None] | None = None,
+) -> Command:
+    """Return a command whose first argument is the path of a history."""
+
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("path", metavar="PATH", help="the folder of a history")
+        if add_options is not None:
+            add_options(parser)
+
+    return Command(name, summary, description, examples, add_arguments, run, ("history",))
+
+
+def _add_quantile_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("phis", metavar="PHI", type=float, nargs="+", help="0.5 for the median, 0.99 for p99")
+    parser.add_argument(
+        "--mode",
+        choices=("accurate", "quick", "exact"),
+        default="accurate",
+        help="accurate reads one block per run, quick reads no data, exact also makes the open step exact "
+        "(%(default)s)",
+    )
+    parser.add_argument("--last-steps", type=int, metavar="N", help="only the last N steps and the open one")
+    parser.add_argument("--widen", action="store_true", help="include more steps if N of them would split a run")
+    parser.add_argument("--key", action="append", metavar="KEY", help="one key; repeat for each of its columns")
+
+
+def _quantile(args: argparse.Namespace) -> None:
+    from quantide.history.history_report import show_answers
+
+    show_answers(sys.stdout, args.path, args.phis, args.mode, args.last_steps, args.widen, args.key, args.json)
+
+
+QUANTILE = _history_command(
+    "quantile",
+    "Print quantiles of a history, with their proved bounds",
+    "Reads a store, also while another process writes it; needs no server and no Spark.",
+    ("quantide quantile data/latency 0.5 0.99 --last-steps 7", "quantide quantile data/latency 0.99 --key /pay --json"),
+    _quantile,
+    _add_quantile_options,
+)
+
+
+def _history(args: argparse.Namespace) -> None:
+    from quantide.history.history_report import show_history
+
+    show_history(sys.stdout, args.path, args.json)
+
+
+HISTORY = _history_command(
+    "history",
+    "Show a history: values, steps, and a picture of its runs",
+    "It also lists the values that --last-steps can have. `quantide history build` makes a history, "
+    "`quantide history verify` checks one.",
+    ("quantide history data/latency",),
+    _history,
+)
+
+
+def _verify(args: argparse.Namespace) -> int:
+    from quantide.history.history_report import show_verified
+
+    return 0 if show_verified(sys.stdout, args.path, args.json) else CHECK_FAILED
+
+
+VERIFY = _history_command(
+    "history verify",
+    "Read all files of a history and compare their checksums",
+    "Exits with 1 if a file is damaged or missing, and names it. It changes nothing.",
+    ("quantide history verify data/latency",),
+    _verify,
+)
+
+
+def _add_repair_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dry-run", action="store_true", help="only list the damage and the repairs")
+    parser.add_argument(
+        "--roll-back",
+        action="store_true",
+        help="if an entry of the log is lost, set aside the commits after it, which cannot be read without it",
+    )
+    parser.add_argument(
+        "--future",
+        choices=("remove", "redate"),
+        help="recent rows dated too far ahead of the clock: remove them from windows, or give them a new date",
+    )
+    parser.add_argument(
+        "--newer-than", metavar="TIME", help="with --future: rows after this time; required if max_ahead is off"
+    )
+
+
+def _repair(args: argparse.Namespace) -> int:
+    from quantide.history.history_report import show_repaired
+
+    if args.newer_than is not None and args.future is None:
+        raise InvalidArgumentError("--newer-than selects rows for --future; add --future remove or redate")
+    future = None if args.future is None else (args.future, args.newer_than)
+    repaired = show_repaired(sys.stdout, args.path, args.dry_run, args.roll_back, future, args.json)
+    return 0 if repaired else CHECK_FAILED
+
+
+REPAIR = _history_command(
+    "history repair",
+    "Repair a history after a power loss or a disk error, and list what is lost",
+    "Exits with 1 if data is lost. Stop the writer first: a store has one writer.",
+    ("quantide history repair data/latency --dry-run", "quantide history repair data/latency --future redate"),
+    _repair,
+    _add_repair_options,
+)
+
+
+def _add_clock_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--accept", action="store_true", help="accept this machine's clock, even if implausible")
+
+
+def _clock(args: argparse.Namespace) -> None:
+    from quantide.history.history_report import show_clock
+
+    show_clock(sys.stdout, args.path, args.accept, args.json)
+
+
+CLOCK = _history_command(
+    "history clock",
+    "Show whether ingestion trusts the clock; accept the clock as it is",
+    "While the clock is implausibly far from the open step, no step ends, so that no history expires because of it. "
+    "After a long pause, --accept lets steps catch up. Ingestion may keep running.",
+    ("quantide history clock data/latency", "quantide history clock data/latency --accept"),
+    _clock,
+    _add_clock_options,
+)
+
+
+def _restore(args: argparse.Namespace) -> None:
+    from quantide.history.history_report import show_restored
+
+    show_restored(sys.stdout, args.path, args.json)
+
+
+RESTORE = _history_command(
+    "history restore",
+    "Restore runs that retention dropped",
+    "For a store whose steps ended too early because a clock ran ahead. All runs then stay for one more retention. "
+    "Stop ingestion first: a store has one writer.",
+    ("quantide history restore data/latency",),
+    _restore,
+)
