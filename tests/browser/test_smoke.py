@@ -101,8 +101,8 @@ def test_set_up_marks_only_a_browser_that_starts(tmp_path: Path, monkeypatch: py
 
 
 ROUNDED = """async (pairs) => {
-    const words = await import("/page/words.js"), { phiRange } = await import("/page/places.js");
-    return pairs.map(([low, high]) => [words.bounds(low, high), phiRange(low / 1e6, high / 1e6)]);
+    const format = await import("/page/format.js"), { phiRange } = await import("/page/series.js");
+    return pairs.map(([low, high]) => [format.bounds(low, high), phiRange(low / 1e6, high / 1e6)]);
 }"""
 
 

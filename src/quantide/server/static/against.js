@@ -1,13 +1,13 @@
 // Choice of the series to compare with: all of history, some of its steps, another window, another key.
 import { field, make, offer } from "./dom.js";
-import { samePlace } from "./places.js";
+import { sameSeries } from "./series.js";
 
 const LENGTHS = ["5m", "15m", "1h", "6h", "1d"];
 const STEPS = 6; // at most so many numbers of steps are offered
 
 // changed() is called when something else is chosen. The choice is `against` of the selection: "all", "steps:30",
 // "within:1h", "keys" for all keys, or {key: ...}.
-export function againstChoice({ api, state, words }, changed) {
+export function againstChoice({ api, state, format }, changed) {
   const kinds = make("select", { change: choose });
   const keys = make("select", { change: choose });
   const keyField = field("Key", keys);
@@ -20,7 +20,7 @@ export function againstChoice({ api, state, words }, changed) {
   }
 
   // The chosen series, beside the selected one.
-  function place(here) {
+  function series(here) {
     const against = state.get().against ?? "all";
     if (typeof against === "object") return { ...here, key: against.key };
     if (against === "keys") return { ...here, key: null };
@@ -30,12 +30,12 @@ export function againstChoice({ api, state, words }, changed) {
   // Names of both series: in a chart, and in a sentence.
   function names(here, there) {
     if (JSON.stringify(here.key) !== JSON.stringify(there.key)) {
-      const [y, x] = [words.key(here.key), words.key(there.key)];
-      return { y, x, said: { y: `of ${y}`, x } };
+      const [y, x] = [format.key(here.key), format.key(there.key)];
+      return { y, x, phrases: { y: `of ${y}`, x } };
     }
-    const [y, x] = [here, there].map(({ window }) => (window === "all" ? "history" : words.window(window)));
-    const said = { y: here.window === "all" ? "of history" : "now", x: there.window === "all" ? x : `the ${x}` };
-    return { y: here.window === "all" ? y : `now (${y})`, x, said };
+    const [y, x] = [here, there].map(({ window }) => (window === "all" ? "history" : format.window(window)));
+    const phrases = { y: here.window === "all" ? "of history" : "now", x: there.window === "all" ? x : `the ${x}` };
+    return { y: here.window === "all" ? y : `now (${y})`, x, phrases };
   }
 
   function show(here, found) {
@@ -45,21 +45,21 @@ export function againstChoice({ api, state, words }, changed) {
     const others = detail.keys.filter((key) => JSON.stringify(key) !== JSON.stringify(here.key));
     const ended = detail.spans.map((span) => span.last_steps).filter((steps) => steps > 0);
     const steps = spread(ended).map((number) => `steps:${number}`);
-    const longest = words.readSpan(detail.window ?? "") ?? 0;
-    const spans = LENGTHS.filter((length) => words.readSpan(length) <= longest).map((length) => `within:${length}`);
+    const longest = format.readSpan(detail.window ?? "") ?? 0;
+    const spans = LENGTHS.filter((length) => format.readSpan(length) <= longest).map((length) => `within:${length}`);
     const windows = [...steps, ...spans].filter((window) => window !== here.window);
     const choices = [
       ["all", "all of history"],
-      ...windows.map((window) => [window, `the ${words.window(window)}`]),
+      ...windows.map((window) => [window, `the ${format.window(window)}`]),
       ...(here.key === null ? [] : [["keys", "all keys, same window"]]),
       ...(others.length ? [["key", "another key, same window"]] : []),
     ];
     offer(kinds, choices, typeof against === "object" ? "key" : against);
-    offer(keys, others.map((key) => [JSON.stringify(key), words.key(key)]), JSON.stringify(against.key ?? null));
+    offer(keys, others.map((key) => [JSON.stringify(key), format.key(key)]), JSON.stringify(against.key ?? null));
     keyField.hidden = kinds.value !== "key";
   }
 
-  return { element: make("div", { class: "row" }, field("Compare with", kinds), keyField), place, names, show };
+  return { element: make("div", { class: "row" }, field("Compare with", kinds), keyField), series, names, show };
 }
 
 // Some of many, evenly, the last among them.

@@ -1,7 +1,7 @@
 // Card of one alarm: its state, its series, its history, and a button to drop it.
 import { make, say } from "./dom.js";
-import { placeWords } from "./places.js";
-import * as words from "./words.js";
+import { seriesLabel } from "./series.js";
+import * as format from "./format.js";
 
 const RECENT = 8; // transitions that are shown
 const STATES = {
@@ -23,7 +23,7 @@ export function alarmCard({ api, state, announce }, id, changed) {
   const value = make("p");
   const since = make("p", { class: "hint" });
   const recent = make("ol", { class: "transitions" });
-  const trouble = make("p", { class: "error", role: "alert" });
+  const errorLine = make("p", { class: "error", role: "alert" });
   const opened = () => details.open && learn();
   const details = make("details", { toggle: opened }, make("summary", {}, "What happened"), recent);
   const button = (text, click, kind = "") =>
@@ -34,7 +34,7 @@ export function alarmCard({ api, state, announce }, id, changed) {
   sure.append("Drop it?", button("Yes, drop", drop, "danger"), button("Keep", () => ask(false)));
   const head = make("div", { class: "alarm-head" }, title, badge);
   const foot = make("div", { class: "alarm-foot" }, details, shower, dropper, sure);
-  const element = make("li", { class: "alarm" }, head, value, rule, since, foot, trouble);
+  const element = make("li", { class: "alarm" }, head, value, rule, since, foot, errorLine);
   let before = null;
   let looked = null; // its series, for the button Show
 
@@ -50,7 +50,7 @@ export function alarmCard({ api, state, announce }, id, changed) {
       announce("The alarm was dropped.");
       changed();
     } catch (error) {
-      say(trouble, error.message);
+      say(errorLine, error.message);
       ask(false);
     }
   }
@@ -58,33 +58,33 @@ export function alarmCard({ api, state, announce }, id, changed) {
   async function learn() {
     try {
       const { transitions } = await api.get(`/api/alarms/${id}/history`, { limit: RECENT });
-      const when = ({ at }) => make("time", { datetime: at }, words.time(at));
+      const when = ({ at }) => make("time", { datetime: at }, format.time(at));
       const items = transitions.map((one) => make("li", {}, when(one), happened(one)));
       recent.replaceChildren(...(items.length ? items : [make("li", {}, "Nothing has changed since it was set.")]));
     } catch (error) {
-      say(trouble, error.message);
+      say(errorLine, error.message);
     }
   }
 
   function show(alarm) {
     const now = standing(alarm);
-    const [icon, said, meant] = STATES[now];
+    const [icon, label, meant] = STATES[now];
     if (badge.dataset.state !== now) {
       badge.dataset.state = element.dataset.state = now;
       badge.title = meant;
-      badge.replaceChildren(make("span", { "aria-hidden": "true" }, icon), ` ${said}`);
+      badge.replaceChildren(make("span", { "aria-hidden": "true" }, icon), ` ${label}`);
     }
     const [side, limit] = (alarm.above ?? null) === null ? ["below", alarm.below] : ["above", alarm.above];
-    const beyond = `${side} ${words.number(limit)}`;
-    const held = alarm.hold ? `, for ${words.span(alarm.hold)}` : "";
-    const cleared = alarm.clear === limit ? "" : `, clears at ${words.number(alarm.clear)}`;
-    say(title, alarm.name || `${words.phi(alarm.phi)} ${beyond}`);
-    say(rule, `${words.phi(alarm.phi)} of ${placeWords(alarm)} ${beyond}${held}${cleared}`);
+    const beyond = `${side} ${format.number(limit)}`;
+    const duration = alarm.hold ? `, for ${format.span(alarm.hold)}` : "";
+    const cleared = alarm.clear === limit ? "" : `, clears at ${format.number(alarm.clear)}`;
+    say(title, alarm.name || `${format.phi(alarm.phi)} ${beyond}`);
+    say(rule, `${format.phi(alarm.phi)} of ${seriesLabel(alarm)} ${beyond}${duration}${cleared}`);
     say(value, (alarm.value ?? null) === null ? (alarm.why ?? "No value yet.") : valueWords(alarm));
-    say(since, `${alarm.firing ? "Fires" : "Quiet"} since ${words.time(alarm.since)}`);
+    say(since, `${alarm.firing ? "Fires" : "Quiet"} since ${format.time(alarm.since)}`);
     looked = { stream: alarm.stream, key: alarm.key, filter: alarm.filter };
     if (/^(within:|last:\d+$)/.test(alarm.window)) looked.window = alarm.window; // the windows that the slider has
-    shower.setAttribute("aria-label", `Show ${placeWords(alarm)}`);
+    shower.setAttribute("aria-label", `Show ${seriesLabel(alarm)}`);
     if (before !== alarm.since + now && details.open) learn();
     before = alarm.since + now;
   }
@@ -93,11 +93,11 @@ export function alarmCard({ api, state, announce }, id, changed) {
 }
 
 function valueWords({ phi, value, rank_lo, rank_hi, n }) {
-  const [low, high, of] = [rank_lo, rank_hi, n].map(words.number);
-  return `${words.phi(phi)} is ${words.number(value)}, rank ${low === high ? low : `${low} to ${high}`} of ${of}`;
+  const [low, high, of] = [rank_lo, rank_hi, n].map(format.number);
+  return `${format.phi(phi)} is ${format.number(value)}, rank ${low === high ? low : `${low} to ${high}`} of ${of}`;
 }
 
 function happened({ firing, state, value, why }) {
-  const at = (value ?? null) === null ? (why ? `: ${why}` : "") : ` at ${words.number(value)}`;
+  const at = (value ?? null) === null ? (why ? `: ${why}` : "") : ` at ${format.number(value)}`;
   return ` ${firing ? "firing" : "quiet"}, ${state}${at}`;
 }

@@ -1,7 +1,7 @@
 // Form for a new alarm over the selected series.
 import { field, make, offer, say } from "./dom.js";
-import { chosenPlace, placeBody, placeParams, placeWords } from "./places.js";
-import * as words from "./words.js";
+import { selectedSeries, seriesBody, seriesLabel, seriesParams } from "./series.js";
+import * as format from "./format.js";
 
 const PHIS = [["0.5", "p50"], ["0.9", "p90"], ["0.99", "p99"], ["0.999", "p99.9"], ["own", "another"]];
 const HOLDS = [["0", "at once"], ["5 s", "5 s"], ["30 s", "30 s"], ["1 min", "1 min"], ["5 min", "5 min"]];
@@ -16,12 +16,12 @@ export function alarmForm({ api, state, announce }, made) {
   const clear = make("input", { placeholder: "the same", size: "10" });
   const hold = make("select");
   const name = make("input", { maxlength: "200", placeholder: "as you like" });
-  const trouble = make("p", { class: "error", role: "alert" });
+  const errorLine = make("p", { class: "error", role: "alert" });
   const submit = make("button", { class: "button primary" }, "Set the alarm");
   const form = make("form", { submit: send, novalidate: true }, about,
     make("div", { class: "fields" }, field("Quantile", phi), ownField, field("Is", side), field("Threshold", threshold),
       field("Clears at", clear), field("Hold", hold), field("Name", name)),
-    trouble, submit);
+    errorLine, submit);
   const details = make("details", { class: "new", toggle: opened }, make("summary", {}, "New alarm"), form);
   let touched = false;
   let turn = 0;
@@ -41,26 +41,26 @@ export function alarmForm({ api, state, announce }, made) {
   // The threshold as it is now, for a start.
   async function prefill() {
     ownField.hidden = phi.value !== "own";
-    const place = chosenPlace(state.get());
+    const series = selectedSeries(state.get());
     const wanted = chosenPhi();
     const mine = (turn += 1);
-    say(about, `About ${placeWords(place)}.`);
-    if (touched || !details.open || !place.stream || !(wanted > 0 && wanted <= 1)) return;
+    say(about, `About ${seriesLabel(series)}.`);
+    if (touched || !details.open || !series.stream || !(wanted > 0 && wanted <= 1)) return;
     try {
-      const path = `/api/streams/${encodeURIComponent(place.stream)}/quantiles`;
-      const { answers } = await api.get(path, { ...placeParams(place), phi: wanted });
+      const path = `/api/streams/${encodeURIComponent(series.stream)}/quantiles`;
+      const { answers } = await api.get(path, { ...seriesParams(series), phi: wanted });
       if (mine === turn && !touched) threshold.value = shortened(answers[0].value);
     } catch (error) {
-      say(trouble, error.message);
+      say(errorLine, error.message);
     }
   }
 
   async function send(event) {
     event.preventDefault();
     const wrong = wrongWith();
-    say(trouble, wrong ?? "");
+    say(errorLine, wrong ?? "");
     if (wrong) return;
-    const body = { ...placeBody(chosenPlace(state.get())), phi: chosenPhi(), [side.value]: read(threshold.value) };
+    const body = { ...seriesBody(selectedSeries(state.get())), phi: chosenPhi(), [side.value]: read(threshold.value) };
     if (hold.value !== "0") body.hold = hold.value;
     if (clear.value.trim()) body.clear = read(clear.value);
     if (name.value.trim()) body.name = name.value.trim();
@@ -72,15 +72,15 @@ export function alarmForm({ api, state, announce }, made) {
       details.open = false;
       made();
     } catch (error) {
-      say(trouble, error.status === 403 ? `This token may not set alarms: ${error.message}` : error.message);
+      say(errorLine, error.status === 403 ? `This token may not set alarms: ${error.message}` : error.message);
     } finally {
       submit.disabled = false;
     }
   }
 
   function wrongWith() {
-    const asked = chosenPhi();
-    if (!(asked > 0 && asked <= 1)) return point(own, "phi must be above 0 and at most 1: 0.95 is p95.");
+    const phi = chosenPhi();
+    if (!(phi > 0 && phi <= 1)) return point(own, "phi must be above 0 and at most 1: 0.95 is p95.");
     if (!threshold.value.trim()) return point(threshold, "Enter a threshold.");
     return null;
   }
@@ -96,8 +96,8 @@ export function alarmForm({ api, state, announce }, made) {
 
 // Numbers are numbers in JSON; times, durations and infinities are text.
 function read(text) {
-  const said = text.trim();
-  return said !== "" && Number.isFinite(Number(said)) ? Number(said) : said;
+  const trimmed = text.trim();
+  return trimmed !== "" && Number.isFinite(Number(trimmed)) ? Number(trimmed) : trimmed;
 }
 
 const shortened = (value) => (typeof value === "number" ? String(Number(value.toPrecision(4))) : value);

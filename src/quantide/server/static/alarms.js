@@ -4,7 +4,7 @@ import { alarmForm } from "./alarmform.js";
 import { make, say } from "./dom.js";
 import { paced } from "./pace.js";
 import { title } from "./title.js";
-import * as words from "./words.js";
+import * as format from "./format.js";
 
 const LEAST = 2000; // milliseconds between two requests for the values
 const MOST = 100; // alarms that are shown
@@ -15,21 +15,21 @@ export function mount(element, app) {
   const { api, announce, onCommit } = app;
   const summary = make("p", { class: "hint" });
   const loud = make("p", { class: "unseen", role: "alert" });
-  const trouble = make("p", { class: "error", role: "status" });
+  const errorLine = make("p", { class: "error", role: "status" });
   const list = make("ul", { class: "alarms" });
   const cards = new Map(); // id -> card
   const firing = new Map(); // id -> true if it was announced as firing
   let begun = false; // alarms that fire when the page opens are shown, not announced
   const form = alarmForm(app, changed);
-  element.append(summary, loud, trouble, list, form, make("p", { class: "hint" }, MEANT));
+  element.append(summary, loud, errorLine, list, form, make("p", { class: "hint" }, MEANT));
   const looking = paced(element, refresh, LEAST);
 
   async function refresh() {
     try {
       show((await api.get("/api/alarms")).alarms);
-      say(trouble, "");
+      say(errorLine, "");
     } catch (error) {
-      say(trouble, error.message);
+      say(errorLine, error.message);
     }
   }
 
@@ -51,7 +51,7 @@ export function mount(element, app) {
     arrange(shown.map(({ id }) => cards.get(id).element));
     const count = alarms.filter((alarm) => alarm.firing).length;
     const more = alarms.length > MOST ? ` The first ${MOST} are shown.` : "";
-    say(summary, alarms.length ? `${words.number(alarms.length)} set, ${words.number(count)} firing.${more}` : NONE);
+    say(summary, alarms.length ? `${format.number(alarms.length)} set, ${format.number(count)} firing.${more}` : NONE);
     title({ firing: count });
     element.closest(".panel")?.classList.toggle("has-firing", count > 0);
   }
@@ -68,8 +68,8 @@ export function mount(element, app) {
     const before = firing.get(id) ?? (begun ? false : undefined);
     firing.set(id, fires);
     if (before === undefined || before === fires) return;
-    const what = name || `${words.phi(phi)} of ${stream}, ${words.key(key)}`;
-    if (fires) loud.textContent = `Alarm fires: ${what}. The value is ${words.number(value)}.`;
+    const what = name || `${format.phi(phi)} of ${stream}, ${format.key(key)}`;
+    if (fires) loud.textContent = `Alarm fires: ${what}. The value is ${format.number(value)}.`;
     else announce(`Alarm stopped: ${what}.`);
   }
 

@@ -19,14 +19,14 @@ export const remove = (path, params, options) => ask("DELETE", path, params, und
 
 // Lists become repeated parameters; null and undefined are omitted.
 export function address(path, params = {}) {
-  const words = new URLSearchParams();
+  const query = new URLSearchParams();
   for (const [name, value] of Object.entries(params)) {
     for (const one of Array.isArray(value) ? value : [value]) {
-      if (one !== null && one !== undefined) words.append(name, one);
+      if (one !== null && one !== undefined) query.append(name, one);
     }
   }
-  const said = words.toString();
-  return said ? `${path}?${said}` : path;
+  const text = query.toString();
+  return text ? `${path}?${text}` : path;
 }
 
 async function ask(method, path, params, body, { signal } = {}) {
@@ -160,14 +160,14 @@ function open(params) {
   }
 
   // Dropped queries would block all other subscriptions: report the error to their subscribers, who register anew.
-  function refuse(trouble) {
-    const asked = [...shared.wanted].filter(({ params: one }) => one.label || one.query);
-    if (trouble.status === 404 && asked.length) {
-      asked.forEach((wish) => shared.wanted.delete(wish));
-      asked.forEach(({ handlers: one }) => one.error?.(trouble));
+  function refuse(error) {
+    const rejected = [...shared.wanted].filter(({ params: one }) => one.label || one.query);
+    if (error.status === 404 && rejected.length) {
+      rejected.forEach((wish) => shared.wanted.delete(wish));
+      rejected.forEach(({ handlers: one }) => one.error?.(error));
       renew();
     } else {
-      for (const one of handlers()) one.error?.(trouble);
+      for (const one of handlers()) one.error?.(error);
     }
   }
 

@@ -2,8 +2,8 @@
 import { make, plain } from "./dom.js";
 import { logarithmic } from "./figure.js";
 
-export function cdfChart({ charts, words }) {
-  const TOLD = [words.number, (fraction) => words.percent(fraction, 4), (fraction) => words.percent(fraction, 4)];
+export function cdfChart({ charts, format }) {
+  const FORMATS = [format.number, (fraction) => format.percent(fraction, 4), (fraction) => format.percent(fraction, 4)];
   const plot = make("div", { class: "chart", tabindex: "0" });
 
   // sides: [{name, series, curve}], the first drawn on top; curve is the response of /cdf.
@@ -20,7 +20,7 @@ export function cdfChart({ charts, words }) {
   // everywhere.
   function curveTraces({ name, series, curve }, colors) {
     const color = colors.series[series];
-    const x = curve.points.map((point) => words.drawable(point.value));
+    const x = curve.points.map((point) => format.drawable(point.value));
     const edge = { x, mode: "lines", hoverinfo: "skip", showlegend: false, legendgroup: name };
     const line = { width: 0, color };
     return [
@@ -35,7 +35,7 @@ export function cdfChart({ charts, words }) {
       {
         x,
         y: curve.points.map((point) => point.fraction),
-        customdata: curve.points.map(({ value, lo, hi }) => [value, lo, hi].map((one, at) => TOLD[at](one))),
+        customdata: curve.points.map(({ value, lo, hi }) => [value, lo, hi].map((one, at) => FORMATS[at](one))),
         name: plain(name),
         legendgroup: name,
         mode: "lines",
@@ -46,10 +46,10 @@ export function cdfChart({ charts, words }) {
   }
 
   function layout(sides, log) {
-    const values = sides.flatMap(({ curve }) => curve.points.map(({ value }) => words.drawable(value)));
+    const values = sides.flatMap(({ curve }) => curve.points.map(({ value }) => format.drawable(value)));
     const ends = log && [Math.min, Math.max].map((end) => end(...values.filter((value) => value > 0)));
     return {
-      xaxis: { title: "value", ...words.axis(sides[0].curve.value_type), ...(log && logarithmic(...ends)) },
+      xaxis: { title: "value", ...format.axis(sides[0].curve.value_type), ...(log && logarithmic(...ends)) },
       yaxis: { title: "fraction at most this", tickformat: ".0%", range: [0, 1.02], zeroline: false },
       legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", traceorder: "reversed" },
       margin: { l: 8, r: 12, t: 36, b: 8 },
@@ -59,9 +59,9 @@ export function cdfChart({ charts, words }) {
 
   function inWords(sides) {
     const parts = sides.map(({ name, curve }) => {
-      const half = words.number(curve.points.find((point) => point.fraction >= 0.5).value);
-      const most = words.number(curve.points.at(-1).value);
-      return `${name}: half of ${words.count(curve.n)} values are at most ${half}, the largest is ${most}`;
+      const half = format.number(curve.points.find((point) => point.fraction >= 0.5).value);
+      const most = format.number(curve.points.at(-1).value);
+      return `${name}: half of ${format.count(curve.n)} values are at most ${half}, the largest is ${most}`;
     });
     return `Distributions of two series. ${parts.join(". ")}.`;
   }

@@ -81,10 +81,10 @@ async function render(figure) {
     const done = figure.done.splice(0);
     const start = performance.now();
     const palette = colors();
-    const told = (what) => (typeof what === "function" ? what(palette) : what);
-    const { label, ...layout } = told(figure.layout);
+    const resolve = (what) => (typeof what === "function" ? what(palette) : what);
+    const { label, ...layout } = resolve(figure.layout);
     if (!figure.drawn) figure.element.replaceChildren(); // the placeholder
-    await Plotly.react(figure.element, told(figure.traces), dressed(layout, palette), figure.config);
+    await Plotly.react(figure.element, resolve(figure.traces), dressed(layout, palette), figure.config);
     figure.drawn = true;
     document.getElementById("js-plotly-tester")?.setAttribute("aria-hidden", "true"); // where texts are measured
     if (label) {

@@ -4,12 +4,12 @@ import { againstChoice } from "./against.js";
 import { cdfChart } from "./cdf.js";
 import { make, say, table } from "./dom.js";
 import { paced } from "./pace.js";
-import { chosenPlace, phiRange, placeParams, placeWords, samePlace } from "./places.js";
+import { phiRange, sameSeries, selectedSeries, seriesLabel, seriesParams } from "./series.js";
 import { qqChart } from "./qq.js";
-import * as words from "./words.js";
+import * as format from "./format.js";
 
 const PHIS = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999];
-const TOLD = [0.5, 0.9, 0.99]; // these are in the text, all are in the table
+const HIGHLIGHTED = [0.5, 0.9, 0.99]; // these are in the text, all are in the table
 const POINTS = 200;
 const LEAST = 1500; // milliseconds between two requests
 const SAME = "Both sides are the same: choose something else to compare with.";
@@ -23,7 +23,7 @@ export function mount(element, app) {
   const { api, state, onCommit } = app;
   const sentence = make("p", { class: "sentence" });
   const verdicts = make("dl", { class: "verdicts" });
-  const trouble = make("p", { class: "error", role: "status" });
+  const errorLine = make("p", { class: "error", role: "status" });
   const about = make("p", { class: "hint" });
   const cells = table();
   const log = make("input", { type: "checkbox", change: () => setLog(log.checked) });
@@ -39,7 +39,7 @@ export function mount(element, app) {
     make("div", { class: "row" }, choice.element, make("label", { class: "check" }, log, "Logarithmic values")),
     sentence,
     verdicts,
-    trouble,
+    errorLine,
     pair,
     make("details", {}, make("summary", {}, "As a table"), cells.element),
   );
@@ -60,49 +60,49 @@ export function mount(element, app) {
   function look() {
     const selected = state.get();
     if (!selected.stream) return;
-    const now = chosenPlace(selected);
-    const other = choice.place(now);
+    const now = selectedSeries(selected);
+    const other = choice.series(now);
     choice.show(now);
-    if (here && samePlace(now, here) && samePlace(other, there)) return;
+    if (here && sameSeries(now, here) && sameSeries(other, there)) return;
     if (here?.stream !== now.stream) learn(now.stream);
-    if (!here || !samePlace({ ...now, window: here.window }, here)) logChosen = false;
+    if (!here || !sameSeries({ ...now, window: here.window }, here)) logChosen = false;
     [here, there, curves] = [now, other, null];
     names = choice.names(here, there);
     qq.about({ x: { ...there, filter: null }, y: { ...here, filter: null } }, names);
     say(sentence, "");
     verdicts.replaceChildren();
     say(about, here.filter ? "It is of all values: Q-Q plots know no filters." : "");
-    telling.now();
+    comparing.now();
   }
 
   async function learn(stream) {
     try {
       const found = await api.get(`/api/streams/${encodeURIComponent(stream)}`);
-      if (state.get().stream === stream) choice.show(chosenPlace(state.get()), found);
+      if (state.get().stream === stream) choice.show(selectedSeries(state.get()), found);
     } catch (error) {
-      say(trouble, error.message);
+      say(errorLine, error.message);
     }
   }
 
-  const telling = paced(element, () => attempt(tell), LEAST);
+  const comparing = paced(element, () => attempt(compare), LEAST);
   const plotting = paced(qq.element, () => attempt(qq.refresh), LEAST);
 
   async function attempt(task) {
     if (!here) return;
     try {
       await task();
-      say(trouble, "");
+      say(errorLine, "");
       pair.hidden = false;
     } catch (error) {
-      say(trouble, error.code === "empty" ? "One of the two windows is empty." : error.message);
+      say(errorLine, error.code === "empty" ? "One of the two windows is empty." : error.message);
       pair.hidden = curves === null; // charts of something else would mislead
     }
   }
 
-  const ask = (place, route, params) =>
-    api.get(`/api/streams/${encodeURIComponent(place.stream)}/${route}`, { ...placeParams(place), ...params });
+  const ask = (series, route, params) =>
+    api.get(`/api/streams/${encodeURIComponent(series.stream)}/${route}`, { ...seriesParams(series), ...params });
 
-  async function tell() {
+  async function compare() {
     const [mine, other] = [here, there];
     const quantiles = { phi: PHIS, band: true };
     const curve = { points: POINTS, mode: "quick" };
@@ -122,8 +122,8 @@ export function mount(element, app) {
       most: ranks[2 * index + 1].rank_hi / ranks[2 * index + 1].n,
     }));
     curves = [left, right];
-    const timed = words.axis(left.value_type).type === "date";
-    const positive = !timed && curves.every(({ points }) => words.drawable(points[0].value) > 0);
+    const timed = format.axis(left.value_type).type === "date";
+    const positive = !timed && curves.every(({ points }) => format.drawable(points[0].value) > 0);
     if (!logChosen) log.checked = curves.some(isSkewed);
     logChosen = true;
     log.disabled = !positive;
@@ -139,17 +139,17 @@ export function mount(element, app) {
   }
 
   function showFound(found) {
-    const told = found.filter(({ phi }) => TOLD.includes(phi));
-    say(sentence, samePlace(here, there) ? SAME : inWords(told.at(-1)));
-    verdicts.replaceChildren(...told.map(verdict));
+    const highlights = found.filter(({ phi }) => HIGHLIGHTED.includes(phi));
+    say(sentence, sameSeries(here, there) ? SAME : inWords(highlights.at(-1)));
+    verdicts.replaceChildren(...highlights.map(verdict));
     cells.show(
-      `${placeWords(here)} against ${placeWords(there)}`,
+      `${seriesLabel(here)} against ${seriesLabel(there)}`,
       ["Quantile", names.y, "proved between", names.x, "proved between", `${names.y} within ${names.x}`],
       found.map((one) => [
-        words.phi(one.phi),
-        words.number(one.value),
+        format.phi(one.phi),
+        format.number(one.value),
         between(one),
-        words.number(one.other.value),
+        format.number(one.other.value),
         between(one.other),
         phiRange(one.least, one.most),
       ]),
@@ -157,11 +157,11 @@ export function mount(element, app) {
   }
 
   function inWords(one) {
-    const { y, x } = names.said;
+    const { y, x } = names.phrases;
     const [range, proved] = [phiRange(one.least, one.most), way(one) === "open" ? "" : ", and that is proved"];
     return (
-      `${words.phi(one.phi)} ${y} is ${words.number(one.value)}; in ${x} that is the ${range}. ` +
-      `It is ${WAYS[way(one)]} that of ${x}, ${words.number(one.other.value)}${proved}.`
+      `${format.phi(one.phi)} ${y} is ${format.number(one.value)}; in ${x} that is the ${range}. ` +
+      `It is ${WAYS[way(one)]} that of ${x}, ${format.number(one.other.value)}${proved}.`
     );
   }
 
@@ -169,12 +169,12 @@ export function mount(element, app) {
     make(
       "div",
       { class: "verdict", "data-way": way(one) },
-      make("dt", {}, words.phi(one.phi)),
+      make("dt", {}, format.phi(one.phi)),
       make(
         "dd",
         {},
-        make("strong", {}, words.number(one.value)),
-        make("span", {}, `${THAN[way(one)]} ${words.number(one.other.value)} in ${names.said.x}`),
+        make("strong", {}, format.number(one.value)),
+        make("span", {}, `${THAN[way(one)]} ${format.number(one.other.value)} in ${names.phrases.x}`),
         make("span", { class: "hint" }, `the ${phiRange(one.least, one.most)} there`),
       ),
     );
@@ -182,13 +182,13 @@ export function mount(element, app) {
   state.subscribe(look);
   onCommit(() => {
     look();
-    telling.later();
+    comparing.later();
     plotting.later();
   });
   look();
 }
 
-const between = ({ low, high }) => words.bounds(low, high).join(" and ");
+const between = ({ low, high }) => format.bounds(low, high).join(" and ");
 
 // Which one is higher, by the proved bounds of both.
 function way({ low, high, other }) {
@@ -196,10 +196,11 @@ function way({ low, high, other }) {
   return size(high) < size(other.low) ? "lower" : "open";
 }
 
-const size = (value) => ({ inf: Infinity, "-inf": -Infinity })[value] ?? words.drawable(value);
+const size = (value) => ({ inf: Infinity, "-inf": -Infinity })[value] ?? format.drawable(value);
 
 // Whether most of it would lie in a corner.
 function isSkewed({ points }) {
-  const [half, most] = [points[Math.floor(points.length / 2)], points.at(-1)].map(({ value }) => words.drawable(value));
+  const pair = [points[Math.floor(points.length / 2)], points.at(-1)];
+  const [half, most] = pair.map(({ value }) => format.drawable(value));
   return half > 0 && most > 8 * half;
 }

@@ -1,6 +1,6 @@
 // Traces and layout of a time series chart, for the chart library.
 
-import { outline } from "./course.js";
+import { outline } from "./timeseries.js";
 
 const WIDE = 8; // times the least value: a log scale is better to read
 const FAR = 0.5; // lines above this share of the largest value are drawn without zero, where they would be flat
@@ -10,7 +10,7 @@ const APART = 15; // pixels between two names at the ends of lines
 const DECADES = 4; // powers of ten beyond which only these are written
 const [SECONDS, MINUTES, HOURS] = [8_000, 600_000, 129_600_000]; // milliseconds up to which times are written so finely
 
-export function traces({ points }, phis, colors, words) {
+export function traces({ points }, phis, colors, format) {
   const x = points.map((point) => point.t);
   const bands = phis.map((_, i) => ({
     ...outline(points, i),
@@ -20,18 +20,18 @@ export function traces({ points }, phis, colors, words) {
     fillcolor: colors.fade(colors.series[i], 0.25),
     hoverinfo: "skip",
   }));
-  const courses = phis.map((phi, i) => ({
+  const curves = phis.map((phi, i) => ({
     x,
     y: points.map((point) => point.lines[i].value),
     customdata: points.map(({ lines }) => [lines[i].low, lines[i].high]),
-    text: points.map(({ lines }) => lines[i].said),
+    text: points.map(({ lines }) => lines[i].text),
     mode: points.length > 1 ? "lines" : "markers",
     line: { color: colors.series[i], width: 2 },
     marker: { color: colors.series[i], size: 6 },
-    name: words.phi(phi),
+    name: format.phi(phi),
     hovertemplate: "%{text}",
   }));
-  return [...bands, ...courses.toReversed()];
+  return [...bands, ...curves.toReversed()];
 }
 
 function reach(points) {
@@ -46,17 +46,17 @@ export function isWide({ points }) {
 }
 
 // size is {width, height} of the element; marks(colors, most, log) gives shapes and annotations of alarms.
-export function layout(course, phis, colors, words, { size, log: wanted, marks }) {
-  const { points, span, last } = course;
+export function layout(timeSeries, phis, colors, format, { size, log: wanted, marks }) {
+  const { points, span, last } = timeSeries;
   const [least, most] = reach(points);
-  const kind = words.axis(last.type);
+  const kind = format.axis(last.type);
   const log = wanted && !kind.type && least > 0;
   const zero = least >= 0 && least < FAR * most && !log;
   const bottom = zero ? 0 : least;
   const from = Number.isFinite(span) ? last.t - span : points[0].t;
   const found = marks(colors, most, log);
   return {
-    label: `Quantiles over time. ${phis.map((phi, i) => `${words.phi(phi)} ${last.lines[i].said}`).join(", ")}.`,
+    label: `Quantiles over time. ${phis.map((phi, i) => `${format.phi(phi)} ${last.lines[i].text}`).join(", ")}.`,
     hovermode: "x unified",
     margin: { l: 8, r: 38, t: 10, b: 8 },
     xaxis: {
@@ -80,7 +80,7 @@ export function layout(course, phis, colors, words, { size, log: wanted, marks }
       minexponent: 9,
     },
     shapes: found.shapes,
-    annotations: [...found.annotations, ...names(last, phis, colors, words, { ...size, bottom, most, log })],
+    annotations: [...found.annotations, ...names(last, phis, colors, format, { ...size, bottom, most, log })],
   };
 }
 
@@ -112,7 +112,7 @@ function times(dated, span) {
 }
 
 // The names of the lines at their ends, pushed apart where lines are close.
-function names(last, phis, colors, words, { bottom, most, height, log }) {
+function names(last, phis, colors, format, { bottom, most, height, log }) {
   const scale = (y) => (log ? Math.log10(y) : y);
   const whole = scale(most) - scale(bottom) || 1;
   const pixel = (y) => ((scale(y) - scale(bottom)) / whole) * (height - BORDERS);
@@ -125,6 +125,6 @@ function names(last, phis, colors, words, { bottom, most, height, log }) {
     const font = { color: colors.series[i], size: 12, weight: 650 };
     const end = { x: 1, xref: "paper", xanchor: "left", xshift: 5 };
     const height = { y: scale(y), yanchor: "middle", yshift: placed - pixel(y) };
-    return [{ ...end, ...height, text: words.phi(phi), showarrow: false, font }];
+    return [{ ...end, ...height, text: format.phi(phi), showarrow: false, font }];
   });
 }

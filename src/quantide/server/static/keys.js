@@ -5,7 +5,7 @@ import { make } from "./dom.js";
 const SETTLE = 80; // milliseconds after the last letter
 const MOST = 50; // keys that are offered at a time
 
-export function mount(element, { api, state, streams, words, announce }) {
+export function mount(element, { api, state, streams, format, announce }) {
   const input = make("input", {
     id: "key",
     type: "text",
@@ -35,7 +35,7 @@ export function mount(element, { api, state, streams, words, announce }) {
     const columns = streams.chosen()?.key_columns ?? [];
     element.hidden = !columns.length;
     label.textContent = columns.join(" · ") || "key";
-    if (!open() && !typed) input.value = state.get().key === undefined ? "" : words.key(state.get().key);
+    if (!open() && !typed) input.value = state.get().key === undefined ? "" : format.key(state.get().key);
   }
 
   async function look(text) {
@@ -61,11 +61,11 @@ export function mount(element, { api, state, streams, words, announce }) {
     list.replaceChildren(
       ...offered.map((key, i) => {
         const choice = { id: `key-${i}`, role: "option", "aria-selected": String(JSON.stringify(key) === chosen) };
-        return make("li", { ...choice, pointerdown: (event) => (event.preventDefault(), choose(i)) }, words.key(key));
+        return make("li", { ...choice, pointerdown: (event) => (event.preventDefault(), choose(i)) }, format.key(key));
       }),
     );
     const left = count - keys.length;
-    more.textContent = left > 0 ? `and ${words.count(left)} more: type to find them` : "";
+    more.textContent = left > 0 ? `and ${format.count(left)} more: type to find them` : "";
     if (!offered.length) more.textContent = "No key contains this.";
     more.hidden = !more.textContent;
     list.hidden = !offered.length;

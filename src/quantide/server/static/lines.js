@@ -12,7 +12,7 @@ const FEW = 5; // points are no line
 const PAUSE = 1000; // milliseconds before the table is rewritten
 
 export function mount(element, phis, app) {
-  const { charts, state, words, streams } = app;
+  const { charts, state, format, streams } = app;
   const part = (name) => document.getElementById(`lines-${name}`);
   const [tools, note, details] = [part("tools"), part("note"), part("table")];
   const log = make("input", { type: "checkbox", change: () => state.set({ log: log.checked }) });
@@ -31,61 +31,61 @@ export function mount(element, phis, app) {
   }
 
   function offer() {
-    const kept = words.readSpan(streams.chosen()?.window ?? "") ?? 0;
-    const usual = over({ window: state.get().window }, streams.chosen(), words);
-    const others = SPANS.filter((one) => one <= kept && one !== usual);
+    const retained = format.readSpan(streams.chosen()?.window ?? "") ?? 0;
+    const usual = over({ window: state.get().window }, streams.chosen(), format);
+    const others = SPANS.filter((one) => one <= retained && one !== usual);
     back.hidden = !isTime();
-    back.replaceChildren(...[usual, ...others].map((one, i) => new Option(`over ${words.span(one)}`, i ? one : "")));
+    back.replaceChildren(...[usual, ...others].map((one, i) => new Option(`over ${format.span(one)}`, i ? one : "")));
     back.value = state.get().over ?? "";
   }
 
   // A window as long as the retained rows has no complete past.
   function short() {
-    const kept = streams.chosen()?.window;
-    return shown?.points.length < FEW ? `The stream retains ${kept}: there is no past of so long a window.` : "";
+    const retained = streams.chosen()?.window;
+    return shown?.points.length < FEW ? `The stream retains ${retained}: there is no past of so long a window.` : "";
   }
 
   // Why there is no past to see, if there is none.
-  function say(trouble) {
+  function say(reason) {
     const begins = "This window has no stored past: the chart begins now.";
-    note.textContent = trouble || (isTime() ? short() : begins);
-    note.classList.toggle("error", Boolean(trouble));
+    note.textContent = reason || (isTime() ? short() : begins);
+    note.classList.toggle("error", Boolean(reason));
   }
 
-  function show(course) {
-    shown = course;
+  function show(timeSeries) {
+    shown = timeSeries;
     limits ??= thresholds.mount(app, () => show(shown));
     element.classList.remove("skeleton");
-    if (course.points.every((point) => !point.n)) return charts.draw(element, [], nothing);
-    if (details.open) tell();
+    if (timeSeries.points.every((point) => !point.n)) return charts.draw(element, [], nothing);
+    if (details.open) writeTable();
     const size = { width: element.clientWidth, height: element.clientHeight };
-    log.checked = state.get().log ?? isWide(course); // by default all lines are visible
-    if (!charts.loaded()) sketch(element, course.points, charts.colors(), log.checked);
+    log.checked = state.get().log ?? isWide(timeSeries); // by default all lines are visible
+    if (!charts.loaded()) sketch(element, timeSeries.points, charts.colors(), log.checked);
     const chosen = { size, log: log.checked, marks: limits.marks };
     return charts.draw(
       element,
-      (colors) => traces(course, phis, colors, words),
-      (colors) => layout(course, phis, colors, words, chosen),
+      (colors) => traces(timeSeries, phis, colors, format),
+      (colors) => layout(timeSeries, phis, colors, format, chosen),
     );
   }
 
   // The table, when someone reads it.
-  function tell() {
+  function writeTable() {
     if (performance.now() - written < PAUSE) return;
     written = performance.now();
     const step = Math.max(1, Math.ceil(shown.points.length / ROWS));
     const cells = ({ t, dated, n, lines }) => [
-      words.time(dated ? new Date(t).toISOString() : t),
-      words.count(n),
-      ...lines.map((line) => line.said),
+      format.time(dated ? new Date(t).toISOString() : t),
+      format.count(n),
+      ...lines.map((line) => line.text),
     ];
     const newest = shown.points.toReversed().filter((_, i) => i % step === 0);
-    rows.show("Quantiles over time", ["time", "values", ...phis.map(words.phi)], newest.map(cells));
+    rows.show("Quantiles over time", ["time", "values", ...phis.map(format.phi)], newest.map(cells));
   }
 
   details.addEventListener("toggle", () => {
     written = 0;
-    if (details.open && shown) tell();
+    if (details.open && shown) writeTable();
   });
   state.subscribe(offer);
   streams.onKnown(offer);

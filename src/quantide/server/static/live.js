@@ -5,7 +5,7 @@ const TEXT = { live: "live", reconnecting: "reconnecting…", connecting: "conne
 const STATES = { waiting: "not ready", quiet: "nothing new", ahead: "dated ahead" };
 const LATE = 15_000; // milliseconds without a new value before the page reports it
 
-export function mount(element, { api, streams, words, announce }) {
+export function mount(element, { api, streams, format, announce }) {
   const [state, more] = [element.querySelector(".live-state"), element.querySelector(".live-more")];
   const list = document.getElementById("problems");
   let before = "connecting";
@@ -13,17 +13,17 @@ export function mount(element, { api, streams, words, announce }) {
 
   function show() {
     const stream = streams.chosen();
-    const lag = streams.lag(words);
+    const lag = streams.lag(format);
     const shown = standing === "live" && stream && !stream.ready ? "waiting" : standing;
     const late = shown !== "live" || lag === null ? null : lag > LATE ? "quiet" : lag < 0 ? "ahead" : null;
     element.dataset.state = late ?? shown;
     document.body.classList.toggle("away", standing === "reconnecting");
     put(state, STATES[late ?? shown] ?? TEXT[shown]);
     const parts = [];
-    if (lag !== null) parts.push(lagText(lag, words));
-    if (stream?.n !== undefined) parts.push(`${words.count(stream.n)} values`);
-    if (stream?.ingest?.bad_rows) parts.push(`${words.count(stream.ingest.bad_rows)} bad rows`);
-    if (stream?.ingest?.held_files) parts.push(`${words.count(stream.ingest.held_files)} held files`);
+    if (lag !== null) parts.push(lagText(lag, format));
+    if (stream?.n !== undefined) parts.push(`${format.count(stream.n)} values`);
+    if (stream?.ingest?.bad_rows) parts.push(`${format.count(stream.ingest.bad_rows)} bad rows`);
+    if (stream?.ingest?.held_files) parts.push(`${format.count(stream.ingest.held_files)} held files`);
     put(more, parts.join(" · "));
     showProblems(stream?.ready ? stream.problems ?? [] : []);
   }
@@ -50,9 +50,9 @@ export function mount(element, { api, streams, words, announce }) {
   setInterval(() => document.hidden || show(), 500);
 }
 
-function lagText(lag, words) {
-  if (lag < 0) return `newest ${words.ago(-lag / 1000).replace(/ ago$/, "")} ahead of the clock`;
-  return lag > LATE ? `newest ${words.ago(lag / 1000)}` : `lag ${(lag / 1000).toFixed(1)}\u00a0s`;
+function lagText(lag, format) {
+  if (lag < 0) return `newest ${format.ago(-lag / 1000).replace(/ ago$/, "")} ahead of the clock`;
+  return lag > LATE ? `newest ${format.ago(lag / 1000)}` : `lag ${(lag / 1000).toFixed(1)}\u00a0s`;
 }
 
 function put(element, text) {

@@ -8,13 +8,13 @@ import * as now from "./now.js";
 import * as shortcuts from "./shortcuts.js";
 import * as state from "./state.js";
 import * as streams from "./streams.js";
-import * as words from "./words.js";
+import * as format from "./format.js";
 
 const PATIENCE = 350; // milliseconds for the first answers, before the other panels start
 const FIRST = 1500; // and that the first chart gets before everything below it is begun
 const SPEAK = 4000; // between two announcements
 
-const app = { api, state, charts, words, announce, streams, onCommit: streams.onCommit };
+const app = { api, state, charts, format, announce, streams, onCommit: streams.onCommit };
 
 let spoken = 0;
 let waiting = null;

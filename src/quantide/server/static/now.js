@@ -1,10 +1,10 @@
 // Panel "Now": large numbers and their time series, refreshed after every commit and selection.
 
-import { Course } from "./course.js";
+import { TimeSeries } from "./timeseries.js";
 import { make } from "./dom.js";
 import * as lines from "./lines.js";
 import * as large from "./numbers.js";
-import { course as courseOf, over, point } from "./points.js";
+import { over, point, readTimeSeries } from "./points.js";
 import * as chooser from "./window.js";
 import { title } from "./title.js";
 
@@ -16,7 +16,7 @@ const ABOUT = ["stream", "key", "window", "filter"]; // selection that the numbe
 
 // Returns two promises: that the first lines are there, and that the first chart is drawn.
 export function mount(element, app) {
-  const { api, state, streams, words } = app;
+  const { api, state, streams, format } = app;
   const part = (name) => document.getElementById(name);
   const [what, note] = [part("now-what"), part("now-note")];
   const numbers = large.mount(part("numbers"), PHIS, app);
@@ -25,7 +25,7 @@ export function mount(element, app) {
   const filter = () => state.set({ filter: only.value || null });
   const only = make("select", { "aria-label": "Filter", class: "only", hidden: true, change: filter });
   what.after(only);
-  let course = null; // null until the past is loaded
+  let timeSeries = null; // null until the past is loaded
   let asking = null;
   let again = false;
   let calm = 0;
@@ -68,15 +68,15 @@ export function mount(element, app) {
   function take(body) {
     say("");
     numbers.show(body);
-    if (course) {
-      const newest = point(body, streams.chosen().newest, words);
-      if (course.misses(newest)) recall(); // while the page was hidden, or the server was away
-      course.add(newest);
+    if (timeSeries) {
+      const newest = point(body, streams.chosen().newest, format);
+      if (timeSeries.misses(newest)) recall(); // while the page was hidden, or the server was away
+      timeSeries.add(newest);
       show();
     }
     if (fresh) {
       fresh = false;
-      const values = body.answers.map((one) => `${words.phi(one.phi)} ${words.number(one.value)}`);
+      const values = body.answers.map((one) => `${format.phi(one.phi)} ${format.number(one.value)}`);
       app.announce(`${subject()}: ${values.join(", ")}`);
     }
   }
@@ -86,7 +86,7 @@ export function mount(element, app) {
     calm = performance.now() + CALM;
     if (error.code === "empty" || error.code === "unknown_key") {
       const { key } = state.get();
-      const what = key === undefined ? "Nothing" : `Nothing of ${words.key(key)}`;
+      const what = key === undefined ? "Nothing" : `Nothing of ${format.key(key)}`;
       say(`${what} lies in this window. Choose a longer one, or wait for values.`);
     } else {
       say(error.message, true);
@@ -99,39 +99,39 @@ export function mount(element, app) {
     past?.abort();
     past = new AbortController();
     const mine = past;
-    const window = chooser.read(state.get().window, words);
-    const reach = over(state.get(), streams.chosen(), words);
+    const window = chooser.read(state.get().window, format);
+    const reach = over(state.get(), streams.chosen(), format);
     if (window?.kind !== "within") {
-      begin(new Course(Infinity));
+      begin(new TimeSeries(Infinity));
       return;
     }
     try {
-      const asked = { ...params(), over: `${reach}s`, points: POINTS };
-      const body = await api.get(path("lines"), asked, { signal: mine.signal });
-      if (mine === past) begin(courseOf(body, reach, words));
+      const query = { ...params(), over: `${reach}s`, points: POINTS };
+      const body = await api.get(path("lines"), query, { signal: mine.signal });
+      if (mine === past) begin(readTimeSeries(body, reach, format));
     } catch (error) {
       if (error.name === "AbortError" || mine !== past) return;
-      begin(new Course(Infinity), error.code === "unknown_key" ? "" : `No past is shown: ${error.message}`);
+      begin(new TimeSeries(Infinity), error.code === "unknown_key" ? "" : `No past is shown: ${error.message}`);
     }
   }
 
-  function begin(found, trouble = "") {
-    course = found;
+  function begin(loaded, reason = "") {
+    timeSeries = loaded;
     element.classList.remove("waiting");
     show();
-    chart.say(trouble);
+    chart.say(reason);
     ask();
   }
 
-  function show(found = course) {
-    drawn.resolve(chart.show(found));
+  function show(drawable = timeSeries) {
+    drawn.resolve(chart.show(drawable));
     begun.resolve();
   }
 
   function subject() {
     const { stream, key, window, filter } = state.get();
-    const of = streams.chosen()?.key_columns?.length ? words.key(key) : "";
-    const parts = [stream, of, filter && `only ${filter}`, window && words.window(window)];
+    const of = streams.chosen()?.key_columns?.length ? format.key(key) : "";
+    const parts = [stream, of, filter && `only ${filter}`, window && format.window(window)];
     return parts.filter(Boolean).join(" · ");
   }
 
@@ -164,20 +164,20 @@ export function mount(element, app) {
     ask();
     element.classList.add("waiting");
     clearTimeout(settle);
-    settle = setTimeout(recall, course ? SETTLE : 0);
+    settle = setTimeout(recall, timeSeries ? SETTLE : 0);
   }
 
   function look() {
-    const trouble = streams.wrong();
+    const failure = streams.lastError();
     const stream = streams.chosen();
-    if (trouble || !stream) drawn.resolve(); // nothing that anyone would wait for
-    if (trouble) say(trouble.code === "unreachable" ? `${trouble.message} Trying again.` : trouble.message, true);
+    if (failure || !stream) drawn.resolve(); // nothing that anyone would wait for
+    if (failure) say(failure.code === "unreachable" ? `${failure.message} Trying again.` : failure.message, true);
     else if (!stream) say("There are no streams in the configuration of this server.", true);
     else if (!stream.ready) {
       say(`The stream ${stream.name} is not ready: ${stream.why ?? "its store is being opened"}.`);
       what.textContent = stream.name;
       numbers.clear();
-      show(new Course(Infinity));
+      show(new TimeSeries(Infinity));
     } else if (looked !== stream.name) turn();
     if (!stream?.ready) looked = null;
   }
@@ -185,7 +185,7 @@ export function mount(element, app) {
   state.subscribe((_, changed) => {
     if (ABOUT.some((name) => changed.has(name))) turn();
     else if (changed.has("over")) recall();
-    if (changed.has("log")) course && show();
+    if (changed.has("log")) timeSeries && show();
   });
   streams.onKnown(look);
   streams.onCommit(() => performance.now() > calm && ask());

@@ -4,11 +4,11 @@ import { make } from "./dom.js";
 
 const LONG = 10; // letters that fit beside each other
 
-export function mount(element, phis, { words }) {
+export function mount(element, phis, { format }) {
   const tiles = phis.map((phi, index) => {
     const [value, band, rank] = ["value", "band", "rank"].map((name) => make("p", { class: `number-${name}` }));
     const swatch = make("span", { class: `swatch series-${index + 1}`, "aria-hidden": "true" });
-    const box = make("div", { class: "number" }, make("h3", {}, swatch, words.phi(phi)), value, band, rank);
+    const box = make("div", { class: "number" }, make("h3", {}, swatch, format.phi(phi)), value, band, rank);
     return { box, value, band, rank };
   });
   const count = make("p", { class: "number-value" });
@@ -22,14 +22,14 @@ export function mount(element, phis, { words }) {
     show(body) {
       body.answers.forEach((answer, index) => {
         const { value, band, rank } = tiles[index];
-        put(value, words.steady(answer.value));
+        put(value, format.steady(answer.value));
         value.classList.toggle("long", value.textContent.length > LONG);
-        put(band, proved(answer, words));
-        put(rank, answer.error ? `rank off by at most ${words.percent(answer.error, 2)}` : "rank exact");
+        put(band, proved(answer, format));
+        put(rank, answer.error ? `rank off by at most ${format.percent(answer.error, 2)}` : "rank exact");
       });
       const most = Math.max(...body.answers.map((answer) => answer.error));
-      put(count, words.count(body.n));
-      put(error, most ? `all ranks within ${words.percent(most, 2)}` : "all ranks exact");
+      put(count, format.count(body.n));
+      put(error, most ? `all ranks within ${format.percent(most, 2)}` : "all ranks exact");
       put(version, `as of commit ${body.version.toLocaleString("en")}`);
     },
 
@@ -41,10 +41,10 @@ export function mount(element, phis, { words }) {
   };
 }
 
-function proved({ low, high }, words) {
+function proved({ low, high }, format) {
   if (low === undefined) return "";
   if (low === high) return "proved to be exact";
-  const [from, to] = words.bounds(low, high);
+  const [from, to] = format.bounds(low, high);
   return `proved ${from} to ${to}`;
 }
 

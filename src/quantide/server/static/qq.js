@@ -1,8 +1,8 @@
 // Q-Q plot: the same phi of two series against each other. A smaller range of phi is requested anew, and finer; the
 // visible phis become continuous queries, so that their points move with the streams.
 import { make, say } from "./dom.js";
-import { following } from "./following.js";
-import { placeText } from "./places.js";
+import { qqQueries } from "./qqqueries.js";
+import { seriesAddress } from "./series.js";
 import { pairTraces, plotLayout, plotRanges } from "./qqdraw.js";
 import { zooming } from "./zoom.js";
 
@@ -12,12 +12,12 @@ const TAILS = [0.9, 0.99, 0.999];
 const AGAIN = "the points are asked for again as the stream moves";
 
 // asked() is called when another range is selected; it calls refresh().
-export function qqChart({ api, charts, words, announce }, asked) {
+export function qqChart({ api, charts, format, announce }, asked) {
   const plot = make("div", { class: "chart square", tabindex: "0", "aria-keyshortcuts": "+ - 0 ArrowLeft ArrowRight" });
   const trail = make("ol");
   const fine = make("p", { class: "hint" });
   const live = make("p", { class: "hint" });
-  const follower = following(api, heard);
+  const follower = qqQueries(api, heard);
   const zoom = zooming(zoomed);
   let axes = null; // {x, y}: series
   let names = null; // {x, y}: their names
@@ -28,10 +28,10 @@ export function qqChart({ api, charts, words, announce }, asked) {
   let followed = null; // the range that has continuous queries
   let spacing = 1; // between the phis of the continuous queries
   let listening = false;
-  let held = false;
+  let dragging = false;
 
   const rangeWords = ({ from, to }) =>
-    from === 0 && to === 1 ? "all ranks" : `${words.phi(from)} to ${words.phi(to)}`;
+    from === 0 && to === 1 ? "all ranks" : `${format.phi(from)} to ${format.phi(to)}`;
 
   function zoomed() {
     say(fine, `Loading ${rangeWords(zoom.here())}.`);
@@ -57,7 +57,7 @@ export function qqChart({ api, charts, words, announce }, asked) {
   function heard({ count, eps, refused, failed, values = [] }) {
     if (count) {
       const use = eps <= spacing / 2 ? "they move the rings" : `finer than that, ${AGAIN}`;
-      say(live, `${count} continuous queries, precision ${words.percent(eps, 2)}: ${use}.`);
+      say(live, `${count} continuous queries, precision ${format.percent(eps, 2)}: ${use}.`);
     }
     if (refused) say(live, `This token may only read, so there are no continuous queries: ${AGAIN}.`);
     if (failed) {
@@ -65,8 +65,8 @@ export function qqChart({ api, charts, words, announce }, asked) {
       followed = null; // retried with the next refresh
     }
     for (const { phi, axis, value, error } of values) {
-      const told = value !== null && error <= spacing / 2 ? value : undefined; // coarser values would mislead
-      moving.set(phi, { ...moving.get(phi), [axis]: told });
+      const precise = value !== null && error <= spacing / 2 ? value : undefined; // coarser values would mislead
+      moving.set(phi, { ...moving.get(phi), [axis]: precise });
     }
     if (values.length && isShown(zoom.here())) draw();
   }
@@ -74,7 +74,8 @@ export function qqChart({ api, charts, words, announce }, asked) {
   async function refresh() {
     const asked = zoom.here();
     const about = axes;
-    const found = await api.get("/api/qq", { x: placeText(axes.x), y: placeText(axes.y), ...asked, points: POINTS });
+    const [x, y] = [seriesAddress(axes.x), seriesAddress(axes.y)];
+    const found = await api.get("/api/qq", { x, y, ...asked, points: POINTS });
     if (about !== axes || zoom.here() !== asked) return; // the selection changed
     shown = { ...found, range: asked };
     zoom.among(Math.max(found.x.n, found.y.n));
@@ -86,10 +87,10 @@ export function qqChart({ api, charts, words, announce }, asked) {
   const isShown = (range) => shown?.range === range;
 
   const fineness = ({ mode, error }) =>
-    error === 0 ? `${mode}, no error` : `${mode}, within ${words.percent(error, 2)} of the ranks`;
+    error === 0 ? `${mode}, no error` : `${mode}, within ${format.percent(error, 2)} of the ranks`;
 
   function draw() {
-    if (held) return; // a box that is being dragged would be lost
+    if (dragging) return; // a box that is being dragged would be lost
     const { from, to } = zoom.here();
     ranges = plotRanges(shown, log, ranges, `${from} ${to} ${log}`);
     const [found, points, range] = [shown, new Map(moving), ranges];
@@ -103,9 +104,9 @@ export function qqChart({ api, charts, words, announce }, asked) {
   }
 
   function inWords({ points }) {
-    const above = points.filter(({ x, y }) => words.drawable(y) > words.drawable(x)).length / points.length;
+    const above = points.filter(({ x, y }) => format.drawable(y) > format.drawable(x)).length / points.length;
     const ends = [points[0], points.at(-1)].map(
-      ({ phi, x, y }) => `${words.phi(phi)} is ${words.number(y)} up and ${words.number(x)} across`,
+      ({ phi, x, y }) => `${format.phi(phi)} is ${format.number(y)} up and ${format.number(x)} across`,
     );
     return (
       `Q-Q plot, ${rangeWords(zoom.here())}: ${names.y} up, ${names.x} across. ${Math.round(above * 100)} % of the ` +
@@ -136,9 +137,9 @@ export function qqChart({ api, charts, words, announce }, asked) {
 
   // The phis of the points within a box; of those above and below it, too, where it has none.
   function phisIn(across, up) {
-    const place = (value) => (log ? Math.log10(words.drawable(value)) : words.drawable(value));
-    const edge = (end) => (typeof end === "string" ? words.moment(end.replace(" ", "T")) : end); // times are text
-    const within = (value, range) => !range || (place(value) >= edge(range[0]) && place(value) <= edge(range[1]));
+    const position = (value) => (log ? Math.log10(format.drawable(value)) : format.drawable(value));
+    const edge = (end) => (typeof end === "string" ? format.moment(end.replace(" ", "T")) : end); // times are text
+    const within = (value, range) => !range || (position(value) >= edge(range[0]) && position(value) <= edge(range[1]));
     const phis = (test) => shown.points.filter(test).map(({ phi }) => phi);
     const inside = phis(({ x, y }) => within(x, across) && within(y, up));
     return inside.length ? inside : phis(({ x }) => across && within(x, across));
@@ -161,14 +162,14 @@ export function qqChart({ api, charts, words, announce }, asked) {
     keys[event.key]();
   });
 
-  plot.addEventListener("pointerdown", () => (held = true), true);
+  plot.addEventListener("pointerdown", () => (dragging = true), true);
   for (const end of ["pointerup", "pointercancel"]) {
     window.addEventListener(end, () => setTimeout(letGo), true); // after the chart has reported the box
   }
 
   function letGo() {
-    if (!held) return;
-    held = false;
+    if (!dragging) return;
+    dragging = false;
     if (isShown(zoom.here())) draw();
   }
 
@@ -180,7 +181,7 @@ export function qqChart({ api, charts, words, announce }, asked) {
     button("+", "Zoom in", closer),
     button("−", "Zoom out", further),
     button("All", "Reset: all ranks", () => zoom.jump(0)),
-    TAILS.map((from) => button(`${words.phi(from)} up`, `${words.phi(from)} to the largest`, () => zoom.jump(from))),
+    TAILS.map((from) => button(`${format.phi(from)} up`, `${format.phi(from)} to the largest`, () => zoom.jump(from))),
   );
 
   function showTrail() {
@@ -201,8 +202,8 @@ export function qqChart({ api, charts, words, announce }, asked) {
       if (isShown(zoom.here())) draw();
     },
     // Other series: the whole plot is about them from now on.
-    about(places, called) {
-      axes = places;
+    about(sides, called) {
+      axes = sides;
       names = called;
       ranges = shown = null;
       zoom.jump(0);

@@ -1,7 +1,7 @@
 // How a Q-Q plot is drawn: its points, its marks, its axes.
 import { plain } from "./dom.js";
 import { logarithmic } from "./figure.js";
-import * as words from "./words.js";
+import * as format from "./format.js";
 
 const MARKS = [0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999];
 
@@ -42,16 +42,16 @@ export function pairTraces(found, moving, ranges, names, colors) {
 
 const drawn = (phi, x, y) => ({
   phi,
-  x: words.drawable(x),
-  y: words.drawable(y),
-  told: [words.number(x), words.number(y)],
+  x: format.drawable(x),
+  y: format.drawable(y),
+  texts: [format.number(x), format.number(y)],
 });
 
 const markers = (points, names, more = "") => ({
   x: points.map(({ x }) => x),
   y: points.map(({ y }) => y),
-  text: points.map(({ phi }) => words.phi(phi)),
-  customdata: points.map(({ told }) => told),
+  text: points.map(({ phi }) => format.phi(phi)),
+  customdata: points.map(({ texts }) => texts),
   mode: "markers",
   hovertemplate:
     `%{text}${more}<br>${plain(names.y)}: %{customdata[1]}<br>` + `${plain(names.x)}: %{customdata[0]}<extra></extra>`,
@@ -66,8 +66,8 @@ function marked(points, first, last) {
 }
 
 // Where there is room for the name of a point: away from the diagonal, and not over an edge.
-function beside({ x, y }, { x: [low, high], place }) {
-  const across = (place(x) - low) / (high - low);
+function beside({ x, y }, { x: [low, high], position }) {
+  const across = (position(x) - low) / (high - low);
   if (across < 0.12) return "bottom right";
   return y < x && across < 0.85 ? "bottom right" : "top left";
 }
@@ -75,10 +75,10 @@ function beside({ x, y }, { x: [low, high], place }) {
 // Both axes equally long, so that equal values are on the diagonal; unchanged while points move only a little.
 // `about` identifies the plot: another one gets new axes.
 export function plotRanges(found, log, before, about) {
-  const place = log ? Math.log10 : Number;
+  const position = log ? Math.log10 : Number;
   const along = (axis) => {
-    const values = found.points.map((point) => words.drawable(point[axis])).filter((value) => value !== null);
-    return values.map(place).filter(Number.isFinite);
+    const values = found.points.map((point) => format.drawable(point[axis])).filter((value) => value !== null);
+    return values.map(position).filter(Number.isFinite);
   };
   const ends = { x: extent(along("x")), y: extent(along("y")) };
   if (before?.about === about && ["x", "y"].every((axis) => fits(ends[axis], before[axis]))) return before;
@@ -91,7 +91,7 @@ export function plotRanges(found, log, before, about) {
     const half = 0.56 * (long || Math.abs(middle) * 0.01 || 1);
     return [middle - half, middle + half];
   };
-  return { about, log, place, x: range("x"), y: range("y") };
+  return { about, log, position, x: range("x"), y: range("y") };
 }
 
 const extent = (values) =>
@@ -106,7 +106,7 @@ export function plotLayout(names, found, ranges, colors) {
   const line = { color: colors.muted, width: 1.5, dash: "dash" };
   const axis = (name) => ({
     title: plain(names[name]),
-    ...words.axis(found[name].value_type),
+    ...format.axis(found[name].value_type),
     ...(log && logAxis(ranges[name])),
     range: ranges[name],
     fixedrange: false,

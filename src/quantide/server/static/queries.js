@@ -1,10 +1,10 @@
 // Continuous queries: their number, the evaluations they cost, and a form for new ones.
 import { make, say, table } from "./dom.js";
-import { listeningChoice } from "./listening.js";
+import { subscriptionChoice } from "./subscription.js";
 import { paced } from "./pace.js";
-import { placeWords } from "./places.js";
+import { seriesLabel } from "./series.js";
 import { queryForm } from "./queryform.js";
-import * as words from "./words.js";
+import * as format from "./format.js";
 
 const LEAST = 1000; // milliseconds between two requests
 const MOST = 50; // windows that are listed
@@ -16,7 +16,7 @@ const TILES = { queries: "queries", windows: "windows", clusters: "clusters", sa
 export function mount(element, { api, state, announce }) {
   const windows = table();
   const rest = make("p", { class: "hint" });
-  const trouble = make("p", { class: "error", role: "status" });
+  const errorLine = make("p", { class: "error", role: "status" });
   const empty = make("p", { class: "hint", hidden: true }, NONE);
   const values = Object.fromEntries(Object.keys(TILES).map((name) => [name, make("dd")]));
   const tiles = Object.entries(TILES).map(([name, label]) =>
@@ -25,9 +25,9 @@ export function mount(element, { api, state, announce }) {
   element.append(
     make("p", { class: "hint" }, MEANT),
     make("dl", { class: "tiles" }, tiles),
-    trouble,
+    errorLine,
     empty,
-    listeningChoice({ api }),
+    subscriptionChoice({ api }),
     windows.element,
     rest,
     queryForm({ api, state, announce }, () => looking.now()),
@@ -38,38 +38,38 @@ export function mount(element, { api, state, announce }) {
   async function refresh() {
     try {
       show(await api.get("/api/monitors", { limit: MOST }));
-      say(trouble, "");
+      say(errorLine, "");
     } catch (error) {
-      say(trouble, error.message);
+      say(errorLine, error.message);
     }
   }
 
   function show({ count, monitors, totals }) {
     const share = savedShare(totals);
-    const number = make("small", { class: "hint" }, ` ${words.count(totals.saved)}`);
-    say(values.queries, words.count(totals.queries));
-    say(values.windows, words.count(count));
-    say(values.clusters, words.count(totals.clusters));
-    values.saved.replaceChildren(...(share === null ? ["none yet"] : [words.percent(share), number]));
+    const number = make("small", { class: "hint" }, ` ${format.count(totals.saved)}`);
+    say(values.queries, format.count(totals.queries));
+    say(values.windows, format.count(count));
+    say(values.clusters, format.count(totals.clusters));
+    values.saved.replaceChildren(...(share === null ? ["none yet"] : [format.percent(share), number]));
     empty.hidden = count > 0;
     windows.element.hidden = count === 0;
     windows.show("Windows with continuous queries", HEADS, monitors.map(row));
-    say(rest, count > monitors.length ? `${words.count(count - monitors.length)} more windows are not listed.` : "");
+    say(rest, count > monitors.length ? `${format.count(count - monitors.length)} more windows are not listed.` : "");
   }
 }
 
 function row(monitor) {
   const { queries, clusters, evaluations, deadline, listened } = monitor;
   const nobody = listened ? null : make("span", { class: "hint" }, " (nobody listens)");
-  const place = make("span", { class: "place" }, placeWords(monitor), nobody);
-  if (evaluations === undefined) return [place, words.count(queries), "–", "–", "–", "–"];
+  const series = make("span", { class: "place" }, seriesLabel(monitor), nobody);
+  if (evaluations === undefined) return [series, format.count(queries), "–", "–", "–", "–"];
   const share = savedShare(monitor);
   return [
-    place,
-    words.count(queries),
-    words.count(clusters),
-    deadline === null ? "–" : `${words.number(deadline)} more values`,
-    words.count(evaluations),
+    series,
+    format.count(queries),
+    format.count(clusters),
+    deadline === null ? "–" : `${format.number(deadline)} more values`,
+    format.count(evaluations),
     share === null ? "–" : bar(share),
   ];
 }
@@ -85,5 +85,5 @@ function bar(share) {
   const inner = make("span", { class: "bar-fill" });
   inner.style.width = `${share * 100}%`;
   const whole = make("span", { class: "bar", "aria-hidden": "true" }, inner);
-  return make("span", { class: "with-bar" }, words.percent(share), whole);
+  return make("span", { class: "with-bar" }, format.percent(share), whole);
 }

@@ -1,7 +1,7 @@
 // Form for a continuous query over the selected series.
 import { field, make, say } from "./dom.js";
-import { chosenPlace, placeBody, placeWords } from "./places.js";
-import * as words from "./words.js";
+import { selectedSeries, seriesBody, seriesLabel } from "./series.js";
+import * as format from "./format.js";
 
 const LABEL = "from the page";
 
@@ -9,32 +9,32 @@ export function queryForm({ api, state, announce }, made) {
   const about = make("p", { class: "hint" });
   const phi = make("input", { value: "0.99", inputmode: "decimal", size: "8" });
   const eps = make("input", { placeholder: "the finest", inputmode: "decimal", size: "8" });
-  const told = make("p", { class: "hint", role: "status" });
-  const trouble = make("p", { class: "error", role: "alert" });
+  const status = make("p", { class: "hint", role: "status" });
+  const errorLine = make("p", { class: "error", role: "alert" });
   const form = make("form", { submit: send, novalidate: true }, about,
     make("div", { class: "fields" }, field("phi", phi), field("Off by at most (eps)", eps),
       make("button", { class: "button primary" }, "Register")),
-    told, trouble);
+    status, errorLine);
   const details = make("details", { class: "new", toggle: name }, make("summary", {}, "New continuous query"), form);
 
   function name() {
-    say(about, `About ${placeWords(chosenPlace(state.get()))}. It stays until it is dropped.`);
+    say(about, `About ${seriesLabel(selectedSeries(state.get()))}. It stays until it is dropped.`);
   }
 
   async function send(event) {
     event.preventDefault();
-    const body = { ...placeBody(chosenPlace(state.get())), phi: Number(phi.value), label: LABEL };
+    const body = { ...seriesBody(selectedSeries(state.get())), phi: Number(phi.value), label: LABEL };
     if (eps.value.trim()) body.eps = Number(eps.value);
     const wrong = Number.isNaN(body.phi) || Number.isNaN(body.eps ?? 0);
-    say(trouble, wrong ? "phi and eps are numbers, such as 0.99 and 0.01." : "");
+    say(errorLine, wrong ? "phi and eps are numbers, such as 0.99 and 0.01." : "");
     if (wrong) return;
     try {
       const { queries } = await api.post("/api/queries", body);
-      say(told, `Registered as query ${queries[0].id}, within ${words.percent(queries[0].eps)} of the ranks.`);
-      announce(told.textContent);
+      say(status, `Registered as query ${queries[0].id}, within ${format.percent(queries[0].eps)} of the ranks.`);
+      announce(status.textContent);
       made();
     } catch (error) {
-      say(trouble, error.status === 403 ? `This token may not register queries: ${error.message}` : error.message);
+      say(errorLine, error.status === 403 ? `This token may not register queries: ${error.message}` : error.message);
     }
   }
 

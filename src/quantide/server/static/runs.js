@@ -1,7 +1,7 @@
 // The runs of history as a picture: a row for each level, and in it each run as wide as the steps it holds.
 import { drawn, make, say, table } from "./dom.js";
 import { paced } from "./pace.js";
-import * as words from "./words.js";
+import * as format from "./format.js";
 
 const LEAST = 1500; // milliseconds between two requests
 const [ROW, GAP, FOOT] = [30, 6, 18]; // pixels: height of rows, distance between them, height of the axis of steps
@@ -13,12 +13,12 @@ const NAME = "Runs by level; arrows go from one to the next";
 export function mount(element, { api, state, onCommit }) {
   const sentence = make("p", { class: "sentence" });
   const picture = drawn("svg", { class: "runs", role: "group", "aria-label": NAME });
-  const told = make("p", { class: "hint" });
+  const description = make("p", { class: "hint" });
   const kept = make("p", { class: "hint" });
-  const trouble = make("p", { class: "error", role: "status" });
+  const errorLine = make("p", { class: "error", role: "status" });
   const cells = table();
   const details = make("details", {}, make("summary", {}, "As a table"), cells.element);
-  element.append(sentence, trouble, picture, told, kept, details);
+  element.append(sentence, errorLine, picture, description, kept, details);
   const looking = paced(element, refresh, LEAST);
   let detail = null;
   let at = 0; // which run has the focus
@@ -31,25 +31,25 @@ export function mount(element, { api, state, onCommit }) {
       const found = await api.get(`/api/streams/${encodeURIComponent(stream)}`);
       if (state.get().stream !== stream) return;
       detail = found;
-      say(trouble, found.ready ? "" : found.why);
+      say(errorLine, found.ready ? "" : found.why);
       if (found.ready) show();
     } catch (error) {
-      say(trouble, error.message);
+      say(errorLine, error.message);
     }
   }
 
   function show() {
     const runs = [...detail.levels].sort((a, b) => a.first_step - b.first_step);
     const { history_values, stream_values } = detail.counts;
-    const open = `the ${words.number(stream_values)} values of the open step`;
+    const open = `the ${format.number(stream_values)} values of the open step`;
     const levels = new Set(runs.map(({ level }) => level)).size;
-    const where = `${words.number(history_values)} values in ${many(runs.length, "run")} on ${many(levels, "level")}`;
-    const asked = `a question about all of it looks at ${many(runs.length, "summary", "summaries")}, and at ${open}`;
-    say(sentence, runs.length ? `${where}: ${asked}.` : `No step has ended yet: there are only ${open}.`);
+    const where = `${format.number(history_values)} values in ${many(runs.length, "run")} on ${many(levels, "level")}`;
+    const cost = `a question about all of it looks at ${many(runs.length, "summary", "summaries")}, and at ${open}`;
+    say(sentence, runs.length ? `${where}: ${cost}.` : `No step has ended yet: there are only ${open}.`);
     say(kept, `When a level has more than ${detail.kappa} runs, they are merged into one of the level above.`);
     cells.show("Runs, one by one", ["Run", "Steps", "Values", "Bytes"], [
-      ...runs.map((run) => [`Level ${run.level}`, steps(run), words.number(run.n), words.bytes(run.bytes)]),
-      ["Open step", "not ended", words.number(stream_values), "–"],
+      ...runs.map((run) => [`Level ${run.level}`, steps(run), format.number(run.n), format.bytes(run.bytes)]),
+      ["Open step", "not ended", format.number(stream_values), "–"],
     ]);
     draw(runs, stream_values);
   }
@@ -89,7 +89,7 @@ export function mount(element, { api, state, onCommit }) {
   // A run: a frame, filled as high as it has many values a step, with their number where there is room.
   function block(run, index, { x, y, width, height }, full) {
     const room = (text) => text.length * LETTER + 6 < width;
-    const text = [words.count(run.n), short.format(run.n)].find(room);
+    const text = [format.count(run.n), short.format(run.n)].find(room);
     const high = Math.max(2, (height - 2) * full);
     const middle = { x: x + width / 2, y: y + height / 2 + 4, "text-anchor": "middle" };
     const frame = drawn("rect", { class: "run-frame", x, y, width, height, rx: 4 });
@@ -101,7 +101,7 @@ export function mount(element, { api, state, onCommit }) {
         tabindex: index === at ? "0" : "-1",
         role: "img",
         "aria-label": inWords(run),
-        mouseenter: () => say(told, inWords(run)),
+        mouseenter: () => say(description, inWords(run)),
         focus: () => focusOn(index, run),
         keydown: (event) => walk(event, index),
       },
@@ -113,7 +113,7 @@ export function mount(element, { api, state, onCommit }) {
 
   function focusOn(index, run) {
     at = index;
-    say(told, inWords(run));
+    say(description, inWords(run));
     const runs = [...picture.querySelectorAll(".run")];
     runs.forEach((one, other) => one.setAttribute("tabindex", other === index ? "0" : "-1"));
   }
@@ -131,18 +131,18 @@ export function mount(element, { api, state, onCommit }) {
   state.subscribe((_, changed) => {
     if (!changed.has("stream")) return;
     [before, at] = ["", 0];
-    say(told, "");
+    say(description, "");
     looking.now();
   });
   onCommit(looking.later);
 }
 
 function inWords(run) {
-  if (run.open) return `The open step: ${words.number(run.n)} values, and growing.`;
-  return `Level ${run.level}, ${steps(run)}: ${words.number(run.n)} values, ${words.bytes(run.bytes)}.`;
+  if (run.open) return `The open step: ${format.number(run.n)} values, and growing.`;
+  return `Level ${run.level}, ${steps(run)}: ${format.number(run.n)} values, ${format.bytes(run.bytes)}.`;
 }
 
 const perStep = ({ n, first_step, last_step }) => n / (last_step - first_step + 1);
 const steps = ({ first_step, last_step }) =>
   first_step === last_step ? `step ${first_step}` : `steps ${first_step} to ${last_step}`;
-const many = (count, one, more = `${one}s`) => `${words.number(count)} ${count === 1 ? one : more}`;
+const many = (count, one, more = `${one}s`) => `${format.number(count)} ${count === 1 ? one : more}`;

@@ -13,9 +13,9 @@ export function signIn() {
     const submit = async (event) => {
       event.preventDefault();
       wrong.textContent = "";
-      const trouble = await begin(field.value.trim());
-      if (trouble) {
-        wrong.textContent = trouble;
+      const reason = await begin(field.value.trim());
+      if (reason) {
+        wrong.textContent = reason;
         field.select();
         return;
       }

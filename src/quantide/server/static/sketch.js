@@ -1,6 +1,6 @@
 // The first sight of the chart: its lines without axes, drawn at once, while the charts' library is still being read.
 
-import { outline } from "./course.js";
+import { outline } from "./timeseries.js";
 import { drawn } from "./dom.js";
 
 const EDGE = { left: 36, right: 38, top: 10, bottom: 30 }; // about where the chart will have them
@@ -30,11 +30,11 @@ export function sketch(element, points, colors, log) {
 
 // A line through points, with gaps where one is missing.
 function path(xs, ys, x, y) {
-  let [said, pen] = ["", "M"];
+  let [commands, pen] = ["", "M"];
   xs.forEach((t, i) => {
     const there = t !== null && ys[i] !== null;
-    if (there) said += `${pen}${x(t)} ${y(ys[i])}`;
+    if (there) commands += `${pen}${x(t)} ${y(ys[i])}`;
     pen = there ? "L" : "M";
   });
-  return said;
+  return commands;
 }

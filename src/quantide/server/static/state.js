@@ -18,12 +18,12 @@ function read(hash) {
 }
 
 function write(values) {
-  const words = new URLSearchParams();
+  const query = new URLSearchParams();
   for (const [name, value] of Object.entries(values)) {
     if (value === undefined || value === null) continue;
-    words.set(name, isPlain(value) ? value : JSON.stringify(value));
+    query.set(name, isPlain(value) ? value : JSON.stringify(value));
   }
-  return "#" + words;
+  return "#" + query;
 }
 
 // Quote text that would be parsed as another type, such as the key "7".
@@ -37,7 +37,7 @@ function isPlain(value) {
   }
 }
 
-function tell(before) {
+function notify(before) {
   const changed = new Set(
     [...new Set([...Object.keys(before), ...Object.keys(current)])].filter(
       (name) => JSON.stringify(before[name]) !== JSON.stringify(current[name]),
@@ -49,7 +49,7 @@ function tell(before) {
 addEventListener("hashchange", () => {
   const before = current;
   current = read(location.hash);
-  tell(before);
+  notify(before);
 });
 
 export function get() {
@@ -62,7 +62,7 @@ export function set(partial) {
   current = { ...current, ...partial };
   for (const [name, value] of Object.entries(current)) if (value === null || value === undefined) delete current[name];
   history.replaceState(null, "", write(current));
-  tell(before);
+  notify(before);
 }
 
 // listener(state, changed): changed is a Set of names. Returns a function that ends it.

@@ -10,9 +10,9 @@ const USUAL = 300; // seconds of the window that is selected at first
 const followers = new Set();
 const watchers = new Set();
 let known = null; // null until the server has answered
-let trouble = null;
+let failure = null;
 let name = null;
-let told = null; // the newest event of the chosen stream
+let newestEvent = null; // the newest event of the chosen stream
 let last = 0;
 let timer = null;
 let stop = null;
@@ -21,7 +21,7 @@ let ahead = 0; // milliseconds that the server's clock is ahead of this one
 // Properties of the selected stream: name, ready, why, n, version, newest, value_type, key_columns, ...
 export const chosen = () => known?.find((one) => one.name === name) ?? null;
 export const all = () => known;
-export const wrong = () => trouble;
+export const lastError = () => failure;
 
 // follower(event) is called when the chosen stream has moved on, about ten times a second at most. Returns a function
 // that ends it.
@@ -38,20 +38,20 @@ export function onKnown(watcher) {
 
 // Milliseconds since the newest value of the chosen stream, by the server's clock; negative when that value is dated
 // ahead of it, null where times are no timestamps.
-export function lag(words) {
+export function lag(format) {
   const newest = chosen()?.newest;
-  if (!words.isMoment(newest)) return null;
-  const milliseconds = Date.now() + ahead - words.moment(newest);
+  if (!format.isMoment(newest)) return null;
+  const milliseconds = Date.now() + ahead - format.moment(newest);
   return Math.abs(milliseconds) < SKEW ? Math.max(0, milliseconds) : milliseconds;
 }
 
-function tell() {
-  if (timer || !told || document.hidden) return;
+function notify() {
+  if (timer || !newestEvent || document.hidden) return;
   timer = setTimeout(
     () => {
       timer = null;
       last = performance.now();
-      if (told) for (const follower of [...followers]) follower(told);
+      if (newestEvent) for (const follower of [...followers]) follower(newestEvent);
     },
     Math.max(0, last + PAUSE - performance.now()),
   );
@@ -59,7 +59,7 @@ function tell() {
 
 // Show the streams to choose from. Resolves when they are loaded.
 export async function mount(element, app) {
-  document.addEventListener("visibilitychange", tell);
+  document.addEventListener("visibilitychange", notify);
   app.state.subscribe((_, changed) => changed.has("stream") && choose(app, element));
   await look(app, element);
   setInterval(() => document.hidden || check(app), CHECK);
@@ -81,15 +81,15 @@ async function check(app) {
 async function look(app, element) {
   try {
     known = (await app.api.get("/api/streams")).streams;
-    trouble = null;
+    failure = null;
     const timed = known.find((one) => one.lag?.newest !== undefined && one.lag.newest !== null);
-    if (timed) ahead = app.words.moment(timed.newest) + timed.lag.newest * 1000 - Date.now();
+    if (timed) ahead = app.format.moment(timed.newest) + timed.lag.newest * 1000 - Date.now();
     choose(app, element);
   } catch (error) {
-    trouble = error;
+    failure = error;
   }
   for (const watcher of watchers) watcher();
-  if (trouble || known.some((one) => !one.ready)) setTimeout(() => look(app, element), AGAIN);
+  if (failure || known.some((one) => !one.ready)) setTimeout(() => look(app, element), AGAIN);
 }
 
 // Follow the stream that the address names, or the first there is.
@@ -100,22 +100,22 @@ function choose(app, element) {
   const another = found.name !== name;
   name = found.name;
   if (another) {
-    told = null;
+    newestEvent = null;
     stop?.();
     stop = app.api.listen({ stream: name }, { stream: (event) => hear(event, app, element) });
   }
-  app.state.set({ stream: name, window: fitting(wanted.window, found, app.words) });
+  app.state.set({ stream: name, window: fitting(wanted.window, found, app.format) });
   show(element, app);
   for (const watcher of watchers) watcher();
 }
 
 // A window that the stream supports.
-function fitting(window, stream, words) {
-  const kept = words.readSpan(stream.window ?? "") ?? 0;
+function fitting(window, stream, format) {
+  const kept = format.readSpan(stream.window ?? "") ?? 0;
   if (!stream.ready) return window;
   if (!kept) return "all";
   const within = /^within:(.+)$/.exec(window ?? "");
-  const seconds = within ? words.readSpan(within[1]) : null;
+  const seconds = within ? format.readSpan(within[1]) : null;
   if (/^last:\d+$/.test(window ?? "") || (seconds && seconds <= kept)) return window;
   return `within:${Math.min(seconds ?? USUAL, kept)}s`;
 }
@@ -131,8 +131,8 @@ function hear(event, app, element) {
   Object.assign(one, event);
   if (event.ready) {
     one.why = null;
-    told = event;
-    tell();
+    newestEvent = event;
+    notify();
   }
 }
 

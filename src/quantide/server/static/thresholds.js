@@ -4,7 +4,7 @@ const FAR = 2;
 const SETTLE = 300; // milliseconds: alarms that change together are requested once
 
 // changed() is called when there are others.
-export function mount({ api, state, words }, changed) {
+export function mount({ api, state, format }, changed) {
   let alarms = [];
   let timer = null;
 
@@ -33,11 +33,11 @@ export function mount({ api, state, words }, changed) {
     marks(colors, most, log) {
       const marks = { shapes: [], annotations: [] };
       for (const alarm of alarms.filter(here)) {
-        const y = words.drawable(alarm.above ?? alarm.below);
+        const y = format.drawable(alarm.above ?? alarm.below);
         if (y === null || y > FAR * most || (log && y <= 0)) continue;
         const way = (alarm.above ?? null) === null ? "below" : "above";
-        const window = words.window(alarm.window);
-        const whose = window === words.window(state.get().window) ? "" : ` of the ${window}`;
+        const window = format.window(alarm.window);
+        const whose = window === format.window(state.get().window) ? "" : ` of the ${window}`;
         const line = { color: colors.bad, width: 1.5, dash: "dash" };
         marks.shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: y, y1: y, line });
         marks.annotations.push({
@@ -46,7 +46,7 @@ export function mount({ api, state, words }, changed) {
           xanchor: "left",
           y: log ? Math.log10(y) : y,
           yanchor: "bottom",
-          text: `alarm: ${words.phi(alarm.phi)}${whose} ${way} ${words.number(alarm.above ?? alarm.below)}`,
+          text: `alarm: ${format.phi(alarm.phi)}${whose} ${way} ${format.number(alarm.above ?? alarm.below)}`,
           showarrow: false,
           bgcolor: colors.fade(colors.panel, 0.8),
           font: { color: colors.bad, size: 11 },

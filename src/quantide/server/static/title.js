@@ -1,8 +1,8 @@
 // Title of the page: the selection, and the number of firing alarms, visible from other tabs.
 
-const told = { what: "", firing: 0 };
+const parts = { what: "", firing: 0 };
 
 export function title(change) {
-  Object.assign(told, change);
-  document.title = `${told.firing ? `(${told.firing}) ` : ""}${told.what ? `${told.what} · ` : ""}Quantide`;
+  Object.assign(parts, change);
+  document.title = `${parts.firing ? `(${parts.firing}) ` : ""}${parts.what ? `${parts.what} · ` : ""}Quantide`;
 }

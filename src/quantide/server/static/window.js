@@ -26,16 +26,16 @@ const KINDS = {
 };
 
 // The kind and the size of a window, or null if this chooser does not offer it.
-export function read(text, words) {
+export function read(text, format) {
   const within = /^within:(.+)$/.exec(text ?? "");
-  if (within) return { kind: "within", size: words.readSpan(within[1]) ?? 1 };
+  if (within) return { kind: "within", size: format.readSpan(within[1]) ?? 1 };
   const last = /^last:(\d+)$/.exec(text ?? "");
   return last ? { kind: "last", size: Number(last[1]) } : null;
 }
 
 const write = ({ kind, size }) => (kind === "within" ? `within:${size}s` : `last:${size}`);
 
-export function mount(element, { state, streams, words, announce }) {
+export function mount(element, { state, streams, format, announce }) {
   const remembered = { within: 300, last: 1000 };
   const kinds = Object.entries(KINDS).map(([kind, { name, about }]) => {
     const input = make("input", { type: "radio", name: "window-kind", value: kind, change: () => turn(kind) });
@@ -55,25 +55,25 @@ export function mount(element, { state, streams, words, announce }) {
   // The longest window: the rows that the stream retains.
   function most(kind) {
     const stream = streams.chosen();
-    if (kind === "within") return Math.max(2, words.readSpan(stream?.window ?? "") ?? 86400);
+    if (kind === "within") return Math.max(2, format.readSpan(stream?.window ?? "") ?? 86400);
     return Math.max(100, Math.min(stream?.n ?? 1_048_576, 1_048_576));
   }
 
   const choices = (kind) => [...KINDS[kind].nice.filter((one) => one < most(kind)), most(kind)];
   const far = (kind, size) => Math.log(size / KINDS[kind].least);
-  const place = (kind, size) => (TICKS * far(kind, size)) / far(kind, most(kind));
+  const position = (kind, size) => (TICKS * far(kind, size)) / far(kind, most(kind));
 
   // The position of the slider, as the nearest round window.
   function at(kind, tick) {
-    const off = (size) => Math.abs(place(kind, size) - tick);
+    const off = (size) => Math.abs(position(kind, size) - tick);
     return choices(kind).reduce((best, one) => (off(one) < off(best) ? one : best));
   }
 
   function slide() {
-    const { kind, size } = read(state.get().window, words);
+    const { kind, size } = read(state.get().window, format);
     let next = at(kind, slider.valueAsNumber);
-    const asked = slider.valueAsNumber - place(kind, size);
-    if (next === size && Math.abs(asked) < 2) next = neighbour(kind, size, Math.sign(asked)); // an arrow key
+    const distance = slider.valueAsNumber - position(kind, size);
+    if (next === size && Math.abs(distance) < 2) next = neighbour(kind, size, Math.sign(distance)); // an arrow key
     set({ kind, size: next });
   }
 
@@ -89,18 +89,18 @@ export function mount(element, { state, streams, words, announce }) {
 
   function turn(kind) {
     set({ kind, size: Math.min(remembered[kind], most(kind)) });
-    announce(words.window(state.get().window));
+    announce(format.window(state.get().window));
   }
 
   function show() {
-    const found = read(state.get().window, words);
+    const found = read(state.get().window, format);
     element.hidden = !found;
     if (!found) return;
     const { kind, size } = found;
     remembered[kind] = size;
     for (const input of element.querySelectorAll("input[type=radio]")) input.checked = input.value === kind;
-    slider.value = Math.round(place(kind, size));
-    const text = words.window(write(found));
+    slider.value = Math.round(position(kind, size));
+    const text = format.window(write(found));
     slider.setAttribute("aria-valuetext", text);
     shown.textContent = text;
     offer(kind);
@@ -114,7 +114,7 @@ export function mount(element, { state, streams, words, announce }) {
     presets.dataset.shown = `${kind} ${fitting}`;
     presets.replaceChildren(
       ...fitting.map((size) => {
-        const name = kind === "within" ? words.span(size) : words.count(size);
+        const name = kind === "within" ? format.span(size) : format.count(size);
         return make("button", { type: "button", class: "chip", value: size, click: () => set({ kind, size }) }, name);
       }),
     );
@@ -127,10 +127,10 @@ export function mount(element, { state, streams, words, announce }) {
   return {
     // One window shorter or longer.
     step(direction) {
-      const found = read(state.get().window, words);
+      const found = read(state.get().window, format);
       if (!found) return;
       set({ kind: found.kind, size: neighbour(found.kind, found.size, direction) });
-      announce(words.window(state.get().window));
+      announce(format.window(state.get().window));
     },
   };
 }

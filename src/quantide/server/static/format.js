@@ -1,4 +1,4 @@
-// Numbers, times and units as words; and values as numbers, for drawing.
+// Numbers, times and units as text; and values as numbers, for drawing.
 
 const UNITS = { ns: 1e-9, us: 1e-6, ms: 1e-3, s: 1 };
 const LENGTHS = [
@@ -199,7 +199,7 @@ export function key(value) {
   return Array.isArray(value) ? value.join(" · ") : String(value);
 }
 
-// A window as words: "last 5 min", "last 10,000 values".
+// A window as text: "last 5 min", "last 10,000 values".
 export function window(text) {
   const within = /^within:(.+)$/.exec(text ?? "");
   if (within) return `last ${span(readSpan(within[1]) ?? 0)}`;

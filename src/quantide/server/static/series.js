@@ -1,10 +1,10 @@
 // Series: a stream, a key of it, or a window of either, as URLs, as JSON bodies and as text.
-import * as words from "./words.js";
+import * as format from "./format.js";
 
 const some = (key) => key !== null && key !== undefined;
 
 // The selected series.
-export const chosenPlace = ({ stream, key, window, filter }) => ({
+export const selectedSeries = ({ stream, key, window, filter }) => ({
   stream,
   key: key ?? null,
   window: window ?? "all",
@@ -12,27 +12,27 @@ export const chosenPlace = ({ stream, key, window, filter }) => ({
 });
 
 // As /api/qq parses it: stream[:key]@window.
-export function placeText({ stream, key, window }) {
+export function seriesAddress({ stream, key, window }) {
   const several = Array.isArray(key) || String(key ?? "").startsWith("[");
-  const said = several ? JSON.stringify([key].flat()) : key;
-  return `${stream}${some(key) ? `:${said}` : ""}@${window}`;
+  const keyText = several ? JSON.stringify([key].flat()) : key;
+  return `${stream}${some(key) ? `:${keyText}` : ""}@${window}`;
 }
 
 // As query parameters of a route about one stream; null is omitted.
-export const placeParams = ({ key, window, filter }) => ({ key: some(key) ? [key].flat() : null, window, filter });
+export const seriesParams = ({ key, window, filter }) => ({ key: some(key) ? [key].flat() : null, window, filter });
 
 // As fields of a body of queries and alarms.
-export const placeBody = ({ stream, key, window, filter }) => ({
+export const seriesBody = ({ stream, key, window, filter }) => ({
   stream,
   window,
   ...(some(key) && { key }),
   ...(filter && { filter }),
 });
 
-export const placeWords = ({ stream, key, window, filter }) =>
-  [stream, words.key(key), words.window(window), ...(filter ? [`only ${filter}`] : [])].join(", ");
+export const seriesLabel = ({ stream, key, window, filter }) =>
+  [stream, format.key(key), format.window(window), ...(filter ? [`only ${filter}`] : [])].join(", ");
 
-export const samePlace = (a, b) => placeText(a) === placeText(b) && (a.filter ?? null) === (b.filter ?? null);
+export const sameSeries = (a, b) => seriesAddress(a) === seriesAddress(b) && (a.filter ?? null) === (b.filter ?? null);
 
 // "p97.1 to p97.3": rounded outwards, so that the bounds stay valid.
 export function phiRange(low, high) {

@@ -1,12 +1,12 @@
 // Continuous queries for the points of the Q-Q plot: registered, subscribed to, and dropped when it shows something
 // else. Leaving the page drops them; the server drops those of a page that vanished after a minute.
-import { placeBody } from "./places.js";
+import { seriesBody } from "./series.js";
 
 const IDLE = "1 min";
 
-// told(change): {count, eps} when they are registered; {refused: true} when this token may not; {failed: reason};
+// onChange(change): {count, eps} when they are registered; {refused: true} when this token may not; {failed: reason};
 // {values: [{phi, axis, value, error}]} whenever some of their values change.
-export function following(api, told) {
+export function qqQueries(api, onChange) {
   let current = null;
   let turn = 0;
   let refused = false; // once is enough to know
@@ -14,37 +14,39 @@ export function following(api, told) {
   async function follow(axes, phis, eps) {
     release();
     if (refused) {
-      told({ refused });
+      onChange({ refused });
       return;
     }
     const mine = (turn += 1);
     const label = `page-${crypto.getRandomValues(new Uint32Array(2)).join("-")}`;
-    const places = phis.flatMap((phi) => Object.keys(axes).map((axis) => ({ phi, axis })));
-    const bodies = places.map(({ phi, axis }) => ({ ...placeBody(axes[axis]), phi, eps, label, idle: IDLE }));
+    const points = phis.flatMap((phi) => Object.keys(axes).map((axis) => ({ phi, axis })));
+    const bodies = points.map(({ phi, axis }) => ({ ...seriesBody(axes[axis]), phi, eps, label, idle: IDLE }));
     let made;
     try {
       made = (await api.post("/api/queries", bodies)).queries;
     } catch (error) {
       refused = error.status === 403;
-      if (mine === turn) told(refused ? { refused } : { failed: error.message });
+      if (mine === turn) onChange(refused ? { refused } : { failed: error.message });
       return;
     }
     if (mine !== turn) {
       drop(label);
       return;
     }
-    const by = new Map(made.map(({ id }, index) => [id, places[index]]));
-    told({ count: made.length, eps: Math.max(...made.map((query) => query.eps)) });
-    const again = () => mine === turn && follow(axes, phis, eps);
+    const by = new Map(made.map(({ id }, index) => [id, points[index]]));
+    onChange({ count: made.length, eps: Math.max(...made.map((query) => query.eps)) });
+    const restart = () => mine === turn && follow(axes, phis, eps);
     const close = api.listen({ label }, {
-      error: (trouble) => trouble.status === 404 && again(), // this page was suspended so long that they expired
+      error: (failure) => failure.status === 404 && restart(), // this page was suspended so long that they expired
       queries(changes) {
         const ours = changes.filter(({ id }) => by.has(id));
-        if (ours.some(({ state }) => state === "dropped")) again();
-        else if (mine === turn) told({ values: ours.map(({ id, value, error }) => ({ ...by.get(id), value, error })) });
+        if (ours.some(({ state }) => state === "dropped")) restart();
+        else if (mine === turn) {
+          onChange({ values: ours.map(({ id, value, error }) => ({ ...by.get(id), value, error })) });
+        }
       },
     });
-    current = { label, close, again: () => follow(axes, phis, eps) };
+    current = { label, close, restart: () => follow(axes, phis, eps) };
   }
 
   function release() {
@@ -55,9 +57,9 @@ export function following(api, told) {
   }
 
   window.addEventListener("pagehide", () => {
-    const { again } = current ?? {};
+    const { restart } = current ?? {};
     release();
-    if (again) window.addEventListener("pageshow", again, { once: true });
+    if (restart) window.addEventListener("pageshow", restart, { once: true });
   });
   return { follow, release };
 }

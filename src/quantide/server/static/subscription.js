@@ -1,14 +1,14 @@
 // Subscription to registered continuous queries: the server evaluates those with subscribers, and sends changes.
 import { make, say } from "./dom.js";
-import * as words from "./words.js";
+import * as format from "./format.js";
 
 const MOST = 10_000; // queries whose labels are listed
 const OWN = "page-"; // those of pages are listened to already
 const COUNT = 1000; // milliseconds between two counts
 
-export function listeningChoice({ api }) {
+export function subscriptionChoice({ api }) {
   const box = make("input", { type: "checkbox", change });
-  const told = make("span", { class: "hint" });
+  const status = make("span", { class: "hint" });
   const choice = make("label", { class: "check" }, box, "Subscribe to all that have a label");
   let end = null;
   let changes = 0;
@@ -16,7 +16,7 @@ export function listeningChoice({ api }) {
   async function change() {
     end?.();
     end = null;
-    say(told, "");
+    say(status, "");
     if (!box.checked) return;
     try {
       const { queries } = await api.get("/api/queries", { limit: MOST });
@@ -24,20 +24,20 @@ export function listeningChoice({ api }) {
       if (!box.checked) return;
       const ids = new Set(queries.filter((query) => label.includes(query.label)).map((query) => query.id));
       if (label.length) listen(label, ids);
-      else say(told, "No query has a label.");
+      else say(status, "No query has a label.");
     } catch (error) {
-      say(told, error.message);
+      say(status, error.message);
     }
   }
 
   function listen(label, ids) {
     changes = 0;
     const close = api.listen({ label }, {
-      queries: (found) => (changes += found.filter(({ id }) => ids.has(id)).length),
-      error: (trouble) => say(told, trouble.message),
+      queries: (received) => (changes += received.filter(({ id }) => ids.has(id)).length),
+      error: (failure) => say(status, failure.message),
     });
     const timer = setInterval(() => {
-      say(told, `${words.number(changes)} answers changed in the last second.`);
+      say(status, `${format.number(changes)} answers changed in the last second.`);
       changes = 0;
     }, COUNT);
     end = () => {
@@ -46,5 +46,5 @@ export function listeningChoice({ api }) {
     };
   }
 
-  return make("div", { class: "row" }, choice, told);
+  return make("div", { class: "row" }, choice, status);
 }

@@ -6,7 +6,7 @@ const GAP = 30; // a 30th of the span without a point is a gap
 
 // Points are {t, n, lines: [{value, low, high}, ...]}; t is a number, and only grows. span is in the unit of t, or
 // Infinity: then it grows from its first point, and is thinned when it is full.
-export class Course {
+export class TimeSeries {
   constructor(span) {
     this.span = span;
     this.points = [];
