@@ -148,7 +148,7 @@ def _read(files: DataFiles, path: str, index: IndexFile, source: CompactionInput
     offset = groups[0] * size
     values = files.read_blocks(path, groups)[source.start - offset : source.end - offset]
     if len(values) != source.end - source.start:
-        raise CorruptBytesError(f"{path} is damaged: its rows are not those of its side file")
+        raise CorruptBytesError(f"{path} is damaged: its rows are not those of its index file")
     if not index.keyed:
         return SortedRows(index.kind, ALL, np.array([0, len(values)]), values)
     first = int(np.searchsorted(index.first_rows, source.start, side="right")) - 1

@@ -16,6 +16,7 @@ from quantide.summary import value_json
 from quantide.summary.value_json import count, write_line
 from quantide.windows.wall_clock import wall_clock
 
+KIND_NAMES = {"side file": "index file"}  # of findings; JSON has the former name
 WIDTH = 60
 
 
@@ -120,7 +121,7 @@ def show_repaired(
     if future_rows is not None:
         out.write(f"{future_rows}\n" + ("" if future else "Add --future redate, or --future remove, to do so\n"))
     for finding in findings:
-        out.write(f"{finding.kind}: {finding}\n")
+        out.write(f"{KIND_NAMES.get(finding.kind, finding.kind)}: {finding}\n")
     lost = sum(finding.lost for finding in findings)
     state = "is in order" if not findings else "is in order now" if ok and not dry_run else "can be put in order"
     out.write(f"{path} {state}\n" if ok else f"{path}: {lost} of {len(findings)} findings are losses\n")

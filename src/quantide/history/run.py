@@ -89,7 +89,7 @@ class BlockReader:
             or values[-1] > following
             or (values[1:] < values[:-1]).any()
         ):
-            raise CorruptBytesError(f"{path} is damaged: block {group} differs from the side file")
+            raise CorruptBytesError(f"{path} is damaged: block {group} differs from the index file")
         return values
 
     def clear(self) -> None:
