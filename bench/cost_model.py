@@ -16,6 +16,7 @@ from bench.collection import Subject
 from bench.cost_measure import Settings, stage
 from bench.report import Report, Row
 from bench.tables import amount
+from quantide.history.appended_rows import PIECE_ROWS
 from quantide.history.compaction_plan import TASK_ROWS
 from quantide.live.live_stream import POLL_SECONDS
 from quantide.store.store_settings import StoreSettings
