@@ -280,7 +280,7 @@ def figures(report: Report) -> Row:
         found = [row for row in rows if (row["stream"], row["method"]) == (stream, name)]
         points = [(float(f"{row['n']:.2g}"), row["rank_error"]) for row in found]
         about = (f'stream "{stream}"', "values", "rank error", name, names.index(name))
-        curves += [plots.Curve(*about, points, linear="y")] * bool(points)
+        curves += [plots.Curve(*about, points, linear=True)] * bool(points)
     title = "Rank error of t-digests and of StreamSketch, by the length of the stream"
     return {"breaks.svg": plots.figure(curves, title)} if curves else {}
 

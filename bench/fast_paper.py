@@ -70,20 +70,14 @@ def memory(settings: Settings) -> list[Row]:
 
 
 def figures(report: Report) -> Row:
-    rows, largest = report.rows["times"], report.settings["sizes"][-1]
-    by_size, by_eps = ([row for row in rows if row[key] == value] for key, value in (("eps", EPS), ("n", largest)))
-    panels = [plots.Panel("eps = 0.001", "values", "seconds", _lines(by_size, "n"))]
-    panels.append(plots.Panel(f"{largest:,} values", "eps", "seconds", _lines(by_eps, "eps")))
-    return {"fast.svg": plots.svg(panels, "Seconds to sketch a stream, StreamSketch and GKSketch, logarithmic axes")}
-
-
-def _lines(rows: list[Row], x: str) -> list[plots.Line]:
-    lines = []
-    for colour, name, y in ((1, "GKSketch", "gk_s"), (0, "StreamSketch", "stream_s")):
-        for order, dashes in {"random": "", "sorted": "6 3", "reversed": "2 3"}.items():
-            points = sorted(plots.points((row for row in rows if row["order"] == order), x, y))
-            lines.append(plots.Line(f"{name}, {order}", points, colour, dashes))
-    return lines
+    rows, largest, curves = report.rows["times"], report.settings["sizes"][-1], []
+    for title, by, x in (("eps = 0.001", "values", "n"), (f"{largest:,} values", "eps", "eps")):
+        chosen = [row for row in rows if (row["eps"] == EPS if x == "n" else row["n"] == largest)]
+        for colour, name, y in ((1, "GKSketch", "gk_s"), (0, "StreamSketch", "stream_s")):
+            for order, dashes in {"random": "", "sorted": "6 3", "reversed": "2 3"}.items():
+                points = sorted(plots.points((row for row in chosen if row["order"] == order), x, y))
+                curves.append(plots.Curve(title, by, "seconds", f"{name}, {order}", colour, points, dashes))
+    return {"fast.svg": plots.figure(curves, "Seconds to sketch a stream, StreamSketch and GKSketch, logarithmic axes")}
 
 
 SUBJECT = Subject("the figures of the FAST paper", Settings, {"times": times, "memory": memory}, plots=figures)

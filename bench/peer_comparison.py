@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from bench import competitors, environment, group_by, inputs, plots
+from bench import competitors, environment, group_by, inputs
 from bench.collection import Subject
 from bench.competitors import THREE, ClickHouseTable, DuckTable, Method, clickhouse_call
 from bench.inputs import Floats, Values
@@ -107,25 +107,6 @@ def groups(s: Settings) -> list[Row]:
     return [row for row in rows if row["observed_error"] is not None]
 
 
-KINDS = {"Quantide": 0, "sketches": 1, "engines, approximate": 3, "exact": 2}
-
-
-def kind_of(row: Row) -> str:
-    engine = row["method"].startswith(("DuckDB", "ClickHouse"))
-    kinds = {"certified": "Quantide", "exact": "exact"}
-    return kinds.get(row["guarantee"], "engines, approximate" if engine else "sketches")
-
-
-def figures(report: Report) -> Row:
-    panels, by = [], group(report.rows.get("column", []), "input")
-    for name, rows in by.items():
-        points = [plots.Point(row["method"], row["values_per_s"], row["observed_error"], kind_of(row)) for row in rows]
-        labels = ("values a second, one core", "largest rank error found")
-        panels.append(plots.Scatter(name.capitalize(), *labels, points, 1.5 / report.settings["n"]))
-    title = "Speed and error of every method on a column"
-    return {"peers-column.svg": plots.scatter(panels, KINDS, title)} if panels else {}
-
-
 def better_peers(report: Report) -> Iterator[str]:
     """Yield sentences about methods that are better than ours, the first row, in some respect."""
     rows = report.rows
@@ -162,4 +143,4 @@ def context(report: Report) -> Row:
 
 PARTS = {"column": column, "merge": merge, "groups": groups}
 PACKAGES = (*competitors.PACKAGES, "pandas")
-SUBJECT = Subject("the same questions to today's peers", Settings, PARTS, context, figures, PACKAGES)
+SUBJECT = Subject("the same questions to today's peers", Settings, PARTS, context, packages=PACKAGES)

@@ -227,8 +227,10 @@ def figures(report: Report) -> Row:
         for name, rows in group(report.rows[part], "layout").items():
             for i, (window, some) in enumerate(group(rows, "window").items()):
                 error, tuples, bound = (points(some, by, column) for column in ("worst", "tuples", "paper_tuples"))
-                curves.append(Curve(f"worst error, {name}", by, "error / (eps n)", window, i, error, linear="y"))
-                curves.append(Curve(f"space, {name}", by, "tuples", window, i, tuples, bound, "paper's bound"))
+                space = (f"space, {name}", by, "tuples")
+                curves.append(Curve(f"worst error, {name}", by, "error / (eps n)", window, i, error, linear=True))
+                curves.append(Curve(*space, window, i, tuples))
+                curves.append(Curve(*space, f"{window}: paper's bound", i, bound, plots.DASHED))
         drawn[f"windows-{part}.svg"] = plots.figure(curves, f"Worst error and space by {by}", 2)
     return drawn
 

@@ -279,9 +279,12 @@ def test_numbers_read_well() -> None:
     assert [tables.power(x) for x in (10**9, 2_000_000, 100)] == ["10^9", "2,000,000", "100"]
 
 
+def curve(*points: tuple[float, float], panel: str = "t", name: str = "one", linear: bool = False) -> plots.Curve:
+    return plots.Curve(panel, "x", "y", name, 0, points, linear=linear)
+
+
 def test_plot_is_a_picture() -> None:
-    line = plots.Line("ours & theirs", [(1e6, 0.01), (1e7, 0.1)])
-    text = plots.svg([plots.Panel("t", "x", "y", [line])], "a < b")
+    text = plots.figure([curve((1e6, 0.01), (1e7, 0.1), name="ours & theirs")], "a < b")
     assert text.startswith("<svg")
     assert "a &lt; b" in text
     assert "ours &amp; theirs" in text
@@ -289,8 +292,7 @@ def test_plot_is_a_picture() -> None:
 
 
 def test_a_linear_axis_begins_at_zero() -> None:
-    line = plots.Line("one", [(3, 0.0), (40, 12.0), (100, 50.0)])
-    text = plots.svg([plots.Panel("t", "x", "y", [line], linear="y")], "linear")
+    text = plots.figure([curve((3, 0.0), (40, 12.0), (100, 50.0), linear=True)], "linear")
     for label in (3, 40, 100):
         assert f'text-anchor="middle">{label}<' in text
     for label in (0, 10, 50):
@@ -298,16 +300,14 @@ def test_a_linear_axis_begins_at_zero() -> None:
 
 
 def test_labels_of_an_axis_do_not_overlap() -> None:
-    line = plots.Line("one", [(x, 1.0) for x in (10_000, 10_001, 20_000)])
-    text = plots.svg([plots.Panel("t", "x", "y", [line])], "close")
+    text = plots.figure([curve(*((x, 1.0) for x in (10_000, 10_001, 20_000)))], "close")
     assert ">10k<" in text
     assert ">20k<" in text
     assert ">10.001k<" not in text
 
 
 def test_panels_fill_rows_and_then_begin_another() -> None:
-    panel = plots.Panel("t", "x", "y", [plots.Line("one", [(1_000, 1.0), (20_000, 2.0)])])
-    text = plots.svg([panel] * 3, "three", columns=2)
+    text = plots.figure([curve((1_000, 1.0), (20_000, 2.0), panel=panel) for panel in "abc"], "three", columns=2)
     moved = re.findall(r"<g transform=\"translate\((\d+),(\d+)\)", text)
     assert [(int(x), int(y)) for x, y in moved] == [(0, 0), (plots.WIDTH, 0), (0, plots.HEIGHT)]
     assert ">20k<" in text
