@@ -53,10 +53,8 @@ def stage(s: Settings) -> Iterator[Mapping[str, Part]]:
         if ago or next(appended) % STEP == 0:
             history.end_step()
 
-    with (
-        scratch() as folder,
-        History(folder / "data" / "latency", 0.001, keys="endpoint", window="24 hours") as history,
-    ):
+    store: Row = {"eps": 0.001, "keys": "endpoint", "window": "24 hours"}
+    with scratch() as folder, History(folder / "data" / "latency", **store) as history:
         for step in range(10, 0, -1):
             append(s.history_rows // 10, 360.0, step * 360.0)
         with server(folder, "serve", 0.001) as running, launched() as browser:

@@ -34,7 +34,7 @@ def render_all() -> dict[Path, str]:
     """Return every document with its figures, and the pages about several subjects, from the stored results."""
     reports = stored()
     texts = {path: insert(path.read_text(encoding="utf-8"), reports) for path in handwritten()}
-    texts |= {DOCS / "results" / name: text for name, text in papers.render(reports).items()}
+    texts[DOCS / "results" / "papers.md"] = papers.render(reports)
     texts[DOCS / "results" / "evidence.md"] = evidence.page(reports["results/evidence"])
     return texts | {SCALE: scale(reports["characterization/scale"])}
 

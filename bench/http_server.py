@@ -216,9 +216,8 @@ def _subscribed(running: Server, commit: Callable[[], tuple[int, float]], s: Set
             time.sleep(s.commit_every)
         time.sleep(min(20.0, 2 * s.commit_every))
         row |= {"listeners": s.listeners, "memory_listening": own_bytes(status(running.child.process.pid))}
-        client, version, arrived, changes = map(
-            np.array, zip(*clients.submit(http_clients.received).result(), strict=True)
-        )
+        found = clients.submit(http_clients.received).result()
+    client, version, arrived, changes = map(np.array, zip(*found, strict=True))
     seen = [(version == one, at) for one, at in commits[WARM_COMMITS:] if one in version]
     order = np.lexsort((arrived, client))
     forwards = (np.diff(version[order]) >= 0) | (np.diff(client[order]) > 0)

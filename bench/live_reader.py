@@ -60,10 +60,7 @@ class Settings:
 
 def make_rows(seed: Sequence[int], rows: int, keys: int, begin: float, second_rows: int) -> Rows:
     """Return rows in the order of their arrival: latencies of endpoints, the same every time."""
-    rng, out = (
-        np.random.default_rng(list(seed)),
-        np.empty(rows, ROW),
-    )
+    rng, out = np.random.default_rng(list(seed)), np.empty(rows, ROW)
     out["key"] = rng.integers(0, keys, rows)
     out["value"] = rng.lognormal(3 + out["key"] % 7 / 10, 1, rows)
     out["time"] = begin + np.arange(rows) // second_rows

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
-from bench import plots, rendering
+from bench import rendering
 from bench.rendering import group
 from bench.report import Report, Row
 from bench.stored_reports import NotMeasuredError, Reports, select, settings
@@ -94,8 +94,8 @@ def _value(text: str) -> Any:
     return text
 
 
-def render(reports: Reports) -> dict[str, str]:
-    """Return the page and its figure by file name."""
+def render(reports: Reports) -> str:
+    """Render docs/results/papers.md."""
     papers, headlines = read()
     lines = [headline.line(reports) for headline in headlines]
     counts, own = Counter(line["verdict"] for line in lines), group(lines, "paper")
@@ -103,10 +103,7 @@ def render(reports: Reports) -> dict[str, str]:
     named = [{"short": s, "cited": c, "machine": m, "lines": own[s]} for s, (c, m) in papers.items()]
     runs = [_run(name, report) for name, report in reports.items() if any(name in line["rows"] for line in lines)]
     shown: Row = {"lines": lines, "least": LEAST, "counted": counted, "papers": named, "runs": runs}
-    drawn = [(f"{line['paper']}: {line['name']}", line["number"], line["verdict"]) for line in lines]
-    drawn = [one for one in drawn if one[1] is not None and math.isfinite(one[1])]
-    page = rendering.RENDERED.format(command="results") + rendering.render("results/papers.md", **shown)
-    return {"papers.md": page, "papers.svg": plots.ratios(drawn, "Ratio to the paper, every headline")}
+    return rendering.RENDERED.format(command="results") + rendering.render("results/papers.md", **shown)
 
 
 def _run(name: str, report: Report) -> str:

@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TextIO, TypeVar
+from typing import Any, NamedTuple, TextIO
 
-T = TypeVar("T")
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE = 600.0  # seconds that a child may take
 KINDS = ("python", "jvm", "workers")
@@ -106,15 +105,15 @@ def own_bytes(fields: Mapping[str, str]) -> int:
     return status_bytes(fields, "RssAnon")
 
 
-class Peak(NamedTuple, Generic[T]):
+class Peak(NamedTuple):
     """Resident bytes before the work, the most that it added, and its result."""
 
     base: int
     more: int
-    result: T
+    result: Any
 
 
-def peak_of(work: Callable[[], T]) -> Peak[T]:
+def peak_of(work: Callable[[], Any]) -> Peak:
     """Run the work and return its peak (VmHWM); imports and kernels must have been loaded before."""
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
@@ -125,15 +124,6 @@ def peak_of(work: Callable[[], T]) -> Peak[T]:
 def new_process() -> ProcessPoolExecutor:
     """Return a pool of one new process."""
     return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
-
-
-def exchange(module: str, request: Any) -> Any:
-    """Send JSON to `python -m MODULE` and return the JSON that it prints."""
-    command, text = [sys.executable, "-m", module], json.dumps(request)
-    done = subprocess.run(command, input=text, capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE)
-    if done.returncode:
-        raise RuntimeError(f"{module} failed: {done.stderr[-2000:]}")
-    return json.loads(done.stdout)
 
 
 def end_with_parent() -> None:

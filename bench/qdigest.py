@@ -79,20 +79,13 @@ def ordinals(values: Values) -> Ordinals:
     """Return 32-bit integers in the order of the values; -0.0 counts as 0.0."""
     if values.dtype != np.float32:
         raise TypeError(f"q-digest takes float32, not {values.dtype}")
-    return _float_ordinals((values + np.float32(0)).view(np.uint32))
+    bits = (values + np.float32(0)).view(np.uint32)
+    return np.where(bits & SIGN, ~bits, bits | SIGN)
 
 
 def values_of(numbers: Ordinals) -> Values:
     """Return the values of ordinals."""
     return np.where(numbers >> 31, numbers ^ SIGN, ~numbers).astype(np.uint32).view(np.float32)
-
-
-@compiled
-def _float_ordinals(bits: Ordinals) -> Ordinals:
-    out = np.empty_like(bits)
-    for i in range(len(bits)):
-        out[i] = ~bits[i] if bits[i] & SIGN else bits[i] | SIGN
-    return out
 
 
 @compiled
@@ -123,9 +116,7 @@ def _compress(ids: Ints, counts: Ints, threshold: int) -> tuple[Ints, Ints]:
     """
     if threshold == 0:
         return ids, counts
-    out_ids, out_counts = np.empty_like(ids), np.empty_like(counts)
-    moved_ids, moved_counts = np.empty_like(ids), np.empty_like(counts)
-    level_ids, level_counts = np.empty_like(ids), np.empty_like(counts)
+    out_ids, out_counts, moved_ids, moved_counts, level_ids, level_counts = np.empty((6, len(ids)), np.int64)
     free = end = len(ids)  # the result fills up from the end
     moved = 0
     for level in range(BITS, -1, -1):

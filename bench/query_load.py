@@ -114,10 +114,8 @@ def _keys(s: Settings) -> Row:
         reading += clock(group.changes)[0]
     rows = s.keyed_blocks * s.block
     row = {"keys": s.keys, "queries": len(keys), "rows": rows, "rows_per_s": round(rows / (updating + reading))}
-    return row | {
-        name: round(t, 6)
-        for name, t in zip(("register", "update", "changes"), (registering, updating, reading), strict=True)
-    }
+    seconds = {"register": registering, "update": updating, "changes": reading}
+    return row | {name: round(taken, 6) for name, taken in seconds.items()}
 
 
 SUBJECT = Subject("a million continuous queries beside a bare sketch", Settings, {"all": measure})

@@ -1,14 +1,12 @@
-"""One task of Spark, its peak memory and the stated bound: `python -m bench.spark_task`, JSON in and out.
+"""One task of Spark, its peak memory and the stated bound.
 
 The functions are those that `quantiles` sends to tasks, and they are fed as Spark feeds them.
 """
 
-import json
 import shutil
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import MagicMock, patch
@@ -16,7 +14,7 @@ from unittest.mock import MagicMock, patch
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bench.processes import exchange, peak_of
+from bench.processes import new_process, peak_of
 from bench.report import Row, say
 from bench.spark_growth import Settings
 from bench.spark_speed import write_lake
@@ -210,10 +208,7 @@ def lake(folder: Path, s: Settings, rows: int, files: int, keys: int, values: in
 
 def run(task: Task, fresh: bool, merge: bool = False) -> Row:
     """Measure a task, in a new process if it should be fresh."""
-    found: Row = exchange("bench.spark_task", [asdict(task), merge]) if fresh else measure(task, merge)
-    return found
-
-
-if __name__ == "__main__":
-    given, merging = json.load(sys.stdin)
-    json.dump(measure(Task(**given), merging), sys.stdout)
+    if not fresh:
+        return measure(task, merge)
+    with new_process() as process:
+        return process.submit(measure, task, merge).result()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import documents, papers, plots, processes
+from bench import documents, papers, processes
 from bench.documents import FIGURES
 from bench.papers import Headline
 from bench.rendering import environment_section
@@ -133,14 +133,12 @@ def test_runs_that_were_joined_are_told() -> None:
     reports = stored()
     fast = reports["results/fast"]
     mixed = Report(fast.part, fast.settings, fast.rows, {**fast.about, "joined": "two of them"})
-    assert "**joined from several runs**: two of them" in papers.render({**reports, "results/fast": mixed})["papers.md"]
+    assert "**joined from several runs**: two of them" in papers.render({**reports, "results/fast": mixed})
     assert "**joined from several runs**: two of them" in environment_section(mixed, "")
 
 
 def test_papers_can_be_told_of_without_any_results() -> None:
-    made = papers.render({})
-    assert f"{len(HEADLINES)} not measured" in made["papers.md"]
-    assert "<circle" not in made["papers.svg"]
+    assert f"{len(HEADLINES)} not measured" in papers.render({})
 
 
 @pytest.mark.parametrize(
@@ -168,13 +166,3 @@ def test_rows_that_are_not_there_are_named() -> None:
         part = str(wanted.pop("part", "times"))
         with pytest.raises(NotMeasuredError, match=part):
             select({"results/fast": report}, "results/fast", part, **wanted)
-
-
-def test_ratios_are_a_picture() -> None:
-    dots = [("a & b", 20.0, "passed"), ("c", 0.002, "missed")]
-    text = plots.ratios(dots, "x < y")
-    assert text.startswith("<svg")
-    assert "a &amp; b" in text
-    assert "x &lt; y" in text
-    assert text.count("<circle") == 2
-    assert all(f">{label}<" in text for label in ("0.001", "1", "100"))
