@@ -1,4 +1,4 @@
-"""Subjects that one command measures into one folder of docs/: `results`, and `characterization`."""
+"""Subjects that one command measures into one folder of docs/, `results` or `characterization`; stored reports."""
 
 import argparse
 import time
@@ -12,7 +12,9 @@ from bench import rendering
 from bench.processes import ROOT
 from bench.report import Part, Report, Row, about, say, settings_at
 
+Reports = Mapping[str, Report]  # by folder and subject, such as "results/fast"
 DOCS = ROOT / "docs"
+FOLDERS = ("results", "characterization")
 FULL = "the large sizes: hours, and some 100 GB of disk"
 
 
@@ -105,3 +107,26 @@ class Collection:
         if unknown := set(options.subjects) - set(known):
             parser.error(f"unknown subject {sorted(unknown)[0]!r}; choose from {', '.join(known)}")
         return options
+
+
+class NotMeasuredError(LookupError):
+    """The stored results do not have it: the run was interrupted, or had smaller settings."""
+
+
+def stored(docs: Path = DOCS) -> dict[str, Report]:
+    paths = sorted(path for folder in FOLDERS for path in (docs / folder).glob("*.json"))
+    return {f"{path.parent.name}/{path.stem}": Report.read(path) for path in paths}
+
+
+def settings(reports: Reports, name: str) -> Row:
+    if name not in reports:
+        raise NotMeasuredError(name)
+    return reports[name].settings
+
+
+def select(reports: Reports, name: str, part: str, **fields: Any) -> list[Row]:
+    """Return the rows with these values, at least one."""
+    rows = reports[name].rows.get(part, []) if name in reports else []
+    if not (found := [row for row in rows if fields.items() <= row.items()]):
+        raise NotMeasuredError(f"{name}: {part} with {fields}")
+    return found

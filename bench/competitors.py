@@ -90,8 +90,8 @@ def measure(methods: Sequence[Method], values: Values, phis: Floats, rounds: int
     for i, timed in interleave(jobs, rounds).items():
         method, fed, n = methods[i], timed.result, len(values)
         row: Row = {"eps": method.eps, "method": method.name, "setting": method.setting, "note": method.note, "n": n}
-        row |= {"values_per_s": round(n / timed.best), "values_per_s_median": round(n / timed.median)}
-        row |= {"rounds": rounds, "ask_all_s": None, "observed_error": None, **method.promise()}
+        row |= {"values_per_s": round(n / timed.best), "rounds": rounds}
+        row |= {"ask_all_s": None, "observed_error": None, **method.promise()}
         if method.ask:
             seconds, answers = clock(method.answers, fed, phis)
             row |= {"ask_all_s": round(seconds, 6), "repeats": bool(np.array_equal(answers, first[i]))}

@@ -138,8 +138,5 @@ def open_step(appends: int, rows: int) -> Row:
     return {"appends": appends, "rows": rows, "chunks": len(chunks), "rewritten": again}
 
 
-def open_steps(s: Settings) -> list[Row]:
-    return [open_step(s.appends, rows) for rows in s.append_rows]
-
-
-PARTS: dict[str, Part] = {"writing": writing, "files": files, "readers": readers, "open_step": open_steps}
+PARTS: dict[str, Part] = {"writing": writing, "files": files, "readers": readers}
+PARTS["open_step"] = lambda s: [open_step(s.appends, rows) for rows in s.append_rows]

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from bench import evidence, papers, rendering, tables
-from bench.collection import DOCS
+from bench.collection import DOCS, FOLDERS, Reports, select, stored
 from bench.processes import ROOT
 from bench.report import Report, say
-from bench.stored_reports import FOLDERS, Reports, select, stored
 from quantide import StreamSketch
 
 FIGURE = re.compile(r"(<!-- figure: ([\w-]+) -->)(.*?)(<!-- /figure -->)", re.S)

@@ -4,7 +4,6 @@ import importlib
 import os
 import platform
 import re
-from collections.abc import Iterable
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -45,8 +44,3 @@ def load_required(package: str) -> Any:
     if (module := load(package)) is None:
         raise ModuleNotFoundError(f"{package} is not installed; pip install 'quantide[bench]'")
     return module
-
-
-def missing(packages: Iterable[str]) -> list[str]:
-    """Return the packages that are not installed."""
-    return [package for package in packages if load(package) is None]

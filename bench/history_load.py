@@ -100,20 +100,15 @@ def _check(history: History, s: Settings) -> list[Row]:
     return rows
 
 
-def loading_ratio(report: Report) -> float:
-    """Return the time of loading divided by that of a plain write."""
-    rows = report.rows["steps"]
-    return float(sum(row["append"] + row["end"] for row in rows) / sum(row["plain"] for row in rows))
-
-
 def context(report: Report) -> Row:
-    """Return the loading ratio, and the times and worst errors of each mode."""
-    asked, modes = report.rows["asked"][0], []
+    """Return the time of loading divided by that of a plain write, and the times and worst errors of each mode."""
+    asked, steps, modes = report.rows["asked"][0], report.rows["steps"], []
     for mode, rows in group(report.rows["checked"], "mode").items():
         worst = {name: max(row[name] for row in rows) for name in ("rank_error", "certified", "allowed")}
         times = {name: asked[f"{mode}_{name}"] for name in ("median", "p99", "reads", "most_reads")}
         modes.append({"mode": mode, "holds": all(row["holds"] for row in rows)} | worst | times)
-    return {"loading": loading_ratio(report), "modes": modes}
+    loading = sum(row["append"] + row["end"] for row in steps) / sum(row["plain"] for row in steps)
+    return {"loading": loading, "modes": modes}
 
 
 SUBJECT = Subject("a billion values on disk and a stream, queried together", Settings, {"store": store}, context)

@@ -9,16 +9,15 @@ import uvloop
 
 VERSION = re.compile(rb'"version":([0-9]+)')
 Queue = asyncio.Queue[tuple[float, str] | None]
+Loaded = tuple[float, list[float], list[str]]  # seconds of all, latencies, failures
 Event = tuple[int, int, float, int]  # client, version, time of arrival, changed values
 _events: list[Event] = []
 
 
-def load(
-    port: int, paths: list[str], rate: float, seconds: float, connections: int
-) -> tuple[float, list[float], list[str]]:
+def load(port: int, paths: list[str], rate: float, seconds: float, connections: int) -> Loaded:
     """Send requests at a fixed rate, whether the server keeps up or not, over connections that share one queue.
 
-    Return the seconds of all, latencies, each from the moment at which the request was due, and failures.
+    A latency counts from the moment at which its request was due.
     """
     took, failed = list[float](), list[str]()
 

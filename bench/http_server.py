@@ -21,7 +21,7 @@ from bench import http_clients
 from bench.collection import Subject
 from bench.ingestion import BEGIN, file_values, key_codes, key_names, write_file
 from bench.inputs import answer_holds
-from bench.processes import Child, new_process, own_bytes, status
+from bench.processes import Child, new_process, status, status_bytes
 from bench.report import Row, sized
 from bench.timing import clock, scratch, spread
 from quantide import History
@@ -215,7 +215,7 @@ def _subscribed(running: Server, commit: Callable[[], tuple[int, float]], s: Set
             commits.append(commit())
             time.sleep(s.commit_every)
         time.sleep(min(20.0, 2 * s.commit_every))
-        row |= {"listeners": s.listeners, "memory_listening": own_bytes(status(running.child.process.pid))}
+        row |= {"listeners": s.listeners, "memory_listening": status_bytes(status(running.child.process.pid))}
         found = clients.submit(http_clients.received).result()
     client, version, arrived, changes = map(np.array, zip(*found, strict=True))
     seen = [(version == one, at) for one, at in commits[WARM_COMMITS:] if one in version]

@@ -158,10 +158,8 @@ def latency(s: Settings) -> list[Row]:
 
 def steady(s: Settings) -> list[Row]:
     """Measure memory, batches and lag of a reader while files arrive at a fixed rate."""
-    files, more = (
-        math.ceil(s.steady_seconds / s.steady_every),
-        f'step = "{s.steady_step}"\nwindow = "{s.steady_window}"',
-    )
+    files, step = math.ceil(s.steady_seconds / s.steady_every), f'step = "{s.steady_step}"'
+    more = f'{step}\nwindow = "{s.steady_window}"'
     row, series = _arrivals(s, files, s.steady_rows, s.steady_every, more)
     for name, found in series.items():
         third = math.ceil(len(found) / 3)

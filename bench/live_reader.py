@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from bench.collection import Subject
 from bench.inputs import answer_holds
-from bench.processes import new_process, own_bytes, status, status_bytes
-from bench.report import Row, say, sized
+from bench.processes import new_process, status, status_bytes
+from bench.report import Part, Row, say, sized
 from bench.timing import clock, scratch, spread
 from quantide import History
 from quantide.live import LiveStream
@@ -81,20 +81,12 @@ def scope_holds(rows: Rows, answer: Any, eps: float, scope: Scope, stream: int |
     return answer_holds(answer, exact, eps * (len(exact) if stream is None or scope.keys() - {"key"} else stream))
 
 
-def _ask(live: LiveStream, scope: Scope) -> float:
-    return clock(live.answer, 0.99, **scope)[0]
-
-
 def _rate(live: LiveStream, scope: Scope, phis: list[float]) -> float:
     return len(phis) / clock(lambda: [live.answer(phi, **scope) for phi in phis])[0]
 
 
-def questions(s: Settings) -> list[Row]:
+def questions(keys: str | None, scopes: dict[str, Scope], s: Settings) -> list[Row]:
     """Measure repeated queries, and queries with new phis."""
-    return [*_questions(None, WHOLE, s), *_questions("endpoint", KEYED, s)]
-
-
-def _questions(keys: str | None, scopes: dict[str, Scope], s: Settings) -> list[Row]:
     sizes, begin, out = [s.step_rows] * s.steps + [s.chunk_rows] * s.open_chunks, 0.0, list[Row]()
     phis, appended = np.random.default_rng(9).uniform(0.001, 1, s.phis).tolist(), list[Rows]()
     with scratch() as path, History(path, eps=s.eps, keys=keys, filters=["failed"]) as history:
@@ -147,8 +139,8 @@ def ask_cold(path: str, keys: dict[str, list[int]]) -> tuple[list[Row], Row, dic
         about = before | {"open_seconds": time.perf_counter() - begun}
         about |= {name: live.stats()[name] for name in ("recent_files", "recent_bytes")}
         for name, scope in COLD.items():
-            first, *cold = [_ask(live, {"key": key, **scope}) for key in keys[name]]
-            again = float(np.median([_ask(live, {"key": key, **scope}) for key in keys[name][1:]]))
+            first, *cold = [clock(live.answer, 0.99, key=key, **scope)[0] for key in keys[name]]
+            again = float(np.median([clock(live.answer, 0.99, key=key, **scope)[0] for key in keys[name][1:]]))
             rows.append({"question": name, "first": first, **spread(cold), "again_median": again})
             answers[name] = [(key, live.answer(0.99, key=key, **scope)) for key in keys[name][1:4]]
         return rows, about | {"stats_memory": live.stats()["memory"], **_memory()}, answers
@@ -156,7 +148,7 @@ def ask_cold(path: str, keys: dict[str, list[int]]) -> tuple[list[Row], Row, dic
 
 def _memory(prefix: str = "") -> Row:
     fields = status()
-    return {f"{prefix}own_bytes": own_bytes(fields), f"{prefix}mapped_bytes": status_bytes(fields, "RssFile")}
+    return {f"{prefix}own_bytes": status_bytes(fields), f"{prefix}mapped_bytes": status_bytes(fields, "RssFile")}
 
 
 def follow(s: Settings) -> list[Row]:
@@ -233,5 +225,6 @@ def first_at(seen: Seen, number: int) -> float:
     return next(when for found, when in seen if found >= number)
 
 
-PARTS = {"questions": questions, "keys": day_of_keys, "follow": follow}
+PARTS: dict[str, Part] = {"questions": lambda s: [*questions(None, WHOLE, s), *questions("endpoint", KEYED, s)]}
+PARTS |= {"keys": day_of_keys, "follow": follow}
 SUBJECT = Subject("a reader beside the writer: queries, lag, memory", Settings, PARTS)

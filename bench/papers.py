@@ -12,15 +12,14 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
 from bench import rendering
+from bench.collection import NotMeasuredError, Reports, select, settings
 from bench.rendering import group
 from bench.report import Report, Row
-from bench.stored_reports import NotMeasuredError, Reports, select, settings
 from bench.tables import DASH, ratio
 
 VERDICTS, LEAST = ("passed", "equal", "missed", "not measured"), 1.1  # rates differ by as much from run to run
@@ -89,9 +88,7 @@ def _rows(text: str, reports: Reports) -> tuple[str, list[Row]]:
 
 
 def _value(text: str) -> Any:
-    with suppress(json.JSONDecodeError):
-        return json.loads(text)
-    return text
+    return json.loads(text) if re.fullmatch(r"[\d.]+", text) else text
 
 
 def render(reports: Reports) -> str:

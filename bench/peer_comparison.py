@@ -70,11 +70,8 @@ def merge(s: Settings) -> list[Row]:
 def _sketches(parts: Values, eps: float) -> Iterator[Merge]:
     for method in competitors.sketches(eps):
         made = [method.feed(method.prepare(part)) for part in parts]
-        yield method, partial(_merged, method, made), method.stored(made[0])
-
-
-def _merged(method: Method, made: list[Any], phis: Floats) -> Floats:
-    return method.answers(method.merge(method.make, made), phis)
+        merged = lambda phis, one=method, made=made: one.answers(one.merge(one.make, made), phis)  # noqa: E731
+        yield method, merged, method.stored(made[0])
 
 
 def _states(parts: Values, eps: float, phis: Floats) -> Iterator[Merge]:

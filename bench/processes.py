@@ -85,7 +85,7 @@ class Child:
             with suppress(OSError):
                 fields = status(pid)
                 kind = "python" if pid == self.process.pid else "jvm" if fields["Name"] == "java" else "workers"
-                found[kind] += own_bytes(fields) + status_bytes(fields, "RssShmem")
+                found[kind] += status_bytes(fields) + status_bytes(fields, "RssShmem")
                 found["mapped"] += status_bytes(fields, "RssFile")
         return found
 
@@ -96,13 +96,9 @@ def status(pid: int | str = "self") -> dict[str, str]:
     return {name: content.strip() for name, _, content in (line.partition(":") for line in text.splitlines())}
 
 
-def status_bytes(fields: Mapping[str, str], name: str) -> int:
+def status_bytes(fields: Mapping[str, str], name: str = "RssAnon") -> int:
+    """Return the bytes of a field; by default those that are no mapped files, which the system may reclaim."""
     return int(fields[name].split()[0]) * 1024 if name in fields else 0
-
-
-def own_bytes(fields: Mapping[str, str]) -> int:
-    """Return the bytes of a process that are not mapped files, which the system may reclaim."""
-    return status_bytes(fields, "RssAnon")
 
 
 class Peak(NamedTuple):

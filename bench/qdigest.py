@@ -64,11 +64,6 @@ class QDigest:
         self._flush()
         return len(self._ids)
 
-    @property
-    def nbytes(self) -> int:
-        """Memory now, with the batch."""
-        return self._ids.nbytes + self._counts.nbytes + self._batch.nbytes
-
     def _flush(self) -> None:
         if self._waiting:
             leaves, self._waiting = np.sort(self._batch[: self._waiting]), 0

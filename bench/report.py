@@ -67,7 +67,7 @@ class Report:
 
 def about(command: str, packages: Sequence[str] = ()) -> Row:
     """Return the facts about a run that begins; `packages`: optional peers."""
-    today, missing = datetime.date.today().isoformat(), environment.missing(packages)
+    today, missing = datetime.date.today().isoformat(), [name for name in packages if environment.load(name) is None]
     return {"date": today, "command": command, "machine": environment.describe(), "not_installed": missing}
 
 

@@ -25,7 +25,6 @@ from quantide.spark import quantiles
 from quantide.spark.partial_summaries import FAN_IN, GROUP_ROWS, TASK_SHARE, from_partial_rows
 from quantide.spark.source_files import FilePiece, Split, find_files, plan_splits, read_split
 from quantide.store.location import StorageOptions
-from quantide.summary.summaries import Summaries
 
 Batches = Iterator[pa.RecordBatch]
 OPTIONS = StorageOptions()
@@ -55,10 +54,6 @@ def stated_bytes(tables: Iterable[pa.Table], keys: int, eps: float) -> int:
     held = [VALUE * values + KEY * min(n, keys) for values, (n, _) in zip(kept, groups, strict=True)]
     eights = [sum(held[i : i + FAN_IN]) for i in range(0, len(held) - FAN_IN + 1, FAN_IN)]
     return LITTLE + max(GROUPED * max(size for _, size in groups) + sum(held), MERGED * max(eights, default=0))
-
-
-def stated_merge_bytes(parts: Iterable[Summaries]) -> int:
-    return LITTLE + sum(MET * len(part.rmin) + KEY * len(part) for part in parts)
 
 
 class Step(NamedTuple):
@@ -125,7 +120,8 @@ def measure(task: Task, merge: bool = False) -> Row:
     first, *_, last = task.steps()
     if merge:
         peak = peak_of(lambda: batch_bytes(last.run(_stored(task.parts))))
-        bound = stated_merge_bytes(from_partial_rows(pa.Table.from_batches(_stored(task.parts)), "v"))
+        parts = from_partial_rows(pa.Table.from_batches(_stored(task.parts)), "v")
+        bound = LITTLE + sum(MET * len(part.rmin) + KEY * len(part) for part in parts)
         return {"tasks": last.tasks, "peak": peak.more, "stated": bound, "came": batch_bytes(_stored(task.parts))}
     peak = peak_of(lambda: batch_bytes(first.run(_numbers(0))))
     if task.parts:

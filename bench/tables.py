@@ -35,11 +35,6 @@ def _scaled(value: float, units: str, digits: str) -> str:
     return f"{value / 1e3**power:{digits}} {larger[-1 - power]}".rstrip()
 
 
-def _minutes(value: float) -> str:
-    whole, rest = divmod(round(value), 60)
-    return f"{whole} min {rest:02d} s" if whole else f"{rest} s"
-
-
 def _amount(value: float, unit: str) -> str:
     """Format seconds or bytes with three digits; other units as they are."""
     if unit == "s":
@@ -52,7 +47,7 @@ millions = dashed(lambda x: f"{x / 1e6:.0f}" if x >= 1e8 else f"{x / 1e6:.1f}" i
 size = dashed(lambda x: _scaled(x, "GB,MB,KB,B", ".1f") if x >= 1e3 else f"{x} B")
 seconds = dashed(lambda x: f"{x * 1e3:.1f} ms" if x < 1 else f"{x:.2f} s")
 duration = dashed(lambda x: seconds(x) if x < 600 else f"{x / 60:.0f} min" if x < 7200 else f"{x / 3600:.1f} h")
-minutes = dashed(_minutes)
+minutes = dashed(lambda x: f"{round(x) // 60} min {round(x) % 60:02d} s" if round(x) >= 60 else f"{round(x)} s")
 power = dashed(lambda n: f"10^{len(str(n)) - 1}" if n >= 1000 and n == 10 ** (len(str(n)) - 1) else f"{n:,}")
 plain = dashed(lambda x: f"{x:.6f}".rstrip("0").rstrip("."))  # a small fraction without an exponent
 short = dashed(lambda x: "no end" if x == float("inf") else _scaled(x, "P,T,G,M,k,", ".3g"))  # 11.6 M

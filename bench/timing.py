@@ -1,7 +1,6 @@
 """Timing: interleaved rounds, so that a slow minute of the machine affects every method, and spreads of latencies."""
 
 import gc
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,10 +23,6 @@ class Timed:
     @property
     def best(self) -> float:
         return min(self.seconds)
-
-    @property
-    def median(self) -> float:
-        return statistics.median(self.seconds)
 
 
 def interleave(jobs: Mapping[K, Callable[[], Any]], rounds: int | Mapping[K, int]) -> dict[K, Timed]:

@@ -27,7 +27,7 @@ from quantide.windows.block_layout import BlockLayout, layout_for
 
 BUILT, SHRUNK, WORDS = "as built", "shrunk", "words"
 CHUNK, LEAST, PIECES = 1_024, 64, 50  # the shrunk layout; blocks of a stream that is sorted in blocks
-CHECKED = ("epsilons", "kinds", "sizes", "parts", "times", "ages", "time_epsilons", "filters")
+CHECKED = ("epsilons", "kinds", "sizes", "parts", "times", "ages", "filters")
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,6 @@ class Settings:
     age: int = 600
     shorter: int = 300
     time_eps: float = 0.05
-    time_epsilons: tuple[float, ...] = sized((0.1, 0.05, 0.02, 0.01, 0.005), quick=(0.1, 0.05))
     time_phis: int = sized(128, quick=8)
     filtered: tuple[int, ...] = sized((100_000, 200_000), quick=(10_000, 20_000))
     passing: float = 0.6
@@ -69,9 +68,7 @@ KINDS: dict[str, Callable[[np.random.Generator, int], Floats]] = {
     "sorted": lambda rng, n: np.sort(rng.random(n)),
     "reversed": lambda rng, n: np.ascontiguousarray(np.sort(rng.random(n))[::-1]),
     "block-sorted": lambda rng, n: np.concatenate([np.sort(one) for one in np.array_split(rng.random(n), PIECES)]),
-    "semi-sorted": lambda rng, n: np.concatenate(
-        [rng.permutation(one) for one in np.array_split(np.sort(rng.random(n)), PIECES)]
-    ),
+    "semi-sorted": lambda r, n: np.concatenate([*map(r.permutation, np.array_split(np.sort(r.random(n)), PIECES))]),
     WORDS: _words,
 }
 
@@ -203,14 +200,13 @@ def constrained(s: Settings) -> dict[str, list[Row]]:
         watch([table], [probe], size, s.moments, phis, piece)
         return probe.row()
 
-    rows = {part: list[Row]() for part in ("times", "ages", "time_epsilons", "filters")}
+    rows = {part: list[Row]() for part in ("times", "ages", "filters")}
     for name in (BUILT, SHRUNK):
         say(f"windows: spans of time, {name}")
         with layout(name):
             for kind in ("uniform", "normal", "semi-sorted", WORDS):
                 rows["times"] += spans(kind, s.age, [(s.time_eps, s.age), (s.time_eps, s.shorter)])
             rows["ages"] += [row for age in s.ages for row in spans("uniform", age, [(s.time_eps, age)])]
-            rows["time_epsilons"] += spans("uniform", s.age, [(eps, s.age) for eps in s.time_epsilons])
             rows["filters"] += [filtered(size) for size in s.filtered]
     return rows
 

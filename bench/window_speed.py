@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from bench.collection import Subject
 from bench.environment import load
 from bench.inputs import Floats, rank_error
+from bench.rendering import group
 from bench.report import Report, Row, say, sized
 from bench.timing import blocks, clock, interleave
 from quantide import ConstrainedWindow, RecentWindow, SlidingWindow, last, where
@@ -235,7 +236,8 @@ def space(s: Settings) -> list[Row]:
     """Measure the most tuples and bytes of a full window beside the papers' bounds, and the error of its answers."""
     size, parts, rows = s.space_size, list(blocks(s.space_values, s.block)), list[Row]()
     say(f"windows: {s.space_values:,} values through windows of {size:,}")
-    values = np.concatenate([_normal(part.start, part.stop - part.start) for part in parts])
+    made = [(np.random.default_rng([8, part.start]), part.start, part.stop - part.start) for part in parts]
+    values = np.concatenate([rng.normal(np.sin(start / 3e7), size=n) for rng, start, n in made])
     ordered = {span: np.sort(values[-span:]) for span in {size, *s.space_spans}}
     for eps in s.epsilons:
         for name, bound in (SLIDING, sliding_bound(eps, size)), (RECENT, recent_bound(eps, size)):
@@ -249,10 +251,6 @@ def space(s: Settings) -> list[Row]:
             row = {"window": name, "eps": eps, "size": size, "tuples": tuples, "bytes": most, "error": max(errors)}
             rows.append(row | {"paper_tuples": bound, "paper_bytes": bound * TUPLE_BYTES})
     return rows
-
-
-def _normal(start: int, n: int) -> Floats:
-    return np.random.default_rng([8, start]).normal(np.sin(start / 3e7), size=n)
 
 
 def _space_error(window: Any, ordered: Floats, asked: Row) -> float:
@@ -288,21 +286,14 @@ def recent_bound(eps: float, n: int) -> int:
     return math.ceil(tuples)
 
 
-def peer_pairs(rows: list[Row]) -> list[Row]:
-    """Join the two ways of asking of each window size and method."""
-    out: dict[tuple[int, str], Row] = {}
-    for row in rows:
-        empty = {"size": row["size"], "method": row["method"], "every": None, "error": 0.0}
-        pair = out.setdefault((row["size"], row["method"]), empty)
-        pair |= {"every" if row["asked"] == EVERY else "block": row["values_per_s"], "bytes": row["bytes"]}
-        pair["error"] = max(row["error"], pair["error"])
-    return list(out.values())
-
-
 def context(report: Report) -> Row:
+    """Return the two ways of asking of each window size and method in one row, and the slowest query."""
+    pairs, peers = list[Row](), [row | {"of": (row["size"], row["method"])} for row in report.rows.get("peers", [])]
+    for rows in group(peers, "of").values():
+        rates = {row["asked"].removeprefix("every "): row["values_per_s"] for row in rows}
+        pairs.append(rows[-1] | {"rates": rates, "error": max(row["error"] for row in rows)})
     slow = [row for row in report.rows.get("questions", []) if row["window"] == RECENT and row["eps"] >= 0.01]
-    slowest = max(slow, key=lambda row: float(row["median"]), default=None)
-    return {"pairs": peer_pairs(report.rows.get("peers", [])), "slowest": slowest}
+    return {"pairs": pairs, "slowest": max(slow, key=lambda row: float(row["median"]), default=None)}
 
 
 PARTS = {"rates": rates, "questions": questions, "peers": peers, "space": space}

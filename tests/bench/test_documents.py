@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from bench import documents, papers, processes
+from bench.collection import NotMeasuredError, select, stored
 from bench.documents import FIGURES
 from bench.papers import Headline
 from bench.rendering import environment_section
 from bench.report import Report
-from bench.stored_reports import NotMeasuredError, select, stored
 from tests.document_numbers import ALLOWED, FIGURE, typed
 
 WRITTEN = documents.handwritten()
