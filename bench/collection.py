@@ -113,8 +113,8 @@ class NotMeasuredError(LookupError):
     """The stored results do not have it: the run was interrupted, or had smaller settings."""
 
 
-def stored(docs: Path = DOCS) -> dict[str, Report]:
-    paths = sorted(path for folder in FOLDERS for path in (docs / folder).glob("*.json"))
+def stored() -> dict[str, Report]:
+    paths = sorted(path for folder in FOLDERS for path in (DOCS / folder).glob("*.json"))
     return {f"{path.parent.name}/{path.stem}": Report.read(path) for path in paths}
 
 

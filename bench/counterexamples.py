@@ -196,6 +196,8 @@ def merges(s: Settings) -> list[Row]:
 
 # Single answers of databases
 
+GIVEN = {"integers": (0.5, np.arange(1 << 62, (1 << 62) + 1_001))}  # phi and values
+GIVEN["infinite"] = (0.9, np.concatenate([np.arange(800.0), np.full(200, np.inf)]))
 CALLS: dict[str, list[tuple[str, str, str, float | None]]] = {  # database, call, promise, bound of its rank error
     "integers": [
         ("DuckDB", "approx_quantile(v, 0.5)", "none stated", None),
@@ -245,12 +247,8 @@ def judge_own(case: str, values: Any, ordered: Sequence[Any], phi: float, eps: f
 
 def answers(s: Settings) -> list[Row]:
     """Query databases about 64-bit integers and infinities."""
-    given = {
-        "integers": (0.5, np.arange(1 << 62, (1 << 62) + 1_001)),
-        "infinite": (0.9, np.concatenate([np.arange(800.0), np.full(200, np.inf)])),
-    }
     rows = []
-    for case, (phi, values) in given.items():
+    for case, (phi, values) in GIVEN.items():
         ordered = np.sort(values).tolist()
         for engine, call, promised, bound in CALLS[case]:
             if environment.load(ENGINES[engine]):
