@@ -20,7 +20,7 @@ from numba.core import types
 from numba.extending import overload
 
 PACKAGE = "quantide.kernels."
-HELPERS = ("jit", "warm_up", "__main__")  # modules there without kernels
+HELPERS = ("block_sort", "jit", "warm_up", "__main__")  # modules there without kernels
 NAME = "_not_negative"
 
 

@@ -5,6 +5,10 @@ every tuple whose element is ordered after it, and nothing else. Elements equal 
 the last tuple of that value.
 """
 
+from typing import Any
+
+import numpy as np
+
 from quantide.kernels.jit import compiled
 from quantide.typing import Array, Ints
 
@@ -12,8 +16,25 @@ FEW_ARRIVALS = 8  # up to here arrivals are counted one by one
 
 
 @compiled
-def count_arrivals(arrived: Array, values: Array, rmin: Ints, rmax: Ints) -> None:
-    """Turn tuples of n elements into tuples of n + len(arrived); `arrived` is sorted."""
+def skip_before(arrived: Array, at: int, end: int, value: Any, with_equal: bool, step: int) -> int:
+    """Return the first index of at..end whose arrival is after a value, or equal to it unless `with_equal`.
+
+    `step`, a power of two, should rarely be too small: then no branch depends on the values.
+    """
+    while at + step <= end and (arrived[at + step - 1] < value or (with_equal and arrived[at + step - 1] == value)):
+        at += step
+        step *= 2
+    while step > 1:
+        step //= 2
+        if at + step <= end:
+            last = arrived[at + step - 1]
+            at += step * int((last < value) | (with_equal & (last == value)))
+    return at
+
+
+@compiled
+def count_arrivals(arrived: Array, bounds: Ints, values: Array, rmin: Ints, rmax: Ints) -> None:
+    """Turn tuples of n elements into tuples of n + len(arrived); every arrived[bounds[b]:bounds[b+1]] is sorted."""
     m, total = len(values), len(arrived)
     if total <= FEW_ARRIVALS:
         for x in arrived:
@@ -30,27 +51,22 @@ def count_arrivals(arrived: Array, values: Array, rmin: Ints, rmax: Ints) -> Non
                 rmin[i] += 1
                 rmax[i] += 1
     else:
-        at = 0  # arrivals before the tuple
-        usual = 1  # about the number of further arrivals before the next tuple
-        while 2 * usual * m <= total:
-            usual *= 2
+        blocks = len(bounds) - 1
+        step = 2  # about twice the number of a block's arrivals between two tuples
+        while step * m * blocks <= total:
+            step *= 2
+        at = bounds[:blocks].copy()  # arrivals before the tuple
         for i in range(1, m - 1):
-            value = values[i]
-            step = usual
-            while at + step <= total and arrived[at + step - 1] < value:
-                at += step
-                step *= 2
-            while step > 1:
-                step //= 2
-                if at + step <= total and arrived[at + step - 1] < value:
-                    at += step
-            before = at
-            if values[i + 1] != value:
-                while before < total and arrived[before] == value:
-                    before += 1
+            value, with_equal = values[i], values[i + 1] != values[i]
+            before = np.int64(0)
+            for b in range(blocks):  # a search in one block does not wait for that in another
+                at[b] = skip_before(arrived, at[b], bounds[b + 1], value, with_equal, step)
+                before += at[b] - bounds[b]
             rmin[i] += before
             rmax[i] += before
     rmin[m - 1] += total
     rmax[m - 1] += total
-    if total > 0:
-        values[0], values[m - 1] = min(values[0], arrived[0]), max(values[m - 1], arrived[total - 1])
+    for b in range(len(bounds) - 1):
+        if bounds[b] < bounds[b + 1]:
+            values[0] = min(values[0], arrived[bounds[b]])
+            values[m - 1] = max(values[m - 1], arrived[bounds[b + 1] - 1])

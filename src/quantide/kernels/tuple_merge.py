@@ -49,29 +49,6 @@ def merge_two(
 
 
 @compiled
-def merge_halves(values: Array, size: int, out: Array) -> None:
-    """Merge the sorted halves of every `size` values, from both ends at once: two independent dependency chains.
-
-    Each end writes half of the values, so neither can pass the other's input.
-    """
-    half = size // 2
-    for start in range(0, len(values), size):
-        i, j = np.int64(start), np.int64(start + half)
-        x, y = np.int64(start + half - 1), np.int64(start + size - 1)
-        for k in range(half):
-            a, b = values[i], values[j]
-            right = np.int64(b < a)
-            out[start + k] = b if right else a
-            j += right
-            i += 1 - right
-            c, d = values[x], values[y]
-            left = np.int64(d < c)
-            out[start + size - 1 - k] = c if left else d
-            x -= left
-            y -= 1 - left
-
-
-@compiled
 def merge_parts(
     a: Array,
     a_source: Ints,

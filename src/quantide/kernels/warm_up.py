@@ -6,6 +6,7 @@ import numpy as np
 
 from quantide.kernels import (
     arrival_counts,
+    block_samples,
     cluster_evaluation,
     compression,
     deadline_heap,
@@ -15,7 +16,10 @@ from quantide.kernels import (
     keyed_evaluation,
     online_clustering,
     presort,
+    radix_sort,
+    run_merge,
     tuple_encoding,
+    tuple_insertion,
     tuple_merge,
 )
 from quantide.kernels.jit import freeze
@@ -32,7 +36,14 @@ def warm() -> Iterator[str]:
     for carrier in CARRIERS:
         values = np.array([1, 2], dtype=carrier)
         presort.detect_order(values)
-        tuple_merge.merge_halves(values, 2, values.copy())
+        bits, layout = values.view(f"u{values.itemsize}"), radix_sort.key_layout(values.dtype)
+        radix_sort.sort_segments(bits, bounds, zero, layout)
+        radix_sort.select_rows(bits.reshape(1, 2), ranks, layout, bits.copy().reshape(1, 2))
+        tuple_insertion.insert_rows(values, ranks, ranks, 2, values.reshape(1, 2), ranks, 2, 0.1, 0.1, 1)
+        tuple_insertion.insert_parts(values, ranks, ranks, 2, values, ranks, ranks, bounds, two, 0.1, 0.1, 1)
+        run_merge.merge_runs([values, values])
+        run_merge.merge_pair(values, 0, 1, 2, values.copy())
+        block_samples.sample_blocks(values, block_samples.sorted_positions(bits, layout), 1, 1)
         tuple_merge.merge_groups(values, ranks, ranks, bounds, two, np.array([0, 1]))
         inserted, g, delta = np.empty(8, dtype=carrier), np.empty(8, dtype=np.int64), np.empty(8, dtype=np.int64)
         gk_insertion.insert_arrivals(values, inserted, g, delta, 0, 0, 0, 0.1)
@@ -46,7 +57,7 @@ def warm() -> Iterator[str]:
         presort.partition(values, values[:1])
         yield f"sorting, merging and GK01 for {np.dtype(carrier).name}"
         tuples = values.copy(), ranks.copy(), ranks.copy()
-        arrival_counts.count_arrivals(values, *tuples)
+        arrival_counts.count_arrivals(values, bounds, *tuples)
         heap, heap_index, due, clusters = np.array([1, 0]), np.array([1]), np.array([-1]), np.array([[0.2, 0.8]])
         state = clusters, values[:1].copy(), np.zeros((1, 4), dtype=np.int64), *tuples, 2, 0.5
         deadline_heap.evaluate_due(heap, heap_index, due, *state, False)

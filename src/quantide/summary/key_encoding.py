@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from quantide.errors import InvalidArgumentError, QuantideError, TypeMismatchError
+from quantide.kernels.block_sort import radix_from, radix_sort_segments, sort
 from quantide.kernels.key_segments import gather_rows, scatter, sort_short, write_back_rows
 from quantide.typing import Array, Ints
 
@@ -115,13 +116,13 @@ def group_by_code(codes: Ints, values: Array, groups: int) -> tuple[Array, Ints]
 def sort_segments(values: Array, bounds: Ints) -> None:
     """Sort every segment in place.
 
-    Segments of similar length become rows of one array, padded to a common width, and one call sorts them all at the
-    speed of np.sort. Widths grow by a quarter at most, so little padding is sorted.
+    Where np.sort is faster, segments of similar length become rows of one array, padded to a common width, and one
+    call sorts them all. Widths grow by a quarter at most, so little padding is sorted.
     """
     sort_short(values, bounds, SHORT)
     lengths = np.diff(bounds)
-    width = SHORT
-    while width < LONG:
+    width, longest = SHORT, max(SHORT, min(LONG, radix_from(values.dtype.name)))
+    while width < longest:
         narrower, width = width, max(width + 8, width * 5 // 4)
         segments = np.flatnonzero((lengths > narrower) & (lengths <= width))
         batch_rows = max(1, BATCH_SIZE // width)
@@ -131,8 +132,12 @@ def sort_segments(values: Array, bounds: Ints) -> None:
             gather_rows(values, bounds, batch, rows)
             rows.sort(axis=1)
             write_back_rows(values, bounds, batch, rows)
-    for segment in np.flatnonzero(lengths > width):
-        values[bounds[segment] : bounds[segment + 1]].sort()
+    long_segments = np.flatnonzero(lengths > width)
+    if longest < LONG:
+        radix_sort_segments(values, bounds, long_segments)
+    else:
+        for segment in long_segments:
+            sort(values[bounds[segment] : bounds[segment + 1]])
 
 
 def _plain(column: pa.Array) -> pa.Array:

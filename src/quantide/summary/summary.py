@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from quantide.errors import InvalidArgumentError, TypeMismatchError
+from quantide.kernels.block_sort import sort
 from quantide.kernels.compression import select_tuples
 from quantide.kernels.tuple_merge import merge_groups
 from quantide.summary.answer import Answer
@@ -69,7 +70,7 @@ class Summary(Immutable, CopiedByBytes):
         if nan == "skip":
             column = column.without_nan()
         carried = column.carried()
-        carried.sort()
+        sort(carried)
         if column.type and column.type.is_float and len(carried) and np.isnan(carried[-1]):
             raise nan_error()
         exact = cls.of_sorted(carried, column.type or type_named("float64"))
