@@ -51,7 +51,7 @@ class Kind:
     promises: "merge", "any number of merges" (in bounded memory), "update_summary",
     "same bytes whatever the blocks", "the ends are exact".
     covers: the part of everything fed that its answers speak of (a window: the last of it).
-    max_nbytes: the documented bound, of (eps, n, itemsize).
+    max_nbytes: the documented limit, of (eps, n, itemsize, whether it was merged).
     orders: those that `make test` tries; `make test-all` tries all.
     """
 
@@ -59,7 +59,7 @@ class Kind:
     make: Callable[..., Any]
     promises: frozenset[str] = frozenset()
     covers: Callable[[Floats], Floats] = field(default=lambda fed: fed)
-    max_nbytes: Callable[[float, int, int], int] | None = None
+    max_nbytes: Callable[[float, int, int, bool], int] | None = None
     orders: Container[str] = tuple(ORDERS)
 
 

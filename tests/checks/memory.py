@@ -28,10 +28,10 @@ def check_memory(kind: Kind, order: Order, rng: Rng) -> None:
         verify_memory(kind, type(sketch).from_bytes(sketch.to_bytes()), eps)
 
 
-def verify_memory(kind: Kind, sketch: Sketch, eps: float) -> None:
+def verify_memory(kind: Kind, sketch: Sketch, eps: float, merged: bool = False) -> None:
     assert sketch.nbytes >= held_nbytes(sketch)
     if kind.max_nbytes is not None:
-        assert sketch.nbytes <= kind.max_nbytes(eps, sketch.n, 8)
+        assert sketch.nbytes <= kind.max_nbytes(eps, sketch.n, 8, merged)
 
 
 def held_nbytes(root: object) -> int:

@@ -33,7 +33,7 @@ def check_merge_trees(kind: Kind, order: Order, rng: Rng) -> None:
         more = order(rng, n // 3)
         sketch.update(more)
         verify(kind, sketch, np.concatenate([data, more]), rng, deep=True)
-        verify_memory(kind, sketch, eps)
+        verify_memory(kind, sketch, eps, merged=True)
 
 
 @needs("merge")
@@ -69,7 +69,7 @@ def check_merged_to_the_largest_count(kind: Kind, rng: Rng) -> None:
             n = times * len(data)
             assert sketch.n == n
             assert sketch.error <= eps + TINY
-            verify_memory(kind, sketch, eps)
+            verify_memory(kind, sketch, eps, merged=True)
             for phi, value in zip(PHIS, sketch.quantiles(PHIS), strict=True):
                 first, last = oracle.occupied(data, value)
                 assert first <= last
@@ -92,7 +92,7 @@ def check_summaries_mixed_in(kind: Kind, order: Order, rng: Rng) -> None:
             if rng.random() < 0.15:
                 verify(kind, sketch, values[:done], rng)
         verify(kind, sketch, values, rng, deep=True)
-        verify_memory(kind, sketch, eps)
+        verify_memory(kind, sketch, eps, merged=True)
 
 
 def _mix_in(kind: Kind, sketch: Sketch, eps: float, block: Floats, rng: Rng) -> None:

@@ -1,4 +1,4 @@
-"""Cutting a stream into sorted blocks of `leaf` values, independent of how update() calls divide it."""
+"""Cutting a stream into blocks of `leaf` values, independent of how update() calls divide it."""
 
 import threading
 from collections.abc import Iterator
@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from quantide.kernels.presort import detect_order
-from quantide.summary.value_column import nan_error
 from quantide.typing import Array
 
-SORT_SIZE = 1 << 16  # values sorted by one call: small blocks are rows of one array
+CHUNK_SIZE = 1 << 18  # values of the blocks that are passed to a kernel together
 
 _thread_local = threading.local()
 
@@ -41,32 +39,24 @@ class BlockCutter:
             self.pending_n += len(piece)
 
 
-def sorted_blocks(run: list[Array], leaf: int, carrier: np.dtype[Any]) -> Iterator[Array]:
-    """Yield the sorted blocks of a run as rows of an array that the next iteration overwrites; raise on NaN."""
+def whole_blocks(run: list[Array], leaf: int, carrier: np.dtype[Any]) -> Iterator[Array]:
+    """Yield the blocks of a run as rows of arrays of the carrier type; the next iteration may overwrite them."""
+    if len(run) == 1 and run[0].flags.c_contiguous and _as_carrier(run[0]).dtype == carrier:
+        whole = _as_carrier(run[0]).reshape(-1, leaf)
+        step = max(1, CHUNK_SIZE // leaf)
+        yield from (whole[start : start + step] for start in range(0, len(whole), step))
+        return
     scratch = _scratch(leaf, carrier)
     flat = scratch.reshape(-1)
     if len(run) > 1:
         np.concatenate([_as_carrier(piece) for piece in run], out=flat[:leaf], casting="safe")
-        yield sort_rows(scratch[:1])
+        yield scratch[:1]
         return
     whole = _as_carrier(run[0])
     for start in range(0, len(whole), len(flat)):
         piece = whole[start : start + len(flat)]
         flat[: len(piece)] = piece
-        yield sort_rows(scratch[: len(piece) // leaf])
-
-
-def sort_rows(rows: Array) -> Array:
-    """Sort every row. Input that is already ascending or descending is not sorted again."""
-    order = detect_order(rows.reshape(-1))
-    if order < 0:
-        rows = rows[:, ::-1]
-    elif order == 0:
-        rows.sort(axis=1)
-    largest = rows[:, -1]
-    if (largest != largest).any():  # NaN sorts last, and is unequal to itself
-        raise nan_error()
-    return rows
+        yield scratch[: len(piece) // leaf]
 
 
 def _as_carrier(piece: Array) -> Array:
@@ -74,11 +64,11 @@ def _as_carrier(piece: Array) -> Array:
 
 
 def _scratch(leaf: int, carrier: np.dtype[Any]) -> Array:
-    """Return this thread's sort buffer, one block a row."""
+    """Return this thread's buffer, one block a row."""
     if not hasattr(_thread_local, "buffers"):
         _thread_local.buffers = {}
     buffers: dict[str, Array] = _thread_local.buffers
-    size = max(leaf, SORT_SIZE)
+    size = max(leaf, CHUNK_SIZE)
     if carrier.name not in buffers or len(buffers[carrier.name]) < size:
         buffers[carrier.name] = np.empty(size, dtype=carrier)
     return buffers[carrier.name][:size].reshape(-1, leaf)

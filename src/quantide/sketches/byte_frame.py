@@ -16,15 +16,23 @@ from quantide.summary.value_types import ValueType, type_named
 from quantide.typing import Array
 
 HEADER = struct.Struct("<3sBBdBQQ")
-VERSION = 1
 
 
 class FrameWriter:
     """Writes the fields of a sketch."""
 
-    def __init__(self, magic: bytes, kind: ValueType | None, eps: float, skip_nan: bool, nulls: int, nans: int) -> None:
+    def __init__(
+        self,
+        magic: bytes,
+        kind: ValueType | None,
+        eps: float,
+        skip_nan: bool,
+        nulls: int,
+        nans: int,
+        version: int = 1,
+    ) -> None:
         name = (kind.name if kind else "").encode("ascii")
-        self._pieces = [HEADER.pack(magic, VERSION, len(name), eps, skip_nan, nulls, nans), name]
+        self._pieces = [HEADER.pack(magic, version, len(name), eps, skip_nan, nulls, nans), name]
 
     def number(self, x: int) -> None:
         self._pieces.append(struct.pack("<Q", x))
@@ -58,12 +66,13 @@ class FrameWriter:
 class FrameReader:
     """Reads the fields in order; raises CorruptBytesError on bytes that are cut short, altered or too long."""
 
-    def __init__(self, magic: bytes, data: bytes) -> None:
+    def __init__(self, magic: bytes, data: bytes, newest: int = 1) -> None:
         data = check_bytes(data)
         if data[:3] != magic or len(data) < HEADER.size + 4:
             raise CorruptBytesError(f"these {len(data)} bytes are not a sketch: they do not start with {magic!r}")
-        if data[3] != VERSION:
-            raise CorruptBytesError(f"a sketch of format version {data[3]}; this Quantide reads version {VERSION}")
+        self.version = data[3]
+        if not 1 <= self.version <= newest:
+            raise CorruptBytesError(f"a sketch of format version {self.version}; this Quantide reads 1 to {newest}")
         if zlib.crc32(data[:-4]) != struct.unpack("<I", data[-4:])[0]:
             raise CorruptBytesError("these bytes are not a sketch: the checksum does not match")
         self._data, self._offset = data[:-4], HEADER.size

@@ -120,27 +120,31 @@ class SketchBase(CopiedByBytes, QuantileQueries):
         if summary.n:
             self._type = summary.type
 
-    def _check_mergeable(self, other: Self) -> None:
-        """Raise unless the other sketch has the same class, eps and type."""
-        if type(other) is not type(self):
-            raise MergeError(
-                f"a {type(self).__name__} merges only with its own class, not with {type(other).__name__}; "
-                "pass the summary of another class to update_summary()"
-            )
-        if other._eps != self._eps:
-            raise MergeError(
-                f"a sketch of eps={other._eps} cannot be merged into one of eps={self._eps}; make both with one eps"
-            )
-        if None not in (self._type, other._type) and self._type != other._type:
-            raise TypeMismatchError(
-                f"a sketch of {other._type} cannot be merged into one of {self._type}; make both with one value_type"
-            )
-        check_count(self.n + other.n)
+    def _check_mergeable(self, *others: Self) -> None:
+        """Raise unless the other sketches have the same class, eps and type."""
+        kind, n = self._type, self.n
+        for other in others:
+            if type(other) is not type(self):
+                raise MergeError(
+                    f"a {type(self).__name__} merges only with its own class, not with {type(other).__name__}; "
+                    "pass the summary of another class to update_summary()"
+                )
+            if other._eps != self._eps:
+                raise MergeError(
+                    f"a sketch of eps={other._eps} cannot be merged into one of eps={self._eps}; make both with one eps"
+                )
+            kind = kind or other._type
+            if other._type not in (None, kind):
+                raise TypeMismatchError(
+                    f"a sketch of {other._type} cannot be merged into one of {kind}; make both with one value_type"
+                )
+            n += other.n
+        check_count(n)
 
-    def _record_merge(self, other: Self) -> None:
-        self._type = self._type or other._type
-        self._nulls += other._nulls
-        self._nans += other._nans
+    def _record_merge(self, *others: Self) -> None:
+        self._type = next((sketch._type for sketch in (self, *others) if sketch._type), None)
+        self._nulls += sum(other._nulls for other in others)
+        self._nans += sum(other._nans for other in others)
 
     def _buffer(self, value: Any) -> bool:
         """Append one plain value of the sketch's type to the buffer; return False for anything else."""
@@ -168,9 +172,9 @@ class SketchBase(CopiedByBytes, QuantileQueries):
             if self.arrived > MAX_N - BUFFER_SIZE:
                 self._scalar_types = frozenset()
 
-    def _start_frame(self, magic: bytes) -> FrameWriter:
+    def _start_frame(self, magic: bytes, version: int = 1) -> FrameWriter:
         """Return a frame with the header of to_bytes()."""
-        return FrameWriter(magic, self._type, self._eps, self._nan == "skip", self._nulls, self._nans)
+        return FrameWriter(magic, self._type, self._eps, self._nan == "skip", self._nulls, self._nans, version)
 
     def _empty_summary(self) -> Summary:
         return Summary.of_sorted(np.empty(0, self._kind().carrier), self._kind()).with_skipped(self._nulls, self._nans)

@@ -1,34 +1,36 @@
-"""StreamSketch: quantiles of a whole stream of unknown length, at the speed of sorting."""
+"""StreamSketch: quantiles of a whole stream of unknown length, faster than sorting its blocks."""
 
 import math
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
 
-from quantide.sketches.block_cutter import BlockCutter, sorted_blocks
+from quantide.kernels.block_sort import select_rows, sorted_copy
+from quantide.sketches.block_cutter import BlockCutter, whole_blocks
 from quantide.sketches.byte_frame import FrameReader
-from quantide.sketches.level_schedule import FAN, leaf_for, schedule_for
-from quantide.sketches.level_stack import LevelStack
+from quantide.sketches.level_rows import read_version_1
+from quantide.sketches.running_summary import RunningSummary
 from quantide.sketches.sketch_base import BUFFER_SIZE, SketchBase
-from quantide.sketches.summary_stack import SummaryStack
 from quantide.summary.ranks import MAX_N, check_eps, check_size
 from quantide.summary.summary import Summary
 from quantide.summary.value_column import ValueColumn, has_nan, nan_error, store
-from quantide.typing import Array
+from quantide.typing import Array, Ints
 
-MAGIC = b"QTK"
-# Shares of eps. Values go through the level stack; an inserted summary may have an error of INSERTED * eps and goes
-# through the summary stack. Both are compressed together when a block is full (STACKED), and once more with the open
-# block to answer (ANSWER).
-LEVELS, INSERTED, SUMMARIES, STACKED, ANSWER = 11 / 16, 1 / 2, 11 / 64, 1 / 16, 1 / 4
+MAGIC, VERSION = b"QTK", 2
+MIN_LEAF, MAX_LEAF = 1 << 12, 1 << 16
+POOL_SIZE = 64  # inserted summaries that are stored before they are merged, if they are small
+# Gaps in units of eps * n, which are twice the error. Blocks are sampled at gaps of SAMPLED, the running summary has
+# gaps of at most 11/8, an answer adds gaps of OPEN for the open block and 1/2 for compression to 2/eps tuples.
+SAMPLED, OPEN = 1 / 2, 1 / 8
 
 
 class StreamSketch(SketchBase):
     """Quantiles of all values so far, each within eps * n ranks, at every moment.
 
-    Blocks of `leaf` values are sorted and thinned into rows of evenly spaced ranks; FAN rows are sorted together
-    and thinned into one of the next level. Until the first block is full every answer is exact. The same values
-    in the same order give the same state, byte for byte, however update() calls divide them.
+    Of every block of `leaf` values, those at evenly spaced ranks are merged into a running summary, which is
+    compressed as far as eps allows. Until the first block is full every answer is exact. The same values in the same
+    order give the same state, byte for byte, however update() calls divide them.
 
     Parameters: `eps`, the largest error as a fraction of n, in (0, 1); `nan`, "refuse" or "skip"; `value_type`,
     the name of the value type, by default that of the first values.
@@ -48,50 +50,50 @@ class StreamSketch(SketchBase):
 
     def __init__(self, eps: float, nan: str = "refuse", value_type: str | None = None) -> None:
         super().__init__(eps, nan, value_type)
-        leaf = leaf_for(self._eps)
-        self._levels = LevelStack(schedule_for(LEVELS * self._eps, leaf))
-        self._summaries = SummaryStack(leaf, INSERTED * self._eps, SUMMARIES * self._eps)
+        self._running = RunningSummary(self._eps, leaf_for(self._eps))
+        self._pool: list[Summary] = []  # inserted summaries that are not merged yet
         self._block: Array = np.empty(0)  # the open block; its first `_filled` values are in use
         self._filled = 0
-        self._stacked: Summary | None = None  # cached summary of both stacks
         self._summary: Summary | None = None  # cached summary of everything
         self._invalidate()
 
     @property
     def leaf(self) -> int:
         """Number of values in a full block; with fewer values the sketch is exact."""
-        return self._levels.schedule.leaf
+        return leaf_for(self._eps)
 
     @property
     def n(self) -> int:
-        return self._levels.n + self._summaries.n + self._filled + len(self._scalars)
+        return self._running.n + sum(s.n for s in self._pool) + self._filled + len(self._scalars)
 
     @property
     def nbytes(self) -> int:
-        """Memory in use: rows, the open block, inserted summaries, and the cached summaries.
+        """Memory in use: the running summary, the open block, inserted summaries, and the cached summary.
 
-        Sorting needs one more block for each thread, shared by all sketches.
+        An update needs a few blocks more while it runs.
         """
-        cached = sum(s.nbytes for s in (self._stacked, self._summary) if s is not None)
+        cached = 0 if self._summary is None else self._summary.nbytes
         scalars = self._scalars.itemsize * len(self._scalars)
-        return self._levels.nbytes + self._summaries.nbytes + self._block.nbytes + scalars + cached
+        return self._running.nbytes + sum(s.nbytes for s in self._pool) + self._block.nbytes + scalars + cached
 
     @property
     def stored_values(self) -> int:
         """Number of values in memory."""
-        rows = sum(len(row) for rows in self._levels.levels for row in rows)
-        return rows + sum(len(s) for s in self._summaries.summaries) + self._filled + len(self._scalars)
+        return len(self._running) + sum(len(s) for s in self._pool) + self._filled + len(self._scalars)
 
     @staticmethod
-    def max_nbytes(eps: float, n: int, itemsize: int = 8) -> int:
-        """Return the largest `nbytes` after n values of `itemsize` bytes, not counting inserted summaries."""
+    def max_nbytes(eps: float, n: int, itemsize: int = 8, merged: bool = False) -> int:
+        """Return a limit of `nbytes` after n values of `itemsize` bytes, or of a sketch `merged` from others.
+
+        The number of tuples in this limit is that of the hardest orders and trees of merges that are known, several
+        times over; it is not proved. The error bound does not depend on it.
+        """
         eps, n = check_eps(eps), check_size("n", n, 0)
-        schedule = schedule_for(LEVELS * eps, leaf_for(eps))
-        values = min(schedule.leaf, 2 * n) + BUFFER_SIZE
-        for level, size in enumerate(schedule.size):
-            top = level + 1 == len(schedule.size)
-            values += (n // size if top else min(FAN - 1, n // size)) * schedule.row_length(level)
-        tuples = n if n < schedule.leaf else min(n, _width(STACKED, eps) + 1) + min(n, _width(ANSWER, eps) + 1)
+        leaf = leaf_for(eps)
+        values = min(leaf, max(64, 2 * n)) + BUFFER_SIZE
+        summary = min(n, math.ceil(2 / eps) + 1) if n >= leaf else n
+        running = math.ceil((200 if merged else 2 * math.log2(4 + eps * n)) / eps)
+        tuples = min(n, running) + summary + min(n, _pool_tuples(eps))
         return values * itemsize + tuples * (itemsize + 3 * 8)
 
     def update(self, values: Any, nan: str | None = None) -> None:
@@ -117,19 +119,23 @@ class StreamSketch(SketchBase):
         self._record_summary(summary)
         self._invalidate()
 
-    def merge(self, other: Self) -> None:
-        """Insert everything that another sketch of the same class, eps and type contains; the other is unchanged."""
-        if isinstance(other, StreamSketch):
-            other._flush()
-        self._flush()
-        self._check_mergeable(other)
-        open_block = other._block[: other._filled].copy()
-        levels, summaries = self._levels.copy(), self._summaries.copy()
-        levels.add_stack(other._levels)
-        summaries.add_stack(other._summaries)
-        self._levels, self._summaries, self._stacked = levels, summaries, None
-        self._insert(ValueColumn(other._type, [open_block]))
-        self._record_merge(other)
+    def merge(self, *others: Self) -> None:
+        """Insert everything that other sketches of the same class, eps and type contain; the others are unchanged.
+
+        One call for many sketches is faster than a call for each.
+        """
+        self._check_mergeable(*others)
+        for sketch in (self, *others):
+            sketch._flush()
+        kind = next((sketch._type for sketch in (self, *others) if sketch._type), None)
+        if kind is not None:
+            parts = [part for other in others for part in (other._running.summary(kind), *other._pool)]
+            blocks = [other._block[: other._filled].copy() for other in others]
+            running = self._running.copy()
+            running.insert_summaries([part for part in parts if part is not None])
+            self._running = running
+            self._insert(ValueColumn(kind, blocks))
+        self._record_merge(*others)
         self._invalidate()
 
     def insert_column(self, column: ValueColumn) -> None:
@@ -146,17 +152,19 @@ class StreamSketch(SketchBase):
     def to_bytes(self) -> bytes:
         """Serialize the whole state: from_bytes() continues exactly from here."""
         self._flush()
-        frame = self._start_frame(MAGIC)
+        frame = self._start_frame(MAGIC, VERSION)
         frame.number(self._filled)
         frame.array(self._block[: self._filled])
-        self._levels.write(frame)
-        self._summaries.write(frame)
+        running = self._running.summary(self._kind())
+        frame.summaries([] if running is None else [running])
+        frame.number(self._running.has_summaries)
+        frame.summaries(self._pool)
         return frame.finish()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Restore a sketch from the bytes of to_bytes()."""
-        frame = FrameReader(MAGIC, data)
+        """Restore a sketch from the bytes of to_bytes(), also from those of version 0.1."""
+        frame = FrameReader(MAGIC, data, VERSION)
         sketch = cls(frame.eps, frame.nan, frame.type_name)
         sketch._nulls, sketch._nans = frame.nulls, frame.nans
         sketch._read_state(frame)
@@ -166,34 +174,56 @@ class StreamSketch(SketchBase):
         return sketch
 
     def _insert(self, column: ValueColumn) -> None:
-        """Add whole blocks to a copy of the level stack and check the rest for NaN before changing the sketch."""
+        """Insert whole blocks into a copy of the running summary, and check the rest for NaN, before any change."""
         kind = self._type or column.type
         if kind is None or not len(column):
             return
-        cutter, levels = BlockCutter(self.leaf), self._levels.copy()
+        cutter, running, ranks = BlockCutter(self.leaf), self._running.copy(), sampled_ranks(self._eps, self.leaf)
         for piece in (self._block[: self._filled], *column.pieces):
             for run in cutter.cut(piece):
-                for blocks in sorted_blocks(run, self.leaf, kind.carrier):
-                    levels.add_blocks(blocks)
-        grown = levels.n > self._levels.n
+                for blocks in whole_blocks(run, self.leaf, kind.carrier):
+                    rows = select_rows(blocks, ranks)
+                    if rows is None:
+                        raise nan_error()
+                    running.insert_rows(rows, ranks, self.leaf)
+        grown = running.n > self._running.n
         remainder = cutter.pending if grown or not self._filled else cutter.pending[1:]
         if any(has_nan(piece) for piece in remainder):
             raise nan_error()
         self._type = kind
         if grown:
-            self._levels, self._stacked, self._filled = levels, None, 0
+            self._running, self._filled = running, 0
         self._extend(remainder)
 
     def _read_state(self, frame: FrameReader) -> None:
-        """Read the open block and both stacks as to_bytes() writes them."""
+        """Read the open block, the running summary and the pool as to_bytes() writes them."""
+        if frame.version == 1:
+            self._restore_version_1(frame, *read_version_1(frame, is_uneven=False))
+            return
         if filled := frame.number(self.leaf - 1):
             self._extend([frame.values(filled)])
-        self._levels.read(frame)
-        self._summaries.read(frame, max_error=(INSERTED + SUMMARIES) * self._eps)
+        running, has_summaries, self._pool = frame.summaries(), bool(frame.number(1)), frame.summaries()
+        frame.require(len(running) <= 1 and all(s.error <= self._eps / 2 for s in self._pool))
+        frame.require(not self._is_pool_full() and (bool(running) or not has_summaries))
+        frame.require(not running or self._running.restore(running[0], has_summaries))
+
+    def _restore_version_1(self, frame: FrameReader, values: Array, summaries: list[Summary]) -> None:
+        """Continue from the state of a sketch of version 0.1: its rows and summaries become the running summary."""
+        if frame.kind is not None:
+            self._running.insert_summaries(summaries)
+            running = self._running.summary(frame.kind)
+            frame.require(running is None or self._running.copy().restore(running, has_summaries=True))
+            self._insert(ValueColumn(frame.kind, [values]))
 
     def _insert_summary(self, summary: Summary) -> None:
-        self._summaries.add(summary.with_skipped(0, 0))
-        self._stacked = None
+        self._pool = [*self._pool, summary.with_skipped(0, 0)]
+        if self._is_pool_full():
+            running = self._running.copy()
+            running.insert_summaries(self._pool)
+            self._running, self._pool = running, []
+
+    def _is_pool_full(self) -> bool:
+        return len(self._pool) > POOL_SIZE or sum(len(s) for s in self._pool) > _pool_tuples(self._eps)
 
     def _extend(self, pieces: list[Array]) -> None:
         """Append to the open block, which has room for the pieces and doubles in size up to a leaf."""
@@ -209,15 +239,12 @@ class StreamSketch(SketchBase):
             self._filled += len(piece)
 
     def _summarize(self) -> Summary:
-        open_block = np.sort(self._block[: self._filled])
-        if not self._levels.levels and not self._summaries.summaries:
-            return Summary.of_sorted(open_block, self._kind())
-        if self._stacked is None:
-            rows = [self._levels.summary(self._kind())] if self._levels.levels else []
-            self._stacked = Summary.merge(*rows, *self._summaries.summaries).compress(_width(STACKED, self._eps))
-        step = self._levels.schedule.spacing[0] if self._levels.levels else 1
-        sampled = Summary.of_sorted(open_block, self._kind(), step)
-        return Summary.merge(self._stacked, sampled).compress(_width(ANSWER, self._eps))
+        open_block = sorted_copy(self._block[: self._filled])
+        kind, below = self._kind(), self._running.n + sum(s.n for s in self._pool)
+        sampled = Summary.of_sorted(open_block, kind, max(1, int(OPEN * self._eps * below)))
+        running = self._running.summary(kind)
+        parts = [part for part in (running, *self._pool, sampled) if part is not None]
+        return Summary.merge(*parts).compress(math.ceil(2 / self._eps)) if below else sampled
 
     def _invalidate(self) -> None:
         """Drop the cached summary and start a new scalar buffer after a change."""
@@ -225,6 +252,23 @@ class StreamSketch(SketchBase):
         self._reset_buffer()
 
 
-def _width(share: float, eps: float) -> int:
-    """Return the b for which compress(b) adds at most this share of eps."""
-    return math.ceil(1 / (2 * share * eps))
+def leaf_for(eps: float) -> int:
+    """Return the size of a block: large relative to the values sampled of it, small relative to a processor's cache."""
+    leaf = MIN_LEAF
+    while leaf < MAX_LEAF and leaf * eps < 16:
+        leaf *= 2
+    return leaf
+
+
+def _pool_tuples(eps: float) -> int:
+    """Return how many tuples of inserted summaries are stored before they are merged."""
+    return POOL_SIZE + math.ceil(1 / eps)
+
+
+@lru_cache(maxsize=256)
+def sampled_ranks(eps: float, size: int) -> Ints:
+    """Return the ranks that are sampled of a block: the first, the last, and those at gaps of SAMPLED * eps * size."""
+    step = max(1, int(SAMPLED * eps * size))
+    ranks = np.unique(np.concatenate(([1], np.arange(step, size + 1, step), [size])))
+    ranks.flags.writeable = False
+    return ranks
