@@ -134,7 +134,7 @@ def decide_states(low: Ints, high: Ints, phi: Floats, eps: Floats, above: Bools,
     short, enough = high < target, low >= target  # elements to reach the target
     state = np.where(above, np.where(short, CERTAIN, NO), np.where(short, NO, CERTAIN))
     state = np.where(short | enough, state, POSSIBLE)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # infinities are clipped below
         until_enough = np.ceil((phi * n - high) / (1 - phi) - ROUNDING) - 1
         until_short = low / phi - n - ROUNDING
         before = np.where(phi > eps, (low - (phi - eps) * n) / (phi - eps), np.inf)

@@ -1,18 +1,17 @@
 """Marked sketch: a sketch of a whole stream that can be read cheaply after every block."""
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from quantide.kernels.arrival_counts import count_arrivals
-from quantide.sketches.block_cutter import sort_rows
+from quantide.kernels.block_sort import sort_segments
 from quantide.sketches.byte_frame import FrameReader
-from quantide.sketches.level_schedule import leaf_for, schedule_for
-from quantide.sketches.level_stack import UnevenLevelStack
-from quantide.sketches.stream_sketch import LEVELS, StreamSketch
+from quantide.sketches.level_rows import read_version_1
+from quantide.sketches.stream_sketch import StreamSketch, sampled_ranks
 from quantide.summary.summary import Summary
-from quantide.summary.value_column import ValueColumn, store
+from quantide.summary.value_column import ValueColumn, has_nan, nan_error, store
 from quantide.summary.value_types import ValueType
 from quantide.typing import Array, Ints
 
@@ -29,19 +28,18 @@ class StreamTuples(NamedTuple):
 class MarkedSketch(StreamSketch):
     """A StreamSketch with marks: the tuples of one of its summaries, kept valid by counting all later arrivals.
 
-    To summarise a changed sketch all its rows are merged, which costs more than to add a block of values. To count a
-    sorted block against the marks is cheap, and the bounds are as good, and better as the stream grows: the marks'
-    error in ranks stays the same. Marks become too coarse only if many arrivals fall between two of them.
+    To count a sorted block against the marks costs less than to summarise the sketch again. The bounds are as good,
+    and better as the stream grows: the marks' error in ranks stays the same. Marks become too coarse only if many
+    arrivals fall between two of them.
 
     Blocks of `leaf` values and more are sorted whole, not cut at every leaf-th value: after such a block nothing is
     left to sort. So the bytes depend on how values are divided into calls.
     """
 
-    _below = 0  # values in the tower and in the ladder, which n needs at every arrival
+    _below = 0  # values in the running summary and the pool, which n needs at every arrival
 
     def __init__(self, eps: float, nan: str = "refuse", value_type: str | None = None) -> None:
         super().__init__(eps, nan, value_type)
-        self._levels = UnevenLevelStack(schedule_for(LEVELS * self._eps, leaf_for(self._eps) // 2))
         self._marks: tuple[Array, Ints, Ints] | None = None
         self._counted = 0  # values of the open block and the buffer that the marks have counted
         self.marked_n = 0  # n when the marks were built
@@ -57,7 +55,7 @@ class MarkedSketch(StreamSketch):
 
     def tuples(self, rebuild: bool = False) -> StreamTuples:
         """Return the current marks; build them from a summary with `rebuild`, or if there are none."""
-        if rebuild or self._marks is None:
+        if rebuild or self._marks is None or len(self._marks[0]) < 2:  # one value has no place for others
             self.set_marks(self.summary().compress(math.ceil(2 / self._eps)), self.n)
             self.summary_count += 1
         self._count_open_block()
@@ -85,50 +83,70 @@ class MarkedSketch(StreamSketch):
             self._type = kind
             self._extend(column.pieces)
             return
-        blocks = self._sort_blocks(column, kind)
+        values, bounds = self._sort_blocks(column, kind)
         if self._counted:  # the marks have counted a part of these values: sort the rest for them
             counted = max(0, self._counted - self._filled)  # single values, which are one piece
             pieces = [column.pieces[0][counted:]] if counted else column.pieces
-            self._count_arrivals(np.sort(_concatenate([self._block[self._counted : self._filled], *pieces], kind)))
-        else:
-            for block in blocks:
-                self._count_arrivals(block)
+            self._count_pieces([self._block[self._counted : self._filled], *pieces], kind)
+        elif self._marks is not None:
+            count_arrivals(values, bounds, *self._marks)
         self._type = kind
-        assert isinstance(self._levels, UnevenLevelStack)
-        for block in blocks:
-            self._levels.add_block(block)
+        self._insert_blocks(values, bounds)
         self._below += self._filled + len(column)
-        self._stacked, self._filled, self._counted = None, 0, 0
+        self._filled, self._counted = 0, 0
+
+    def merge(self, *others: Self) -> None:
+        raise NotImplementedError("sketches of a monitor cannot be merged")
 
     def _read_state(self, frame: FrameReader) -> None:
-        super()._read_state(frame)
-        self._below = self._levels.n + self._summaries.n
+        if frame.version == 1:
+            self._restore_version_1(frame, *read_version_1(frame, is_uneven=True))
+        else:
+            super()._read_state(frame)
+        self._below = self._running.n + sum(s.n for s in self._pool)
 
     def _insert_summary(self, summary: Summary) -> None:
         super()._insert_summary(summary)
         self._below += summary.n
         self._marks = None
 
-    def _sort_blocks(self, column: ValueColumn, kind: ValueType) -> list[Array]:
-        """Return the open block and the column as equal blocks of at least a leaf, each sorted; raise on NaN."""
+    def _sort_blocks(self, column: ValueColumn, kind: ValueType) -> tuple[Array, Ints]:
+        """Return the open block and the column, and bounds of equal blocks of them, at least a leaf each.
+
+        Each block is sorted. Raise on NaN.
+        """
         values = _concatenate([self._block[: self._filled], *column.pieces], kind)
-        count = len(values) // self.leaf
-        parts = np.array_split(values, count) if count > 1 else [values]
-        return [np.ascontiguousarray(sort_rows(part[None, :])[0]) for part in parts]
+        size, larger = divmod(len(values), len(values) // self.leaf)
+        indexes = np.arange(len(values) // self.leaf + 1)
+        bounds = size * indexes + np.minimum(indexes, larger)
+        sort_segments(values, bounds)
+        if has_nan(values[bounds[1:] - 1]):
+            raise nan_error()
+        return values, bounds
+
+    def _insert_blocks(self, values: Array, bounds: Ints) -> None:
+        """Insert sorted blocks: first those with a value more than the others, then the others."""
+        size = len(values) // (len(bounds) - 1)
+        middle = bounds[len(values) % (len(bounds) - 1)]
+        for blocks, width in ((values[:middle], size + 1), (values[middle:], size)):
+            if len(blocks):
+                ranks = sampled_ranks(self._eps, width)
+                self._running.insert_rows(blocks.reshape(-1, width).take(ranks - 1, axis=1), ranks, width)
 
     def _count_open_block(self) -> None:
         """Count new values of the open block and the buffer."""
         total = self._filled + len(self._scalars)
         if self._counted < total:
             singles = np.array(self._scalars[max(0, self._counted - self._filled) :], dtype=self._kind().carrier)
-            self._count_arrivals(
-                np.sort(_concatenate([self._block[self._counted : self._filled], singles], self._kind()))
-            )
+            self._count_pieces([self._block[self._counted : self._filled], singles], self._kind())
             self._counted = total
 
-    def _count_arrivals(self, arrived: Array) -> None:
+    def _count_pieces(self, pieces: list[Array], kind: ValueType) -> None:
         if self._marks is not None:
-            count_arrivals(arrived, *self._marks)
+            arrived = _concatenate(pieces, kind)
+            bounds = np.array([0, len(arrived)])
+            sort_segments(arrived, bounds)
+            count_arrivals(arrived, bounds, *self._marks)
 
 
 def _concatenate(pieces: list[Array], kind: ValueType) -> Array:

@@ -119,7 +119,7 @@ class BlockLevel:
     """The aligned blocks of one size, thinned as they age. Blocks of band i have a spacing of `finest << i`.
 
     All blocks of one spacing are rows of tables, so thinning them is one operation. A row contains a block's minimum
-    and then every `spacing`-th of its sorted values: indexes determine the ranks, as in a LevelStack.
+    and then every `spacing`-th of its sorted values: indexes determine the ranks.
     """
 
     size: int
@@ -145,6 +145,8 @@ class BlockLevel:
             if 2 * spacing > self.size or not band:
                 continue
             old_enough = now + self.size - self.min_age(2 * spacing, layout)
+            if band[0].start + self.size > old_enough:
+                continue
             due, rows, group = 0, 0, int(spacing / (layout.budget * self.size * GROUP))
             for segment in band:
                 if segment.start + len(segment.rows) * self.size > old_enough:
@@ -226,9 +228,10 @@ class BlockLevel:
 
 
 def _thin_segments(segments: list[BlockSegment]) -> BlockSegment:
-    rows = [np.concatenate((s.rows[:, :1], s.rows[:, 2::2]), axis=1) for s in segments]
-    marks = [np.concatenate(mark) for mark in zip(*(s.marks for s in segments), strict=True)]
-    return BlockSegment(segments[0].start, np.concatenate(rows), marks)
+    """Return segments as one, of twice the spacing: a row begins with the minimum, which stays."""
+    rows = np.concatenate([segment.rows[:, ::2] for segment in segments])
+    marks = [np.concatenate(mark) for mark in zip(*(segment.marks for segment in segments), strict=True)]
+    return BlockSegment(segments[0].start, rows, marks)
 
 
 @lru_cache(maxsize=1024)

@@ -4,14 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from quantide.kernels.tuple_merge import merge_halves
+from quantide.kernels.block_samples import sample_blocks, sorted_positions
+from quantide.kernels.block_sort import as_bits, layout_of
+from quantide.kernels.run_merge import merge_pair
 from quantide.sketches.byte_frame import FrameReader, FrameWriter
 from quantide.summary.ranks import MAX_N
 from quantide.summary.summary import TupleArrays
 from quantide.typing import Array
 from quantide.windows.block_layout import BlockLayout, BlockLevel, BlockSegment, HalfBlock
-
-MAX_SORT_SIZE = 512  # up to this size sorting is faster than merging two halves
 
 
 class BlockLevels:
@@ -47,23 +47,17 @@ class BlockLevels:
         return halves + sum(segment.rows.size for level in self.levels for segment in level.segments())
 
     def add(self, chunk: Array, marks: list[Array], now: int) -> None:
-        """Add the next chunk of arrivals, sorting it in place; `now` is the number of arrivals in all."""
+        """Add the next chunk of arrivals; `now` is the number of arrivals in all."""
         start, self.end = self.end, self.end + len(chunk)
-        spare = np.empty_like(chunk)
+        positions = sorted_positions(as_bits(chunk), layout_of(chunk.dtype.name))
         for level in self.levels:
             size = level.size
-            if size <= max(MAX_SORT_SIZE, self.layout.smallest):
-                chunk.reshape(-1, size).sort(axis=1)
-            else:
-                merge_halves(chunk, size, spare)
-                chunk, spare = spare, chunk
-            rows = chunk.reshape(-1, size)
             ends = [np.stack((mark[::size], mark[size - 1 :: size]), axis=1) for mark in marks]
             if size < len(chunk):
-                level.add(BlockSegment(start, _sample_rows(rows, level.finest), ends))
+                level.add(BlockSegment(start, sample_blocks(chunk, positions, size, level.finest), ends))
             else:
                 step = level.spacing
-                self._promote(HalfBlock(start, chunk[step - 1 :: step].copy(), chunk[0], ends))
+                self._promote(HalfBlock(start, chunk[positions[step - 1 :: step]], chunk[positions[0]], ends))
                 break
         for level in self.levels:
             level.thin(now, self.layout)
@@ -90,8 +84,9 @@ class BlockLevels:
             index += 1
             if index == len(self.levels):
                 self.levels.append(self._next_level(level))
-            merged = np.concatenate((left.row, half.row))
-            merged.sort()
+            both = np.concatenate((left.row, half.row))
+            merged = np.empty_like(both)
+            merge_pair(both, 0, len(left.row), len(both), merged)
             q = self.levels[index].spacing // level.spacing
             marks = [np.stack((a[:, 0], b[:, 1]), axis=1) for a, b in zip(left.marks, half.marks, strict=True)]
             half = HalfBlock(left.start, merged[q - 1 :: q].copy(), min(left.low, half.low), marks)
@@ -220,10 +215,6 @@ def _largest_spacing(spacing: int, loose: int, budget: float, size: int) -> int:
     while 2 * wider <= size and loose + 2 * wider - spacing <= budget:
         wider *= 2
     return wider
-
-
-def _sample_rows(rows: Array, spacing: int) -> Array:
-    return np.concatenate((rows[:, :1], rows[:, spacing - 1 :: spacing]), axis=1)
 
 
 def _half_row(half: HalfBlock, q: int) -> Array:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from quantide.kernels.block_sort import sorted_copy
 from quantide.sketches.byte_frame import FrameReader, FrameWriter
 from quantide.summary.summary import Summary, TupleArrays
 from quantide.summary.value_types import ValueType
@@ -94,9 +95,9 @@ class RecentValues:
         if start >= self.levels.end + chunk:
             self.levels.skip(chunk)
         else:
-            self.levels.add(values.copy(), marks, self.n)
+            self.levels.add(values, marks, self.n)
         for column in self._columns:
-            column[: self._filled - chunk] = column[chunk : self._filled].copy()
+            column[: self._filled - chunk] = column[chunk : self._filled]
         self._filled -= chunk
 
     def start_after(self, mark: int, threshold: Any) -> Start:
@@ -114,10 +115,10 @@ class RecentValues:
     def tuples_from(self, cut: int) -> list[TupleArrays]:
         """Return the tuples of everything from a cut on."""
         if cut >= self.levels.end:
-            newest = np.sort(self._columns[0][cut - self.levels.end : self._filled])
+            newest = sorted_copy(self._columns[0][cut - self.levels.end : self._filled])
             return [_sample(newest, self.kind, 1)] if len(newest) else []
         if self._sorted is None:
-            self._sorted = np.sort(self._columns[0][: self._filled])
+            self._sorted = sorted_copy(self._columns[0][: self._filled])
         return [*self.levels.tuples_from(cut), _sample(self._sorted, self.kind, self.layout.raw_step(self.n - cut))]
 
     def write(self, frame: FrameWriter) -> None:

@@ -183,7 +183,7 @@ def _as_seconds(numbers: Array, kind: ValueType | None) -> Array:
         unit = suspected_unit(float(int(numbers.max()) / each))
         hint = "" if unit is None else f", which looks like {unit}: divide by {EPOCH_UNITS[unit]:,}"
         raise InvalidArgumentError(f"a time beyond {EXACT} seconds{hint}; give timestamps for times so far away")
-    seconds = numbers.astype(np.float64) / each
+    seconds = numbers.astype(np.float64, copy=False) / each if each > 1 else numbers.astype(np.float64, copy=False)
     if not np.isfinite(seconds).all():
         raise InvalidArgumentError("a time is nan or infinite; give times that are numbers")
     return seconds
@@ -197,7 +197,7 @@ def _as_nanoseconds(numbers: Array, kind: ValueType | None) -> Array:
         raise InvalidArgumentError(
             "a time outside the years 1678 to 2261, which nanoseconds cannot count; give seconds"
         )
-    return numbers * each
+    return numbers if each == 1 else numbers * each
 
 
 def read_ahead(max_ahead: Any) -> Fraction | None:

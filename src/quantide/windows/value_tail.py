@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from quantide.kernels.block_sort import sort
 from quantide.sketches.byte_frame import FrameReader, FrameWriter
 from quantide.summary.ranks import MAX_N
 from quantide.summary.summary import Summary
@@ -115,7 +116,7 @@ class ValueTail:
     def summary(self) -> Summary:
         runs = [item.values for item in self._items if isinstance(item, ValueBuffer)]
         values = np.concatenate(runs) if runs else np.empty(0, self.kind.carrier)
-        values.sort()
+        sort(values)
         blocks = [item for item in self._items if isinstance(item, Summary)]
         return Summary.merge(Summary.of_sorted(values, self.kind), *blocks)
 

@@ -7,7 +7,7 @@ eps*size/2 values of the window are not covered, and G + missing stays within 2 
 eps needs: docs/guarantees/windows.md.
 
 A bucket of values alone keeps its minimum and every `step`-th: all such buckets have the same ranks, which are stored
-once, and are merged by one sort, as the rows of a LevelStack.
+once, and are merged by one sort.
 """
 
 import math
@@ -15,6 +15,7 @@ from collections import deque
 
 import numpy as np
 
+from quantide.kernels.block_sort import select_rows, sort, sorted_copy
 from quantide.sketches.byte_frame import FrameReader, FrameWriter
 from quantide.sketches.stream_sketch import StreamSketch
 from quantide.summary.ranks import MAX_N
@@ -82,16 +83,33 @@ class WindowBuckets:
     def append(self, values: Array) -> None:
         offset = 0
         while offset < len(values):
-            count = min(self._full - self._open_n, len(values) - offset)
-            piece = values[offset : offset + count]
-            if self._stores_values:
-                self._run.extend(piece)
+            open_n, left = self._open_n, len(values) - offset
+            if not open_n and left >= self._full and self._stores_values:
+                count = left - left % self._full
+                self._add_even(values[offset : offset + count].reshape(-1, self._full))
             else:
-                self._sketch.insert_column(ValueColumn(self.kind, [piece]))
+                count = min(self._full - open_n, left)
+                self._append_open(values[offset : offset + count])
+                if open_n + count >= self._full:
+                    self._close()
             offset += count
-            if self._open_n >= self._full:
-                self._close()
         self._evict()
+
+    def _append_open(self, values: Array) -> None:
+        """Append values to the open bucket, which has room for them."""
+        if self._stores_values:
+            self._run.extend(values)
+        else:
+            self._sketch.insert_column(ValueColumn(self.kind, [values]))
+
+    def _add_even(self, buckets: Array) -> None:
+        """Add full buckets of values, one a row."""
+        ranks = self._common_ranks()
+        rows = select_rows(buckets, ranks)
+        assert rows is not None  # NaN were refused before
+        self._closed.extend(Summary(row.copy(), ranks, ranks, self._full, self.kind) for row in rows)
+        self._closed_n += buckets.size
+        self._merged = None
 
     def add(self, summary: Summary) -> None:
         if self._open_n and self._open_n + summary.n > self._full:
@@ -105,25 +123,25 @@ class WindowBuckets:
 
     def _close(self) -> None:
         if self._run.n == self._full:
-            ranks = self._common_ranks()
-            values = np.sort(self._run.values)[ranks - 1]
-            closed = Summary(values, ranks, ranks, self._full, self.kind)
+            self._add_even(self._run.values[None, :])
         else:
             closed = self._share_ranks(thin_summary(self._open_summary(), self.eps))
-        self._closed.append(closed)
-        self._closed_n += closed.n
-        self._merged = None
+            self._closed.append(closed)
+            self._closed_n += closed.n
+            self._merged = None
         self._open()
         self._evict()
 
     def _open_summary(self) -> Summary:
         step = max(1, min(self._step, int(LOOSE * self.eps * self._run.n)))
-        values = Summary.of_sorted(np.sort(self._run.values), self.kind, step)
+        values = Summary.of_sorted(sorted_copy(self._run.values), self.kind, step)
         return Summary.merge(values, self._sketch.summary(), *self._blocks)
 
     def _evict(self) -> None:
-        while self.covered > self.size and self._closed:
+        excess = self.covered - self.size
+        while excess > 0 and self._closed:
             first = self._closed.popleft()
+            excess -= first.n
             self.evicted, self._closed_n, self._merged = first.n, self._closed_n - first.n, None
 
     def summary(self) -> Summary:
@@ -137,7 +155,7 @@ class WindowBuckets:
     def _merge_even(self, even: list[Summary]) -> Summary:
         """Merge buckets of the same ranks: the index of a value among all determines its rank."""
         values = np.concatenate([s.carried[1:] for s in even])
-        values.sort()
+        sort(values)
         n, slack = len(even) * self._full, len(even) * (self._step - 1) + 1 - self._step
         rmin = np.arange(1, len(values) + 1) * self._step
         low = np.array([min(s.carried[0] for s in even)], values.dtype)
