@@ -161,8 +161,8 @@ def recorded(root: Path) -> Iterator[Disk]:
         disk.appeared(path, "mkdir")
 
     class Recorded(DurableSink):
-        def __init__(self, path: str) -> None:
-            super().__init__(path)
+        def __init__(self, path: str, checked: bool = True) -> None:
+            super().__init__(path, checked)
             disk._inodes.pop(os.stat(path).st_ino, None)  # inode numbers of removed files are reused
             disk.appeared(path, "create")
             self.path = path

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from quantide import Summaries, Summary, errors
-from quantide.spark import merge_summaries, quantiles, quantiles_of, summarize
+from quantide.spark import batch_quantiles, merge_summaries, quantiles, quantiles_of, source_files, summarize
 from quantide.spark.exact_quantiles import ValueBrackets, prune_row_groups
 from quantide.spark.source_files import find_files, plan_splits
 from quantide.store.location import StorageOptions
@@ -83,6 +83,23 @@ def test_whole(spark: SparkSession, lake: tuple[Path, pa.Table], way: str) -> No
     frame = quantiles(WAYS[way](spark, folder), "v", PHIS, eps=0.02)
     assert frame.schema.simpleString() == f"struct<{QUANTILE_TYPES}>"
     check(frame.collect(), rows["v"].drop_null().to_numpy(), 0.02)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_files_that_one_task_could_read(
+    spark: SparkSession, lake: tuple[Path, pa.Table], monkeypatch: pytest.MonkeyPatch, exact: bool
+) -> None:
+    """Small files are summarised by one task; several tasks and one that merges are as right."""
+    folder, rows = lake
+    one = quantiles(str(folder), "v", PHIS, eps=0.02, exact=exact)
+    monkeypatch.setattr(batch_quantiles, "ONE_TASK_BYTES", 0)
+    monkeypatch.setattr(source_files, "MIN_SPLIT", 1)
+    several = quantiles(str(folder), "v", PHIS, eps=0.02, exact=exact)
+    assert one.rdd.getNumPartitions() == several.rdd.getNumPartitions() == 1
+    plans = [frame._jdf.queryExecution().toString() for frame in (one, several)]
+    assert ["Repartition" in plan for plan in plans] == ([True, True] if exact else [False, True])
+    for frame in (one, several):
+        check(frame.collect(), rows["v"].drop_null().to_numpy(), 0.0 if exact else 0.02)
 
 
 @pytest.mark.parametrize("way", OFTEN)

@@ -8,16 +8,19 @@ import numpy as np
 
 from quantide.errors import InvalidArgumentError
 from quantide.history.appended_rows import ParquetPiece
-from quantide.history.chunk_sort import sort_chunk
+from quantide.history.chunk_sort import merge_chunk, sort_chunk
 from quantide.history.compaction_tasks import write_partition
 from quantide.history.history_writer import AppendFiles, HistoryWriter
 from quantide.history.recent_writer import write_entry
+from quantide.kernels.block_sort import sorted_copy
 from quantide.store import fault_points
 from quantide.store.file_names import FileName, RunId, recent_name
 from quantide.store.recent_manifest import ManifestEntry, RecentManifest
 from quantide.store.store_settings import StoreSettings
+from quantide.store.stored_rows import RecentRows
 from quantide.store.writable_table import ManifestChange
 from quantide.summary.value_types import type_named
+from quantide.typing import Array
 from quantide.windows.time_clock import TimeClock, TimeHorizon
 
 RUNS_PER_TASK = 1 << 12  # names reserved for each task
@@ -63,19 +66,26 @@ class WrittenFile:
 def write_chunks(names: NameReservation, task: int, pieces: Iterable[ParquetPiece], nan: str) -> list[WrittenFile]:
     """Write each piece as a chunk of its own; return the files that task number `task` wrote."""
     settings, files = names.settings, []
+    kind = type_named(settings.value_type)
     for count, piece in enumerate(pieces):
-        chunk = sort_chunk(piece.keys, piece.column, type_named(settings.value_type), nan)
-        run = RunId(names.step, names.step, 0, names.epoch, names.serial + task * RUNS_PER_TASK + count)
-        entries, clock, given = [], None, False
-        if piece.recent is not None and chunk.rows:
+        number = task * RUNS_PER_TASK + count
+        run = RunId(names.step, names.step, 0, names.epoch, names.serial + number)
+        row_groups, in_order, clock, given = list[RecentRows](), list[Array](), None, False
+        if piece.recent is not None and len(piece.recent.values):
             store_clock, row_groups = piece.recent.split(settings, names.manifest, names.now)
             if len(row_groups) > RECENT_PER_RUN:
-                raise InvalidArgumentError(f"{chunk.rows} rows in one piece; give them in smaller ones")
+                raise InvalidArgumentError(f"{len(piece.recent.values)} rows in one piece; give them in smaller ones")
             clock, given = store_clock.kind, piece.recent.times is not None
-            first = names.recent + (task * RUNS_PER_TASK + count) * RECENT_PER_RUN
-            for i, rows in enumerate(row_groups):
-                recent = recent_name(names.epoch, first + i)
-                entries.append(write_entry(names.folder, recent, rows, settings, names.durable))
+        if row_groups and piece.keys is None:  # sorted once, for their summaries and for the chunk
+            in_order = [sorted_copy(rows.values) for rows in row_groups]
+            chunk = merge_chunk(in_order, piece.column, kind, nan)
+        else:
+            chunk = sort_chunk(piece.keys, piece.column, kind, nan)
+        entries = []
+        for i, rows in enumerate(row_groups):
+            recent = recent_name(names.epoch, names.recent + number * RECENT_PER_RUN + i)
+            sorted_values = in_order[i] if in_order else None
+            entries.append(write_entry(names.folder, recent, rows, settings, names.durable, sorted_values))
         for part in range(len(chunk.partitions)):
             name = FileName(run, part)
             written = write_partition(names.folder, name, chunk, settings, (), names.durable)

@@ -10,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from quantide.kernels.block_sort import sort
 from quantide.kernels.key_segments import permute_segments
 from quantide.kernels.presort import partition
+from quantide.kernels.run_merge import merge_runs
 from quantide.store.stored_rows import ALL, SortedRows
 from quantide.summary.key_encoding import encode_keys, group_by_code, sort_segments
 from quantide.summary.value_column import ValueColumn, has_nan, nan_error, store
@@ -23,6 +25,7 @@ B = TypeVar("B")
 PARTITION_ROWS = 1 << 24  # target rows of a file of a chunk
 THREAD_ROWS = 1 << 20  # fewer are not worth a second thread
 SAMPLE_SIZE = 1 << 12  # values to choose a pivot from
+MAX_RUNS = 1 << 6  # more are sorted anew
 
 
 @dataclass(frozen=True)
@@ -78,13 +81,25 @@ def _sort_keyed(keys: pa.Array, column: ValueColumn, kind: ValueType, nan: str) 
     return SortedChunk(len(rows), column.nulls, nans, [lambda: rows] if len(rows) else [])
 
 
+def merge_chunk(groups: Sequence[NDArray[Any]], column: ValueColumn, kind: ValueType, nan: str) -> SortedChunk:
+    """Return the chunk of sorted groups of values: those of the column that are not NaN."""
+    rows = merge_pieces([SortedRows(kind, ALL, np.array([0, len(values)]), values) for values in groups])
+    nans = len(column) - len(rows)
+    if nans and nan == "refuse":
+        raise nan_error()
+    parts = [rows.values[start : start + PARTITION_ROWS] for start in range(0, len(rows), PARTITION_ROWS)]
+    return SortedChunk(len(rows), column.nulls, nans, [_in_order(part, kind) for part in parts])
+
+
 def merge_pieces(pieces: Sequence[SortedRows]) -> SortedRows:
-    """Merge sorted pieces. Sorting anew is faster than merging: np.sort uses the processor's vector units."""
-    kind, values = pieces[0].kind, np.concatenate([piece.values for piece in pieces])
+    """Merge sorted pieces; many of them are sorted anew, which is faster."""
+    if len(pieces) == 1:
+        return pieces[0]
+    kind = pieces[0].kind
     if all(piece.keys is ALL for piece in pieces):
-        if len(pieces) > 1:
-            values.sort()
+        values = _merge_values([piece.values for piece in pieces if len(piece)])
         return SortedRows(kind, ALL, np.array([0, len(values)]), values)
+    values = np.concatenate([piece.values for piece in pieces])
     codes, distinct = encode_keys(pa.concat_arrays([piece.keys for piece in pieces]))
     counts = np.concatenate([piece.counts for piece in pieces])
     order = np.argsort(codes, kind="stable")
@@ -94,6 +109,22 @@ def merge_pieces(pieces: Sequence[SortedRows]) -> SortedRows:
     grouped = values[row_indexes]
     sort_segments(grouped, bounds)
     return SortedRows(kind, distinct, bounds, grouped)
+
+
+def _merge_values(pieces: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Merge sorted values; consecutive pieces that are in order, as files of one run are, count as one."""
+    runs: list[list[NDArray[Any]]] = []
+    for values in pieces:
+        if runs and runs[-1][-1][-1] <= values[0]:
+            runs[-1].append(values)
+        else:
+            runs.append([values])
+    if 1 < len(runs) <= MAX_RUNS:
+        return merge_runs([np.concatenate(run) if len(run) > 1 else run[0] for run in runs])
+    merged = np.concatenate(pieces)
+    if len(runs) > 1:
+        sort(merged)
+    return merged
 
 
 def _halvings(rows: int) -> int:
@@ -121,8 +152,12 @@ def _halves(values: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 def _sort_later(values: NDArray[Any], kind: ValueType) -> Callable[[], SortedRows]:
-    def sort() -> SortedRows:
-        values.sort()
+    def sorted_rows() -> SortedRows:
+        sort(values)
         return SortedRows(kind, ALL, np.array([0, len(values)]), values)
 
-    return sort
+    return sorted_rows
+
+
+def _in_order(values: NDArray[Any], kind: ValueType) -> Callable[[], SortedRows]:
+    return lambda: SortedRows(kind, ALL, np.array([0, len(values)]), values)

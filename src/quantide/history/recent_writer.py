@@ -16,6 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from threading import Lock
+from typing import Any
 
 import numpy as np
 
@@ -25,11 +26,12 @@ from quantide.history.chunk_sort import in_threads
 from quantide.store import fault_points
 from quantide.store.durable_files import remove
 from quantide.store.file_names import recent_name
-from quantide.store.recent_file import RecentFile, write_recent
+from quantide.store.recent_file import RecentFile, RecentFileInfo, write_recent
 from quantide.store.recent_manifest import ManifestEntry, RecentManifest
 from quantide.store.store_settings import StoreSettings
 from quantide.store.stored_rows import RecentRows, key_type
 from quantide.store.writable_table import ManifestChange, WritableTable
+from quantide.typing import Array
 from quantide.windows.time_clock import TimeClock
 from quantide.windows.wall_clock import wall_clock_ns
 
@@ -256,13 +258,27 @@ class RecentWriter:
             raise
 
 
-def write_entry(folder: str, name: str, rows: RecentRows, settings: StoreSettings, durable: bool) -> ManifestEntry:
+def write_entry(
+    folder: str,
+    name: str,
+    rows: RecentRows,
+    settings: StoreSettings,
+    durable: bool,
+    sorted_values: Array | None = None,
+) -> ManifestEntry:
     """Write a recent file; return its manifest entry. The commit sets its first row number."""
-    size, about = write_recent(os.path.join(folder, name), rows, settings.filters, settings.eps, durable)
+    path = os.path.join(folder, name)
+    size, about = write_recent(path, rows, settings.filters, settings.eps, durable, sorted_values)
     fault_points.point("recent.written")
-    middle = (len(rows) - 1) // 2
-    median = about.oldest if about.oldest == about.newest else np.partition(rows.times, middle)[middle].item()
-    return ManifestEntry(name, 0, about.rows, about.oldest, about.newest, size, median)
+    return ManifestEntry(name, 0, about.rows, about.oldest, about.newest, size, _median(rows.times, about))
+
+
+def _median(times: Array, about: RecentFileInfo) -> Any:
+    """Return the lower median; most rows arrive in the order of their times."""
+    if about.oldest == about.newest:
+        return about.oldest
+    middle, in_order = (len(times) - 1) // 2, bool((times[1:] >= times[:-1]).all())
+    return (times if in_order else np.partition(times, middle))[middle].item()
 
 
 def next_recent_compaction(entries: Sequence[ManifestEntry], damaged: Container[str] = ()) -> Sequence[ManifestEntry]:

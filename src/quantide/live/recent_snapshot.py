@@ -19,6 +19,7 @@ import numpy as np
 from quantide.caching import ByteLRU
 from quantide.errors import CorruptBytesError, SpanError
 from quantide.history.run import Key, find_key
+from quantide.kernels.block_sort import sort, sorted_copy
 from quantide.store.recent_file import EPS_DIVISOR, RecentFile
 from quantide.store.recent_manifest import RecentManifest
 from quantide.store.stored_rows import ALL, SortedRows
@@ -66,7 +67,7 @@ class WindowContent:
     def summary(self, kind: ValueType) -> Summary:
         """Merge everything; that adds nothing to the error of the summaries."""
         exact = np.concatenate([np.empty(0, kind.carrier), *self.values])
-        exact.sort()
+        sort(exact)
         return Summary.merge(Summary.of_sorted(exact, kind), *self.summaries)
 
 
@@ -141,7 +142,7 @@ class KeyRowBlocks:
     def _summaries(self) -> list[Summary]:
         kind, out = self.rows.kind, []
         for i in range(0, len(self.rows.values), BLOCK_ROWS):
-            values = np.sort(self.rows.values[i : i + BLOCK_ROWS])
+            values = sorted_copy(self.rows.values[i : i + BLOCK_ROWS])
             tuples = SortedRows(kind, ALL, np.array([0, len(values)]), values).summarise(self._eps / EPS_DIVISOR).tuples
             out.append(Summary(tuples.values, tuples.rmin, tuples.rmax, len(values), kind))
         return out

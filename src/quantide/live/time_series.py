@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from quantide.errors import InvalidArgumentError
+from quantide.kernels.block_sort import sorted_copy
 from quantide.live.recent_snapshot import RecentSnapshot, RowSelection, TimeInterval
 from quantide.summary.summary import Summary
 from quantide.summary.value_types import ValueType
@@ -107,7 +108,7 @@ def summarise_windows(
         ]
         if np.sum(ends - starts) <= MAX_SORTED:
             for start, end in zip(starts, ends, strict=True):
-                yield Summary.of_sorted(np.sort(values[start:end]), kind)
+                yield Summary.of_sorted(sorted_copy(values[start:end]), kind)
             return
     for interval in intervals:
         yield recent.summary(RowSelection(selection.key, None, interval, selection.filter), kind, False)

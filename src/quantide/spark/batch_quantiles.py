@@ -30,6 +30,7 @@ from quantide.spark.partial_summaries import (
     from_partial_rows,
     merge_partials,
     split_keys,
+    summarise_in_one_task,
     summarise_source,
     to_partial_rows,
 )
@@ -46,6 +47,7 @@ from quantide.summary.value_types import type_of_arrow
 Source = Any  # a path, glob, folder, Delta table, list of those, or a DataFrame
 Names = str | Sequence[str]
 
+ONE_TASK_BYTES = 64 << 20  # files of at most this size are read by one task, if there are no keys
 QUANTILE_COLUMNS = ("phi", "value", "rank_lo", "rank_hi", "n", "error")
 
 
@@ -188,7 +190,12 @@ class _BatchQuery:
         return [*self.key_fields(), *name]
 
     def run(self, to_rows: ToRows, schema: StructType) -> DataFrame:
-        """Summarise all rows, and return the rows that `to_rows` makes of the merged summaries."""
+        """Summarise all rows, and return the rows that `to_rows` makes of the merged summaries.
+
+        One task reads small files: a second stage, which merges, takes longer than it does.
+        """
+        if isinstance(self.rows, FileRows) and not self.request.by and self.rows.size <= ONE_TASK_BYTES:
+            return summarise_in_one_task(self.rows.in_one_task(), self.request, to_rows, schema)
         buckets = bucket_count(self.rows.tasks, count_cores(self.session))
         partials = summarise_source(self.rows, self.request, buckets)
         return merge_partials(partials, self.rows.tasks, buckets, self.request, to_rows, schema)

@@ -7,14 +7,15 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from types import FrameType
 from typing import TextIO
 
 from pyspark.sql import SparkSession
 
-from quantide.config import Config
+from quantide.config import Config, StreamConfig
 from quantide.errors import (
     CheckpointError,
     ConfigError,
@@ -23,8 +24,10 @@ from quantide.errors import (
     TypeMismatchError,
     WriterConflictError,
 )
-from quantide.spark.spark_executor import SparkExecutor
-from quantide.spark.spark_session import SparkSetupError, check_workers, start_session
+from quantide.spark.spark_executor import SparkExecutor, run_tasks
+from quantide.spark.spark_session import SparkSetupError, check_workers, count_cores, start_session
+from quantide.spark.stream.batch_task import prepare_worker
+from quantide.spark.stream.micro_batch import LOCAL_BYTES
 from quantide.spark.stream.running_stream import RunningStream
 from quantide.spark.stream.stream_source import SPARK_ERRORS, first_line
 from quantide.spark.stream.stream_status import StatusBoard
@@ -32,6 +35,8 @@ from quantide.spark.stream.stream_status import StatusBoard
 FATAL_ERRORS = (CheckpointError, ConfigError, SettingsError, TypeMismatchError, WriterConflictError)
 TICK = 0.1  # seconds between two rounds over all streams
 LATE_SIGNAL = 1.0  # seconds to wait for a signal that has already ended Java
+MAX_PREPARED = 8  # workers that are prepared for a first batch
+LISTED_FILES = 100  # files of a folder whose sizes are added up
 MAX_PAUSE = 60.0  # seconds before a failed stream restarts
 LOCAL_CONF = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 START_CONF = {
@@ -78,6 +83,8 @@ def ingest(
     stop = threading.Event()
     with stop_on_signals(stop), _allow_early_spark_stop(stop), session_for(config, master) as session:
         executor = None if master.startswith("local") else SparkExecutor(session)
+        if executor is None and any(map(_has_large_files, config.streams.values())):
+            threading.Thread(target=_prepare_workers, args=(session,), daemon=True).start()
         streams: list[RunningStream] = []
         try:
             for stream in config.streams.values():  # one by one: if a stream fails, those before it are closed
@@ -87,6 +94,21 @@ def ingest(
             raise StreamError(f"Spark failed: {first_line(error)}. Nothing is lost; start again") from error
         finally:
             _stop_streams(streams)
+
+
+def _has_large_files(stream: StreamConfig) -> bool:
+    """Return True if the first files of a folder are too large for the driver, so that workers will read them."""
+    try:
+        with os.scandir(stream.source.path or os.devnull) as files:
+            return sum(file.stat().st_size for file in islice(files, LISTED_FILES)) > LOCAL_BYTES
+    except OSError:  # another file system, or a source that is not files
+        return False
+
+
+def _prepare_workers(session: SparkSession) -> None:
+    """Let workers load what tasks need while the streams start; whatever fails here fails there, with its reason."""
+    with suppress(Exception):
+        run_tasks(session, min(count_cores(session), MAX_PREPARED), prepare_worker)
 
 
 @contextmanager

@@ -200,6 +200,16 @@ def summarise_source(rows: RowSource, request: SummaryRequest, buckets: int) -> 
     return rows.map(summarise, PARTIAL_SCHEMA)
 
 
+def summarise_in_one_task(rows: RowSource, request: SummaryRequest, to_rows: ToRows, schema: StructType) -> DataFrame:
+    """Return the rows that `to_rows` makes of the summaries of a source that has one task."""
+
+    def summarise(tables: Tables) -> Iterator[dict[str, Any]]:
+        for name, summaries in summarise_tables(tables, request):
+            yield from to_rows(name, compress_within(summaries, request.eps, MERGE_SHARE))
+
+    return rows.map(summarise, schema)
+
+
 def merge_partials(
     partials: DataFrame, tasks: int, buckets: int, request: SummaryRequest, to_rows: ToRows, schema: StructType
 ) -> DataFrame:

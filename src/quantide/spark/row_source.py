@@ -1,7 +1,7 @@
 """Row sources: files or a DataFrame, whose rows reach the functions of tasks as Arrow tables."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -45,6 +45,15 @@ class FileRows:
     @property
     def tasks(self) -> int:
         return max(1, len(self.splits))
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files, or of the row groups of their pieces."""
+        return sum(piece.size for split in self.splits for piece in split)
+
+    def in_one_task(self) -> "FileRows":
+        """Return the same rows as a single split."""
+        return replace(self, splits=(tuple(piece for split in self.splits for piece in split),))
 
     def map(self, function: TableFunction, schema: StructType) -> DataFrame:
         return self.map_splits(lambda split, read: function(read(split)), schema)

@@ -67,6 +67,7 @@ def write_data(path: str, rows: SortedRows, names: Sequence[str], durable: bool)
             compression=CODEC,
             use_dictionary=list(names),
             column_encoding={VALUE: _value_encoding(rows.kind)},
+            write_batch_size=BLOCK,
             write_page_checksum=True,
             store_schema=False,
         ) as writer:

@@ -26,11 +26,12 @@ INTERNAL = "_quantide"
 
 
 class DurableSink:
-    """Writable file for pyarrow that tracks its size and checksum."""
+    """Writable file for pyarrow that tracks its size and, unless it has others, a checksum of all bytes."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, checked: bool = True) -> None:
         self._file = open(path, "wb", buffering=0)  # noqa: SIM115 (closed by close)
         self.size = self.crc = 0
+        self._checked = checked
         self.closed = False
 
     def write(self, data: Any) -> int:
@@ -38,7 +39,8 @@ class DurableSink:
         view = memoryview(data)
         while len(view):
             written = self._file.write(view) or 0
-            self.crc = zlib.crc32(view[:written], self.crc)
+            if self._checked:
+                self.crc = zlib.crc32(view[:written], self.crc)
             self.size += written
             view = view[written:]
         return len(memoryview(data))
@@ -55,8 +57,8 @@ class DurableSink:
             self.closed = True
 
 
-def write_file(path: str, fill: Callable[[DurableSink], None], durable: bool) -> tuple[int, int]:
-    """Write a file and return its size and checksum; remove the remains of a failed write.
+def write_file(path: str, fill: Callable[[DurableSink], None], durable: bool, checked: bool = True) -> tuple[int, int]:
+    """Write a file and return its size and checksum (0 unless `checked`); remove the remains of a failed write.
 
     The file gets its name once it is complete. So a Spark task that runs twice, or outlives its cancellation, does not
     harm the file of the first attempt, which may be committed already; both write the same bytes.
@@ -64,7 +66,7 @@ def write_file(path: str, fill: Callable[[DurableSink], None], durable: bool) ->
     temporary = temporary_name(path)
     try:
         make_folder(os.path.dirname(path), durable)
-        sink = DurableSink(temporary)
+        sink = DurableSink(temporary, checked)
         try:
             fill(sink)
             if durable:
@@ -87,7 +89,7 @@ def write_bytes(path: str, data: bytes, durable: bool) -> None:
     def fill(sink: DurableSink) -> None:
         sink.write(data)
 
-    write_file(path, fill, durable)
+    write_file(path, fill, durable, checked=False)
 
 
 def create_file(path: str, data: bytes, durable: bool) -> None:
@@ -97,7 +99,7 @@ def create_file(path: str, data: bytes, durable: bool) -> None:
     """
     temporary = f"{path}#{uuid4().hex}"
     try:
-        sink = DurableSink(temporary)
+        sink = DurableSink(temporary, checked=False)
         try:
             sink.write(data)
             if durable:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from quantide.errors import CorruptBytesError
+from quantide.kernels.block_sort import sorted_copy
 from quantide.store.durable_files import DurableSink, write_file
 from quantide.store.json_fields import Fields, Read, integer, moment, one_of, sequence, text
 from quantide.store.recent_manifest import MAX_FILE_ROWS, ManifestEntry
@@ -73,9 +74,14 @@ class RecentFileInfo:
 
 
 def write_recent(
-    path: str, rows: RecentRows, filters: Sequence[str], eps: float, durable: bool
+    path: str,
+    rows: RecentRows,
+    filters: Sequence[str],
+    eps: float,
+    durable: bool,
+    sorted_values: Array | None = None,
 ) -> tuple[int, RecentFileInfo]:
-    """Write rows; return the size of the file and its header."""
+    """Write rows; return the size of the file and its header. `sorted_values` spares sorting them for a summary."""
     oldest, newest = rows.times.min().item(), rows.times.max().item()
     info = RecentFileInfo(len(rows), rows.kind.name, rows.clock, oldest, newest, list(filters))
     sections: dict[str, Any] = {"values": rows.values}
@@ -87,17 +93,17 @@ def write_recent(
         sections["flags"] = rows.flags
     if len(rows) > HEAVY / eps:
         for number in range(len(filters) + 1):
-            sections |= _build_summaries(rows, number, eps)
+            sections |= _build_summaries(rows, number, eps, sorted_values)
     buffers = pack(MAGIC, VERSION, asdict(info), sections, PAGED)
 
     def fill(sink: DurableSink) -> None:
         for buffer in buffers:
             sink.write(buffer)
 
-    return write_file(path, fill, durable)[0], info
+    return write_file(path, fill, durable, checked=False)[0], info  # sections have their own checksums
 
 
-def _build_summaries(rows: RecentRows, number: int, eps: float) -> dict[str, Any]:
+def _build_summaries(rows: RecentRows, number: int, eps: float, sorted_values: Array | None = None) -> dict[str, Any]:
     """Build a summary of all rows, or of those that satisfy filter `number` - 1, and one of each heavy key."""
     values, bounds = rows.values, rows.bounds
     if number:
@@ -106,7 +112,8 @@ def _build_summaries(rows: RecentRows, number: int, eps: float) -> dict[str, Any
         values, bounds = values[matches], np.concatenate(([0], np.cumsum(matches)))[bounds]
     if len(values) <= HEAVY / eps:
         return {}
-    total = _sample(SortedRows(rows.kind, ALL, np.array([0, len(values)]), np.sort(values)), eps)
+    in_order = sorted_values if sorted_values is not None and not number else sorted_copy(values)
+    total = _sample(SortedRows(rows.kind, ALL, np.array([0, len(values)]), in_order), eps)
     out: dict[str, Any] = {
         f"total{number}": Summary(total.values, total.rmin, total.rmax, len(values), rows.kind).to_bytes()
     }

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -16,6 +17,8 @@ import pyarrow.parquet as pq
 from quantide.errors import QuantideError
 from quantide.history.appended_rows import PIECE_ROWS
 from quantide.history.bulk_load import NameReservation, WrittenFile
+from quantide.kernels.block_sort import sorted_copy
+from quantide.kernels.run_merge import merge_runs
 from quantide.spark.source_files import FilePiece, Split, read_split
 from quantide.spark.stream.column_matching import column_missing
 from quantide.spark.stream.column_selection import ColumnSelection
@@ -108,6 +111,12 @@ def run_split_task(task: BatchTask, number: int, split: Split) -> TaskResult:
                 collector.flush(path if is_part else None)
     collector.flush()
     return collector.result
+
+
+def prepare_worker(_number: int) -> None:
+    """Load what tasks need, which takes a new worker a second: modules with this one, and the machine code of sorts."""
+    values = sorted_copy(np.random.default_rng(1).random(1 << 17))
+    merge_runs([values, values])
 
 
 def run_table_task(task: BatchTask, table: pa.Table) -> TaskResult:

@@ -57,10 +57,12 @@ def detect_wrong_unit(column: Any) -> list[tuple[NDArray[np.bool_], str]]:
     if not is_timestamp and clock_of(column.type) != "seconds":
         return []
     numbers = column.cast(pa.int64()) if is_timestamp else column
-    seconds = numbers.cast(pa.float64(), safe=False).fill_null(0).to_numpy(zero_copy_only=False)
-    seconds = seconds / (PER_SECOND[column.type.unit] if is_timestamp else 1)
-    if not (seconds > YEARS[1]).any():
+    each_second = PER_SECOND[column.type.unit] if is_timestamp else 1
+    newest = pc.max(numbers).as_py()
+    if newest is None or not float(newest) / each_second > YEARS[1]:  # most often, and no copy is made
         return []
+    seconds = numbers.cast(pa.float64(), safe=False).fill_null(0).to_numpy(zero_copy_only=False)
+    seconds = seconds / each_second
     fix = "declare the column as BIGINT and set" if is_timestamp else "set"
     return [
         (mask, f'{WRONG_UNIT} {UNIT_NAMES[unit]} since 1970, read as seconds; {fix} time_unit = "{unit}"{THEN_RETRY}')
@@ -305,6 +307,8 @@ class _RejectedRows:
 
     def reject_ahead(self, column: Any, horizon: TimeHorizon) -> None:
         """Reject times further ahead of the clock than is plausible."""
+        if not self.has_rows and _all_within(column, horizon):
+            return
         clock, numbers = self._good_times(column)
         if len(numbers) and numbers.max() > horizon.latest(clock):
             reason = f"{TIME_AHEAD} of this machine's clock by more than max_ahead, {show_span(horizon.ahead)}"
@@ -328,6 +332,18 @@ class _RejectedRows:
             self._codes = np.zeros(self._rows, dtype=np.int16)
         self._codes[mask & (self._codes == 0)] = len(self._reasons)
         self._reasons.append((reason, self.column))
+
+
+def _all_within(column: Any, horizon: TimeHorizon) -> bool:
+    """Return True if all times are valid and not further ahead of the clock than is plausible, by their extremes."""
+    if column.null_count or not len(column) or not pa.types.is_timestamp(column.type):
+        return False
+    extremes = pc.min_max(column)
+    clock = TimeClock("timestamp" if column.type.tz is None else "timestamp with zone")
+    is_valid = bool(extremes["min"].value > np.iinfo(np.int64).min)  # the smallest number is NaT
+    return is_valid and bool(
+        extremes["max"].value * NANOSECONDS // PER_SECOND[column.type.unit] <= horizon.latest(clock)
+    )
 
 
 def _concat_columns(columns: list[Any]) -> Any:
