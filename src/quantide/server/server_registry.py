@@ -91,11 +91,23 @@ class ServerRegistry:
     def _prepare(self) -> None:
         try:
             for setting in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
-                self._database.execute(f"PRAGMA {setting}")
+                self._set(setting)
             self._upgrade()
         except BaseException:
             self._database.close()
             raise
+
+    def _set(self, setting: str) -> None:
+        """Set a pragma. SQLite does not wait by itself for others that open the file, or close it as the last one."""
+        for wait in (0.01, 0.03, 0.1, 0.3, 1.0):
+            try:
+                self._database.execute(f"PRAGMA {setting}")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                    raise
+                time.sleep(wait)
+        self._database.execute(f"PRAGMA {setting}")
 
     def _upgrade(self) -> None:
         """Check the tables, upgrade them to this version, and keep the server closed if it ever was."""
@@ -171,6 +183,7 @@ def create_registry(path: str) -> None:
         os.close(open_private(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL))
         with closing(sqlite3.connect(temporary)) as database:
             database.executescript(f"BEGIN; {SCHEMA}; PRAGMA user_version = {VERSION}; COMMIT")
+            database.execute("PRAGMA journal_mode = WAL")  # those who open it at once would have to agree on it
         os.rename(temporary, path)
         os.fsync(lock)
     finally:
