@@ -24,6 +24,7 @@ from quantide.config import Config, read_config
 from quantide.doctor import config_checks, installation_checks, machine_checks, spark_checks
 from quantide.doctor.examination import CHECKS, run_checks
 from quantide.doctor.finding import FAILED, OK, WARNING, Finding
+from quantide.kernels import block_sort
 from quantide.server.http.tokens import create_token, revoke_token
 from quantide.server.server_registry import ServerRegistry
 from tests.server.serving import configure, make_store, serving
@@ -133,6 +134,19 @@ def test_an_old_python(monkeypatch: Patch) -> None:
     assert only(list(installation_checks.check_python())).state == OK
     monkeypatch.setattr(sys, "version_info", (3, 10, 4, "final", 0))
     assert only(list(installation_checks.check_python())).state == FAILED
+
+
+def test_sorting(monkeypatch: Patch) -> None:
+    finding = only(list(installation_checks.check_sorting()))
+    assert finding.state == OK
+    assert re.search(
+        r"float64 by (np.sort|radix sort.*) \(\d+ million values/s by radix sort, \d+ by np.sort\)", finding.found
+    )
+    block_sort.radix_from.cache_clear()
+    monkeypatch.setenv("QUANTIDE_SORT", "bogo")
+    assert only(list(installation_checks.check_sorting())).fix == "unset QUANTIDE_SORT"
+    monkeypatch.undo()
+    block_sort.radix_from.cache_clear()
 
 
 def test_kernels(monkeypatch: Patch, tmp_path: Path) -> None:

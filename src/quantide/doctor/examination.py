@@ -7,7 +7,7 @@ from typing import TextIO
 from quantide.config import Config, read_config
 from quantide.doctor.config_checks import check_port, check_registry, check_secret, check_stores, check_tls
 from quantide.doctor.finding import FAILED, OK, WARNING, Check, Finding
-from quantide.doctor.installation_checks import check_kernels, check_packages, check_python
+from quantide.doctor.installation_checks import check_kernels, check_packages, check_python, check_sorting
 from quantide.doctor.machine_checks import check_clock, check_disk, check_memory, check_open_files
 from quantide.doctor.spark_checks import check_java, check_spark
 from quantide.errors import QuantideError
@@ -17,6 +17,7 @@ CHECKS: dict[str, Check] = {
     "python": check_python,
     "packages": check_packages,
     "kernels": check_kernels,
+    "sorting": check_sorting,
     "memory": check_memory,
     "open files": check_open_files,
     "clock": check_clock,
