@@ -34,11 +34,9 @@ def _fold(make: Any, parts: Iterable[Any]) -> Any:
 
 @dataclass(frozen=True)
 class Method:
-    """A method and its promise about rank errors (`kind`, `bound`).
+    """A method and its promise about rank errors; an engine has no `make` and reads the prepared column when queried.
 
-    A sketch is made and updated; an engine has no `make` and reads the prepared column when queried. `rounded`: it
-    stores float32, and its error is counted on the rounded values.
-    """
+    `rounded`: it stores float32, and its error is counted on the rounded values."""
 
     name: str
     ask: Callable[[Any, Floats], Any] | None = None

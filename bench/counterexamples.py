@@ -45,11 +45,8 @@ def engine_answer(engine: str, values: Values, call: str) -> Any:
 class Attack:
     """Stream after Cormode, Mishra, Ross and Vesely, "Theory meets practice at the median", KDD 2021.
 
-    A t-digest stores the mean of a cluster and forgets where its values lie. Each level puts a few values at -x and
-    many at a much smaller +y: one cluster, whose mean is below 0. The next level lies between that mean and 0, so the
-    digest counts the whole cluster as smaller, where most of it is larger; the error of every level stays.
-    `first` values; a level adds `growth` of them, a quarter of it low, and `far` as many far above, which keeps the gap
-    away from the end where clusters are small. Scales go from 2^top to 2^bottom.
+    Each level puts a few values at -x and many at a much smaller +y: one cluster, whose mean is below 0. The next level
+    lies between that mean and 0, so the digest counts the whole cluster as smaller, where most of it is larger.
     """
 
     name: str
@@ -147,11 +144,7 @@ class Tuples:
 
 
 def merge_wrongly(one: Tuples, other: Tuples) -> Tuples:
-    """Merge as SPARK-29336 reports it, written by us: tuples are sorted together and left as they are.
-
-    But a tuple of one lies between two tuples of the other, and an unknown number of hidden values there is smaller:
-    delta has to grow by that. Later compression trusts the wrong delta, and the error of every merge stays.
-    """
+    """Merge as SPARK-29336 reports it: tuples are sorted together, delta does not grow by what lies between."""
     values = np.concatenate([one.values, other.values])
     order = np.argsort(values, kind="stable")
     pairs = ((one.g, other.g), (one.delta, other.delta))

@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench import evidence, papers, rendering, tables
+from bench import evidence, papers, processors, rendering, tables
 from bench.collection import DOCS, FOLDERS, Reports, select, stored
 from bench.processes import ROOT
 from bench.report import Report, say
-from quantide import StreamSketch
 
 FIGURE = re.compile(r"(<!-- figure: ([\w-]+) -->)(.*?)(<!-- /figure -->)", re.S)
 SCALE = DOCS / "scale.md"
@@ -34,6 +33,7 @@ def render_all() -> dict[Path, str]:
     reports = stored()
     texts = {path: insert(path.read_text(encoding="utf-8"), reports) for path in handwritten()}
     texts[DOCS / "results" / "papers.md"] = papers.render(reports)
+    texts[DOCS / "results" / "processors.md"] = processors.page()
     texts[DOCS / "results" / "evidence.md"] = evidence.page(reports["results/evidence"])
     return texts | {SCALE: scale(reports["characterization/scale"])}
 
@@ -49,7 +49,7 @@ def figure(name: str, reports: Reports) -> str:
         "select": lambda *names, **fields: select(reports, *names, **fields),
         "stream": lambda method: stream_row(reports, method),
         "readme": lambda: readme({name: reports[f"results/{name}"] for name in README}),
-        "leaf": StreamSketch(0.001).leaf,
+        "processor": processors.headline,
         "buckets": buckets,
         "task": task,
     }

@@ -22,6 +22,7 @@ def describe() -> dict[str, Any]:
     return {
         "cpu": fields.get("model name", platform.machine()),
         "vector_units": sorted(set(VECTORS) & set(units)),
+        "numpy_disabled": os.environ.get("NPY_DISABLE_CPU_FEATURES"),
         "cores": os.cpu_count() or 1,
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         "system": f"{platform.system()} {platform.machine()}",

@@ -15,10 +15,7 @@ _events: list[Event] = []
 
 
 def load(port: int, paths: list[str], rate: float, seconds: float, connections: int) -> Loaded:
-    """Send requests at a fixed rate, whether the server keeps up or not, over connections that share one queue.
-
-    A latency counts from the moment at which its request was due.
-    """
+    """Send requests at a fixed rate, whether the server keeps up or not, over connections that share one queue."""
     took, failed = list[float](), list[str]()
 
     async def work(queue: Queue) -> None:

@@ -1,7 +1,6 @@
 """Child process that ingests FOLDER/in with Spark: `python -m bench.ingest_child quantide|spark FOLDER CORES`.
 
-It logs its batches, with times of the monotonic clock, which all processes of a machine share, into FOLDER/log.jsonl.
-`quantide` runs as `quantide ingest` does; `spark` computes percentile_approx of each batch and writes Parquet.
+It logs its batches into FOLDER/log.jsonl. `spark` computes percentile_approx of each batch and writes Parquet.
 """
 
 import sys

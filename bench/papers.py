@@ -1,10 +1,8 @@
-"""Headlines of five papers beside the stored results: docs/results/papers.md.
+"""Headlines of five papers beside the stored results: docs/results/papers.md, from templates/papers.txt.
 
-templates/papers.txt has a line for each paper (short name = citation = machine) and for each of its headlines: name,
-section, the paper's words, the number compared (with > where more is better), its name, the rows of a stored result,
-an expression over a row for the number and one for its text, and an explanation of a miss. The worst row counts, or
-the last where the rows end with `last`; `field=A/B` pairs each row of A with its `other` of B. The texts at hand are
-scans: where only a figure has a number, the words are given.
+A line there has a headline's name, section, the paper's words, the number compared (with > where more is better), its
+name, the rows of a stored result, expressions for the number and its text, and an explanation of a miss. The worst row
+counts, or the last where the rows end with `last`; `field=A/B` pairs each row of A with its `other` of B.
 """
 
 import json
@@ -63,32 +61,32 @@ def read() -> tuple[dict[str, tuple[str, str]], list[Headline]]:
             continue
         name, where, says, number, against, rows, value, text, *why = line.split(" | ")
         more = number.startswith(">")
-        measure = partial(_measure, rows, value, text, more)
-        headlines.append(Headline(short, name, where, says, float(number.lstrip(">")), against, measure, more, *why))
+        found = partial(measure, rows, value, text, more)
+        headlines.append(Headline(short, name, where, says, float(number.lstrip(">")), against, found, more, *why))
     return papers, headlines
 
 
-def _measure(rows: str, value: str, text: str, more: bool, reports: Reports) -> Found:
+def measure(rows: str, value: str, text: str, more: bool, reports: Reports) -> Found:
     subject, found = _rows(rows, reports)
     shared = {"rows": found, "s": settings(reports, subject), "max": max, "min": min}
     chosen = found[-1:] if rows.endswith(" last") else found
-    pairs = [(float(rendering.expression(value)(row=row, **shared, **row)), row) for row in chosen]
+    pairs = [(float(rendering.expression(value)(**shared | row | {"row": row})), row) for row in chosen]
     worst, row = (min if more else max)(pairs, key=lambda pair: pair[0])
-    return worst, rendering.expression(text)(value=worst, row=row, **shared, **row), rows.removesuffix(", last")
+    return worst, rendering.expression(text)(**shared | row | {"row": row, "value": worst}), rows.removesuffix(", last")
 
 
 def _rows(text: str, reports: Reports) -> tuple[str, list[Row]]:
     """Return the subject and the rows of "SUBJECT PART: FIELD=VALUE, FIELD=VALUE, last"."""
     head, _, filters = text.partition(": ")
     subject, part = head.split(" ")
-    fields = dict(one.split("=") for one in re.split(r", (?=\w+=|last$)", filters) if "=" in one)
+    fields = dict(one.split("=", 1) for one in re.split(r", (?=\w+=|last$)", filters) if "=" in one)
     one, other = ({name: _value(value.split("/")[side]) for name, value in fields.items()} for side in (0, -1))
     pairs = zip(*(select(reports, subject, part, **chosen) for chosen in (one, other)), strict=True)
     return subject, [{**row, "other": beside} for row, beside in pairs]
 
 
 def _value(text: str) -> Any:
-    return json.loads(text) if re.fullmatch(r"[\d.]+", text) else text
+    return json.loads(text) if re.fullmatch(r"\d+(\.\d+)?|null", text) else text
 
 
 def render(reports: Reports) -> str:

@@ -15,18 +15,10 @@ SIGN = np.uint32(1 << 31)
 
 
 class QDigest:
-    """A q-digest of float32 values.
+    """A q-digest of float32 values (Shrivastava, Buragohain, Agrawal, Suri: Medians and Beyond, SenSys 2004).
 
-    Guarantee: the answer's rank is within `eps * n` of the target, `eps = log2(U) / k` with U = 2^32; at most 3k nodes
-    after a compress. The answer is the upper end of a node's range and need not be a value that arrived. New values
-    enter the tree in batches of at least 3k: the amortised form of the paper's "compress after every so many arrivals".
-
-    Shrivastava, Buragohain, Agrawal, Suri: Medians and Beyond, SenSys 2004, sections 3 and 4.
-
-    >>> digest = QDigest(eps=0.01)
-    >>> digest.update(np.arange(100_000, dtype=np.float32))
-    >>> bool(abs(digest.quantile(0.5) - 50_000) <= 1_000)
-    True
+    The answer's rank is within `eps * n` of the target, `eps = log2(U) / k` with U = 2^32. The answer is the upper end
+    of a node's range and need not be a value that arrived. Values enter the tree in batches of at least 3k.
     """
 
     def __init__(self, eps: float, batch: int | None = None) -> None:

@@ -1,8 +1,4 @@
-"""Continuous queries: the experiment of the paper, with elements that arrive one by one.
-
-Lin, Xu, Zhang, Lu, Yu, Zhou, Yuan: Approximate processing of massive continuous quantile queries over high-speed data
-streams, TKDE 2006, section 5: eager first-hit, CSU and CASU.
-"""
+"""Continuous queries: section 5 of the paper by Lin, Xu and others (TKDE 2006), elements arrive one by one."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -70,6 +70,7 @@ def environment_section(report: Report, command: str) -> str:
     """Describe date, command, processor and versions, and peers that were not installed."""
     about, machine = report.about, report.about["machine"]
     units = f" ({', '.join(machine['vector_units'])})" if machine["vector_units"] else ""
+    units += f", numpy without {machine['numpy_disabled']}" if machine.get("numpy_disabled") else ""
     packages = [f"{name} {version}" for name, version in machine["packages"].items() if version]
     facts = [
         f"{about['date']}, `{command}`" + (f" ({tables.seconds(about['seconds'])})" if "seconds" in about else ""),

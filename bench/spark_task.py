@@ -1,7 +1,4 @@
-"""One task of Spark, its peak memory and the stated bound.
-
-The functions are those that `quantiles` sends to tasks, and they are fed as Spark feeds them.
-"""
+"""One task of Spark, fed as Spark feeds it: its peak memory and the stated bound."""
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -38,10 +35,7 @@ KEPT = 4  # values of a key, times 1/eps
 
 
 def stated_bytes(tables: Iterable[pa.Table], keys: int, eps: float) -> int:
-    """Return the bound of docs/spark.md for a task that reads these tables, by so many keys, 0 for none.
-
-    The arrays follow from the code; how many of them live at once was found by measuring.
-    """
+    """Return the bound of docs/spark.md for a task that reads these tables, by so many keys, 0 for none."""
     sizes: list[tuple[int, int]] = [(len(table), table.nbytes) for table in tables]
     if not keys:
         sketch = StreamSketch.max_nbytes(TASK_SHARE * eps, sum(n for n, _ in sizes))
@@ -89,6 +83,7 @@ class Task:
         with (
             patch("quantide.spark.batch_quantiles.active_session", lambda: session),
             patch("quantide.spark.batch_quantiles.plan_splits", self._splits),
+            patch("quantide.spark.batch_quantiles.ONE_TASK_BYTES", 0),
         ):
             self.ask()
         for name, arguments, _ in session.mock_calls:

@@ -1,8 +1,4 @@
-"""Windows: error and space, after the figures of two papers.
-
-RECENT: Lin, Lu, Xu, Yu, Continuously maintaining quantile summaries of the most recent N elements over a data stream,
-ICDE 2004. CONSTRAINED: Xu, Lin, Zhou, Space efficient quantile summary for constrained sliding windows.
-"""
+"""Windows: error and space, after the figures of two papers, RECENT (ICDE 2004) and CONSTRAINED."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -98,10 +94,7 @@ def layout(name: str) -> Iterator[None]:
 
 @dataclass
 class Probe:
-    """A query of a window; `starts[i]`: the first value of the window after value i; `passing` marks values in it.
-
-    Errors are multiples of eps * n. Tuples are counted beside the paper's `bound`.
-    """
+    """A query of a window; `starts[i]`: the first value of the window after value i; `passing` marks values in it."""
 
     labels: Row
     window: Any

@@ -33,8 +33,7 @@ Answer = tuple[int, float]  # the number of values before it, and the answer
 class Settings:
     """`size`: the window that is fed `values` in blocks or `singles` one by one; `space_*`: the one that is counted.
 
-    `peer_sizes`: windows beside peers, each for `seconds`, river for `slow_seconds`; peers that need a whole column
-    get at least `column` values; river and pandas get windows up to `slow_size`.
+    `peer_sizes`: windows beside peers, for `seconds`; river and pandas get windows up to `slow_size`.
     """
 
     size: int = sized(1_000_000, quick=200_000)
@@ -272,11 +271,7 @@ def sliding_bound(eps: float, n: int) -> int:
 
 
 def recent_bound(eps: float, n: int) -> int:
-    """Return the tuples of RECENT's nN and CONSTRAINED: a GK sketch for eps/2 from the start of each bucket on.
-
-    Buckets have 1, 2, 4, ... values, up to ceil(2/eps) + 1 of each size, and reach back n values. Each sketch counts
-    with the values that it covers; with all n, as in the papers' O(), the bound would be about twice as large.
-    """
+    """Return the tuples of RECENT's nN and CONSTRAINED: a GK sketch for eps/2 from the start of each bucket on."""
     covered, tuples, size = 0, 0.0, 1
     while covered < n:
         starts = covered + size * np.arange(1, math.ceil(2 / eps) + 2)
