@@ -49,7 +49,6 @@ def figure(name: str, reports: Reports) -> str:
         "select": lambda *names, **fields: select(reports, *names, **fields),
         "stream": lambda method: stream_row(reports, method),
         "readme": lambda: readme({name: reports[f"results/{name}"] for name in README}),
-        "processor": processors.headline,
         "buckets": buckets,
         "task": task,
     }

@@ -1,6 +1,6 @@
 """Processors side by side: docs/results/processors.md.
 
-Columns are docs/results and the folders in docs/results/processors, written by `python -m bench ... --output FOLDER`.
+Columns are the folders in docs/results/processors, written by `python -m bench ... --output FOLDER`.
 """
 
 from pathlib import Path
@@ -11,10 +11,6 @@ from bench.papers import measure
 from bench.report import Report
 
 FOLDER = DOCS / "results" / "processors"
-
-
-def folders() -> list[Path]:
-    return [FOLDER.parent, *sorted(path for path in FOLDER.glob("*") if path.is_dir())]
 
 
 def read(folder: Path) -> dict[str, Report]:
@@ -29,7 +25,7 @@ def column(reports: Reports) -> str:
 
 
 def page() -> str:
-    columns = [reports for reports in map(read, folders()) if "results/stream" in reports]
+    columns = [read(folder) for folder in sorted(FOLDER.iterdir())]
     body = []
     for line in (rendering.TEMPLATES / "processors.txt").read_text(encoding="utf-8").splitlines():
         text, bar, *formula = line.split(" | ")
@@ -43,10 +39,3 @@ def cell(reports: Reports, rows: str, value: str, shown: str) -> str:
         return measure(rows, value, shown, more=True, reports=reports)[1]
     except NotMeasuredError:
         return tables.DASH
-
-
-def headline(name: str) -> str:
-    """Return what README.md says about a folder: the speed of a sketch, and its ratio to the peer."""
-    lines = (rendering.TEMPLATES / "processors.txt").read_text(encoding="utf-8").splitlines()[:2]
-    speed, times = (cell(read(FOLDER / name), *line.split(" | ")[2:]) for line in lines)
-    return f"{speed} million values a second, {times} times KLL"
