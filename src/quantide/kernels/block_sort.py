@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from quantide.errors import InvalidArgumentError
-from quantide.kernels import radix_sort
+from quantide.kernels import radix_sort, rank_selection
 from quantide.kernels.presort import detect_order
 from quantide.kernels.radix_sort import key_layout
 from quantide.typing import Array, Ints, Words
@@ -137,14 +137,14 @@ def select_rows(blocks: Array, ranks: Ints) -> Array | None:
     order = detect_order(blocks.reshape(-1))
     if order:
         return positive_zeros(blocks.take(ranks - 1 if order > 0 else blocks.shape[1] - ranks, axis=1))
-    few = radix_sort.FEW * len(ranks) <= blocks.shape[1]
+    few = rank_selection.FEW * len(ranks) <= blocks.shape[1]
     select = _select_by_radix if selects_by_radix(blocks.dtype.name, few) else _select_by_numpy
     return select(blocks, ranks)
 
 
 def _select_by_radix(blocks: Array, ranks: Ints) -> Array | None:
     rows = np.empty((len(blocks), len(ranks)), dtype=blocks.dtype)
-    found = radix_sort.select_rows(as_bits(blocks), ranks, layout_of(blocks.dtype.name), as_bits(rows))
+    found = rank_selection.select_rows(as_bits(blocks), ranks, layout_of(blocks.dtype.name), as_bits(rows))
     return rows if found else None
 
 
@@ -160,7 +160,7 @@ def selects_by_radix(name: str, few: bool = False) -> bool:
     """Return True if radix selection of every eighth rank, or of few, is faster than np.sort."""
     if _setting() != "auto":
         return _setting() == "radix"
-    step = 2 * radix_sort.FEW if few else 8
+    step = 2 * rank_selection.FEW if few else 8
     blocks, ranks = _random_blocks(name, SIZES[0]), np.concatenate(([1], np.arange(step, SIZES[0] + 1, step)))
     by_radix, by_numpy = (
         _fastest(lambda values: select(values, ranks), blocks)  # noqa: B023

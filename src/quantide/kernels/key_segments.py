@@ -3,6 +3,7 @@
 import numpy as np
 
 from quantide.kernels.jit import compiled, pure
+from quantide.kernels.radix_sort import insertion_sort
 from quantide.typing import Array, Ints
 
 
@@ -23,15 +24,8 @@ def sort_short(values: Array, bounds: Ints, max_length: int) -> None:
     """Sort every segment of at most `max_length` values in place (insertion sort)."""
     for s in range(len(bounds) - 1):
         start, end = bounds[s], bounds[s + 1]
-        if end - start > max_length:
-            continue
-        for i in range(start + 1, end):
-            x = values[i]
-            j = i
-            while j > start and values[j - 1] > x:
-                values[j] = values[j - 1]
-                j -= 1
-            values[j] = x
+        if end - start <= max_length:
+            insertion_sort(values, start, end)
 
 
 @compiled

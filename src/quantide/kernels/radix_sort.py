@@ -1,4 +1,4 @@
-"""Radix sort of blocks: about as fast on every processor, and faster where only some ranks are needed.
+"""Radix sort of blocks: about as fast on every processor.
 
 np.sort is fast where its vector kernels are, and five times slower on processors that run their instructions in
 microcode. A radix sort needs no vector instructions. It sorts unsigned keys in the order of the values:
@@ -8,8 +8,6 @@ microcode. A radix sort needs no vector instructions. It sorts unsigned keys in 
 3. Values that agree in those bits form a group, and groups are few and short in most data. Sort each by its own highest
    bits. A group has at least 12 bits less to sort by than the range that contains it, so the work is bounded on every
    input.
-
-`select_ranks` sorts only the groups that contain a rank it returns; where these are few, one pass is enough.
 
 Keys of float64 and int64 are uint64, keys of float32 are uint32. `layout` says how bits become keys, see key_layout().
 """
@@ -21,7 +19,6 @@ from quantide.kernels.jit import compiled
 from quantide.typing import Array, Ints, Words
 
 DIGIT = 13  # most bits of one pass: 8,192 counters of four bytes fit into a processor's first cache
-FEW = 32  # a selection of one rank in so many takes one pass
 SHORT = 32  # groups up to this size are sorted by insertion
 BLOCK = 1 << 16  # longer arrays are distributed to buckets first
 BUCKET, MAX_BUCKETS = 1 << 14, 1 << 11  # keys of a bucket, about; the most buckets
@@ -41,11 +38,6 @@ def key_layout(dtype: np.dtype[np.generic]) -> Words:
     infinity = int(np.array(np.inf, dtype=dtype).view(f"u{dtype.itemsize}"))
     negative = infinity | sign
     return np.array([width - 1, sign, ones, ones ^ negative, negative, negative], dtype=np.uint64)
-
-
-def new_counters() -> Counters:
-    """Return counters for both passes; a kernel clears those that it uses."""
-    return np.empty((2, 1 << DIGIT), dtype=np.uint32)
 
 
 @compiled
@@ -158,7 +150,7 @@ def sort_counted(keys: Array, spare: Array, start: int, end: int, shift: int, di
 
 
 @compiled
-def sort_short(keys: Array, start: int, end: int) -> None:
+def insertion_sort(keys: Array, start: int, end: int) -> None:
     """Sort a few keys by insertion."""
     for i in range(start + 1, end):
         key = keys[i]
@@ -173,7 +165,7 @@ def sort_short(keys: Array, start: int, end: int) -> None:
 def sort_range(keys: Array, spare: Array, start: int, end: int, counters: Counters) -> None:
     """Sort keys[start:end] by all their bits; `spare` is overwritten."""
     if end - start <= SHORT:
-        sort_short(keys, start, end)
+        insertion_sort(keys, start, end)
         return
     pending = np.empty(
         (2 + (end - start) // SHORT, 2), dtype=np.int64
@@ -202,7 +194,7 @@ def sort_range(keys: Array, spare: Array, start: int, end: int, counters: Counte
                 pending[count, 0], pending[count, 1] = begin, i
                 count += 1
             else:
-                sort_short(keys, begin, i)
+                insertion_sort(keys, begin, i)
 
 
 @compiled
@@ -344,106 +336,3 @@ def sort_segments(bits: Array, bounds: Ints, chosen: Ints, layout: Words) -> Non
             nans = segment[:negative_nans].copy()
             segment[: size - negative_nans] = segment[negative_nans:].copy()
             segment[size - negative_nans :] = nans
-
-
-@compiled
-def select_ranks(
-    bits: Array, ranks: Ints, keys: Array, spare: Array, layout: Words, counters: Counters, guess: int, out: Array
-) -> int:
-    """Write the bits of the values with these ranks, ascending and counted from 1; return the next block's `guess`.
-
-    The ranks must include the first and the last, which are NaN if any value is: then return -1.
-    """
-    lowest = lowest_key(bits, layout)
-    shift = sort_top_bits(bits, keys, spare, lowest, layout, counters, guess)
-    return shift if pick_ranks(keys, spare, ranks, shift, lowest, layout, counters, out) else -1
-
-
-@compiled
-def select_few_ranks(
-    bits: Array, ranks: Ints, keys: Array, spare: Array, layout: Words, counters: Counters, out: Array
-) -> int:
-    """Do the same with one pass: groups are longer, but few of them contain a rank.
-
-    Return 0, and write nothing, if most values are in long groups, where one pass does not help; -1 if there is a NaN.
-    """
-    size = len(bits)
-    lowest = lowest_key(bits, layout)
-    first, differ = key_of(bits, 0, lowest, layout), np.uint64(0)
-    for i in range(size):
-        key = key_of(bits, i, lowest, layout)
-        keys[i] = key
-        differ |= key ^ first
-    digit = max(6, digit_for(size) - 1)
-    shift = max(0, bit_length(differ) - digit)
-    low, mask = np.uint64(shift), np.uint64((1 << digit) - 1)
-    following = counters[0]
-    following[: 1 << digit] = 0
-    for i in range(size):
-        following[(np.uint64(keys[i]) >> low) & mask] += np.uint32(1)
-    at = np.uint32(0)
-    crowded = np.uint32(0)  # values in long groups
-    for d in range(1 << digit):
-        count = following[d]
-        following[d] = at
-        at += count
-        crowded += count if count > SHORT else np.uint32(0)
-    if shift and 2 * np.int64(crowded) > size:
-        return 0
-    for i in range(size):
-        key = np.uint64(keys[i])
-        slot = (key >> low) & mask
-        spare[following[slot]] = key
-        following[slot] += np.uint32(1)
-    return 1 if pick_ranks(spare, keys, ranks, shift, lowest, layout, counters, out) else -1
-
-
-@compiled
-def pick_ranks(
-    keys: Array,
-    spare: Array,
-    ranks: Ints,
-    shift: int,
-    lowest: np.uint64,
-    layout: Words,
-    counters: Counters,
-    out: Array,
-) -> bool:
-    """Write the bits of the values with these ranks; keys are sorted by the bits above `shift`. False if NaN."""
-    size = len(keys)
-    sorted_end = 0 if shift else size
-    for r in range(len(ranks)):
-        at = ranks[r] - 1
-        if at >= sorted_end:
-            start, sorted_end = group_of(keys, sorted_end, size, at, shift)
-            if sorted_end - start > 1:
-                sort_range(keys, spare, start, sorted_end, counters)
-        out[r] = keys[at]
-    if np.uint64(out[0]) < layout[3] or np.uint64(out[len(ranks) - 1]) > layout[4]:
-        return False
-    to_bits(out, out, lowest, layout)
-    return True
-
-
-@compiled
-def select_rows(blocks: Array, ranks: Ints, layout: Words, out: Array) -> bool:
-    """Write the values with these ranks of every block, as bits, to the rows of `out`; return False if there is a NaN.
-
-    The ranks must include the first and the last.
-    """
-    size = blocks.shape[1]
-    counters = np.empty((2, 1 << digit_for(size)), dtype=np.uint32)
-    keys, spare = np.empty(size, dtype=blocks.dtype), np.empty(size, dtype=blocks.dtype)
-    guess = 0
-    few = FEW * len(ranks) <= size
-    for b in range(blocks.shape[0]):
-        found = 0
-        if few:
-            found = select_few_ranks(blocks[b], ranks, keys, spare, layout, counters, out[b])
-            few = found != 0  # the next blocks are likely to be as crowded
-        if found == 0:
-            guess = select_ranks(blocks[b], ranks, keys, spare, layout, counters, guess, out[b])
-            found = guess
-        if found < 0:
-            return False
-    return True

@@ -17,6 +17,7 @@ from quantide.kernels import (
     online_clustering,
     presort,
     radix_sort,
+    rank_selection,
     run_merge,
     tuple_encoding,
     tuple_insertion,
@@ -38,7 +39,7 @@ def warm() -> Iterator[str]:
         presort.detect_order(values)
         bits, layout = values.view(f"u{values.itemsize}"), radix_sort.key_layout(values.dtype)
         radix_sort.sort_segments(bits, bounds, zero, layout)
-        radix_sort.select_rows(bits.reshape(1, 2), ranks, layout, bits.copy().reshape(1, 2))
+        rank_selection.select_rows(bits.reshape(1, 2), ranks, layout, bits.copy().reshape(1, 2))
         tuple_insertion.insert_rows(values, ranks, ranks, 2, values.reshape(1, 2), ranks, 2, 0.1, 0.1, 1)
         tuple_insertion.insert_parts(values, ranks, ranks, 2, values, ranks, ranks, bounds, two, 0.1, 0.1, 1)
         run_merge.merge_runs([values, values])
