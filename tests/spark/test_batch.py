@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from quantide import Summaries, Summary, errors
 from quantide.spark import batch_quantiles, merge_summaries, quantiles, quantiles_of, source_files, summarize
 from quantide.spark.exact_quantiles import ValueBrackets, prune_row_groups
-from quantide.spark.source_files import find_files, plan_splits
+from quantide.spark.source_files import find_files, plan_splits, read_split
 from quantide.store.location import StorageOptions
 from tests import oracle
 
@@ -323,13 +323,27 @@ def test_splits_are_balanced_and_small_files_packed(tmp_path: Path) -> None:
         pq.write_table(pa.table({"v": rng.random(100)}), tmp_path / f"small-{i:02}.parquet")
     storage = StorageOptions()
     files = find_files([str(tmp_path)], storage)
-    splits = plan_splits(files, ["v"], 1, storage)
+    splits = plan_splits(files, ["v"], 4, storage)
     sizes = [sum(piece.size for piece in split) for split in splits]
     assert 3 <= len(splits) <= 6
     assert max(sizes) <= 1.5 * sum(sizes) / len(sizes) + 1
     assert sum(len(split) for split in splits) <= 50 + len(splits)
     groups = sorted(g for split in splits for piece in split for g in piece.groups or () if "large" in piece.file.uri)
     assert groups == list(range(40))
+
+
+@pytest.mark.parametrize("small", [1, 8 << 20])
+def test_a_file_that_is_named_twice_is_planned_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int
+) -> None:
+    monkeypatch.setattr(source_files, "MIN_SPLIT", small)
+    pq.write_table(pa.table({"v": np.arange(100.0)}), tmp_path / "a.parquet", row_group_size=10)
+    storage = StorageOptions()
+    files = find_files([str(tmp_path / "a.parquet")] * 2, storage)
+    for cores in (1, 3):
+        splits = plan_splits(files, ["v"], cores, storage)
+        tables = [table for split in splits for table in read_split(split, ["v"], files.schema, None, storage)]
+        assert sorted(pa.concat_tables(tables)["v"].to_pylist()) == np.repeat(np.arange(100.0), 2).tolist()
 
 
 def test_frame_with_awkward_names(spark: SparkSession) -> None:

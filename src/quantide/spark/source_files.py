@@ -4,6 +4,7 @@ Row groups are packed into splits of about equal size, one for each task. A spli
 of bounded size, straight from Parquet into numpy.
 """
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -138,26 +139,61 @@ Split = tuple[FilePiece, ...]
 def plan_splits(
     files: SourceFiles, columns: Sequence[str], cores: int, storage: StorageOptions, split_size: int | None = None
 ) -> list[Split]:
-    """Pack files into splits, in their order. Equal files and cores (or split size) give equal splits."""
-    target = split_size or min(MAX_SPLIT, max(MIN_SPLIT, files.size // (4 * cores)))
+    """Pack files into splits, in their order. Equal files and cores (or split size) give equal splits.
+
+    Without a split size every core has equally many splits, as few as MAX_SPLIT allows: Spark needs up to a tenth of a
+    second for each Python task, in which a core reads and summarises ten million values.
+    """
+    small = split_size or min(MAX_SPLIT, max(MIN_SPLIT, files.size // (4 * cores)))
+    pieces = [piece for file in files.files for piece in _cut_file(file, columns, small, split_size or 0, storage)]
+    return _pack_up_to(pieces, split_size) if split_size else _pack_evenly(pieces, cores)
+
+
+def _pack_up_to(pieces: Sequence[FilePiece], target: int) -> list[Split]:
+    """Pack pieces into splits of about `target` bytes."""
     splits: list[Split] = []
     open_split: list[FilePiece] = []
     size = 0
-    for file in files.files:
-        for piece in _cut_file(file, columns, target, storage):
-            if open_split and size + piece.size > target * 5 // 4:
-                splits.append(tuple(open_split))
-                open_split, size = [], 0
-            open_split.append(piece)
-            size += piece.size
+    for piece in pieces:
+        if open_split and size + piece.size > target * 5 // 4:
+            splits.append(tuple(open_split))
+            open_split, size = [], 0
+        open_split.append(piece)
+        size += piece.size
     return [*splits, tuple(open_split)] if open_split else splits
 
 
+def _pack_evenly(pieces: Sequence[FilePiece], cores: int) -> list[Split]:
+    """Pack pieces into equally many splits for each core: a piece belongs to the split that has its middle."""
+    total = sum(piece.size for piece in pieces)
+    rounds = math.ceil(total / (cores * MAX_SPLIT))
+    count = max(1, min(rounds * cores, total // MIN_SPLIT))
+    splits: dict[int, list[FilePiece]] = {}
+    before = 0
+    for piece in pieces:
+        middle = 2 * before + piece.size  # twice the offset, in integers
+        splits.setdefault(middle * count // (2 * total) if total else 0, []).append(piece)
+        before += piece.size
+    return [tuple(_join_pieces(split)) for split in splits.values()]
+
+
+def _join_pieces(pieces: Sequence[FilePiece]) -> Sequence[FilePiece]:
+    """Join row groups of a file that follow each other: a task opens it once. A file named twice stays two pieces."""
+    joined: list[FilePiece] = []
+    for piece in pieces:
+        last = joined[-1] if joined else None
+        if last is not None and last.file == piece.file and last.groups and piece.groups and last.groups < piece.groups:
+            joined[-1] = FilePiece(piece.file, last.groups + piece.groups, last.size + piece.size)
+        else:
+            joined.append(piece)
+    return joined
+
+
 def _cut_file(
-    file: SourceDataFile, columns: Sequence[str], target: int, storage: StorageOptions
+    file: SourceDataFile, columns: Sequence[str], small: int, target: int, storage: StorageOptions
 ) -> Iterator[FilePiece]:
-    """Yield a small file whole, without opening it, and a large one in pieces of row groups."""
-    if file.size <= target * 5 // 4:
+    """Yield a file of about `small` bytes whole, without opening it, and a larger one in pieces of row groups."""
+    if file.size <= small * 5 // 4:
         yield FilePiece(file, None, file.size)
         return
     groups: list[int] = []
