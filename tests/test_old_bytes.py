@@ -1,4 +1,4 @@
-"""Bytes that version 0.1 wrote are still read, and the sketches go on within their promise."""
+"""Bytes that versions 0.1 and 0.2 (names with a 2) wrote are still read, and the sketches go on within their promise."""
 
 import base64
 import json
@@ -39,7 +39,7 @@ def test_old_bytes_are_read(name: str) -> None:
         assert [float(x) for x in summary.quantiles(PHIS)] == stored["values"]
 
 
-@pytest.mark.parametrize("name", ["stream float64 60000", "stream float64 1500"])
+@pytest.mark.parametrize("name", ["stream float64 60000", "stream float64 1500", "stream 2 float64 60000"])
 def test_a_restored_stream_goes_on(name: str) -> None:
     """The values behind the stored bytes are known, so every answer is compared with the truth."""
     sketch, n = restored(name), STORED[name]["n"]
