@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol, TypeAlias
@@ -129,16 +129,30 @@ def real_error(s: Tuples) -> Fraction:
     return max(Fraction(rmax[0] - 1), Fraction(s.n - rmin[-1]), Fraction(gaps(rmin, rmax), 2))
 
 
-def certified_error(s: Tuples) -> int:
-    """The certified error in whole ranks: max(rmax_1 - 1, n - rmin_m, floor(G/2)); 0 when empty."""
-    rmin, rmax = _ranks(s)
-    return max(rmax[0] - 1, s.n - rmin[-1], gaps(rmin, rmax) // 2) if rmin else 0
+def by_value(s: Tuples, values: Sequence[Any] | None = None) -> tuple[list[int], list[int]]:
+    """For each distinct value, rmin of its last tuple and rmax of its first: it has every rank between."""
+    low: list[int] = []
+    high: list[int] = []
+    last = object()
+    for value, rmin, rmax in zip(s.values if values is None else values, *_ranks(s), strict=True):
+        if value == last:
+            low[-1] = rmin
+        else:
+            low.append(rmin)
+            high.append(rmax)
+        last = value
+    return low, high
+
+
+def certified_error(s: Tuples, values: Sequence[Any] | None = None) -> int:
+    """The certified error in whole ranks: max(rmax_1 - 1, n - rmin_m, floor(G/2)), G between values; 0 when empty."""
+    low, high = by_value(s, values)
+    return max(high[0] - 1, s.n - low[-1], gaps(low, high) // 2) if low else 0
 
 
 def best_error(s: Tuples, rank: int | Fraction) -> int | Fraction:
-    """How near the best tuple certainly is to a rank: min over tuples of max(r - rmin, rmax - r)."""
-    rmin, rmax = _ranks(s)
-    return min(max(rank - low, high - rank) for low, high in zip(rmin, rmax, strict=True))
+    """How near the best value certainly is to a rank: min over values of max(0, r - rmin, rmax - r)."""
+    return min(max(0, rank - low, high - rank) for low, high in zip(*by_value(s), strict=True))
 
 
 def summary_faults(s: Tuples, data: Data, lifted: bool = False, values: Sequence[Any] | None = None) -> list[str]:
@@ -178,8 +192,8 @@ def shape_faults(s: Tuples, values: Sequence[Any] | None = None, lifted: bool = 
         "ranks lie in 1..n": rmin[0] >= 1 and rmax[-1] <= s.n,
         "the first has rank 1": lifted or (rmin[0], rmax[0]) == (1, 1),
         "the last has rank n": lifted or (rmin[-1], rmax[-1]) == (s.n, s.n),
-        f"the rank error is {certified_error(s)}, not {s.rank_error}": s.rank_error == certified_error(s),
-        "every rank is answered within it": _all_ranks_answered(rmin, rmax, s.n, s.rank_error),
+        f"the rank error is {certified_error(s, own)}, not {s.rank_error}": s.rank_error == certified_error(s, own),
+        "every rank is answered within it": _all_ranks_answered(*by_value(s, own), s.n, s.rank_error),
     }
     return [claim for claim, holds in claims.items() if not holds]
 
@@ -198,7 +212,7 @@ def _rank_faults(values: Sequence[Any], rmin: Sequence[int], rmax: Sequence[int]
 
 
 def _all_ranks_answered(rmin: Sequence[int], rmax: Sequence[int], n: int, error: int) -> bool:
-    """Whether each rank has a tuple with max(r - rmin, rmax - r) <= error: each tuple serves an interval."""
+    """Whether each rank has a value with max(r - rmin, rmax - r) <= error: each value serves an interval."""
     reached = 0
     served = [(high - error, low + error) for low, high in zip(rmin, rmax, strict=True)]
     for low, high in sorted(one for one in served if one[0] <= one[1]):
@@ -249,3 +263,22 @@ def merged(parts: Sequence[Plain]) -> Plain:
         rmin.append(low)
         rmax.append(high)
     return Plain([t[0] for t in tuples], rmin, rmax, sum(part.n for part in parts))
+
+
+def tail_faults(data: Data, quantiles: Callable[[Any], Any], eps: float, tail: float) -> list[str]:
+    """Return the ranks whose answers are further away than eps * n, or than the tail's share of the way to an end.
+
+    `data` is sorted. Of much data the ranks near the ends are tried, and some between.
+    """
+    array = np.asarray(data)
+    n = len(array)
+    ranks = np.arange(1, n + 1)
+    if n > 6000:
+        ranks = np.unique(np.concatenate((ranks[:2000], ranks[2000:-2000:97], ranks[-2000:])))
+    values = np.asarray(quantiles(ranks / n))
+    first = np.searchsorted(array, values, side="left") + 1
+    last = np.searchsorted(array, values, side="right")
+    distance = np.maximum(0, np.maximum(first - ranks, ranks - last))
+    allowed = np.minimum(eps * n, tail * np.minimum(n - ranks, ranks - 1)) + 0.5
+    wrong = (distance > allowed * (1 + 1e-12)) | (first > last)
+    return [f"rank {r} of {n} is {d} off" for r, d in zip(ranks[wrong], distance[wrong], strict=True)]

@@ -1,12 +1,12 @@
 """Insertion of sorted tuples into a running summary, which is compressed on the way.
 
 Both are walked from the largest value down, in the order of a merge. A tuple is dropped if the gap between its
-neighbours stays within the limit: a gap is rmax of the upper tuple minus rmin of the lower one, minus 1. The first and
-the last tuple are always kept.
+neighbours stays within the limit and the slope of `error_profile`. The first and the last tuple are always kept.
 """
 
 import numpy as np
 
+from quantide.kernels.error_profile import lowest_neighbour
 from quantide.kernels.jit import compiled, pure
 from quantide.kernels.radix_sort import bit_length
 from quantide.typing import Array, Ints
@@ -15,16 +15,21 @@ Tuples = tuple[Array, Ints, Ints]
 
 
 @compiled
-def gap_limit(slope: float, growth: float, unit: int, n: int) -> int:
-    """Return the largest gap that compression may create in a summary of n values.
-
-    It is `slope * n`, and more by `growth * n` for every time that the number of units of n values has doubled.
-    """
-    return max(0, int((slope + growth * bit_length(np.uint64(n // unit))) * n) - 1)
+def gap_share(share: float, growth: float, unit: int, n: int) -> float:
+    """Return `share`, and more by `growth` for every time that the number of units of n values has doubled."""
+    return share + growth * bit_length(np.uint64(n // unit))
 
 
 @compiled
-def insert_part(values: Array, rmin: Ints, rmax: Ints, n: int, part: Tuples, size: int, limit: int) -> Tuples:
+def gap_limit(share: float, eps: float, n: int) -> int:
+    """Return the largest gap that compression may create in a summary of n values: below share * eps * n."""
+    return max(0, int(share * eps * n) - 1)
+
+
+@compiled
+def insert_part(
+    values: Array, rmin: Ints, rmax: Ints, n: int, part: Tuples, size: int, limit: int, slope: float
+) -> Tuples:
     """Merge the tuples of n values with those of a part of `size` values; return those that are kept."""
     x, low, high = part
     end, part_end = len(values), len(x)
@@ -32,7 +37,7 @@ def insert_part(values: Array, rmin: Ints, rmax: Ints, n: int, part: Tuples, siz
     out = np.empty(capacity, dtype=values.dtype)
     out_rmin, out_rmax = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
     i, j, at = end - 1, part_end - 1, capacity
-    upper = np.int64(0)  # rmax of the last tuple that was kept
+    lowest = np.int64(0)  # lowest rmin of a neighbour of the last tuple that was kept
     value, value_low, value_high = x[0], np.int64(0), np.int64(0)  # the tuple above, not yet kept or dropped
     has_candidate = False
     while i >= 0 or j >= 0:
@@ -46,10 +51,10 @@ def insert_part(values: Array, rmin: Ints, rmax: Ints, n: int, part: Tuples, siz
             next_low = low[j] + (rmin[i] if i >= 0 else 0)
             next_high = high[j] + (rmax[i + 1] - 1 if i + 1 < end else n)
             j -= 1
-        if has_candidate and (at == capacity or upper - next_low - 1 > limit):
+        if has_candidate and (at == capacity or next_low < lowest):
             at -= 1
             out[at], out_rmin[at], out_rmax[at] = value, value_low, value_high
-            upper = value_high
+            lowest = lowest_neighbour(value_high, n + size, limit, slope)
         value, value_low, value_high = next_value, next_low, next_high
         has_candidate = True
     if has_candidate:
@@ -67,15 +72,21 @@ def insert_rows(
     rows: Array,
     ranks: Ints,
     size: int,
-    slope: float,
+    eps: float,
+    tail: float,
+    share: float,
     growth: float,
     unit: int,
 ) -> Tuples:
-    """Insert rows of values that have these ranks in blocks of `size` values, one after the other."""
+    """Insert rows of values that have these ranks in blocks of `size` values, one after the other.
+
+    Gaps are at most share * eps * n, and share * tail of the distance from an end; a tail below 0 means no such limit.
+    """
     values, rmin, rmax = values.copy(), rmin.copy(), rmax.copy()
     for r in range(rows.shape[0]):
-        limit = gap_limit(slope, growth, unit, n + size)
-        values, rmin, rmax = insert_part(values, rmin, rmax, n, (rows[r], ranks, ranks), size, limit)
+        now = gap_share(share, growth, unit, n + size)
+        limit = gap_limit(now, eps, n + size)
+        values, rmin, rmax = insert_part(values, rmin, rmax, n, (rows[r], ranks, ranks), size, limit, now * tail)
         n += size
     return values, rmin, rmax
 
@@ -91,7 +102,9 @@ def insert_parts(
     parts_rmax: Ints,
     bounds: Ints,
     counts: Ints,
-    slope: float,
+    eps: float,
+    tail: float,
+    share: float,
     growth: float,
     unit: int,
 ) -> Tuples:
@@ -100,7 +113,8 @@ def insert_parts(
     for p in range(len(counts)):
         start, end = bounds[p], bounds[p + 1]
         part = parts[start:end], parts_rmin[start:end], parts_rmax[start:end]
-        limit = gap_limit(slope, growth, unit, n + counts[p])
-        values, rmin, rmax = insert_part(values, rmin, rmax, n, part, counts[p], limit)
+        now = gap_share(share, growth, unit, n + counts[p])
+        limit = gap_limit(now, eps, n + counts[p])
+        values, rmin, rmax = insert_part(values, rmin, rmax, n, part, counts[p], limit, now * tail)
         n += counts[p]
     return values, rmin, rmax

@@ -10,6 +10,7 @@ from quantide.kernels import (
     cluster_evaluation,
     compression,
     deadline_heap,
+    error_profile,
     gk_insertion,
     interval_clustering,
     key_segments,
@@ -40,12 +41,15 @@ def warm() -> Iterator[str]:
         bits, layout = values.view(f"u{values.itemsize}"), radix_sort.key_layout(values.dtype)
         radix_sort.sort_segments(bits, bounds, zero, layout)
         rank_selection.select_rows(bits.reshape(1, 2), ranks, layout, bits.copy().reshape(1, 2))
-        tuple_insertion.insert_rows(values, ranks, ranks, 2, values.reshape(1, 2), ranks, 2, 0.1, 0.1, 1)
-        tuple_insertion.insert_parts(values, ranks, ranks, 2, values, ranks, ranks, bounds, two, 0.1, 0.1, 1)
+        tuple_insertion.insert_rows(values, ranks, ranks, 2, values.reshape(1, 2), ranks, 2, 0.1, 0.1, 1.0, 0.1, 1)
+        tuple_insertion.insert_parts(values, ranks, ranks, 2, values, ranks, ranks, bounds, two, 0.1, 0.1, 1.0, 0.1, 1)
         run_merge.merge_runs([values, values])
         run_merge.merge_pair(values, 0, 1, 2, values.copy())
         block_samples.sample_blocks(values, block_samples.sorted_positions(bits, layout), 1, 1)
         tuple_merge.merge_groups(values, ranks, ranks, bounds, two, np.array([0, 1]))
+        error_profile.select_by_profile(values, ranks, ranks, bounds, two, 1, 0.1)
+        error_profile.find_slopes(values, ranks, ranks, bounds, two)
+        error_profile.sample_by_profile(values, bounds, two, 0.1)
         inserted, g, delta = np.empty(8, dtype=carrier), np.empty(8, dtype=np.int64), np.empty(8, dtype=np.int64)
         gk_insertion.insert_arrivals(values, inserted, g, delta, 0, 0, 0, 0.1)
         gk_insertion.compress(inserted, g, delta, 2, gk_insertion.max_gap(0.1, 2))
@@ -74,6 +78,7 @@ def warm() -> Iterator[str]:
     compression.find_nearest_tuples(ranks, ranks, bounds, np.array([[1]]))
     compression.find_bracketing_tuples(ranks, ranks, bounds, np.array([[1]]))
     key_segments.permute_segments(bounds, zero)
+    error_profile.ranks_of_profile(2, 1, 0.1)
     yield "compression and ranks"
     left, right = interval_clustering.select_innermost(np.array([0.2]), np.array([0.8]))
     interval_clustering.cluster_fewest(left, right)

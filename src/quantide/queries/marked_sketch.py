@@ -38,8 +38,10 @@ class MarkedSketch(StreamSketch):
 
     _below = 0  # values in the running summary and the pool, which n needs at every arrival
 
-    def __init__(self, eps: float, nan: str = "refuse", value_type: str | None = None) -> None:
-        super().__init__(eps, nan, value_type)
+    def __init__(
+        self, eps: float, nan: str = "refuse", value_type: str | None = None, tail: float | None = None
+    ) -> None:
+        super().__init__(eps, nan, value_type, tail)
         self._marks: tuple[Array, Ints, Ints] | None = None
         self._counted = 0  # values of the open block and the buffer that the marks have counted
         self.marked_n = 0  # n when the marks were built
@@ -130,7 +132,7 @@ class MarkedSketch(StreamSketch):
         middle = bounds[len(values) % (len(bounds) - 1)]
         for blocks, width in ((values[:middle], size + 1), (values[middle:], size)):
             if len(blocks):
-                ranks = sampled_ranks(self._eps, width)
+                ranks = sampled_ranks(self._eps, self.tail, width)
                 self._running.insert_rows(blocks.reshape(-1, width).take(ranks - 1, axis=1), ranks, width)
 
     def _count_open_block(self) -> None:

@@ -37,6 +37,10 @@ class FrameWriter:
     def number(self, x: int) -> None:
         self._pieces.append(struct.pack("<Q", x))
 
+    def tail(self, tail: float | None) -> None:
+        """Write a tail; 0 for None."""
+        self._pieces.append(struct.pack("<d", tail or 0.0))
+
     def array(self, values: Array) -> None:
         """Write the numbers alone, little-endian; the reader must know their count."""
         self._pieces.append(np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<")).tobytes())
@@ -95,6 +99,13 @@ class FrameReader:
         x: int = struct.unpack("<Q", self._take(8))[0]
         self.require(x <= limit)
         return x
+
+    def tail(self) -> float | None:
+        """Read a tail."""
+        data = self._take(8)
+        tail: float = struct.unpack("<d", data)[0]
+        self.require(not any(data) or MIN_EPS <= tail < 1)
+        return tail or None
 
     def array(self, dtype: np.dtype[Any], count: int) -> Array:
         """Read `count` numbers; raise before allocating if there are fewer bytes."""

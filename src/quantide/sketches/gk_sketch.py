@@ -57,7 +57,7 @@ class GKSketch(SketchBase):
 
     def update_summary(self, summary: Summary) -> None:
         """Insert all values behind a summary; its certified error may be at most eps/2."""
-        self._check_summary(summary)
+        summary = self._check_summary(summary)
         if summary.n:
             self._insert_summary(summary)
         self._record_summary(summary)

@@ -2,8 +2,8 @@
 
 The gap between two neighbouring tuples, G - 1 in the terms of Summary, adds up when summaries are merged; the number
 of values adds up as well. So if every part has gaps of at most some share of its values, so has the whole, and it can
-be compressed until its gaps use up that share. No error accumulates, however many parts there are. The proof is in
-docs/guarantees/stream.md.
+be compressed until its gaps use up that share. No error accumulates, however many parts there are. The same is true of
+the share of a tuple's distance from the ends, for tails. The proof is in docs/guarantees/stream.md.
 
 Blocks are precise, so there is always room to compress after one. Other summaries have used up their share: merged,
 they could not be compressed at all, and the number of tuples would double with every merge of equals. So the share of a
@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from quantide.kernels.error_profile import ROUNDING
 from quantide.kernels.tuple_insertion import gap_limit, insert_parts, insert_rows
 from quantide.summary.summary import Summary
 from quantide.summary.value_types import ValueType
@@ -22,18 +23,17 @@ from quantide.typing import Array, Ints
 
 # Gaps in units of eps * n: of a summary of blocks, and the limit of one that has other parts; how often n may double.
 BLOCKS, LIMIT, DOUBLINGS = 9 / 8, 11 / 8, 42
-ROUNDING = 1 - 2**-40  # keeps products of floats below the true ones
 
 
 class RunningSummary:
     """Tuples of n values whose gaps are at most LIMIT * eps * n, unless the parts have larger ones.
 
-    `leaf` is the number of values from which doublings are counted. Arrays are never changed in place, so copies share
+    With a tail, gaps are also at most LIMIT * tail of the distance from either end. `leaf` is the number of values from which doublings are counted. Arrays are never changed in place, so copies share
     them.
     """
 
-    def __init__(self, eps: float, leaf: int) -> None:
-        self._eps, self._leaf = eps, leaf
+    def __init__(self, eps: float, tail: float | None, leaf: int) -> None:
+        self._eps, self.tail, self._leaf = eps, tail, leaf
         self.n = 0
         self.has_summaries = False  # not of blocks alone
         self.tuples: tuple[Array, Ints, Ints] | None = None  # values, rmin, rmax
@@ -54,7 +54,7 @@ class RunningSummary:
     def insert_rows(self, rows: Array, ranks: Ints, size: int) -> None:
         """Insert blocks of `size` values: each row has the values of a block with these ranks."""
         own = self._tuples_of(rows.dtype)
-        self._store(insert_rows(*own, self.n, rows, ranks, size, *self._slopes(), self._leaf))
+        self._store(insert_rows(*own, self.n, rows, ranks, size, *self._shares(), self._leaf))
         self.n += size * len(rows)
 
     def insert_summaries(self, summaries: Sequence[Summary]) -> None:
@@ -66,7 +66,7 @@ class RunningSummary:
             rmin, rmax = np.concatenate([s.rmin for s in parts]), np.concatenate([s.rmax for s in parts])
             bounds, counts = np.cumsum([0, *(len(s) for s in parts)]), np.array([s.n for s in parts])
             own = self._tuples_of(values.dtype)
-            inserted = insert_parts(*own, self.n, values, rmin, rmax, bounds, counts, *self._slopes(), self._leaf)
+            inserted = insert_parts(*own, self.n, values, rmin, rmax, bounds, counts, *self._shares(), self._leaf)
             self._store(inserted)
             self.n += int(counts.sum())
 
@@ -81,16 +81,18 @@ class RunningSummary:
             (summary.carried, summary.rmin, summary.rmax),
             has_summaries,
         )
-        gap = int((summary.rmax[1:] - summary.rmin[:-1]).max(initial=1)) - 1
+        gap = summary.gap - 1
         ends = max(int(summary.rmax[0]) - 1, self.n - int(summary.rmin[-1]))
         allowed = self._eps * self.n / ROUNDING  # of the parts, whose error of eps/2 was computed in floats
-        largest = max(gap_limit(LIMIT * self._eps * ROUNDING, 0.0, 1, self.n), int(allowed))
-        return gap <= largest and 2 * ends <= allowed
+        largest = max(gap_limit(LIMIT, self._eps * ROUNDING, self.n), int(allowed))
+        has_tail = self.tail is None or (summary.tail is not None and 2 * summary.tail * ROUNDING <= LIMIT * self.tail)
+        return gap <= largest and 2 * ends <= allowed and has_tail
 
-    def _slopes(self) -> tuple[float, float]:
-        """Return the share of gaps, and by how much it rises with each doubling."""
+    def _shares(self) -> tuple[float, float, float, float]:
+        """Return eps, the tail, the share of them that gaps may have, and by how much it rises with each doubling."""
         growth = (LIMIT - BLOCKS) / DOUBLINGS if self.has_summaries else 0.0
-        return BLOCKS * self._eps * ROUNDING, growth * self._eps * ROUNDING
+        tail = -1.0 if self.tail is None else self.tail * ROUNDING
+        return self._eps * ROUNDING, tail, BLOCKS, growth
 
     def _tuples_of(self, carrier: np.dtype[Any]) -> tuple[Array, Ints, Ints]:
         return self.tuples or (np.empty(0, dtype=carrier), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))

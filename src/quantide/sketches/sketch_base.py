@@ -97,8 +97,11 @@ class SketchBase(CopiedByBytes, QuantileQueries):
         if len(column):
             self._type = self._type or column.type
 
-    def _check_summary(self, summary: Summary) -> None:
-        """Raise unless this is a Summary of the same type, within eps/2, that fits below MAX_N."""
+    def _check_summary(self, summary: Summary) -> Summary:
+        """Raise unless this is a Summary of the same type, within eps/2, that fits below MAX_N.
+
+        Return it with tuples whose gaps are within eps/2 also between tuples of one value.
+        """
         if not isinstance(summary, Summary):
             raise TypeMismatchError(
                 f"update_summary() takes a Summary, not {type(summary).__name__}; use update() for values"
@@ -113,6 +116,7 @@ class SketchBase(CopiedByBytes, QuantileQueries):
                 f"a summary of {summary.type} does not fit into a sketch of {self._type}; cast its values first"
             )
         check_count(self.arrived + summary.n)
+        return summary.fill_ties(max(1, int(self._eps * summary.n)))
 
     def _record_summary(self, summary: Summary) -> None:
         self._nulls += summary.nulls

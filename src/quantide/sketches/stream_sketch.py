@@ -7,33 +7,36 @@ from typing import Any, Self
 import numpy as np
 
 from quantide.kernels.block_sort import select_rows, sorted_copy
+from quantide.kernels.error_profile import ranks_of_profile
 from quantide.sketches.block_cutter import BlockCutter, whole_blocks
 from quantide.sketches.byte_frame import FrameReader
 from quantide.sketches.level_rows import read_version_1
 from quantide.sketches.running_summary import RunningSummary
 from quantide.sketches.sketch_base import BUFFER_SIZE, SketchBase
-from quantide.summary.ranks import MAX_N, check_eps, check_size
+from quantide.summary.ranks import DEFAULT, MAX_N, check_eps, check_size, check_tail
 from quantide.summary.summary import Summary
 from quantide.summary.value_column import ValueColumn, has_nan, nan_error, store
 from quantide.typing import Array, Ints
 
-MAGIC, VERSION = b"QTK", 2
+MAGIC, VERSION = b"QTK", 3
 MIN_LEAF, MAX_LEAF = 1 << 12, 1 << 16
 POOL_SIZE = 64  # inserted summaries that are stored before they are merged, if they are small
 # Gaps in units of eps * n, which are twice the error. Blocks are sampled at gaps of SAMPLED, the running summary has
-# gaps of at most 11/8, an answer adds gaps of OPEN for the open block and 1/2 for compression to 2/eps tuples.
+# gaps of at most 11/8, an answer adds gaps of OPEN for the open block and 1/2 for compression to 2/eps tuples. Shares of
+# the tail are the same, but that the open block has SAMPLED too: its values are not beyond those of other blocks.
 SAMPLED, OPEN = 1 / 2, 1 / 8
 
 
 class StreamSketch(SketchBase):
-    """Quantiles of all values so far, each within eps * n ranks, at every moment.
+    """Quantiles of all values so far, each within eps * n ranks, at every moment, and closer towards the ends.
 
     Of every block of `leaf` values, those at evenly spaced ranks are merged into a running summary, which is
     compressed as far as eps allows. Until the first block is full every answer is exact. The same values in the same
     order give the same state, byte for byte, however update() calls divide them.
 
     Parameters: `eps`, the largest error as a fraction of n, in (0, 1); `nan`, "refuse" or "skip"; `value_type`,
-    the name of the value type, by default that of the first values.
+    the name of the value type, by default that of the first values; `tail`, the largest error as a fraction of the
+    distance from either end, by default 10 * eps for eps up to 0.01, and None (eps alone) above.
 
     >>> sketch = StreamSketch(eps=0.01)
     >>> for block in range(100):
@@ -44,13 +47,24 @@ class StreamSketch(SketchBase):
     >>> bool(answer.rank_lo <= answer.value + 1 <= answer.rank_hi)
     True
 
+    The error of p99.99 is a share of the values above it, not of all values:
+
+    >>> sketch = StreamSketch(eps=0.001)
+    >>> sketch.update(np.arange(1_000_000))
+    >>> sketch.tail, sketch.answer(0.9999).error <= 0.01 * 0.0001
+    (0.01, True)
+
     Guarantee, proof and sizes: docs/guarantees/stream.md. After Zhang and Wang, "A fast algorithm for approximate
     quantiles in high speed data streams", SSDBM 2007, section 3.
     """
 
-    def __init__(self, eps: float, nan: str = "refuse", value_type: str | None = None) -> None:
+    def __init__(
+        self, eps: float, nan: str = "refuse", value_type: str | None = None, tail: float | None = DEFAULT
+    ) -> None:
         super().__init__(eps, nan, value_type)
-        self._running = RunningSummary(self._eps, leaf_for(self._eps))
+        tail = check_tail(tail, self._eps)
+        self._leaf = leaf_for(self._eps, tail)
+        self._running = RunningSummary(self._eps, tail, self._leaf)
         self._pool: list[Summary] = []  # inserted summaries that are not merged yet
         self._block: Array = np.empty(0)  # the open block; its first `_filled` values are in use
         self._filled = 0
@@ -60,7 +74,15 @@ class StreamSketch(SketchBase):
     @property
     def leaf(self) -> int:
         """Number of values in a full block; with fewer values the sketch is exact."""
-        return leaf_for(self._eps)
+        return self._leaf
+
+    @property
+    def tail(self) -> float | None:
+        """Promised tail: no answer is further than tail times its distance from either end, and half a rank.
+
+        None if there is none, or once a part was inserted that has none.
+        """
+        return self._running.tail
 
     @property
     def n(self) -> int:
@@ -82,17 +104,19 @@ class StreamSketch(SketchBase):
         return len(self._running) + sum(len(s) for s in self._pool) + self._filled + len(self._scalars)
 
     @staticmethod
-    def max_nbytes(eps: float, n: int, itemsize: int = 8, merged: bool = False) -> int:
+    def max_nbytes(eps: float, n: int, itemsize: int = 8, merged: bool = False, tail: float | None = DEFAULT) -> int:
         """Return a limit of `nbytes` after n values of `itemsize` bytes, or of a sketch `merged` from others.
 
         The number of tuples in this limit is that of the hardest orders and trees of merges that are known, several
         times over; it is not proved. The error bound does not depend on it.
         """
         eps, n = check_eps(eps), check_size("n", n, 0)
-        leaf = leaf_for(eps)
+        tail = check_tail(tail, eps)
+        leaf = leaf_for(eps, tail)
         values = min(leaf, max(64, 2 * n)) + BUFFER_SIZE
-        summary = min(n, math.ceil(2 / eps) + 1) if n >= leaf else n
-        running = math.ceil((200 if merged else 2 * math.log2(4 + eps * n)) / eps)
+        ends = 0.0 if tail is None else math.log(2 + tail * n) / tail  # tuples that the tails add
+        summary = min(n, math.ceil(2 / eps + 4 * ends) + 1) if n >= leaf else n
+        running = math.ceil((200 if merged else 2 * math.log2(4 + eps * n)) * (1 / eps + ends))
         tuples = min(n, running) + summary + min(n, _pool_tuples(eps))
         return values * itemsize + tuples * (itemsize + 3 * 8)
 
@@ -111,18 +135,22 @@ class StreamSketch(SketchBase):
         self._invalidate()
 
     def update_summary(self, summary: Summary) -> None:
-        """Insert all values behind a summary; its certified error may be at most eps/2."""
+        """Insert all values behind a summary; its certified error may be at most eps/2.
+
+        If its certified tail is above tail/2, the tail of the sketch becomes twice that, or None.
+        """
         self._flush()
-        self._check_summary(summary)
+        summary = self._check_summary(summary)
         if summary.n:
             self._insert_summary(summary)
+            self._widen_tail(None if summary.tail is None else 2 * summary.tail)
         self._record_summary(summary)
         self._invalidate()
 
     def merge(self, *others: Self) -> None:
         """Insert everything that other sketches of the same class, eps and type contain; the others are unchanged.
 
-        One call for many sketches is faster than a call for each.
+        The largest of their tails is the sketch's from now on; None if any has none. One call for many sketches is faster than a call for each.
         """
         self._check_mergeable(*others)
         for sketch in (self, *others):
@@ -135,6 +163,9 @@ class StreamSketch(SketchBase):
             running.insert_summaries([part for part in parts if part is not None])
             self._running = running
             self._insert(ValueColumn(kind, blocks))
+        for other in others:
+            if other.n:
+                self._widen_tail(other.tail)
         self._record_merge(*others)
         self._invalidate()
 
@@ -143,7 +174,10 @@ class StreamSketch(SketchBase):
         self._summary = None
 
     def summary(self) -> Summary:
-        """Return at most ceil(2/eps) + 1 tuples, certified within eps; every value while all fit one block."""
+        """Return tuples certified within eps and the tail; every value while all fit one block.
+
+        They are at most ceil(2/eps) + 1, and those that the tail adds.
+        """
         self._flush()
         if self._summary is None:
             self._summary = self._summarize().with_skipped(self._nulls, self._nans)
@@ -153,6 +187,8 @@ class StreamSketch(SketchBase):
         """Serialize the whole state: from_bytes() continues exactly from here."""
         self._flush()
         frame = self._start_frame(MAGIC, VERSION)
+        frame.tail(self._running.tail)
+        frame.number(self._leaf)
         frame.number(self._filled)
         frame.array(self._block[: self._filled])
         running = self._running.summary(self._kind())
@@ -163,9 +199,14 @@ class StreamSketch(SketchBase):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Restore a sketch from the bytes of to_bytes(), also from those of version 0.1."""
+        """Restore a sketch from the bytes of to_bytes(), also from those of earlier versions, without a tail."""
         frame = FrameReader(MAGIC, data, VERSION)
-        sketch = cls(frame.eps, frame.nan, frame.type_name)
+        tail = frame.tail() if frame.version >= 3 else None
+        sketch = cls(frame.eps, frame.nan, frame.type_name, tail)
+        if frame.version >= 3:
+            sketch._leaf = frame.number(MAX_LEAF)
+            frame.require(sketch._leaf in (leaf_for(frame.eps, None), leaf_for(frame.eps, 1.0)))
+            sketch._running = RunningSummary(frame.eps, tail, sketch._leaf)
         sketch._nulls, sketch._nans = frame.nulls, frame.nans
         sketch._read_state(frame)
         frame.require(sketch.n <= MAX_N)
@@ -178,7 +219,11 @@ class StreamSketch(SketchBase):
         kind = self._type or column.type
         if kind is None or not len(column):
             return
-        cutter, running, ranks = BlockCutter(self.leaf), self._running.copy(), sampled_ranks(self._eps, self.leaf)
+        cutter, running, ranks = (
+            BlockCutter(self.leaf),
+            self._running.copy(),
+            sampled_ranks(self._eps, self.tail, self.leaf),
+        )
         for piece in (self._block[: self._filled], *column.pieces):
             for run in cutter.cut(piece):
                 for blocks in whole_blocks(run, self.leaf, kind.carrier):
@@ -241,10 +286,16 @@ class StreamSketch(SketchBase):
     def _summarize(self) -> Summary:
         open_block = sorted_copy(self._block[: self._filled])
         kind, below = self._kind(), self._running.n + sum(s.n for s in self._pool)
-        sampled = Summary.of_sorted(open_block, kind, max(1, int(OPEN * self._eps * below)))
+        share = None if self.tail is None else SAMPLED / 2 * self.tail
+        sampled = Summary.of_sorted(open_block, kind, max(1, int(OPEN * self._eps * below)), share)
         running = self._running.summary(kind)
         parts = [part for part in (running, *self._pool, sampled) if part is not None]
-        return Summary.merge(*parts).compress(math.ceil(2 / self._eps)) if below else sampled
+        return Summary.merge(*parts).compress(math.ceil(2 / self._eps), share) if below else sampled
+
+    def _widen_tail(self, tail: float | None) -> None:
+        """Promise the larger of two tails from now on, none if that is not below 1."""
+        own = self._running.tail
+        self._running.tail = None if own is None or tail is None or max(own, tail) >= 1 else max(own, tail)
 
     def _invalidate(self) -> None:
         """Drop the cached summary and start a new scalar buffer after a change."""
@@ -252,10 +303,10 @@ class StreamSketch(SketchBase):
         self._reset_buffer()
 
 
-def leaf_for(eps: float) -> int:
+def leaf_for(eps: float, tail: float | None) -> int:
     """Return the size of a block: large relative to the values sampled of it, small relative to a processor's cache."""
     leaf = MIN_LEAF
-    while leaf < MAX_LEAF and leaf * eps < 16:
+    while leaf < MAX_LEAF and leaf * eps < (16 if tail is None else 32):
         leaf *= 2
     return leaf
 
@@ -266,9 +317,15 @@ def _pool_tuples(eps: float) -> int:
 
 
 @lru_cache(maxsize=256)
-def sampled_ranks(eps: float, size: int) -> Ints:
-    """Return the ranks that are sampled of a block: the first, the last, and those at gaps of SAMPLED * eps * size."""
+def sampled_ranks(eps: float, tail: float | None, size: int) -> Ints:
+    """Return the ranks that are sampled of a block: the first, the last, and those at gaps of SAMPLED * eps * size.
+
+    With a tail, gaps are also at most SAMPLED * tail of the distance from either end.
+    """
     step = max(1, int(SAMPLED * eps * size))
-    ranks = np.unique(np.concatenate(([1], np.arange(step, size + 1, step), [size])))
+    if tail is None:
+        ranks = np.unique(np.concatenate(([1], np.arange(step, size + 1, step), [size])))
+    else:
+        ranks = ranks_of_profile(size, step - 1, SAMPLED * tail)
     ranks.flags.writeable = False
     return ranks

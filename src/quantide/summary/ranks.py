@@ -10,6 +10,7 @@ from quantide.typing import Floats, Ints
 
 MIN_EPS = 2.0**-53  # eps * n is below one rank for every possible n
 MAX_N = 2**53  # up to this every rank is exact in float64, and so is phi * n
+DEFAULT: Any = "10 * eps, up to an eps of 0.01"  # the tail of structures that are made without one
 ROUNDING = 1e-9  # 0.07 * 100 is slightly above 7 in floating point
 
 
@@ -61,6 +62,22 @@ def check_eps(eps: Any) -> float:
             f"{MIN_EPS:.2g} differs from exact"
         )
     return float(eps)
+
+
+def check_tail(tail: Any, eps: float) -> float | None:
+    """Return the tail as a float, or None; by default 10 * eps for eps up to 0.01, and None above."""
+    if tail is DEFAULT:
+        return 10 * eps if eps <= 0.01 else None
+    if tail is None:
+        return None
+    if isinstance(tail, bool) or not isinstance(tail, (int, float, np.floating, np.integer)) or not 0 < tail < 1:
+        raise InvalidArgumentError(
+            f"tail must be a number in (0, 1) or None, not {tail!r}; 0.01 allows an error of 1% of the distance from "
+            "either end, None any error up to eps"
+        )
+    if tail < MIN_EPS:
+        raise InvalidArgumentError(f"tail must be at least {MIN_EPS:.2g}, not {tail}; that is exact already")
+    return float(tail)
 
 
 def check_size(name: str, number: Any, minimum: int) -> int:

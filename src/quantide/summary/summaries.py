@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from quantide.errors import CorruptBytesError, InvalidArgumentError, TypeMismatchError, UnknownKeyError
 from quantide.kernels.compression import find_bracketing_tuples, find_nearest_tuples, select_tuples
+from quantide.kernels.error_profile import sample_by_profile, select_by_profile
 from quantide.kernels.key_segments import sample
 from quantide.kernels.tuple_merge import merge_groups
 from quantide.summary.copying import Immutable
@@ -20,7 +21,16 @@ from quantide.summary.key_encoding import (
     group_by_code,
     key_array,
 )
-from quantide.summary.ranks import MAX_N, check_count, check_eps, check_phis, check_size, target_ranks
+from quantide.summary.ranks import (
+    DEFAULT,
+    MAX_N,
+    check_count,
+    check_eps,
+    check_phis,
+    check_size,
+    check_tail,
+    target_ranks,
+)
 from quantide.summary.summary import Summary
 from quantide.summary.summary_bytes import SummaryTuples, binary_array, check_tuples, pack_array, unpack_array
 from quantide.summary.value_column import check_nan_policy, has_nan, nan_error, read_rows
@@ -56,13 +66,17 @@ class Summaries(Immutable):
         self._keys, self._tuples = keys, tuples
 
     @classmethod
-    def of(cls, keys: Any, values: Any, eps: float, nan: str = "refuse") -> Self:
+    def of(cls, keys: Any, values: Any, eps: float, nan: str = "refuse", tail: float | None = DEFAULT) -> Self:
         """Group the values by key and summarise each group within eps; groups of fewer than 1/eps stay exact.
+
+        Towards the ends of a group, answers are within `tail` of their distance from the end: by default 10 * eps for
+        eps up to 0.01; None for eps alone.
 
         `keys` is a column like `values`, or a table, record batch or dict of several columns. Nulls (and NaN,
         with nan="skip") are counted for their key; a key without other values has n = 0.
         """
         eps, nan = check_eps(eps), check_nan_policy(nan)
+        tail = check_tail(tail, eps)
         rows = read_rows(values)
         column = key_array(keys)
         check_same_length(len(column), rows.length)
@@ -84,7 +98,10 @@ class Summaries(Immutable):
         # Kept ranks are 2*floor(eps*n) + 1 apart: G is that, and floor(G/2) is within eps*n.
         allowed = np.floor(eps * n).astype(np.int64)
         allowed -= allowed / np.maximum(n, 1) > eps  # eps * n was rounded up
-        sampled, ranks, offsets = sample(grouped, bounds, 2 * allowed + 1)
+        if tail is None:
+            sampled, ranks, offsets = sample(grouped, bounds, 2 * allowed + 1)
+        else:
+            sampled, ranks, offsets = sample_by_profile(grouped, bounds, 2 * allowed, 2 * tail)
         kind = rows.column.type or type_named("float64")
         return cls(distinct, SummaryTuples(kind, sampled, ranks, ranks, offsets, n, nulls, nans))
 
@@ -109,10 +126,16 @@ class Summaries(Immutable):
         keys = pa.concat_arrays([s._keys for s in nonempty])
         return Summaries._group(keys, SummaryTuples.concatenate([s._tuples for s in nonempty], kind))
 
-    def compress(self, b: int) -> "Summaries":
-        """Compress every summary to at most b+1 tuples; the G of each grows by less than n/b."""
-        t = self._tuples
-        indexes, offsets = select_tuples(t.rmin, t.rmax, t.bounds, t.n, min(check_size("b", b, 1), MAX_N))
+    def compress(self, b: int, tail: float | None = None) -> "Summaries":
+        """Compress every summary to at most b+1 tuples; the G of each grows by less than n/b.
+
+        With a tail, more tuples are kept towards the ends, so that the certified tails grow by at most `tail`.
+        """
+        t, b, tail = self._tuples, min(check_size("b", b, 1), MAX_N), check_tail(tail, 1.0)
+        if tail is None:
+            indexes, offsets = select_tuples(t.rmin, t.rmax, t.bounds, t.n, b)
+        else:
+            indexes, offsets = select_by_profile(t.values, t.rmin, t.rmax, t.bounds, t.n, b, 2 * tail)
         return Summaries(
             self._keys,
             SummaryTuples(t.type, t.values[indexes], t.rmin[indexes], t.rmax[indexes], offsets, t.n, t.nulls, t.nans),
@@ -127,7 +150,9 @@ class Summaries(Immutable):
         indexes = np.maximum(nearest, 0).reshape(-1)
         n = np.repeat(t.n, len(array))
         target = targets.reshape(-1)
-        low, high = (np.append(ranks, 0)[indexes] for ranks in (t.rmin, t.rmax))  # masked where empty
+        low = high = np.zeros(len(indexes), dtype=np.int64)  # masked where empty
+        if len(t.values):
+            low, high = t.rank_bounds(np.minimum(indexes, len(t.values) - 1), target)
         error = np.maximum(target - low, high - target) / np.maximum(n, 1)
         columns = {
             "key": self._keys.take(pa.array(np.repeat(np.arange(len(self)), len(array)))),
@@ -227,6 +252,11 @@ class Summaries(Immutable):
     def error(self) -> Floats:
         """Certified error of each key's summary, as a fraction of its n."""
         return self._tuples.error
+
+    @property
+    def tail(self) -> Floats:
+        """Certified tail of each key's summary, NaN where none below 1 holds; see Summary.tail."""
+        return self._tuples.tail
 
     @property
     def nbytes(self) -> int:

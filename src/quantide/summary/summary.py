@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 from quantide.errors import InvalidArgumentError, TypeMismatchError
 from quantide.kernels.block_sort import sort
 from quantide.kernels.compression import select_tuples
+from quantide.kernels.error_profile import find_slopes, ranks_of_profile, select_by_profile
 from quantide.kernels.tuple_merge import merge_groups
 from quantide.summary.answer import Answer
 from quantide.summary.copying import CopiedByBytes, Immutable
@@ -19,6 +20,7 @@ from quantide.summary.ranks import (
     check_phi,
     check_phis,
     check_size,
+    check_tail,
     target_ranks,
 )
 from quantide.summary.summary_bytes import SummaryTuples, check_bytes, pack_tuples, unpack_tuples
@@ -34,8 +36,9 @@ class Summary(Immutable, CopiedByBytes):
 
     It consists of sorted tuples (value, rmin, rmax): the value is one of the n, and its rank is proved to lie in
     rmin..rmax. With G the largest rmax[i] - rmin[i-1], every rank in 1..n is answered by a value at most
-    max(rmax[0] - 1, n - rmin[-1], G // 2) ranks away: `rank_error`, and `error` as a fraction of n. Both are
-    computed from the tuples themselves, however they were made. See docs/guarantees/summary.md.
+    max(rmax[0] - 1, n - rmin[-1], G // 2) ranks away: `rank_error`, and `error` as a fraction of n. Towards the ends
+    the error may be smaller: `tail` is its largest share of the distance from an end. All are computed from the tuples
+    themselves, however they were made. See docs/guarantees/summary.md.
 
     >>> s = Summary.of([3.0, 1.0, 4.0, 1.0, 5.0])
     >>> s.quantile(0.5), s.error
@@ -77,12 +80,17 @@ class Summary(Immutable, CopiedByBytes):
         return exact.with_skipped(column.nulls, column.nans)
 
     @classmethod
-    def of_sorted(cls, carried: Array, kind: ValueType, step: int = 1) -> Self:
-        """Summarise sorted carried values: every step-th, the first and the last, with their exact ranks."""
+    def of_sorted(cls, carried: Array, kind: ValueType, step: int = 1, tail: float | None = None) -> Self:
+        """Summarise sorted carried values: every step-th, the first and the last, with their exact ranks.
+
+        With a tail, ranks are also so close together towards the ends that this is the summary's certified tail.
+        """
         n = len(carried)
         ranks = np.arange(step, n + 1, step)
         if step > 1 and n:
             ranks = np.unique(np.concatenate(([1], ranks, [n])))
+            if tail is not None:
+                ranks = ranks_of_profile(n, step - 1, 2 * tail)
         return cls(carried if step == 1 else carried[ranks - 1], ranks, ranks, n, kind)
 
     def with_skipped(self, nulls: int, nans: int) -> Self:
@@ -111,14 +119,38 @@ class Summary(Immutable, CopiedByBytes):
         values, rmin, rmax = merge_tuples([(s._values, s._rmin, s._rmax, s._n) for s in nonempty])
         return Summary(values, rmin, rmax, n, kind, nulls, nans)
 
-    def compress(self, b: int) -> "Summary":
-        """Return at most b+1 of the tuples: the ends and the answers to ranks i*n/b. G grows by less than n/b."""
-        b = min(check_size("b", b, 1), MAX_N)
+    def compress(self, b: int, tail: float | None = None) -> "Summary":
+        """Return at most b+1 of the tuples: the ends and the answers to ranks i*n/b. G grows by less than n/b.
+
+        With a tail, more tuples are kept towards the ends, so that this summary's certified tail grows by at most
+        `tail`; about ln(2 * tail * n) / tail tuples in all.
+        """
+        b, tail = min(check_size("b", b, 1), MAX_N), check_tail(tail, 1.0)
         if len(self) <= b + 1:
             return self
         bounds, n = np.array([0, len(self)]), np.array([self._n])
-        indexes, _ = select_tuples(self._rmin, self._rmax, bounds, n, b)
+        slope = -1.0 if tail is None or self.tail is None else 2 * tail
+        if slope < 0 and self.gap // 2 <= self.rank_error:
+            indexes, _ = select_tuples(self._rmin, self._rmax, bounds, n, b)
+        else:  # towards the ends, or where a value has so many ranks that gaps between its tuples do not count
+            indexes, _ = select_by_profile(self._values, self._rmin, self._rmax, bounds, n, b, slope)
         values, rmin, rmax = self._values[indexes], self._rmin[indexes], self._rmax[indexes]
+        return Summary(values, rmin, rmax, self._n, self._type, self._nulls, self._nans)
+
+    def fill_ties(self, gap: int) -> "Summary":
+        """Return the same summary with more tuples of values that have many ranks: G is at most `gap` between them.
+
+        Every rank from rmax of a value's first tuple to rmin of its last has that value. Internal, for structures that
+        look at tuples one by one.
+        """
+        wide = np.flatnonzero((self._values[1:] == self._values[:-1]) & (self._rmax[1:] - self._rmin[:-1] > gap))
+        if not len(wide):
+            return self
+        starts, ends = np.maximum(self._rmin[wide] + gap, self._rmax[wide]), self._rmin[wide + 1]
+        ranks = [np.arange(start, end, gap) for start, end in zip(starts, ends, strict=True)]
+        at, more = np.repeat(wide + 1, [len(r) for r in ranks]), np.concatenate(ranks)
+        values = np.insert(self._values, at, self._values[at])
+        rmin, rmax = np.insert(self._rmin, at, more), np.insert(self._rmax, at, more)
         return Summary(values, rmin, rmax, self._n, self._type, self._nulls, self._nans)
 
     def lift(self, k: int) -> "Summary":
@@ -140,7 +172,7 @@ class Summary(Immutable, CopiedByBytes):
         check_not_empty(self._n)
         target = int(target_ranks(phi, self._n))
         index = int(self._nearest(np.int64(2 * target)))
-        low, high = int(self._rmin[index]), int(self._rmax[index])
+        low, high = self._rank_bounds(index, target)
         error = max(target - low, high - target) / self._n
         value = self._type.restore(self._values[index : index + 1])[0]
         return Answer(value, phi, target, low, high, self._n, error, self._n, self._n)
@@ -250,17 +282,31 @@ class Summary(Immutable, CopiedByBytes):
 
     @property
     def gap(self) -> int:
-        """G, the largest rmax[i] - rmin[i-1]; G/2 is the error in real ranks. 1 if the summary is exact."""
+        """G, the largest rmax[i] - rmin[i-1]. 1 if the summary is exact."""
         if len(self) < 2:
             return min(1, len(self))
         return int((self._rmax[1:] - self._rmin[:-1]).max())
 
     @property
     def rank_error(self) -> int:
-        """Largest distance of an answer from its target, in ranks."""
+        """Largest distance of an answer from its target, in ranks.
+
+        Between two tuples of one value every rank has that value, so that only gaps between values count.
+        """
         if self._n == 0:
             return 0
-        return max(int(self._rmax[0]) - 1, self._n - int(self._rmin[-1]), self.gap // 2)
+        gaps = (self._rmax[1:] - self._rmin[:-1])[self._values[1:] != self._values[:-1]]
+        return max(int(self._rmax[0]) - 1, self._n - int(self._rmin[-1]), int(gaps.max(initial=1)) // 2)
+
+    @property
+    def tail(self) -> float | None:
+        """Certified tail: answers are within this share of their distance from either end, and half a rank.
+
+        None if no share below 1 holds, as in summaries that were made without a tail.
+        """
+        bounds, n = np.array([0, len(self)]), np.array([self._n])
+        tail = float(find_slopes(self._values, self._rmin, self._rmax, bounds, n)[0]) / 2
+        return tail if 0 <= tail < 1 else None
 
     @property
     def error(self) -> float:
@@ -313,6 +359,19 @@ class Summary(Immutable, CopiedByBytes):
     def _tuples(self) -> SummaryTuples:
         counts = [np.array([x]) for x in (self._n, self._nulls, self._nans)]
         return SummaryTuples(self._type, self._values, self._rmin, self._rmax, np.array([0, len(self)]), *counts)
+
+    def _rank_bounds(self, index: int, target: int) -> tuple[int, int]:
+        """Return bounds of the rank, nearest to the target, of an element with the value of a tuple.
+
+        Equal values are neighbours in sorted order. So if the value has several tuples, it has every rank from rmax of
+        the first to rmin of the last.
+        """
+        value = self._values[index]
+        first = int(np.searchsorted(self._values, value, side="left"))
+        last = int(np.searchsorted(self._values, value, side="right")) - 1
+        low = max(int(self._rmin[first]), min(target, int(self._rmin[last])))
+        high = min(int(self._rmax[last]), max(target, int(self._rmax[first])))
+        return low, high
 
     def _nearest(self, doubled: Any) -> Any:
         """Return the index of the tuple with the smallest max(r - rmin, rmax - r), given 2r; the lower of equals.

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from quantide.errors import CorruptBytesError, TypeMismatchError
 from quantide.kernels import tuple_encoding
+from quantide.kernels.error_profile import find_slopes
 from quantide.kernels.jit import freeze
 from quantide.kernels.key_segments import permute_segments
 from quantide.summary.key_encoding import combine_chunks
@@ -68,13 +69,32 @@ class SummaryTuples:
         some = self.n > 0
         first, last = self.bounds[:-1][some], self.bounds[1:][some] - 1
         gaps = np.empty(len(self.rmin), dtype=np.int64)
-        gaps[1:] = self.rmax[1:] - self.rmin[:-1]
+        gaps[1:] = np.where(self.values[1:] != self.values[:-1], self.rmax[1:] - self.rmin[:-1], 1)
         gaps[first] = 1
         halves = np.maximum.reduceat(gaps, first) // 2 if len(first) else first
         ranks = np.maximum(np.maximum(self.rmax[first] - 1, self.n[some] - self.rmin[last]), halves)
         error = np.zeros(len(self.n))
         error[some] = ranks / self.n[some]
         return error
+
+    @property
+    def tail(self) -> Floats:
+        """Certified tail of each summary, NaN where none below 1 holds."""
+        tails = find_slopes(self.values, self.rmin, self.rmax, self.bounds, self.n) / 2
+        return np.where((tails >= 0) & (tails < 1), tails, np.nan)
+
+    def rank_bounds(self, indexes: Ints, targets: Ints) -> tuple[Ints, Ints]:
+        """Return bounds of the rank, nearest to each target, of an element with the value of each of these tuples.
+
+        See Summary, whose answers have the same bounds.
+        """
+        starts = np.ones(len(self.values) + 1, dtype=bool)  # True where the tuples of a value begin
+        starts[1:-1] = self.values[1:] != self.values[:-1]
+        starts[self.bounds] = True
+        edges, run = np.flatnonzero(starts), np.cumsum(starts)[indexes] - 1
+        first, last = edges[run], edges[run + 1] - 1
+        low = np.maximum(self.rmin[first], np.minimum(targets, self.rmin[last]))
+        return low, np.minimum(self.rmax[last], np.maximum(targets, self.rmax[first]))
 
     def take(self, indexes: Ints) -> Self:
         """Return the summaries at these indexes, in this order."""

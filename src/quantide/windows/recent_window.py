@@ -145,7 +145,7 @@ class RecentWindow(TimedWindow, SketchBase):
         a block.
         """
         self._flush()
-        self._check_summary(summary)
+        summary = self._check_summary(summary)
         opened, closed = self._open_slice_times()
         checked = self._times.read_span(first_time, last_time, closed, opened, late, self.arrived, summary.n)
         if summary.n:

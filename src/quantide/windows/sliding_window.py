@@ -95,7 +95,7 @@ class SlidingWindow(SketchBase):
         for a RecentWindow works here, too.
         """
         self._flush()
-        self._check_summary(summary)
+        summary = self._check_summary(summary)
         if summary.n:
             self._type = summary.type
             self._get_storage().add(summary.with_skipped(0, 0))
