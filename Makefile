@@ -15,7 +15,7 @@ CODE := $(wildcard src tests bench examples)
 # Tests that run kernels; those of Spark, the page and the documents run no others.
 KERNEL_TESTS := $(addprefix tests/,queries windows history live server test_bad_input.py test_bytes_fuzz.py test_checks.py \
 	test_edges.py test_hostile_arrays.py bench/test_cost_model.py test_summaries.py test_summary_properties.py \
-	test_sorting.py test_merge_trees.py test_old_bytes.py)
+	test_sorting.py test_merge_trees.py test_old_bytes.py test_tails.py)
 
 PACKAGES := $(VENV)/.done-packages
 WARM := $(VENV)/.done-kernels

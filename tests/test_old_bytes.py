@@ -1,4 +1,4 @@
-"""Bytes that versions 0.1 and 0.2 (names with a 2) wrote are still read, and the sketches go on within their promise."""
+"""Bytes that versions 0.1 and 0.2 (names with a 2) wrote are read, and the sketches go on within their promise."""
 
 import base64
 import json

@@ -23,7 +23,8 @@ def faults(values: Any, summary: Summary, eps: float = EPS, tail: float = TAIL) 
     """What contradicts the promise, at every rank of small data and at those near the ends of large data."""
     assert summary.n == len(values)
     certified = summary.tail
-    assert certified is not None and certified <= tail * (1 + 1e-9)
+    assert certified is not None
+    assert certified <= tail * (1 + 1e-9)
     assert summary.error <= eps
     return tail_faults(np.sort(values), summary.quantiles, eps, tail)
 
@@ -126,7 +127,9 @@ def test_any_sequence_of_calls(data: st.DataObject) -> None:
 def test_ranks_of_a_profile(n: int, limit: int, slope: float) -> None:
     ranks = ranks_of_profile(n, limit, slope)
     gaps = np.diff(ranks) - 1
-    assert ranks[0] == 1 and ranks[-1] == n and (gaps >= 0).all() and gaps.max(initial=0) <= limit
+    assert (ranks[0], ranks[-1]) == (1, n)
+    assert (gaps >= 0).all()
+    assert gaps.max(initial=0) <= limit
     assert (gaps <= slope * np.minimum(n - ranks[1:], ranks[:-1] - 1)).all()
 
 
@@ -171,7 +174,9 @@ def test_parts_without_a_tail() -> None:
     sketch.merge(StreamSketch(EPS, tail=None))
     assert sketch.tail == TAIL  # an empty part changes nothing
     sketch.merge(plain)
-    assert (sketch.tail, sketch.summary().tail) == (None, None)
+    promised: float | None = sketch.tail
+    assert promised is None
+    assert sketch.summary().tail is None
     assert sketch.error <= EPS
     assert StreamSketch.from_bytes(sketch.to_bytes()).to_bytes() == sketch.to_bytes()
 

@@ -57,7 +57,8 @@ def select_by_profile(
                     bottom -= 1
                 has_many = rmin[i] - rmax[bottom] >= many
                 bottom = bottom if has_many else end
-            if i == start or i == end - 1 or has_many or i == bottom or rmin[i - 1] < lowest:
+            is_end = i == start or i == end - 1
+            if is_end or has_many or i == bottom or rmin[i - 1] < lowest:
                 selected[at] = i
                 at += 1
                 lowest = lowest_neighbour(rmax[i], n, limit, allowed)
@@ -72,11 +73,11 @@ def select_by_profile(
 @compiled
 def profile_of(values: Array, rmin: Ints, rmax: Ints, start: int, end: int, n: int) -> tuple[int, float]:
     """Return the largest gap and the smallest slope of the tuples start:end; a slope of -1 if no slope holds."""
-    largest, slope = np.int64(0), 0.0
+    largest, slope = 0, 0.0
     for i in range(start + 1, end):
         gap = rmax[i] - rmin[i - 1] - 1
         if gap > 0 and values[i] != values[i - 1]:
-            largest = max(largest, gap)
+            largest = max(largest, int(gap))
             distance = min(n - rmax[i], rmin[i - 1] - 1)
             if distance <= 0:
                 slope = -1.0

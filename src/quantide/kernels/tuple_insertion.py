@@ -37,7 +37,7 @@ def insert_part(
     out = np.empty(capacity, dtype=values.dtype)
     out_rmin, out_rmax = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
     i, j, at = end - 1, part_end - 1, capacity
-    lowest = np.int64(0)  # lowest rmin of a neighbour of the last tuple that was kept
+    lowest = 0  # lowest rmin of a neighbour of the last tuple that was kept
     value, value_low, value_high = x[0], np.int64(0), np.int64(0)  # the tuple above, not yet kept or dropped
     has_candidate = False
     while i >= 0 or j >= 0:
@@ -54,7 +54,7 @@ def insert_part(
         if has_candidate and (at == capacity or next_low < lowest):
             at -= 1
             out[at], out_rmin[at], out_rmax[at] = value, value_low, value_high
-            lowest = lowest_neighbour(value_high, n + size, limit, slope)
+            lowest = lowest_neighbour(int(value_high), n + size, limit, slope)
         value, value_low, value_high = next_value, next_low, next_high
         has_candidate = True
     if has_candidate:

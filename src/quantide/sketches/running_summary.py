@@ -28,8 +28,8 @@ BLOCKS, LIMIT, DOUBLINGS = 9 / 8, 11 / 8, 42
 class RunningSummary:
     """Tuples of n values whose gaps are at most LIMIT * eps * n, unless the parts have larger ones.
 
-    With a tail, gaps are also at most LIMIT * tail of the distance from either end. `leaf` is the number of values from which doublings are counted. Arrays are never changed in place, so copies share
-    them.
+    With a tail, gaps are also at most LIMIT * tail of the distance from either end. `leaf` is the number of values from
+    which doublings are counted. Arrays are never changed in place, so copies share them.
     """
 
     def __init__(self, eps: float, tail: float | None, leaf: int) -> None:

@@ -22,8 +22,8 @@ MAGIC, VERSION = b"QTK", 3
 MIN_LEAF, MAX_LEAF = 1 << 12, 1 << 16
 POOL_SIZE = 64  # inserted summaries that are stored before they are merged, if they are small
 # Gaps in units of eps * n, which are twice the error. Blocks are sampled at gaps of SAMPLED, the running summary has
-# gaps of at most 11/8, an answer adds gaps of OPEN for the open block and 1/2 for compression to 2/eps tuples. Shares of
-# the tail are the same, but that the open block has SAMPLED too: its values are not beyond those of other blocks.
+# gaps of at most 11/8, an answer adds gaps of OPEN for the open block and 1/2 for compression to 2/eps tuples. In units
+# of the tail and the distance from an end: SAMPLED of blocks and the open block, 11/8, and 1/2 for compression.
 SAMPLED, OPEN = 1 / 2, 1 / 8
 
 
@@ -150,7 +150,8 @@ class StreamSketch(SketchBase):
     def merge(self, *others: Self) -> None:
         """Insert everything that other sketches of the same class, eps and type contain; the others are unchanged.
 
-        The largest of their tails is the sketch's from now on; None if any has none. One call for many sketches is faster than a call for each.
+        The largest of their tails is the sketch's from now on; None if any has none. One call for many sketches is
+        faster than a call for each.
         """
         self._check_mergeable(*others)
         for sketch in (self, *others):
