@@ -76,6 +76,33 @@ def test_a_large_window(rng: Rng) -> None:
     assert window.tuples < 25_000
 
 
+def test_the_error_does_not_depend_on_the_order(rng: Rng) -> None:
+    """Of random, sorted and partly sorted values: their mean errors are alike, whatever the worst case allows."""
+    size, eps, pieces = 200_000, 0.01, 50
+    ordered = np.sort(rng.random(500_000))
+    blocks = np.array_split(ordered, pieces)
+    streams = {
+        "random": rng.permutation(ordered),
+        "sorted": ordered,
+        "reversed": ordered[::-1],
+        "sorted blocks": np.concatenate([np.sort(block) for block in np.array_split(rng.random(500_000), pieces)]),
+        "shuffled blocks": np.concatenate([rng.permutation(block) for block in blocks]),
+        "blocks in reverse": np.concatenate(blocks[::-1]),
+        "zigzag": ORDERS["zigzag"](rng, 500_000),
+    }
+    ranks, errors_by_order = np.arange(700, size, 700), {}
+    for name, values in streams.items():
+        window, done, off = SlidingWindow(size, eps), 0, []
+        for end in (205_000, 300_700, 377_007, 500_000):
+            window.update(values[done:end])
+            done, last = end, np.sort(values[end - size : end])
+            answers = np.searchsorted(last, window.quantiles(ranks / size)) + 1
+            off.append(np.abs(answers - ranks) / (eps * size))
+        errors_by_order[name] = np.mean(off)
+    means = sorted(errors_by_order.values())
+    assert means[-1] <= min(2 * means[0], 0.2), errors_by_order
+
+
 def test_space_stays_the_same_over_a_long_stream(rng: Rng) -> None:
     window, tuples, nbytes = BucketWindow(10_000, 0.05), [], []
     for _ in range(40):

@@ -7,7 +7,8 @@ eps*size/2 values of the window are not covered, and G + missing stays within 2 
 eps needs: docs/guarantees/windows.md.
 
 A bucket of values alone keeps its minimum and every `step`-th: all such buckets have the same ranks, which are stored
-once, and are merged by one sort.
+once. Merges bound the rank of each value from its place in every bucket. To assume that every bucket is as loose as it
+may be, as for values in random order, would shift the answers of other orders.
 """
 
 import math
@@ -15,7 +16,7 @@ from collections import deque
 
 import numpy as np
 
-from quantide.kernels.block_sort import select_rows, sort, sorted_copy
+from quantide.kernels.block_sort import select_rows, sorted_copy
 from quantide.sketches.byte_frame import FrameReader, FrameWriter
 from quantide.sketches.stream_sketch import StreamSketch
 from quantide.summary.ranks import MAX_N
@@ -146,22 +147,9 @@ class WindowBuckets:
 
     def summary(self) -> Summary:
         if self._merged is None and self._closed:
-            even = [s for s in self._closed if s.rmin is self._ranks]
-            rows = [self._merge_even(even)] if len(even) > 1 else even
-            merged = Summary.merge(*rows, *(s for s in self._closed if s.rmin is not self._ranks))
+            merged = Summary.merge(*self._closed)
             self._merged = merged.compress(math.ceil(1 / (MERGE_SHARE * self.eps)))
         return Summary.merge(self._merged, self._open_summary()) if self._merged else self._open_summary()
-
-    def _merge_even(self, even: list[Summary]) -> Summary:
-        """Merge buckets of the same ranks: the index of a value among all determines its rank."""
-        values = np.concatenate([s.carried[1:] for s in even])
-        sort(values)
-        n, slack = len(even) * self._full, len(even) * (self._step - 1) + 1 - self._step
-        rmin = np.arange(1, len(values) + 1) * self._step
-        low = np.array([min(s.carried[0] for s in even)], values.dtype)
-        rmax = np.minimum(rmin + slack, n)
-        values, rmin, rmax = (np.concatenate(pair) for pair in ((low, values), ([1], rmin), ([1], rmax)))
-        return Summary(values, rmin, rmax, n, self.kind)
 
     def write(self, frame: FrameWriter) -> None:
         frame.number(self.evicted)
