@@ -26,7 +26,7 @@ from tests.windows.hostile import peak
 Rng = np.random.Generator
 
 MOST = 100 << 20  # bytes that memory may rise by, whatever is read; the longest blob has some 20,000 bytes
-FRAME = re.compile(rb"QT[SKGWRXM]\x01")  # an inner one comes after its length, in 8 bytes
+FRAME = re.compile(rb"QT[SKGWRXM][\x01-\x03]")  # an inner one comes after its length, in 8 bytes
 NUMBERS = (0, 1, 2, 7, 63, 64, 65, 255, 65_535, 65_536, 2**31 - 1, 2**32 - 1, 2**53, 2**53 + 1, 2**62, 2**63, 2**64 - 1)
 FLOATS = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1e300, -1e300, 5e-324, 0.5, 1.0)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,8 @@ import pyarrow.compute as pc
 import pytest
 
 from quantide import ConstrainedWindow, RecentWindow, SlidingWindow, Summary, errors, last, where, within
-from tests.windows.small import BucketWindow, SmallRecentWindow
+from quantide.windows import constrained_window
+from tests.windows.small import BucketWindow, SmallRecentWindow, small_layout
 
 Rng = np.random.Generator
 ROOT = Path(__file__).parent.parent.parent
@@ -179,3 +182,26 @@ def test_filters_from_strangers_do_not_end_the_process() -> None:
 def test_many_filters_from_strangers_do_not_end_the_process() -> None:
     for seed in (2, 3, 4):
         assert survive(seed, 3000).startswith("0 survived")
+
+
+@pytest.mark.parametrize("kind", ["recent", "constrained"])
+@pytest.mark.parametrize("limit", [0, 1011, 3000, 2**33 + 1010])
+def test_a_forged_limit_beyond_the_kept_values(kind: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values that the window forgot cannot be queried, so no bytes may say that they can; 0 is no limit."""
+    monkeypatch.setattr(constrained_window, "layout_for", small_layout)
+    window: Any
+    if kind == "recent":
+        window = SmallRecentWindow(0.3, max_items=1010)
+        window.update(np.arange(5000.0))
+    else:
+        window = ConstrainedWindow(last(1010), 0.3)
+        window.update({"value": np.arange(5000.0)})
+    whole = window.to_bytes()
+    assert type(window).from_bytes(whole).to_bytes() == whole
+    body = whole[:-4].replace(struct.pack("<Q", 1010), struct.pack("<Q", limit), 1)
+    forged = body + struct.pack("<I", zlib.crc32(body))
+    if limit == 1011:  # blocks are forgotten whole: some values beyond the limit are kept
+        assert type(window).from_bytes(forged).n >= 1011
+        return
+    with pytest.raises(errors.CorruptBytesError):
+        type(window).from_bytes(forged)

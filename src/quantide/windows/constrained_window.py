@@ -201,6 +201,8 @@ class ConstrainedWindow(TimedWindow, SketchBase):
             window._class_values(key).read(frame)
         frame.require(len(window._classes) == len(keys))
         frame.require(sum(x.n for x in window._classes.values()) <= window._arrivals)
+        frame.require(not keys or not expression.needs_times or window._times.clock is not None)
+        frame.require(all(window._keeps_expression(key) for key in keys))
         frame.finish()
         return window
 
@@ -259,6 +261,12 @@ class ConstrainedWindow(TimedWindow, SketchBase):
             start = earlier_start(start, clause_start)
         return start
 
+    def _keeps_expression(self, key: FilterResults) -> bool:
+        """Return True unless values of a class that the expression includes are forgotten; only forged bytes say so."""
+        values = self._classes[key]
+        start, _ = self._start(values, self._clauses(key), self._times.newest)
+        return start >= min(values.levels.start, values.n)
+
     def _view(self, window: WindowExpression | None, now: Any) -> WindowView:
         return self._views.get((window, now), self._compute_view)
 
@@ -272,7 +280,7 @@ class ConstrainedWindow(TimedWindow, SketchBase):
         starts = []
         for key, values in self._classes.items():
             start = self._start(values, self._clauses(key, window), moment)
-            if start[0] < values.levels.start and start[0] < values.n:
+            if start[0] < min(values.levels.start, values.n):
                 raise SpanError(
                     f"the window {window} reaches back further than {self._expression}, which is all that is kept"
                 )

@@ -211,6 +211,7 @@ class RecentWindow(TimedWindow, SketchBase):
             window._values.read(frame)
         window._slices.read(frame, [np.dtype(np.int64), *window._times.dtypes])
         frame.require(window.arrived <= MAX_N and (window.arrived > 0 or not window._times.clock))
+        frame.require(not window.arrived or window._has_longest_window())
         frame.finish()
         window._reset_buffer()
         return window
@@ -321,6 +322,16 @@ class RecentWindow(TimedWindow, SketchBase):
             n = min(self.arrived, self.arrived if last is None else last)
             cut = WindowCut(cut.cuts, n, n)
         return cut, starts[1], moment
+
+    def _has_longest_window(self) -> bool:
+        """Return True unless values that the limits allow to query are forgotten; only forged bytes say so."""
+        if self._limits.items is None and self._limits.age is None:
+            return self._slices.start == 0 and (self._values is None or self._values.levels.start == 0)
+        try:
+            self._cut(None, None, None)
+        except (SpanError, InvalidArgumentError):  # the second if values without times have a limit of age
+            return False
+        return True
 
     def _checked_view(self, cut: WindowCut, start: Start, moment: Any) -> WindowView:
         """Return the view if it is within eps; otherwise raise SpanError with the smallest window that would be."""
