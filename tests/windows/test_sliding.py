@@ -298,3 +298,27 @@ def test_no_answer_is_off_by_more_than_the_window_to_the_last_bit() -> None:
     for n in range(20, 200):
         view = WindowView(Summary.of(np.arange(float(n - 3))).lift(3), n - 3, n, 3, None, None)
         assert max(view.answer(phi).error for phi in (1e-9, 0.5, 1.0)) <= view.error
+
+
+@pytest.mark.parametrize("distinct", [1, 2, 5])
+@pytest.mark.parametrize("cls", CLASSES)
+def test_ties_in_blocks(cls: type[SlidingWindow], distinct: int, rng: Rng) -> None:
+    """Tuples of one value may lie far apart: that is no looseness, takes no space, and is read again."""
+    window, values = cls(6000, 0.1), np.empty(0)
+    for i in range(60):
+        block = np.floor(rng.random(int(rng.choice([1, 40, 300]))) * distinct)
+        window.update(block) if i % 3 == 0 else window.update_summary(Summary.of(block))
+        values = np.concatenate([values, block])
+        verify(window, values[-6000:], rng)
+        restored = type(window).from_bytes(window.to_bytes())
+        assert restored.to_bytes() == window.to_bytes()
+        assert restored.answer(0.7) == window.answer(0.7)
+
+
+def test_ties_in_a_large_bucket() -> None:
+    """The open bucket is a sketch, whose tuples of one value may lie far apart."""
+    window = SlidingWindow(2_000_000, 0.1)
+    window.update(np.zeros(3_000_000))
+    restored = SlidingWindow.from_bytes(window.to_bytes())
+    assert restored.to_bytes() == window.to_bytes()
+    assert (restored.quantile(0.5), restored.n) == (0.0, 2_000_000)

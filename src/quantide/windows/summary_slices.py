@@ -22,6 +22,7 @@ from quantide.sketches.byte_frame import FrameReader, FrameWriter
 from quantide.summary.ranks import MAX_N
 from quantide.summary.summary import Summary, TupleArrays
 from quantide.windows.block_layout import BLOCK_SHARE, SPARSE, STEADY, BlockLayout, budget_divisor
+from quantide.windows.value_tail import looseness, thin_within
 
 UNEVEN = 9  # slices of any size make more groups than blocks of values would
 MAINTENANCE_SHARE = 4  # maintain() runs after a quarter as many slices as there are groups
@@ -108,14 +109,14 @@ class SummarySlices:
     def add(self, summary: Summary, marks: Marks) -> None:
         """Close the open slice and add the next one, which stays open."""
         self.close()
-        self.open = self._new_slice(self.n, summary, marks, summary.gap - 1)
+        self.open = self._new_slice(self.n, summary, marks, looseness(summary))
 
     def extend(self, summary: Summary, marks: Marks) -> None:
         """Merge a summary into the open slice."""
         if self.open is None:
             return self.add(summary, marks)
         joined = tuple((min(a[0], b[0]), max(a[1], b[1])) for a, b in zip(self.open.marks, marks, strict=True))
-        entry = self.open.entry + summary.gap - 1
+        entry = self.open.entry + looseness(summary)
         self.open = self._new_slice(self.open.start, Summary.merge(self.open.summary, summary), joined, entry)
 
     def _new_slice(self, start: int, summary: Summary, marks: Marks, entry: int) -> SliceGroup:
@@ -171,9 +172,7 @@ class SummarySlices:
 
     def _thin(self, group: SliceGroup, allowed: float) -> None:
         """Compress until the group is loose by at most `allowed` more than its slices were on arrival."""
-        more = allowed - (group.summary.gap - 1 - group.entry)
-        if more >= 1:
-            group.summary = group.summary.compress(math.ceil(group.summary.n / more))
+        group.summary = thin_within(group.summary, group.entry + allowed)
 
     def _maintain(self) -> None:
         """Thin old groups, and drop halves that no window needs."""

@@ -14,19 +14,34 @@ from quantide.summary.value_types import ValueType
 from quantide.typing import Array
 
 RUN_SIZE = 1 << 16  # values in one array
-LOOSE = 1.25  # G - 1 of a stored summary, as a multiple of eps * n
+LOOSE = 1.25  # looseness of a stored summary, as a multiple of eps * n
+
+
+def looseness(summary: Summary) -> int:
+    """Return G - 1, where G is the largest rmax[i+1] - rmin[i] between tuples of different values.
+
+    Gaps between tuples of one value lose nothing, and in a merge no tuple of another value comes between these.
+    """
+    gaps = (summary.rmax[1:] - summary.rmin[:-1])[summary.carried[1:] != summary.carried[:-1]]
+    return int(gaps.max(initial=1)) - 1
+
+
+def thin_within(summary: Summary, allowed: float) -> Summary:
+    """Compress to as few tuples as a looseness of `allowed` permits."""
+    by_tuple = summary.gap // 2 <= summary.rank_error  # compress() then counts the gaps of equal values, too
+    room = allowed - (summary.gap - 1 if by_tuple else looseness(summary))
+    return summary.compress(math.ceil(summary.n / room)) if room >= 1 else summary
 
 
 def thin_summary(summary: Summary, eps: float) -> Summary:
-    """Compress to as few tuples as G - 1 <= LOOSE * eps * n allows."""
-    room = LOOSE * eps * summary.n - (summary.gap - 1)
-    return summary.compress(math.ceil(summary.n / room)) if room >= 1 else summary
+    """Compress to as few tuples as a looseness of LOOSE * eps * n permits."""
+    return thin_within(summary, LOOSE * eps * summary.n)
 
 
 def is_thinned(summary: Summary, eps: float) -> bool:
     """Return True if thin_summary() can produce this summary."""
     ends = max(int(summary.rmax[0]) - 1, summary.n - int(summary.rmin[-1]))
-    return summary.gap - 1 <= LOOSE * eps * summary.n and ends <= eps / 2 * summary.n
+    return looseness(summary) <= LOOSE * eps * summary.n and ends <= eps / 2 * summary.n
 
 
 class ValueBuffer:
