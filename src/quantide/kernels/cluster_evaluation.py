@@ -1,9 +1,10 @@
 """Evaluation of clusters: the tuple that answers a cluster for the most further arrivals (QUERIES section 3.2).
 
-A tuple answers a cluster when low*n + 1 <= rmin and rmax <= high*n, with low = a - eps and high = b + eps for the
-cluster's interval [a, b] (Theorem 3; the 1 is because the target rank of a query is ceil(phi*n), not phi*n). An arrival
-raises n by one, and the element's rank by one or not at all. So both inequalities hold for a computable number of
-further arrivals, wherever they fall (Theorem 4): the lifetime of the answer.
+A tuple answers a cluster when low*n + 1 <= rmin and rmax <= high*n, with low = a - e(a) and high = b + e(b) for the
+cluster's interval [a, b] (Theorem 3; the 1 is because the target rank of a query is ceil(phi*n), not phi*n), e being the
+finest precision at a place: eps, and towards the ends a share of the distance from them. An arrival raises n by one, and
+the element's rank by one or not at all. So both inequalities hold for a computable number of further arrivals, wherever
+they fall (Theorem 4): the lifetime of the answer.
 """
 
 import math
@@ -16,6 +17,25 @@ from quantide.typing import Array, Floats, Ints
 KEEP_FRACTION = 0.5  # a cluster keeps its value if that has at least this fraction of the longest lifetime
 NEVER = 2**62  # deadline that no stream reaches
 ANSWERED, STALE, UNANSWERED = 0, 1, 2  # how an evaluation ends
+
+
+@compiled
+def finest_precision(phi: float, eps: float, tail: float, least: float) -> float:
+    """Return the finest precision of a cluster at phi, at least `least`; a tail below 0 means that there is none."""
+    return eps if tail < 0 else min(eps, max(least, tail * min(phi, 1 - phi)))
+
+
+@compiled
+def accepted_range(left: float, right: float, eps: float, tail: float, least: float) -> tuple[float, float]:
+    """Return `low` and `high` of a cluster with this interval."""
+    return left - finest_precision(left, eps, tail, least), right + finest_precision(right, eps, tail, least)
+
+
+@compiled
+def ideal_rank(low: float, high: float, n: int, first: int, last: int) -> int:
+    """Return the rank of first..last that stays accepted for the most arrivals; low is above 0 and high below 1."""
+    balanced = np.int64((n * low + 1 - high) / (1 - high + low))
+    return min(max(balanced, np.int64(math.ceil(low * n + 1)), first), last)
 
 
 @compiled
@@ -55,22 +75,25 @@ def evaluate(
     rmax: Ints,
     n: int,
     eps: float,
+    tail: float,
+    least: float,
     strict: bool,
     in_order: bool,
 ) -> tuple[int, int]:
     """Evaluate these clusters from tuples that summarise n elements; return how that ended, and how many were done.
 
     ranks[c] becomes (rmin, rmax, n, index among the tuples); its n is 0 before the first answer. due[c] becomes the
-    deadline. STALE, only if `strict`: an answer has less than KEEP_FRACTION of the lifetime that a summary within eps
-    guarantees (Theorem 5). UNANSWERED: no tuple answers. The search for a tuple starts at the cluster's last one or,
+    deadline. STALE, only if `strict`: an answer has less than KEEP_FRACTION of the lifetime that a summary within eps and
+    the tail guarantees (Theorem 5). UNANSWERED: no tuple answers. The search for a tuple starts at the cluster's last one or,
     if `in_order`, at that of the cluster before.
 
     This is one function because numba counts references to every array that is passed to another one.
     """
     m, start, status, done = len(rmin), 0, ANSWERED, 0
+    kept = KEEP_FRACTION * (1 - max(tail, 0.0)) / (2 * (1 - eps))
     while done < len(clusters) and status == ANSWERED:
         c = clusters[done]
-        low, high = span[c, 0] - eps, span[c, 1] + eps
+        low, high = accepted_range(span[c, 0], span[c, 1], eps, tail, least)
         low_rank, low_scale, high_rank, high_scale = lifetime_terms(low, high, n)
         # 1. The first tuple past the middle, by exponential search from the start: it is in before+1 .. i.
         i = min(start if in_order else ranks[c, 3], m - 1)
@@ -100,7 +123,7 @@ def evaluate(
             if other >= longest:
                 at, lower, upper, longest = i - 1, rmin[i - 1], rmax[i - 1], other
             if values[i - 1] == values[i] and low > 0 and high < 1 and rmax[i - 1] <= rmin[i]:
-                ideal = min(max(np.int64((n * low + 1 - high) / (1 - high + low)), rmax[i - 1]), rmin[i])
+                ideal = ideal_rank(low, high, n, rmax[i - 1], rmin[i])
                 other = lifetime(ideal, ideal, low_rank, low_scale, high_rank, high_scale)
                 if other > longest:
                     at, lower, upper, longest = i, ideal, ideal, other
@@ -127,7 +150,7 @@ def evaluate(
         start = min(at, m - 1)
         if longest < 0:
             status = UNANSWERED
-        elif strict and longest < KEEP_FRACTION * (span[c, 1] - span[c, 0]) * n / (2 * (1 - eps)):
+        elif strict and longest < kept * (span[c, 1] - span[c, 0]) * n:
             status = STALE
         else:
             value[c] = chosen
@@ -149,6 +172,8 @@ def evaluate_pass(
     rmax: Ints,
     n: int,
     eps: float,
+    tail: float,
+    least: float,
     strict: bool,
     everything: bool,
 ) -> tuple[int, int, int]:
@@ -159,7 +184,7 @@ def evaluate_pass(
     to the right: starting each search at the tuple before makes it one pass.
     """
     chosen = order if everything else order[due[order] < 0]
-    status, done = evaluate(chosen, span, value, ranks, due, values, rmin, rmax, n, eps, strict, True)
+    status, done = evaluate(chosen, span, value, ranks, due, values, rmin, rmax, n, eps, tail, least, strict, True)
     first = NEVER if status == ANSWERED else -1
     for c in order:
         first = min(first, due[c])

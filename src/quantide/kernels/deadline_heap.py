@@ -80,6 +80,8 @@ def evaluate_due(
     rmax: Ints,
     n: int,
     eps: float,
+    tail: float,
+    least: float,
     strict: bool,
 ) -> tuple[int, int, int]:
     """Evaluate every cluster whose deadline is before n; return how that ended, how many, how many triggers fired.
@@ -100,6 +102,7 @@ def evaluate_due(
         visited += 1
     clusters = heap[passed[:count]]
     deadlines = due[clusters]
-    status, done = evaluate(clusters, span, value, ranks, due, values, rmin, rmax, n, eps, strict, False)
+    state = span, value, ranks, due, values, rmin, rmax, n, eps, tail, least
+    status, done = evaluate(clusters, *state, strict, False)
     sift_down(heap, heap_index, due, passed[:count])
     return status, done, int(np.count_nonzero(deadlines[:done] >= 0))

@@ -3,7 +3,17 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from quantide.kernels.cluster_evaluation import ANSWERED, KEEP_FRACTION, NEVER, evaluate, lifetime, lifetime_terms
+from quantide.kernels.cluster_evaluation import (
+    ANSWERED,
+    KEEP_FRACTION,
+    NEVER,
+    accepted_range,
+    evaluate,
+    finest_precision,
+    ideal_rank,
+    lifetime,
+    lifetime_terms,
+)
 from quantide.kernels.jit import compiled
 from quantide.typing import Array, Bools, Floats, Ints
 
@@ -41,7 +51,15 @@ def add_rank_bounds(
 
 @compiled
 def extend_answers(
-    queries: Ints, counts: Ints, le_bound: Ints, lt_bound: Ints, span: Floats, ranks: Ints, due: Ints, eps: float
+    queries: Ints,
+    counts: Ints,
+    le_bound: Ints,
+    lt_bound: Ints,
+    span: Floats,
+    ranks: Ints,
+    due: Ints,
+    eps: float,
+    tail: float,
 ) -> Bools:
     """Extend the deadlines of queries whose value has a lifetime that is long enough; return which these are.
 
@@ -51,15 +69,16 @@ def extend_answers(
     extended = np.zeros(len(queries), dtype=np.bool_)
     for i in range(len(queries)):
         q, n = queries[i], counts[i]
-        low, high = span[q, 0] - eps, span[q, 1] + eps
+        low, high = accepted_range(span[q, 0], span[q, 1], eps, tail, 0.0)
         low_rank, low_scale, high_rank, high_scale = lifetime_terms(low, high, n)
         lower, upper = le_bound[i], lt_bound[i] + 1
         if upper < lower and low > 0 and high < 1:
-            lower = upper = min(max(np.int64((n * low + 1 - high) / (1 - high + low)), upper), lower)
+            lower = upper = ideal_rank(low, high, n, upper, lower)
         elif upper < lower:
             lower = upper
         longest = lifetime(lower, upper, low_rank, low_scale, high_rank, high_scale)
-        min_lifetime = KEEP_FRACTION * (span[q, 1] - span[q, 0] + eps) * n / (2 * (1 - eps))
+        finest = min(finest_precision(span[q, 0], eps, tail, 0.0), finest_precision(span[q, 1], eps, tail, 0.0))
+        min_lifetime = KEEP_FRACTION * (span[q, 1] - span[q, 0] + finest) * n / (2 * (1 - eps))
         if ranks[q, 2] > 0 and longest >= 0 and longest >= min_lifetime:
             extended[i] = True
             ranks[q, 0], ranks[q, 1], ranks[q, 2] = lower, upper, n
@@ -82,18 +101,28 @@ def evaluate_keyed(
     bounds: Ints,
     counts: Ints,
     eps: float,
+    tail: float,
 ) -> None:
-    """Evaluate queries[i] from the tuples of group[i]; with too few values take the nearest tuple, due at once."""
+    """Evaluate queries[i] from the tuples of group[i]; with too few values take the nearest one, due at once.
+
+    Between two tuples of one value every rank has that value.
+    """
     for i in range(len(queries)):
         q, g = queries[i], group[i]
         start, end, n = bounds[g], bounds[g + 1], counts[g]
         own = values[start:end], rmin[start:end], rmax[start:end]
-        status, _ = evaluate(queries[i : i + 1], span, value, ranks, due, own[0], own[1], own[2], n, eps, False, False)
+        status, _ = evaluate(
+            queries[i : i + 1], span, value, ranks, due, own[0], own[1], own[2], n, eps, tail, 0.0, False, False
+        )
         if status != ANSWERED:
-            at, nearest = start, n + 1
+            at, nearest, target = start, n + 1, targets[i]
+            lower = upper = target
             for j in range(start, end):
-                distance = max(targets[i] - rmin[j], rmax[j] - targets[i])
+                low, high = rmin[j], rmax[j]
+                if j + 1 < end and values[j + 1] == values[j] and low <= target <= rmin[j + 1]:
+                    low, high = target, max(target, high)
+                distance = max(target - low, high - target)
                 if distance < nearest:
-                    at, nearest = j, distance
+                    at, nearest, lower, upper = j, distance, low, high
             value[q], due[q] = values[at], n
-            ranks[q, 0], ranks[q, 1], ranks[q, 2], ranks[q, 3] = rmin[at], rmax[at], n, at - start
+            ranks[q, 0], ranks[q, 1], ranks[q, 2], ranks[q, 3] = lower, upper, n, at - start

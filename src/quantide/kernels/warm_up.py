@@ -64,11 +64,11 @@ def warm() -> Iterator[str]:
         tuples = values.copy(), ranks.copy(), ranks.copy()
         arrival_counts.count_arrivals(values, bounds, *tuples)
         heap, heap_index, due, clusters = np.array([1, 0]), np.array([1]), np.array([-1]), np.array([[0.2, 0.8]])
-        state = clusters, values[:1].copy(), np.zeros((1, 4), dtype=np.int64), *tuples, 2, 0.5
+        state = clusters, values[:1].copy(), np.zeros((1, 4), dtype=np.int64), *tuples, 2, 0.5, 0.5, 0.1
         deadline_heap.evaluate_due(heap, heap_index, due, *state, False)
         cluster_evaluation.evaluate_pass(heap[1:], due, *state, False, True)
         one, answers = np.array([0]), (clusters, values[:1].copy(), np.zeros((1, 4), dtype=np.int64))
-        keyed_evaluation.evaluate_keyed(one, one, *answers, due, one, *tuples, bounds, two, 0.5)
+        keyed_evaluation.evaluate_keyed(one, one, *answers, due, one, *tuples, bounds, two, 0.5, 0.5)
         part = freeze(values), freeze(ranks), freeze(ranks), freeze(bounds), freeze(two)
         keyed_evaluation.add_rank_bounds(
             one, values[:1].copy(), np.zeros(1, dtype=np.int32), *part, one.copy(), one.copy()
@@ -87,7 +87,7 @@ def warm() -> Iterator[str]:
     spans, published = np.zeros((2, 2)), np.zeros(2, dtype=bool)
     online_clustering.add_queries(np.array([[0.2, 0.8]]), spans, a, b, c, d, e, f, g, h, published, 0, zero)
     online_clustering.remove_queries(zero, spans, a, b, c, d, e, f, g)
-    keyed_evaluation.extend_answers(zero, two, two, two, spans, np.zeros((2, 4), dtype=np.int64), a, 0.1)
+    keyed_evaluation.extend_answers(zero, two, two, two, spans, np.zeros((2, 4), dtype=np.int64), a, 0.1, 0.1)
     yield "clusters"
     ordinals, prefix = np.array([1, 2], dtype=np.uint64), np.zeros(5, dtype=np.uint8)
     packed, offsets = tuple_encoding.encode(ordinals, ranks, ranks, bounds, two, zero, zero, prefix)

@@ -21,9 +21,10 @@ import numpy as np
 from quantide.kernels.cluster_evaluation import ANSWERED, NEVER, evaluate_pass
 from quantide.kernels.deadline_heap import evaluate_due
 from quantide.queries.conditions import Conditions
-from quantide.queries.evaluator import TRIGGERS, Evaluator
+from quantide.queries.evaluator import TRIGGERS, Evaluator, TupleArrays
 from quantide.queries.marked_sketch import MarkedSketch, StreamTuples
 from quantide.queries.query_sources import PulledSource, WindowSource
+from quantide.summary.ranks import target_ranks
 from quantide.typing import Array, Ints
 
 
@@ -35,34 +36,55 @@ class DeadlineEvaluator(Evaluator):
     def __init__(self, source: MarkedSketch, clustering: str, updates: str, recluster_after: int | None) -> None:
         super().__init__(source, clustering, updates, recluster_after)
         self.first_due = -1
+        self._sharpened: tuple[int, Ints] | None = None  # n, and the queries for which marks were sharp enough then
 
     def evaluate(self) -> None:
         if len(self.queries):
-            if self.stale if self.clusters is not None else self._can_cluster():
-                self._cluster()
+            self._update_clusters()
             if self.clusters is not None:
                 self._count_saved(self.source.n)
             if self._next_due() < self.source.n and not self._evaluate_due():
                 self._dissolve()
+                if self.tail is not None:
+                    self._update_clusters()  # less precisely at the ends
+                    if self._next_due() < self.source.n and not self._evaluate_due():
+                        self._dissolve()
+            if self.clusters is not None and len(self._separate_queries()):
+                self._sharpen_marks()
 
     @property
     def deadline(self) -> int | None:
         due = self._next_due()
-        return due - self.source.n if 0 <= due < NEVER else None
+        return due - self.source.n if 0 <= due < NEVER and not len(self._separate_queries()) else None
 
     def evaluate_conditions(self, conditions: Conditions) -> None:
-        n = self.source.n
+        n, kind = self.source.n, self.source.kind
         if conditions.first_due() < n:
-            conditions.evaluate(self._condition_tuples(), n, self.source.kind, n)
+            tuples = self._tuples_now()
+            if not conditions.evaluate(tuples, n, kind, n, strict=not tuples.fresh):
+                conditions.evaluate(self.source.tuples(rebuild=True), n, kind, n)
 
-    def _condition_tuples(self) -> StreamTuples:
-        """Return a summary within eps, as tuples."""
+    def _tuples_now(self) -> StreamTuples:
+        """Return the marks; a summary while there are too few values for clusters."""
         if self.clusters is None:
             summary = self.source.summary()
             return StreamTuples(summary.carried, summary.rmin, summary.rmax, True)
-        tuples = self.source.tuples()
-        gap = int((tuples.rmax[1:] - tuples.rmin[:-1]).max())
-        return self.source.tuples(rebuild=True) if gap > 2 * self.eps * self.source.n else tuples
+        return self.source.tuples()
+
+    def _tuples_of_separate(self) -> TupleArrays:
+        return self._tuples_now()[:3]
+
+    def _sharpen_marks(self) -> None:
+        """Rebuild the marks if they are too coarse for the separate queries."""
+        n, separate = self.source.n, self._separate_queries()
+        if self._sharpened is not None and self._sharpened[0] == n and self._sharpened[1] is separate:
+            return
+        tuples, self._sharpened = self.source.tuples(), (n, separate)
+        if not tuples.fresh:
+            _, low, high = self._answer_each(separate, tuples[:3])
+            target = target_ranks(self.queries.phi[separate], n)
+            if (np.maximum(target - low, high - target) > self.queries.eps[separate] * n + 0.5).any():
+                self.source.tuples(rebuild=True)
 
     def _rank_bounds(self, ranks: Ints) -> tuple[Ints, Ints]:
         """Widen the upper bounds: all arrivals since the evaluation may be smaller."""
@@ -91,7 +113,7 @@ class DeadlineEvaluator(Evaluator):
     def _evaluate_from(self, t: StreamTuples) -> bool:
         c, n = self.clusters, self.source.n
         assert c is not None
-        state = (c.span, c.value, c.ranks, t.values, t.rmin, t.rmax, n, self.eps, not t.fresh)
+        state = (c.span, c.value, c.ranks, t.values, t.rmin, t.rmax, n, *self.precision, not t.fresh)
         if self.updates == TRIGGERS:
             status, done, triggers = evaluate_due(c.heap, c.heap_index, c.due, *state)
         else:
@@ -123,12 +145,12 @@ class PassEvaluator(Evaluator):
     def evaluate(self) -> None:
         if not len(self.queries) or not self.source.n:
             return
-        if self.stale if self.clusters is not None else self._can_cluster(self.source.reserve):
-            self._cluster()
+        self._update_clusters(self.source.reserve)
         if self.clusters is not None:
             self._count_saved(self.source.arrived)
         if self.clusters is not None and self._is_due() and not self._evaluate_all():
             self._dissolve()
+            self._cluster_again()
 
     @property
     def deadline(self) -> int | None:
@@ -136,7 +158,8 @@ class PassEvaluator(Evaluator):
             if self.evaluated_at < 0:
                 return None
             return max(0, self.evaluated_at + self.reserve - self.source.arrived)
-        return self._lifetime if self.source.grows and self.clusters is not None else None
+        known = self.source.grows and self.clusters is not None and not len(self._separate_queries())
+        return self._lifetime if known else None
 
     def evaluate_conditions(self, conditions: Conditions) -> None:
         """Evaluate all conditions after an arrival, since other elements may have left; otherwise the new ones."""
@@ -150,6 +173,13 @@ class PassEvaluator(Evaluator):
     def _rank_bounds(self, ranks: Ints) -> tuple[Ints, Ints]:
         """Cut the ranks, which include the reserve, to those of the source."""
         return np.maximum(ranks[:, 0], 1), np.minimum(ranks[:, 1], self.source.n)
+
+    def _cluster_again(self) -> None:
+        """Cluster less precisely at the ends, after clusters could not be answered."""
+        if self.tail is not None:
+            self._update_clusters(self.source.reserve)
+            if self.clusters is not None and not self._evaluate_all():
+                self._dissolve()
 
     def _is_due(self) -> bool:
         c = self.clusters
@@ -171,7 +201,7 @@ class PassEvaluator(Evaluator):
         assert c is not None
         if not self.source.grows:
             self._release_values(s.carried)
-        state = (c.span, c.value, c.ranks, s.carried, s.rmin - reserve, s.rmax + reserve, n, self.eps, False)
+        state = (c.span, c.value, c.ranks, s.carried, s.rmin - reserve, s.rmax + reserve, n, *self.precision, False)
         status, done, first = evaluate_pass(c.ordered, c.due, *state, True)
         self._count_evaluations(done, int(self.evaluated_at >= 0))
         self._lifetime = first - n if status == ANSWERED and first < NEVER else None

@@ -16,7 +16,7 @@ import numpy as np
 from quantide.errors import InvalidArgumentError
 from quantide.kernels.cluster_evaluation import NEVER
 from quantide.queries.marked_sketch import StreamTuples
-from quantide.queries.query_registry import UNCLUSTERED, QueryRegistry
+from quantide.queries.query_registry import ALMOST_ONE, UNCLUSTERED, QueryRegistry, finest_precisions
 from quantide.summary.rank_arguments import read_query_values
 from quantide.summary.ranks import target_ranks
 from quantide.summary.value_types import ValueType
@@ -59,13 +59,22 @@ class Conditions(QueryRegistry):
         for index in indices.tolist():
             self.raw_limits.pop(index, None)
 
+    def raise_precisions(self, eps: float, tail: float | None) -> None:
+        """Raise precisions to the finest ones, after the tail of the values became larger or None."""
+        active = self.active()
+        finest = np.minimum(2 * finest_precisions(self.phi[active], eps, tail), ALMOST_ONE)
+        self.eps[active], self.due[active] = np.maximum(self.eps[active], finest), -1
+
     def check_limits(self, kind: ValueType) -> None:
         """Raise if a limit that was given before the type of the values was known does not fit that type."""
         for index, limit in self.raw_limits.items():
             encode_limit(limit, bool(self.above[index]), kind)
 
-    def evaluate(self, tuples: StreamTuples, n: int, kind: ValueType, due_before: int) -> None:
-        """Evaluate every condition with an earlier deadline than `due_before`."""
+    def evaluate(self, tuples: StreamTuples, n: int, kind: ValueType, due_before: int, strict: bool = False) -> bool:
+        """Evaluate every condition with an earlier deadline than `due_before`.
+
+        If `strict`, return False and change no state if the tuples are too coarse for the precision of any of them.
+        """
         for index in list(self.raw_limits):
             self._set_limit(index, encode_limit(self.raw_limits[index], bool(self.above[index]), kind), kind)
             del self.raw_limits[index]
@@ -75,7 +84,12 @@ class Conditions(QueryRegistry):
         following = np.where(inclusive, after, before)
         low = np.concatenate(([0], tuples.rmin))[following]
         high = np.concatenate((tuples.rmax - 1, [n]))[following]
-        self.state[some], self.due[some] = decide_states(low, high, self.phi[some], self.eps[some], self.above[some], n)
+        phi, eps = self.phi[some], self.eps[some]
+        states, due = decide_states(low, high, phi, eps, self.above[some], n)
+        if strict and ((states == POSSIBLE) & ((low < (phi - eps) * n) | (high > (phi + eps) * n))).any():
+            return False
+        self.state[some], self.due[some] = states, due
+        return True
 
     def first_due(self) -> int:
         """Earliest deadline of all conditions."""

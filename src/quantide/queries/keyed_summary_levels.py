@@ -40,11 +40,14 @@ class KeyedSummaryLevels:
 
     A part of the first level has G - 1 <= eps/2 * n for each key. Each promotion compresses to b = 2*MAX_LEVELS/eps and
     so adds less than n/b to G: MAX_LEVELS promotions add eps/2 * n. Merging adds up. So G - 1 < eps * n, and a key is
-    exact while it has fewer than 4/eps values.
+    exact while it has fewer than 4/eps values. The tail has the same shares: tail/4 at the first level, tail/4 for all
+    promotions.
     """
 
-    def __init__(self, eps: float) -> None:
-        self.eps = eps
+    tail: float | None = None
+
+    def __init__(self, eps: float, tail: float | None = None) -> None:
+        self.eps, self.tail = eps, tail
         self.width = int(np.ceil(2 * MAX_LEVELS / eps))
         self.levels: list[list[KeyedPart]] = []
         self.buffer: list[tuple[Ints, Array]] = []
@@ -91,13 +94,15 @@ class KeyedSummaryLevels:
     def _summarise(self, rows: list[tuple[Ints, Array]]) -> Summaries:
         codes = np.concatenate([row_codes for row_codes, _ in rows])
         values = np.concatenate([row_values for _, row_values in rows])
-        return Summaries.of(codes, values, self.eps / 4)
+        return Summaries.of(codes, values, self.eps / 4, tail=None if self.tail is None else self.tail / 4)
 
     def _add_part(self, part: KeyedPart) -> None:
         for level in self.levels:
             level.append(part)
             if len(level) < FAN:
                 return
-            part = KeyedPart.of(Summaries.merge(*(member.summaries for member in level)).compress(self.width))
+            merged = Summaries.merge(*(member.summaries for member in level))
+            share = None if self.tail is None else self.tail / (4 * MAX_LEVELS)
+            part = KeyedPart.of(merged.compress(self.width, share))
             level.clear()
         self.levels.append([part])

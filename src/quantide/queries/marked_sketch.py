@@ -30,7 +30,7 @@ class MarkedSketch(StreamSketch):
 
     To count a sorted block against the marks costs less than to summarise the sketch again. The bounds are as good,
     and better as the stream grows: the marks' error in ranks stays the same. Marks become too coarse only if many
-    arrivals fall between two of them.
+    arrivals fall between two of them, towards the ends of a sketch with a tail a few.
 
     Blocks of `leaf` values and more are sorted whole, not cut at every leaf-th value: after such a block nothing is
     left to sort. So the bytes depend on how values are divided into calls.
@@ -58,7 +58,10 @@ class MarkedSketch(StreamSketch):
     def tuples(self, rebuild: bool = False) -> StreamTuples:
         """Return the current marks; build them from a summary with `rebuild`, or if there are none."""
         if rebuild or self._marks is None or len(self._marks[0]) < 2:  # one value has no place for others
-            self.set_marks(self.summary().compress(math.ceil(2 / self._eps)), self.n)
+            summary = self.summary()
+            if not self._below:  # else it is compressed
+                summary = summary.compress(math.ceil(2 / self._eps), None if self.tail is None else self.tail / 4)
+            self.set_marks(summary, self.n)
             self.summary_count += 1
         self._count_open_block()
         assert self._marks is not None

@@ -27,14 +27,21 @@ from quantide.queries.query_results import Answers, Changes, Lookup, Query
 from quantide.queries.query_sources import Pull, PulledSource, Window, WindowSource
 from quantide.summary.answer import Answer
 from quantide.summary.copying import CopiedByBytes
-from quantide.summary.ranks import check_eps, check_not_empty, check_phi, check_size, target_ranks
+from quantide.summary.ranks import (
+    DEFAULT,
+    check_eps,
+    check_not_empty,
+    check_phi,
+    check_size,
+    check_tail,
+    target_ranks,
+)
 from quantide.summary.summary import Summary
 from quantide.summary.value_column import read_column
 from quantide.summary.value_types import type_named
 from quantide.typing import Ints
 
 MAX_RECLUSTER = monitor_bytes.MAX_NUMBER
-ALMOST_ONE = float(np.nextafter(1, 0))
 
 
 class Monitor(CopiedByBytes):
@@ -42,8 +49,9 @@ class Monitor(CopiedByBytes):
 
     A query (phi, eps_q) always has a value whose rank is within eps_q * n of its target: an answer with a certificate,
     whenever it is read. Queries that one value can serve form a cluster. Each cluster has a deadline, the number of
-    arrivals up to which its value must stay right wherever they fall, and is evaluated again only after it. A
-    precision finer than the monitor's eps is raised to it.
+    arrivals up to which its value must stay right wherever they fall, and is evaluated again only after it. The finest
+    precision is min(eps, tail * phi, tail * (1 - phi)); a query has that by default, and a finer one is raised to it.
+    While a precision below eps is fewer than 8 ranks, a query may be half a rank further from its target.
 
     Parameters: `eps`, the finest precision; `clustering`: "online" adds queries one by one and clusters all of them
     again after many changes, "worst-case" (QC-A) and "fewest" (QC-B) cluster all of them after every registration or
@@ -54,7 +62,10 @@ class Monitor(CopiedByBytes):
     window is evaluated after floor(eps*n/2) arrivals; one by time, after every block (`updates` has no effect);
     `pull`: a function that returns (version, summary) of a source, which may grow, shrink and be replaced: the version
     differs whenever the source may have changed, and the summary's error is at most eps/2. Every read calls it.
-    `grows`: the source only grows, so that values need not change when a summary leaves them out.
+    `grows`: the source only grows, so that values need not change when a summary leaves them out;
+    `tail`: the largest error as a fraction of the distance from either end, by default 10 * eps for eps up to 0.01 and
+    None (eps alone) above. Over a window it is None. Over a pulled source it is None by default, and otherwise every
+    summary has a certified tail of at most tail/2.
 
     >>> monitor = Monitor(eps=0.001)
     >>> p99 = monitor.register(0.99, eps=0.005)
@@ -65,6 +76,11 @@ class Monitor(CopiedByBytes):
     >>> answer = monitor.answer(p99)
     >>> answer.target, answer.error <= 0.005
     (99000, True)
+
+    Towards the ends, queries may be as precise as the tail allows:
+
+    >>> monitor.query(monitor.register(0.9999)).eps < 1.1e-6
+    True
 
     Threads may share a monitor: its methods wait for each other, but never for an on_change function, which may use it
     and may wait for other threads that do. These functions are called one at a time, in the order of the changes; an
@@ -92,6 +108,7 @@ class Monitor(CopiedByBytes):
         within: Any = None,
         pull: Pull | None = None,
         grows: bool = False,
+        tail: float | None = DEFAULT,
     ) -> None:
         _check_choice("clustering", clustering, CLUSTERINGS)
         _check_choice("updates", updates, UPDATES)
@@ -106,12 +123,16 @@ class Monitor(CopiedByBytes):
             raise InvalidArgumentError("a monitor watches a window or follows a source: not window= and pull= both")
         choices = clustering, updates, recluster
         if window is not None:
+            if tail is not DEFAULT and tail is not None:
+                raise InvalidArgumentError("a window drops values, so a monitor over one has no tail: leave out tail=")
             self._start(PassEvaluator(WindowSource(window, check_eps(eps), last, within), *choices), Conditions())
         elif pull is not None:
             kind = None if value_type is None else type_named(value_type)
-            self._start(PassEvaluator(PulledSource(pull, check_eps(eps), kind, grows), *choices), Conditions())
+            pulled_tail = None if tail is DEFAULT else check_tail(tail, check_eps(eps))
+            source = PulledSource(pull, check_eps(eps), kind, grows, pulled_tail)
+            self._start(PassEvaluator(source, *choices), Conditions())
         else:
-            self._start(DeadlineEvaluator(MarkedSketch(eps, nan, value_type), *choices), Conditions())
+            self._start(DeadlineEvaluator(MarkedSketch(eps, nan, value_type, tail), *choices), Conditions())
 
     def _start(self, evaluator: DeadlineEvaluator | PassEvaluator, conditions: Conditions) -> None:
         self._evaluator, self._conditions, self._listeners = evaluator, conditions, Listeners()
@@ -121,8 +142,17 @@ class Monitor(CopiedByBytes):
 
     @property
     def eps(self) -> float:
-        """Finest precision that a query can have."""
+        """Finest precision that a query can have, unless the tail allows a finer one."""
         return self._source.eps
+
+    @property
+    def tail(self) -> float | None:
+        """Share of the distance from either end that a query's error can be limited to; None for eps alone.
+
+        It becomes larger, or None, when update_summary() adds a summary with a larger certified tail than half of it,
+        or with none. The precision of queries and conditions is then raised to what is possible.
+        """
+        return self._source.tail
 
     @property
     @synchronized
@@ -136,8 +166,11 @@ class Monitor(CopiedByBytes):
         return len(self._evaluator.queries)
 
     @synchronized
-    def register(self, phi: float, eps: float, on_change: Listener | None = None) -> int:
-        """Register a query; return its id. `on_change(id, value)` is called after an update that changed its value."""
+    def register(self, phi: float, eps: float | None = None, on_change: Listener | None = None) -> int:
+        """Register a query; return its id. `on_change(id, value)` is called after an update that changed its value.
+
+        Without a precision it has the finest one: min(eps, tail * phi, tail * (1 - phi)) of the monitor's eps and tail.
+        """
         check_listener(on_change)
         ids = self.register_many([check_phi(phi)], eps)
         if on_change is not None:
@@ -145,22 +178,28 @@ class Monitor(CopiedByBytes):
         return int(ids[0])
 
     @synchronized
-    def register_many(self, phis: ArrayLike, epss: ArrayLike) -> Ints:
-        """Register many queries, with a precision each or one for all; return their ids."""
-        return self._evaluator.queries.ids(self._evaluator.add(*read_queries(phis, epss, self.eps)))
+    def register_many(self, phis: ArrayLike, epss: ArrayLike | None = None) -> Ints:
+        """Register many queries, with a precision each, one for all, or the finest one of each; return their ids."""
+        return self._evaluator.queries.ids(self._evaluator.add(*read_queries(phis, epss, self.eps, self.tail)))
 
     @synchronized
     def watch(
-        self, phi: float, eps: float, above: Any = None, below: Any = None, on_change: Listener | None = None
+        self,
+        phi: float,
+        eps: float | None = None,
+        above: Any = None,
+        below: Any = None,
+        on_change: Listener | None = None,
     ) -> int:
         """Add a condition: that the phi-quantile is above, or below, a limit; return its id. See condition().
 
-        A precision below 2 * eps is raised to that: bounds on a count are that far apart.
+        A precision below twice the finest one of a query is raised to that, which is also the default: bounds on a
+        count are that far apart.
         """
         check_listener(on_change)
         if (above is None) == (below is None):
             raise InvalidArgumentError("a condition has one limit: give either above= or below=")
-        phis, precisions = read_queries([check_phi(phi)], eps, min(2 * self.eps, ALMOST_ONE))
+        phis, precisions = read_queries([check_phi(phi)], eps, self.eps, self.tail, factor=2)
         limit = below if above is None else above
         index = self._conditions.watch(phis, precisions, limit, above is not None, self._source.type)
         id = int(self._conditions.ids(np.array([index]))[0]) | CONDITION_BIT
@@ -232,7 +271,8 @@ class Monitor(CopiedByBytes):
         """Add all the values behind a summary, or none if it raises.
 
         The certified error of the summary may be at most eps/2, of the window's eps. While a window ends inside the
-        block of a summary, reads may raise SpanError and no on_change function is called; updates succeed.
+        block of a summary, reads may raise SpanError and no on_change function is called; updates succeed. A summary
+        whose certified tail is above tail/2 makes the monitor's tail larger, or None: see `tail`.
         """
         source = self._writable_source()
         with self._lock:
@@ -242,7 +282,11 @@ class Monitor(CopiedByBytes):
             elif not (first_time is None and last_time is None):
                 raise InvalidArgumentError("times are of use only to a monitor over a RecentWindow")
             else:
+                tail = source.tail
                 source.update_summary(summary)
+                if source.tail != tail:
+                    self._evaluator.raise_precisions()
+                    self._conditions.raise_precisions(self.eps, self.tail)
         self._notify()
 
     def refresh(self) -> None:

@@ -10,14 +10,14 @@ from quantide.queries.conditions import CERTAIN, UNPUBLISHED, Conditions
 from quantide.queries.evaluator import TOGETHER, UPDATES, Evaluator
 from quantide.queries.marked_sketch import MarkedSketch
 from quantide.queries.query_clusters import CLUSTERINGS, QueryClusters
-from quantide.queries.query_registry import DROPPED, MAX_USES, UNCLUSTERED, QueryRegistry
+from quantide.queries.query_registry import DROPPED, MAX_USES, UNCLUSTERED, QueryRegistry, finest_precisions
 from quantide.queries.query_sources import Pull, PulledSource, WindowSource
 from quantide.sketches.byte_frame import FrameReader, FrameWriter
 from quantide.summary.ranks import MAX_N
 from quantide.windows.recent_window import RecentWindow
 from quantide.windows.sliding_window import SlidingWindow
 
-MAGIC = b"QTM"
+MAGIC, VERSION = b"QTM", 2
 MAX_NUMBER = 2**62
 SOURCES = (MarkedSketch, WindowSource, PulledSource)
 
@@ -26,7 +26,10 @@ SLOT_ARRAYS = ("value", "published", "is_published", "due", "heap_index", "root"
 
 def write(evaluator: DeadlineEvaluator | PassEvaluator, conditions: Conditions) -> bytes:
     source = evaluator.source
-    frame = FrameWriter(MAGIC, source.type, source.eps, False, source.nulls, source.nans)
+    frame = FrameWriter(MAGIC, source.type, source.eps, False, source.nulls, source.nans, VERSION)
+    frame.tail(source.tail)
+    frame.array(np.array([evaluator.least]))
+    frame.number(evaluator.least_n)
     _write_source(frame, evaluator)
     choices = CLUSTERINGS.index(evaluator.clustering), UPDATES.index(evaluator.updates), evaluator.recluster_after or 0
     first_due = evaluator.first_due if isinstance(evaluator, DeadlineEvaluator) else -1
@@ -51,8 +54,14 @@ def write(evaluator: DeadlineEvaluator | PassEvaluator, conditions: Conditions) 
 
 def read(data: bytes, pull: Pull | None, grows: bool) -> tuple[DeadlineEvaluator | PassEvaluator, Conditions]:
     """Return an evaluator and conditions; `pull` and `grows` are those of a pulled source."""
-    frame = FrameReader(MAGIC, data)
-    source, evaluated_at, reserve = _read_source(frame, pull, grows)
+    frame = FrameReader(MAGIC, data, VERSION)
+    tail, least, least_n = None, frame.eps, 0
+    if frame.version >= 2:
+        tail = frame.tail()
+        least, least_n = float(frame.finite(np.dtype(np.float64), 1)[0]), frame.number(MAX_N)
+        frame.require(0 < least <= frame.eps)
+    source, evaluated_at, reserve = _read_source(frame, pull, grows, tail)
+    frame.require(source.tail == tail)
     clustering, updates = CLUSTERINGS[frame.number(len(CLUSTERINGS) - 1)], UPDATES[frame.number(len(UPDATES) - 1)]
     recluster_after, conditions = frame.number(MAX_NUMBER) or None, Conditions()
     stale, changes, first_due = bool(frame.number(1)), frame.number(MAX_NUMBER), frame.number(MAX_NUMBER + 1) - 1
@@ -64,9 +73,10 @@ def read(data: bytes, pull: Pull | None, grows: bool) -> tuple[DeadlineEvaluator
         evaluator = PassEvaluator(source, clustering, updates, recluster_after)
         evaluator.evaluated_at, evaluator.reserve = evaluated_at, reserve
     evaluator.stale, evaluator.changes = stale, changes
+    evaluator.least, evaluator.least_n = least, least_n
     evaluator.counts = {name: frame.number(MAX_NUMBER) for name in evaluator.counts}
     for registry in (evaluator.queries, conditions):
-        _read_registry(frame, registry)
+        _read_registry(frame, registry, tail)
     for _ in range(frame.number(len(conditions))):
         index, text = frame.number(conditions.used - 1), frame.text()
         try:
@@ -103,7 +113,7 @@ def _write_source(frame: FrameWriter, evaluator: DeadlineEvaluator | PassEvaluat
 
 
 def _read_source(
-    frame: FrameReader, pull: Pull | None, grows: bool
+    frame: FrameReader, pull: Pull | None, grows: bool, tail: float | None
 ) -> tuple[MarkedSketch | WindowSource | PulledSource, int, int]:
     """Return the source of the queries; for a window, `evaluated_at` and `reserve` of its evaluator too."""
     source = SOURCES[frame.number(len(SOURCES) - 1)]
@@ -111,7 +121,7 @@ def _read_source(
         advice = "follows its source: give pull=" if pull is None else "does not follow a source: leave out pull="
         raise InvalidArgumentError(f"the monitor that wrote these bytes {advice}")
     if pull is not None:
-        return PulledSource(pull, frame.eps, frame.kind, grows), -1, 0
+        return PulledSource(pull, frame.eps, frame.kind, grows, tail), -1, 0
     if source is MarkedSketch:
         sketch = MarkedSketch.from_bytes(frame.blob())
         frame.require(sketch.eps == frame.eps and sketch.type == frame.kind)
@@ -135,7 +145,7 @@ def _write_registry(frame: FrameWriter, r: QueryRegistry, carrier: np.dtype[Any]
     frame.array(np.array(r.free, dtype=np.int64))
 
 
-def _read_registry(frame: FrameReader, r: QueryRegistry) -> None:
+def _read_registry(frame: FrameReader, r: QueryRegistry, tail: float | None) -> None:
     r.used = frame.number(MAX_NUMBER)
     carrier = frame.kind.carrier if frame.kind else np.dtype(np.float64)
     limit_type = np.dtype(np.float64) if carrier.kind == "f" else carrier
@@ -147,7 +157,8 @@ def _read_registry(frame: FrameReader, r: QueryRegistry) -> None:
     r.retired = int(np.count_nonzero(retired))
     frame.require(sorted(r.free) == np.flatnonzero(dropped & ~retired).tolist() and bool(dropped[retired].all()))
     frame.require(bool((r.slot >= DROPPED).all() and (r.uses >= 0).all() and (r.uses <= MAX_USES + 1).all()))
-    frame.require(bool(((r.phi > 0) & (r.phi <= 1) & (r.eps >= frame.eps) & (r.eps < 1)).all()))
+    finest = finest_precisions(r.phi, frame.eps, tail)
+    frame.require(bool(((r.phi > 0) & (r.phi <= 1) & (r.eps >= finest) & (r.eps < 1))[~dropped].all()))
     if isinstance(r, Conditions):
         frame.require(bool((r.slot <= UNCLUSTERED).all() and (r.state >= 0).all() and (r.state <= CERTAIN).all()))
         frame.require(bool((r.published_state >= UNPUBLISHED).all() and (r.published_state <= CERTAIN).all()))

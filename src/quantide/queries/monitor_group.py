@@ -13,7 +13,15 @@ from quantide.queries.query_registry import QueryRegistry, compute_intervals, re
 from quantide.queries.query_results import Answers, Changes, Lookup, Query
 from quantide.summary.answer import Answer
 from quantide.summary.key_encoding import check_same_length, encode_keys, hashable_key, hashable_keys, key_array
-from quantide.summary.ranks import check_count, check_eps, check_not_empty, check_phi, target_ranks
+from quantide.summary.ranks import (
+    DEFAULT,
+    check_count,
+    check_eps,
+    check_not_empty,
+    check_phi,
+    check_tail,
+    target_ranks,
+)
 from quantide.summary.value_column import check_nan_policy, has_nan, nan_error, read_rows
 from quantide.summary.value_types import ValueType, type_named
 from quantide.typing import Array, Floats, Ints
@@ -24,9 +32,10 @@ QUERY_FIELDS = dict.fromkeys(("_span", "_value", "_ranks", "_due"), 0)  # a row 
 class MonitorGroup:
     """Monitors many keys at once: each query is over the values of one key, and one call serves all keys.
 
-    A query (key, phi, eps_q) has a value whose rank among the values of its key is within eps_q * n of its target. Keys
-    have few queries each, so these are not clustered: every query has its own deadline, in arrivals of its key, and
-    only queries whose deadline has passed are evaluated.
+    A query (key, phi, eps_q) has a value whose rank among the values of its key is within eps_q * n of its target; half
+    a rank more if eps_q is below eps and only a few ranks. Parameters and precisions are those of Monitor. Keys have few
+    queries each, so these are not clustered: every query has its own deadline, in arrivals of its key, and only queries
+    whose deadline has passed are evaluated.
 
     >>> group = MonitorGroup(eps=0.01)
     >>> ids = group.register_many(["a", "b"], [0.5, 0.9], 0.05)
@@ -39,10 +48,15 @@ class MonitorGroup:
     The guarantee is that of Monitor: docs/guarantees/queries.md.
     """
 
-    def __init__(self, eps: float, nan: str = "refuse", value_type: str | None = None) -> None:
+    _tail: float | None = None
+
+    def __init__(
+        self, eps: float, nan: str = "refuse", value_type: str | None = None, tail: float | None = DEFAULT
+    ) -> None:
         self._eps, self._nan = check_eps(eps), check_nan_policy(nan)
+        self._tail = check_tail(tail, self._eps)
         self._type: ValueType | None = type_named(value_type) if value_type is not None else None
-        self._levels = KeyedSummaryLevels(self._eps)
+        self._levels = KeyedSummaryLevels(self._eps, self._tail)
         self._codes: dict[Any, int] = {}
         self._n: Ints = np.zeros(0, dtype=np.int64)  # values of each key
         self._queries = QueryRegistry()  # a query's slot is the code of its key
@@ -55,6 +69,11 @@ class MonitorGroup:
     @property
     def eps(self) -> float:
         return self._eps
+
+    @property
+    def tail(self) -> float | None:
+        """Share of the distance from either end that a query's error can be limited to; None for eps alone."""
+        return self._tail
 
     @property
     def n(self) -> int:
@@ -72,14 +91,17 @@ class MonitorGroup:
         """Number of registered queries."""
         return len(self._queries)
 
-    def register(self, key: Any, phi: float, eps: float) -> int:
-        """Register a query over the values of a key; return its id. A key of several columns is a tuple."""
-        phis, epss = read_queries([check_phi(phi)], eps, self._eps)
+    def register(self, key: Any, phi: float, eps: float | None = None) -> int:
+        """Register a query over the values of a key; return its id. A key of several columns is a tuple.
+
+        Without a precision it has the finest one: min(eps, tail * phi, tail * (1 - phi)) of the group's eps and tail.
+        """
+        phis, epss = read_queries([check_phi(phi)], eps, self._eps, self._tail)
         return int(self._register([hashable_key(key)], phis, epss)[0])
 
-    def register_many(self, keys: Any, phis: ArrayLike, epss: ArrayLike) -> Ints:
+    def register_many(self, keys: Any, phis: ArrayLike, epss: ArrayLike | None = None) -> Ints:
         """Register one query for each key of a column (or of several, as a table or a dict); return their ids."""
-        distinct, checked_phis, precisions = key_array(keys), *read_queries(phis, epss, self._eps)
+        distinct, checked_phis, precisions = key_array(keys), *read_queries(phis, epss, self._eps, self._tail)
         if len(distinct) != len(checked_phis):
             raise InvalidArgumentError(
                 f"{len(distinct)} keys for {len(checked_phis)} queries: there must be one for each"
@@ -155,6 +177,11 @@ class MonitorGroup:
         }
 
     @property
+    def _precision(self) -> tuple[float, float]:
+        """The eps and the tail as kernels take them: a tail of -1 if there is none."""
+        return self._eps, -1.0 if self._tail is None else self._tail
+
+    @property
     def _kind(self) -> ValueType:
         return self._type or type_named("float64")
 
@@ -163,7 +190,7 @@ class MonitorGroup:
         indices = self._queries.add(phis, epss)
         reserve(self, QUERY_FIELDS, self._queries.used)
         self._queries.slot[indices] = codes
-        self._span[indices] = compute_intervals(phis, epss, self._eps)
+        self._span[indices] = compute_intervals(phis, epss, self._eps, self._tail)
         self._ranks[indices], self._due[indices] = 0, 0
         return self._queries.ids(indices)
 
@@ -189,7 +216,7 @@ class MonitorGroup:
         self._evaluations += len(due)
         le_bound, lt_bound = self._levels.rank_bounds(codes, self._value[due], np.unique(codes))
         extended = extend_answers(
-            due, self._n[codes], le_bound, lt_bound, self._span, self._ranks, self._due, self._eps
+            due, self._n[codes], le_bound, lt_bound, self._span, self._ranks, self._due, *self._precision
         )
         if not extended.all():
             self._search(due[~extended], codes[~extended])
@@ -212,7 +239,7 @@ class MonitorGroup:
             np.array(tuples.rmax),
             np.array(tuples.bounds),
             counts,
-            self._eps,
+            *self._precision,
         )
 
     def _answers(self, indices: Ints) -> Answers:

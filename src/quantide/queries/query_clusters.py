@@ -110,6 +110,23 @@ class QueryClusters:
         self.used = add_queries(spans, *self._arrays(), self.newest, self.is_published, self.used, slots)
         return slots
 
+    def set_published(self, slots: Ints, published: Array, is_published: Bools) -> Ints:
+        """Move queries that were just added, and have published values, to slots with these; return all slots."""
+        slots = slots.copy()
+        some = np.flatnonzero(is_published)
+        if len(some):
+            cluster = self.roots()[slots[some]]
+            _, distinct = np.unique(published[some], return_inverse=True)
+            _, first, group = np.unique(distinct * self.used + cluster, return_index=True, return_inverse=True)
+            new = self.used + np.arange(len(first))
+            reserve(self, RESERVED_FIELDS, self.used + len(first))
+            self.used += len(first)
+            self.root[new], self.published[new], self.is_published[new] = cluster[first], published[some][first], True
+            np.subtract.at(self.sizes, slots[some], 1)
+            slots[some] = new[group]
+            np.add.at(self.sizes, slots[some], 1)
+        return slots
+
     def remove(self, slots: Ints) -> None:
         """Remove a query from each of these slots."""
         remove_queries(slots, *self._arrays())

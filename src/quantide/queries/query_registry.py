@@ -13,6 +13,7 @@ from quantide.typing import Array, Bools, Floats, Ints
 INDEX_BITS = 32  # bits of an id that are the query's index; the bits above count earlier uses of that index
 MAX_USES = (1 << 30) - 1  # an index used so often is retired: ids stay below 2**62, the bit of a condition
 DROPPED, UNCLUSTERED = -2, -1  # slots of a query that was dropped, and of one that is in no cluster
+ALMOST_ONE = float(np.nextafter(1, 0))
 MIN_CAPACITY = 64  # entries of arrays that are allocated first
 
 
@@ -116,28 +117,67 @@ def reserve(owner: object, fields: Mapping[str, int], size: int) -> None:
         setattr(owner, name, larger)
 
 
-def compute_intervals(phis: Floats, epss: Floats, eps: float) -> Floats:
-    """Return [phi - (eps_q - eps), phi + (eps_q - eps)] cut to [0, 1], a row for each query (QUERIES section 3.1).
+def finest_precisions(phis: Floats, eps: float, tail: float | None) -> Floats:
+    """Return the finest precision that a query can have at each phi: min(eps, tail * phi, tail * (1 - phi)).
 
-    An answer to (phi', eps) with phi' in the interval has a rank within (phi' -+ eps)*n, so within (phi -+ eps_q)*n.
+    >>> finest_precisions(np.array([0.5, 0.999, 1.0]), 0.001, 0.01).round(9).tolist()
+    [0.001, 1e-05, 0.0]
+    """
+    if tail is None:
+        return np.full(np.shape(phis), eps)
+    finest: Floats = np.minimum(eps, tail * np.minimum(phis, 1 - phis))
+    return finest
+
+
+def lowest_phis(shares: Floats, eps: float, tail: float, least: float) -> Floats:
+    """Return the phi for each of these shares of n so that phi, less the finest precision there, is that share.
+
+    phi less its precision is the largest of three increasing functions, so its inverse is the smallest of theirs.
+    """
+    lower = np.maximum(shares + least, shares / (1 - tail))
+    upper = np.maximum(shares + least, (shares + tail) / (1 + tail))
+    lowest: Floats = np.minimum(shares + eps, np.minimum(lower, upper))
+    return lowest
+
+
+def compute_intervals(phis: Floats, epss: Floats, eps: float, tail: float | None = None, least: float = 0.0) -> Floats:
+    """Return the interval of each query (QUERIES section 3.1), cut to [0, 1]; a query with none begins after its end.
+
+    An answer to phi' in the interval with the finest precision there, e(phi') = min(eps, max(least, tail * phi', tail *
+    (1 - phi'))), has a rank within (phi' -+ e(phi'))*n, and so within (phi -+ eps_q)*n. Without a tail that is
+    [phi - (eps_q - eps), phi + (eps_q - eps)].
 
     >>> compute_intervals(np.array([0.5, 0.99]), np.array([0.05, 0.02]), 0.01).round(3).tolist()
     [[0.46, 0.54], [0.98, 1.0]]
     """
-    slack = epss - eps
-    return np.clip(np.stack((phis - slack, phis + slack), axis=1), 0.0, 1.0)
+    if tail is None:
+        slack = epss - eps
+        return np.clip(np.stack((phis - slack, phis + slack), axis=1), 0.0, 1.0)
+    left = lowest_phis(phis - epss, eps, tail, least)
+    right = 1 - lowest_phis(1 - (phis + epss), eps, tail, least)
+    inside = epss >= np.minimum(eps, np.maximum(least, tail * np.minimum(phis, 1 - phis)))
+    left[inside], right[inside] = np.minimum(left, phis)[inside], np.maximum(right, phis)[inside]  # but for rounding
+    return np.clip(np.stack((left, right), axis=1), 0.0, 1.0)
 
 
-def read_queries(phis: ArrayLike, epss: ArrayLike, eps: float) -> tuple[Floats, Floats]:
-    """Return phi and precision of each query; `epss` is one for all, or one for each, and raised to eps if finer."""
+def read_queries(
+    phis: ArrayLike, epss: ArrayLike | None, eps: float, tail: float | None = None, factor: int = 1
+) -> tuple[Floats, Floats]:
+    """Return phi and precision of each query; `epss` is one for all, or one for each.
+
+    A precision that is finer than `factor` times the finest one at its phi is raised to that; None stands for that.
+    """
     checked_phis = np.atleast_1d(check_phis(phis))
-    precisions = _read_precisions(epss)
+    finest = np.minimum(factor * finest_precisions(checked_phis, eps, tail), ALMOST_ONE)
+    if epss is None and checked_phis.ndim == 1:
+        return checked_phis, finest
+    precisions = _read_precisions(0.5 if epss is None else epss)
     if checked_phis.ndim != 1 or precisions.ndim > 1 or (precisions.ndim == 1 and len(precisions) != len(checked_phis)):
         raise InvalidArgumentError(
             f"phis of shape {checked_phis.shape} do not fit precisions of shape {precisions.shape}; give one for each, "
             "or one"
         )
-    return checked_phis, np.maximum(np.broadcast_to(precisions, checked_phis.shape), eps)
+    return checked_phis, np.maximum(np.broadcast_to(precisions, checked_phis.shape), finest)
 
 
 def _read_precisions(epss: ArrayLike) -> Floats:

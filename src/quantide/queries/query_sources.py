@@ -23,10 +23,10 @@ class PulledSource:
 
     reserve = 0  # any number of elements may arrive and leave at once
 
-    def __init__(self, pull: Pull, eps: float, kind: ValueType | None, grows: bool) -> None:
+    def __init__(self, pull: Pull, eps: float, kind: ValueType | None, grows: bool, tail: float | None = None) -> None:
         if not callable(pull):
             raise InvalidArgumentError(f"pull is called for (version, summary), so it must be a function, not {pull!r}")
-        self.eps, self.type, self.grows = eps, kind, grows
+        self.eps, self.type, self.grows, self.tail = eps, kind, grows, tail
         self.summary_count = 0  # versions pulled
         self._pull = pull
         self.version: int | None = None
@@ -74,6 +74,12 @@ class PulledSource:
                 f"a monitor of eps={self.eps:.3g} follows summaries within eps/2 = {self.eps / 2:.3g}; this one has a "
                 f"certified error of {summary.error:.3g}: make it finer, or the monitor coarser"
             )
+        if self.tail is not None and not (summary.tail is not None and summary.tail <= self.tail / 2):
+            found = "none" if summary.tail is None else f"{summary.tail:.3g}"
+            raise TooCoarseError(
+                f"a monitor of tail={self.tail:.3g} follows summaries of tail/2 = {self.tail / 2:.3g}; this one has a "
+                f"certified tail of {found}: make it finer, or the monitor coarser"
+            )
         if summary.n and self.type not in (None, summary.type):
             raise TypeMismatchError(
                 f"a summary of {summary.type} where summaries were of {self.type} before; cast its values, or make "
@@ -85,6 +91,7 @@ class WindowSource:
     """A window, or the last elements or span of time of one, for a monitor of precision eps."""
 
     grows = False  # elements leave
+    tail = None  # of values that left nothing is known
 
     def __init__(self, window: Window, eps: float, last: int | None, within: Any) -> None:
         if not isinstance(window, (SlidingWindow, RecentWindow)):
