@@ -41,6 +41,13 @@ def states(data: list[Any], phi: float, eps: float, above: Any, below: Any) -> s
     return {"certain" if holds else "no"} | ({"possible"} if near else set())
 
 
+def finest(monitor: Monitor, phi: float) -> float:
+    """The finest precision of a cluster at phi."""
+    if monitor.tail is None:
+        return monitor.eps
+    return min(monitor.eps, max(monitor._evaluator.least, monitor.tail * min(phi, 1 - phi)))
+
+
 def clusters_faults(monitor: Monitor) -> list[str]:
     """Faults in the clusters: an interval that does not contain its cluster's, a wrong order."""
     c = monitor._evaluator.clusters
@@ -58,9 +65,9 @@ def clusters_faults(monitor: Monitor) -> list[str]:
         if queries.slot[place] >= 0:
             own = roots[queries.slot[place]]
             members[own] += 1
-            reach = queries.eps[place] - monitor.eps
-            low, high = max(0.0, queries.phi[place] - reach), min(1.0, queries.phi[place] + reach)
-            if not low <= c.span[own, 0] <= c.span[own, 1] <= high:
+            low, high = (queries.phi[place] + sign * queries.eps[place] for sign in (-1, 1))
+            left, right = c.span[own]
+            if left - finest(monitor, left) < low - 1e-12 or right + finest(monitor, right) > high + 1e-12:
                 messages.append(f"query {low}..{high} in cluster {c.span[own]}")
     if not np.array_equal(members[c.ordered], c.members[c.ordered]) or (members[c.ordered] == 0).any():
         messages.append("clusters count their queries wrong")

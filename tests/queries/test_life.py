@@ -26,7 +26,8 @@ def evaluate_one(summary: Summary, a: float, b: float, eps: float, start: int = 
     span, value, due = np.array([[a, b]]), np.empty(1), np.array([-1])
     ranks = np.array([[0, 0, 0, start]])
     values, rmin, rmax = np.array(summary.carried), np.array(summary.rmin), np.array(summary.rmax)
-    status, _ = evaluate(np.array([0]), span, value, ranks, due, values, rmin, rmax, summary.n, eps, False, False)
+    state = span, value, ranks, due, values, rmin, rmax, summary.n, eps, -1.0, eps
+    status, _ = evaluate(np.array([0]), *state, False, False)
     assert status != ANSWERED or due[0] >= summary.n
     lasting = life(int(ranks[0, 0]), int(ranks[0, 1]), a - eps, b + eps, summary.n)
     return (float(value[0]), lasting) if status == ANSWERED else None

@@ -134,7 +134,7 @@ def test_a_million_equal_queries_are_one_cluster() -> None:
 
 
 def test_a_million_points_are_a_million_clusters(rng: np.random.Generator) -> None:
-    monitor = Monitor(0.001)
+    monitor = Monitor(0.001, tail=None)
     wanted = np.arange(1, 1_000_001) / 1_000_000
     ids = monitor.register_many(wanted, 1e-9)
     data = rng.random(50_000)
@@ -338,8 +338,9 @@ def test_conditions_are_never_wrong(kind: tuple[str, str], rng: np.random.Genera
         said |= dict(monitor.changes().conditions)
         for one, phi, eps, above, below in asked:
             state = monitor.condition(one)
-            assert state in model.states(data, phi, max(eps, 0.02), above, below)
-            assert monitor.query(one).eps == max(eps, 0.02)
+            in_force = max(eps, 2 * min(0.01, 0.1 * phi, 0.1 * (1 - phi)))
+            assert state in model.states(data, phi, in_force, above, below)
+            assert monitor.query(one).eps == pytest.approx(in_force)
             assert said[one] == state
 
 
