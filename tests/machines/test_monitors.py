@@ -21,6 +21,8 @@ ROUNDING = 1e-9
 PORTIONS = (1, 2, 9, 40, 62, 63, 64, 65, 130)
 PRECISIONS = (0.02, 0.0205, 0.023, 0.03, 0.1, 0.7)
 SOURCES = ("stream", "sliding", "recent", "pull")
+TAIL = 0.15
+EXTREMES = 1 - np.array([0.0, 1e-9, 1e-4, 1e-3, 0.004, 0.01, 0.02, 0.05, 0.1, 0.95, 0.99, 0.999, 0.9999])
 
 
 def faults(answers: Any, data: Array, phis: Array, precisions: Array, allow_departed: bool) -> list[str]:
@@ -38,7 +40,7 @@ def faults(answers: Any, data: Array, phis: Array, precisions: Array, allow_depa
         "the error is that of the ranks": np.abs(answers.error * n - certified) < 1e-6,
         "a rank of the value is certified": (answers.rank_lo <= high) & (low <= answers.rank_hi),
         "the value is no farther than certified": away <= certified,
-        "the bound is within the promise": answers.error <= precisions + ROUNDING,
+        "the bound is within the promise": certified <= precisions * n + np.where(precisions < EPS, 0.5, 0) + 1e-6,
     }
     return [f"not true that {claim}: phi {phis[~holds][:3]}" for claim, holds in claims.items() if not np.all(holds)]
 
@@ -87,16 +89,18 @@ class MonitorMachine(Queries):
         updates=st.sampled_from(["triggers", "together"]),
         often=st.sampled_from([None, 3, 100]),
         first=blocks(),
+        tail=st.sampled_from([None, TAIL]),
     )
-    def begin(self, name: str, updates: str, often: int | None, first: Block) -> None:
+    def begin(self, name: str, updates: str, often: int | None, first: Block, tail: float | None) -> None:
         self.name, self.data = name, np.empty(0, name)
+        self.tail = tail if self.source in ("stream", "pull") else None
         window: Any = None
         if self.source == "sliding":
             window = SlidingWindow(WINDOW, EPS / 2, value_type=name)
         elif self.source == "recent":
             window = RecentWindow(EPS / 2, max_items=WINDOW, value_type=name)
         pull, kind = self.pull if self.source == "pull" else None, None if window else name
-        self.monitor = Monitor(EPS, self.clustering, updates, "refuse", kind, often, window, pull=pull)
+        self.monitor = Monitor(EPS, self.clustering, updates, "refuse", kind, often, window, pull=pull, tail=self.tail)
         self.feed(first.values(name))
 
     @property
@@ -104,7 +108,9 @@ class MonitorMachine(Queries):
         return self.data if self.source in ("stream", "pull") else self.data[-WINDOW:]
 
     def pull(self) -> tuple[int, Summary]:
-        return self.version, thinned(self.data, EPS / 2)
+        if self.tail is None:
+            return self.version, thinned(self.data, EPS / 2)
+        return self.version, Summary.of(self.data).compress(int(1 / EPS) + 1, TAIL / 2)
 
     def feed(self, values: Array) -> None:
         self.data, self.version = np.concatenate((self.data, values)), self.version + 1
@@ -128,7 +134,8 @@ class MonitorMachine(Queries):
         values = block.values(self.name)[: 300 if self.source == "stream" else 5]
         if self.source == "pull":
             return
-        self.monitor.update_summary(thinned(values, EPS / 4))
+        exact = Summary.of(values)
+        self.monitor.update_summary(thinned(values, EPS / 4) if self.tail is None else exact.compress(100, TAIL / 2))
         self.data = np.concatenate((self.data, values))
 
     @precondition(lambda self: self.source == "pull")
@@ -150,6 +157,13 @@ class MonitorMachine(Queries):
             if asks and len(self.content):
                 self.monitor.answer(one)
 
+    @precondition(lambda self: self.tail is not None)
+    @rule(by_one=st.booleans())
+    def register_extremes(self, by_one: bool) -> None:
+        phis = EXTREMES if by_one else np.concatenate((EXTREMES, EXTREMES))
+        ids = [self.monitor.register(phi) for phi in phis] if by_one else self.monitor.register_many(phis).tolist()
+        self.note(ids, phis, np.minimum(EPS, TAIL * np.minimum(phis, 1 - phis)))
+
     @precondition(lambda self: bool(self.registered))
     @rule(seed=st.integers(0, 999), by_one=st.booleans())
     def drop(self, seed: int, by_one: bool) -> None:
@@ -167,14 +181,16 @@ class MonitorMachine(Queries):
         for _ in range(count):
             phi, limit = float(1 - rng.random()), int(rng.integers(-3, 4))
             above, below = (limit, None) if rng.random() < 0.5 else (None, limit)
-            self.watched[self.monitor.watch(phi, 2 * EPS, above, below)] = phi, above, below
+            phi = float(rng.choice(EXTREMES)) if rng.random() < 0.5 else phi
+            self.watched[self.monitor.watch(phi, None, above, below)] = phi, above, below
 
     @precondition(lambda self: bool(self.watched))
     @rule()
     def decide_and_drop_a_condition(self) -> None:
         one, (phi, above, below) = self.watched.popitem()
         data = self.content.tolist()
-        may_be = model.states(data, phi, 2 * EPS, above, below) if data else {"possible"}
+        precision = 2 * EPS if self.tail is None else 2 * min(EPS, TAIL * phi, TAIL * (1 - phi))
+        may_be = model.states(data, phi, precision, above, below) if data else {"possible"}
         assert self.monitor.condition(one) in may_be
         self.monitor.drop(one)
 
@@ -231,7 +247,7 @@ class GroupMachine(Queries):
 
     @initialize(name=st.sampled_from(TYPES))
     def begin(self, name: str) -> None:
-        self.name, self.group = name, MonitorGroup(EPS, value_type=name)
+        self.name, self.group = name, MonitorGroup(EPS, value_type=name, tail=TAIL)
 
     @rule(block=blocks(), keys=st.sampled_from([1, 3, 65]))
     def update(self, block: Block, keys: int) -> None:
@@ -249,7 +265,9 @@ class GroupMachine(Queries):
             rows = zip(keys.tolist(), phis, precisions, strict=True)
             ids = [self.group.register(key, phi, eps) for key, phi, eps in rows]
         else:
-            ids = self.group.register_many(keys, phis, precisions).tolist()
+            phis[::2] = np.random.default_rng(seed).choice(EXTREMES, len(phis[::2]))
+            ids = self.group.register_many(keys, phis).tolist()
+            precisions = np.minimum(EPS, TAIL * np.minimum(phis, 1 - phis))
         self.note(ids, phis, precisions)
         self.keys |= dict(zip(ids, keys.tolist(), strict=True))
 

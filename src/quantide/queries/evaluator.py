@@ -138,7 +138,7 @@ class Evaluator(ABC):
 
     def current(self, indices: Ints) -> tuple[Array, Ints, Ints]:
         """Return the values of queries, and lower and upper bounds of their ranks."""
-        if self.clusters is None:
+        if self.clusters is None or not self.clusters.used:
             return self._answer_each(indices, self._tuples_of_separate())
         slots = self.queries.slot[indices]
         cluster = self.clusters.roots()[slots]  # any one for a separate query

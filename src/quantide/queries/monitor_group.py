@@ -33,9 +33,10 @@ class MonitorGroup:
     """Monitors many keys at once: each query is over the values of one key, and one call serves all keys.
 
     A query (key, phi, eps_q) has a value whose rank among the values of its key is within eps_q * n of its target; half
-    a rank more if eps_q is below eps and only a few ranks. Parameters and precisions are those of Monitor. Keys have few
-    queries each, so these are not clustered: every query has its own deadline, in arrivals of its key, and only queries
-    whose deadline has passed are evaluated.
+    a rank more if eps_q is below eps and only a few ranks. Parameters and precisions are those of Monitor.
+
+    Keys have few queries each, so these are not clustered: every query has its own deadline, in arrivals of its key,
+    and only queries whose deadline has passed are evaluated.
 
     >>> group = MonitorGroup(eps=0.01)
     >>> ids = group.register_many(["a", "b"], [0.5, 0.9], 0.05)
