@@ -23,7 +23,7 @@ class BucketWindow(SlidingWindow):
         if self._storage is None and self._eps < 1e-9:
             return super()._get_storage()
         if self._storage is None:
-            self._storage = WindowBuckets(self._size, self._eps, self._kind())
+            self._storage = WindowBuckets(self._size, self._eps, self._kind(), self._tail)
         return self._storage
 
 

@@ -88,7 +88,7 @@ def test_the_error_does_not_depend_on_the_order(rng: Rng) -> None:
         "sorted blocks": np.concatenate([np.sort(block) for block in np.array_split(rng.random(500_000), pieces)]),
         "shuffled blocks": np.concatenate([rng.permutation(block) for block in blocks]),
         "blocks in reverse": np.concatenate(blocks[::-1]),
-        "zigzag": ORDERS["zigzag"](rng, 500_000),
+        "heavy-tailed": ORDERS["heavy_tailed"](rng, 500_000),
     }
     ranks, errors_by_order = np.arange(700, size, 700), {}
     for name, values in streams.items():

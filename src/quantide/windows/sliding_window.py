@@ -5,14 +5,15 @@ from typing import Any, Self
 from quantide.errors import SpanError
 from quantide.sketches.byte_frame import FrameReader
 from quantide.sketches.sketch_base import SketchBase
-from quantide.summary.ranks import MAX_N, check_not_empty, check_size
+from quantide.summary.ranks import DEFAULT, MAX_N, check_not_empty, check_size, check_tail
 from quantide.summary.summary import Summary
 from quantide.summary.value_column import ValueColumn
 from quantide.windows.value_tail import ValueTail
-from quantide.windows.window_buckets import WindowBuckets, bucket_sizes
+from quantide.windows.window_buckets import WindowBuckets, bucket_sizes, bucket_tuples
 from quantide.windows.window_view import WindowAnswer, WindowView
 
 MAGIC = b"QTW"
+VERSION = 2
 EXACT = 1 << 17  # windows up to this size store all values
 MIN_STEP = 4  # buckets are used if they keep at most a quarter of the values
 
@@ -40,9 +41,18 @@ class SlidingWindow(SketchBase):
     summaries of the most recent N elements over a data stream", ICDE 2004, section 3.
     """
 
-    def __init__(self, size: int, eps: float, nan: str = "refuse", value_type: str | None = None) -> None:
+    def __init__(
+        self,
+        size: int,
+        eps: float,
+        nan: str = "refuse",
+        value_type: str | None = None,
+        tail: float | None = DEFAULT,
+    ) -> None:
         super().__init__(eps, nan, value_type)
         self._size = min(check_size("size", size, 1), MAX_N)
+        self._tail = check_tail(tail, self._eps)
+        self._has_blocks = False
         self._arrivals = 0
         self._storage: ValueTail | WindowBuckets | None = None
         self._cached_view: WindowView | None = None
@@ -52,6 +62,20 @@ class SlidingWindow(SketchBase):
     def size(self) -> int:
         """Number of values in a full window."""
         return self._size
+
+    @property
+    def tail(self) -> float | None:
+        """Promised tail: an answer about the `covered` values is within this share of its distance from either end.
+
+        None after update_summary(): blocks are merged as often as they arrive, and only summary().tail is certified.
+        """
+        return None if self._has_blocks else self._tail
+
+    @property
+    def covered(self) -> int:
+        """Number of the newest values that the summary is about; of `n - covered` others it has only bounds."""
+        self._flush()
+        return self._storage.covered if self._storage else 0
 
     @property
     def arrived(self) -> int:
@@ -98,6 +122,7 @@ class SlidingWindow(SketchBase):
         summary = self._check_summary(summary)
         if summary.n:
             self._type = summary.type
+            self._has_blocks = True
             self._get_storage().add(summary.with_skipped(0, 0))
             self._arrivals += summary.n
         self._record_summary(summary)
@@ -117,7 +142,9 @@ class SlidingWindow(SketchBase):
     def to_bytes(self) -> bytes:
         """Serialize the whole state: from_bytes() continues exactly from here."""
         self._flush()
-        frame = self._start_frame(MAGIC)
+        frame = self._start_frame(MAGIC, VERSION)
+        frame.tail(self._tail)
+        frame.number(self._has_blocks)
         frame.number(self._size)
         frame.number(self._arrivals)
         if self._storage:
@@ -126,16 +153,19 @@ class SlidingWindow(SketchBase):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Restore a window from the bytes of to_bytes()."""
-        frame = FrameReader(MAGIC, data)
+        """Restore a window from the bytes of to_bytes(), also from those of earlier versions, without a tail."""
+        frame = FrameReader(MAGIC, data, VERSION)
+        tail, has_blocks = (frame.tail(), frame.number(1)) if frame.version > 1 else (None, 1)
         size = frame.number(MAX_N)
         frame.require(size > 0)
-        window = cls(size, frame.eps, frame.nan, frame.type_name)
+        window = cls(size, frame.eps, frame.nan, frame.type_name, tail)
+        window._has_blocks = bool(has_blocks)
         window._nulls, window._nans, window._arrivals = frame.nulls, frame.nans, frame.number(MAX_N)
         if window._arrivals:
             storage = window._get_storage()
             storage.read(frame)
-            frame.require(0 <= window.n - storage.covered < max(1, storage.evicted))
+            missing, evicted = window.n - storage.covered, storage.evicted
+            frame.require(0 <= missing < max(1, evicted.n) and (missing > 0 or evicted.summary is None))
         frame.finish()
         window._reset_buffer()
         return window
@@ -143,9 +173,10 @@ class SlidingWindow(SketchBase):
     def _get_storage(self) -> ValueTail | WindowBuckets:
         """Return the storage, created on first use: all values, or summarised buckets."""
         if self._storage is None:
-            _, step = bucket_sizes(self._size, self._eps)
-            storage_class = ValueTail if self._size <= EXACT or step < MIN_STEP else WindowBuckets
-            self._storage = storage_class(self._size, self._eps, self._kind())
+            full, step = bucket_sizes(self._size, self._eps)
+            few = step >= MIN_STEP and MIN_STEP * bucket_tuples(self._size, self._eps, self._tail) <= full + MIN_STEP
+            storage_class = WindowBuckets if self._size > EXACT and few else ValueTail
+            self._storage = storage_class(self._size, self._eps, self._kind(), self._tail)
         return self._storage
 
     def insert_column(self, column: ValueColumn) -> None:
@@ -166,14 +197,14 @@ class SlidingWindow(SketchBase):
             storage = self._get_storage()
             missing = self.n - storage.covered
             if storage.covered:
-                summary = storage.summary().lift(missing).with_skipped(self._nulls, self._nans)
+                summary = storage.evicted.lift(storage.summary(), missing).with_skipped(self._nulls, self._nans)
                 view = WindowView(summary, self.n, self.n, missing, None, None)
                 if view.error <= self._eps:
                     self._cached_view = view
                     return view
             raise SpanError(
-                f"the last {self.n} values begin inside a block of {storage.evicted} that was summarised elsewhere; "
+                f"the last {self.n} values begin inside a block of {storage.evicted.n} that was summarised elsewhere; "
                 f"the smallest window that can be answered within eps={self._eps} now has "
-                f"{storage.covered + storage.evicted} values"
+                f"{storage.covered + storage.evicted.n} values"
             )
         return self._cached_view

@@ -2,19 +2,21 @@
 
 import math
 from collections import deque
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from quantide.kernels.block_sort import sort
 from quantide.sketches.byte_frame import FrameReader, FrameWriter
-from quantide.summary.ranks import MAX_N
+from quantide.summary.ranks import MAX_N, MIN_EPS
 from quantide.summary.summary import Summary
 from quantide.summary.value_types import ValueType
 from quantide.typing import Array
 
 RUN_SIZE = 1 << 16  # values in one array
 LOOSE = 1.25  # looseness of a stored summary, as a multiple of eps * n
+BLOCK_TAIL = 0.3  # share of the tail by which a certified one grows when blocks are thinned
 
 
 def looseness(summary: Summary) -> int:
@@ -26,22 +28,65 @@ def looseness(summary: Summary) -> int:
     return int(gaps.max(initial=1)) - 1
 
 
-def thin_within(summary: Summary, allowed: float) -> Summary:
-    """Compress to as few tuples as a looseness of `allowed` permits."""
+def thin_within(summary: Summary, allowed: float, tail: float | None = None) -> Summary:
+    """Compress to as few tuples as a looseness of `allowed` permits; a certified tail grows by at most `tail`."""
     by_tuple = summary.gap // 2 <= summary.rank_error  # compress() then counts the gaps of equal values, too
     room = allowed - (summary.gap - 1 if by_tuple else looseness(summary))
-    return summary.compress(math.ceil(summary.n / room)) if room >= 1 else summary
+    return summary.compress(math.ceil(summary.n / room), tail) if room >= 1 else summary
 
 
-def thin_summary(summary: Summary, eps: float) -> Summary:
-    """Compress to as few tuples as a looseness of LOOSE * eps * n permits."""
-    return thin_within(summary, LOOSE * eps * summary.n)
+def thin_summary(summary: Summary, eps: float, tail: float | None = None) -> Summary:
+    """Compress to as few tuples as a looseness of LOOSE * eps * n permits; see thin_within()."""
+    return thin_within(summary, LOOSE * eps * summary.n, tail)
 
 
 def is_thinned(summary: Summary, eps: float) -> bool:
     """Return True if thin_summary() can produce this summary."""
     ends = max(int(summary.rmax[0]) - 1, summary.n - int(summary.rmin[-1]))
     return looseness(summary) <= LOOSE * eps * summary.n and ends <= eps / 2 * summary.n
+
+
+@dataclass(slots=True)
+class EvictedBlock:
+    """The block that left the window last: its size and, while a part of its values is in the window, its summary."""
+
+    n: int = 0
+    summary: Summary | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return self.summary.nbytes if self.summary else 0
+
+    @property
+    def tuples(self) -> int:
+        return len(self.summary) if self.summary else 0
+
+    def lift(self, summary: Summary, k: int) -> Summary:
+        """Return a summary of these values and of k unknown ones of the evicted block.
+
+        Of the block's n values, of which between low and high are not above a tuple's value, the k include between
+        k - (n - low) and high that are not. Those come before the tuple.
+        """
+        block = self.summary
+        if k == 0 or block is None:
+            return summary.lift(k)
+        index = np.searchsorted(block.carried, summary.carried, side="right")
+        low = np.concatenate(([0], block.rmin))[index]
+        high = np.concatenate((block.rmax - 1, [block.n]))[index]
+        rmin = summary.rmin + np.maximum(0, k - (block.n - low))
+        rmax = summary.rmax + np.minimum(k, high)
+        rmin[0], rmax[-1] = 1, summary.n + k  # the form of every summary
+        return Summary(summary.carried, rmin, rmax, summary.n + k, summary.type)
+
+    def write(self, frame: FrameWriter) -> None:
+        frame.number(self.n)
+        frame.summaries([self.summary] if self.summary else [])
+
+    @classmethod
+    def read(cls, frame: FrameReader, eps: float) -> "EvictedBlock":
+        n, summaries = frame.number(MAX_N), frame.summaries() if frame.version > 1 else []
+        frame.require(len(summaries) < 2 and all(s.n == n and is_thinned(s, eps) for s in summaries))
+        return cls(n, summaries[0] if summaries else None)
 
 
 class ValueBuffer:
@@ -78,21 +123,24 @@ class ValueBuffer:
 class ValueTail:
     """The last `size` values. A value leaves alone; a block leaves as soon as its first value does."""
 
-    def __init__(self, size: int, eps: float, kind: ValueType) -> None:
+    def __init__(self, size: int, eps: float, kind: ValueType, tail: float | None = None) -> None:
         self.size, self.eps, self.kind = size, eps, kind
         self.covered = 0  # values covered
-        self.evicted = 0  # size of the block that left last
+        self.evicted = EvictedBlock()
+        self._block_tail = None if tail is None else max(MIN_EPS, BLOCK_TAIL * tail)
         self._items: deque[ValueBuffer | Summary] = deque()
         self._run_size = min(RUN_SIZE, max(1024, size))
         self._max_merged = max(1, int(eps * size / 2))  # blocks are merged up to this size
 
     @property
     def nbytes(self) -> int:
-        return sum(item.array.nbytes if isinstance(item, ValueBuffer) else item.nbytes for item in self._items)
+        items = sum(item.array.nbytes if isinstance(item, ValueBuffer) else item.nbytes for item in self._items)
+        return items + self.evicted.nbytes
 
     @property
     def tuples(self) -> int:
-        return sum(item.n if isinstance(item, ValueBuffer) else len(item) for item in self._items)
+        items = sum(item.n if isinstance(item, ValueBuffer) else len(item) for item in self._items)
+        return items + self.evicted.tuples
 
     def append(self, values: Array) -> None:
         """Append values in runs that end at fixed positions, independent of how calls divide them."""
@@ -111,9 +159,9 @@ class ValueTail:
     def add(self, summary: Summary) -> None:
         last = self._items[-1] if self._items else None
         if isinstance(last, Summary) and last.n + summary.n <= self._max_merged:
-            self._items[-1] = thin_summary(Summary.merge(last, summary), self.eps)
+            self._items[-1] = thin_summary(Summary.merge(last, summary), self.eps, self._block_tail)
         else:
-            self._items.append(thin_summary(summary, self.eps))
+            self._items.append(thin_summary(summary, self.eps, self._block_tail))
         self.covered += summary.n
         self._evict()
 
@@ -123,10 +171,12 @@ class ValueTail:
             if isinstance(first, ValueBuffer) and first.n > excess:
                 first.first += excess
                 self.covered -= excess
-                return
-            self.evicted = 0 if isinstance(first, ValueBuffer) else first.n
+                break
+            self.evicted = EvictedBlock() if isinstance(first, ValueBuffer) else EvictedBlock(first.n, first)
             self.covered -= first.n
             self._items.popleft()
+        if self.covered == self.size:
+            self.evicted.summary = None
 
     def summary(self) -> Summary:
         runs = [item.values for item in self._items if isinstance(item, ValueBuffer)]
@@ -136,7 +186,7 @@ class ValueTail:
         return Summary.merge(Summary.of_sorted(values, self.kind), *blocks)
 
     def write(self, frame: FrameWriter) -> None:
-        frame.number(self.evicted)
+        self.evicted.write(frame)
         frame.number(len(self._items))
         for item in self._items:
             frame.number(isinstance(item, ValueBuffer))
@@ -149,7 +199,7 @@ class ValueTail:
 
     def read(self, frame: FrameReader) -> None:
         """Read items as write() writes them; raise on a state that no values can produce."""
-        self.evicted = frame.number(MAX_N)
+        self.evicted = EvictedBlock.read(frame, self.eps)
         for _ in range(frame.number(self.size)):
             if frame.number(1):
                 run = ValueBuffer(self.kind.carrier, self._run_size)

@@ -17,16 +17,18 @@ from collections import deque
 import numpy as np
 
 from quantide.kernels.block_sort import select_rows, sorted_copy
+from quantide.kernels.error_profile import ranks_of_profile
 from quantide.sketches.byte_frame import FrameReader, FrameWriter
 from quantide.sketches.stream_sketch import StreamSketch
-from quantide.summary.ranks import MAX_N
+from quantide.summary.ranks import MIN_EPS
 from quantide.summary.summary import Summary
 from quantide.summary.value_column import ValueColumn
 from quantide.summary.value_types import ValueType
 from quantide.typing import Array, Ints
-from quantide.windows.value_tail import LOOSE, ValueBuffer, is_thinned, thin_summary
+from quantide.windows.value_tail import BLOCK_TAIL, LOOSE, EvictedBlock, ValueBuffer, is_thinned, thin_summary
 
 MERGE_SHARE = 1 / 4  # of eps * n, for merging all full buckets
+OPEN_TAIL, MERGE_TAIL = 0.5, 0.2  # shares of the tail: of the open bucket, and for merging; BLOCK_TAIL for closing
 MIN_OPEN_VALUES = 1 << 12  # values that the open bucket may always store; more, if all others store as many
 MAX_BLOCKS = 64  # summarised blocks in the open bucket before they are merged
 
@@ -41,12 +43,27 @@ def bucket_sizes(size: int, eps: float) -> tuple[int, int]:
     return limit - limit % step, step
 
 
+def bucket_tuples(size: int, eps: float, tail: float | None) -> float:
+    """Return about how many tuples a full bucket keeps; a bucket may be too large for counting them.
+
+    With a tail, a step of j is allowed from j/slope ranks before the end on, so that the ends keep the harmonic sum of
+    the steps over the slope.
+    """
+    full, step = bucket_sizes(size, eps)
+    ends = 0.0 if tail is None else 2 / bucket_slope(tail) * max(0.0, math.log(step) + 0.58 - (step - 1) / step)
+    return full / step + 1 + ends
+
+
+def bucket_slope(tail: float) -> float:
+    return 2 * (OPEN_TAIL + BLOCK_TAIL) * tail
+
+
 class WindowBuckets:
     """The last `size` values, in buckets."""
 
-    def __init__(self, size: int, eps: float, kind: ValueType) -> None:
-        self.size, self.eps, self.kind = size, eps, kind
-        self.evicted = 0  # size of the bucket that left last
+    def __init__(self, size: int, eps: float, kind: ValueType, tail: float | None = None) -> None:
+        self.size, self.eps, self.kind, self.tail = size, eps, kind, tail
+        self.evicted = EvictedBlock()
         self._full, self._step = bucket_sizes(size, eps)
         self._ranks: Ints | None = None  # made when the first bucket needs them: they may be many
         self._stores_values = self._step > 1 and self._full <= max(MIN_OPEN_VALUES, eps**-2)
@@ -57,8 +74,12 @@ class WindowBuckets:
 
     def _open(self) -> None:
         self._run = ValueBuffer(self.kind.carrier, self._full)
-        self._sketch = StreamSketch(self.eps / 2, value_type=self.kind.name)
+        self._sketch = StreamSketch(self.eps / 2, value_type=self.kind.name, tail=self._share(OPEN_TAIL))
         self._blocks: list[Summary] = []
+
+    def _share(self, share: float) -> float | None:
+        """Return a share of the tail."""
+        return None if self.tail is None else max(MIN_EPS, share * self.tail)
 
     @property
     def _open_n(self) -> int:
@@ -75,11 +96,12 @@ class WindowBuckets:
         arrays = {id(a): a.nbytes for s in summaries for a in (s.carried, s.rmin, s.rmax)}
         if self._ranks is not None:
             arrays[id(self._ranks)] = self._ranks.nbytes
-        return sum(arrays.values()) + self._run.nbytes + self._sketch.nbytes
+        return sum(arrays.values()) + self._run.nbytes + self._sketch.nbytes + self.evicted.nbytes
 
     @property
     def tuples(self) -> int:
-        return sum(len(s) for s in (*self._closed, *self._blocks)) + self._run.n + self._sketch.stored_values
+        summarised = sum(len(s) for s in (*self._closed, *self._blocks)) + self.evicted.tuples
+        return summarised + self._run.n + self._sketch.stored_values
 
     def append(self, values: Array) -> None:
         offset = 0
@@ -117,7 +139,7 @@ class WindowBuckets:
             self._close()
         self._blocks.append(summary)
         if len(self._blocks) >= MAX_BLOCKS:
-            self._blocks = [thin_summary(Summary.merge(*self._blocks), self.eps)]
+            self._blocks = [thin_summary(Summary.merge(*self._blocks), self.eps, self._share(BLOCK_TAIL))]
         if self._open_n >= self._full:
             self._close()
         self._evict()
@@ -126,7 +148,7 @@ class WindowBuckets:
         if self._run.n == self._full:
             self._add_even(self._run.values[None, :])
         else:
-            closed = self._share_ranks(thin_summary(self._open_summary(), self.eps))
+            closed = self._share_ranks(thin_summary(self._open_summary(), self.eps, self._share(BLOCK_TAIL)))
             self._closed.append(closed)
             self._closed_n += closed.n
             self._merged = None
@@ -135,7 +157,7 @@ class WindowBuckets:
 
     def _open_summary(self) -> Summary:
         step = max(1, min(self._step, int(LOOSE * self.eps * self._run.n)))
-        values = Summary.of_sorted(sorted_copy(self._run.values), self.kind, step)
+        values = Summary.of_sorted(sorted_copy(self._run.values), self.kind, step, self._share(OPEN_TAIL))
         return Summary.merge(values, self._sketch.summary(), *self._blocks)
 
     def _evict(self) -> None:
@@ -143,16 +165,18 @@ class WindowBuckets:
         while excess > 0 and self._closed:
             first = self._closed.popleft()
             excess -= first.n
-            self.evicted, self._closed_n, self._merged = first.n, self._closed_n - first.n, None
+            self.evicted, self._closed_n, self._merged = EvictedBlock(first.n, first), self._closed_n - first.n, None
+        if self.covered == self.size:
+            self.evicted.summary = None
 
     def summary(self) -> Summary:
         if self._merged is None and self._closed:
             merged = Summary.merge(*self._closed)
-            self._merged = merged.compress(math.ceil(1 / (MERGE_SHARE * self.eps)))
+            self._merged = merged.compress(math.ceil(1 / (MERGE_SHARE * self.eps)), self._share(MERGE_TAIL))
         return Summary.merge(self._merged, self._open_summary()) if self._merged else self._open_summary()
 
     def write(self, frame: FrameWriter) -> None:
-        frame.number(self.evicted)
+        self.evicted.write(frame)
         frame.summaries([*self._closed])
         frame.summaries(self._blocks)
         frame.number(self._run.n)
@@ -161,7 +185,7 @@ class WindowBuckets:
 
     def read(self, frame: FrameReader) -> None:
         """Read buckets as write() writes them; raise on a state that no values can produce."""
-        self.evicted = frame.number(MAX_N)
+        self.evicted = EvictedBlock.read(frame, self.eps)
         self._closed = deque(self._share_ranks(s) for s in frame.summaries())
         self._blocks = frame.summaries()
         if filled := frame.number(self._full - 1):
@@ -169,12 +193,17 @@ class WindowBuckets:
         self._sketch = StreamSketch.from_bytes(frame.blob())
         self._closed_n = sum(s.n for s in self._closed)
         frame.require(self._sketch.eps == self.eps / 2 and self._sketch.type == self.kind)
+        frame.require(self._sketch.tail == self._share(OPEN_TAIL))
         frame.require(all(is_thinned(s, self.eps) for s in (*self._closed, *self._blocks)))
         frame.require(self.covered <= self.size and self._open_n < self._full and len(self._blocks) < MAX_BLOCKS)
 
     def _share_ranks(self, summary: Summary) -> Summary:
         """Return the same bucket with the shared rank array, if its ranks are the common ones."""
-        if self._step < 2 or summary.n != self._full or len(summary) != self._full // self._step + 1:
+        if (
+            self._step < 2
+            or summary.n != self._full
+            or 2 * len(summary) < bucket_tuples(self.size, self.eps, self.tail)
+        ):
             return summary
         ranks = self._common_ranks()
         if not all(np.array_equal(given, ranks) for given in (summary.rmin, summary.rmax)):
@@ -184,5 +213,8 @@ class WindowBuckets:
     def _common_ranks(self) -> Ints:
         """Return the ranks that full buckets of values keep."""
         if self._ranks is None:
-            self._ranks = np.unique(np.append(np.arange(self._step, self._full + 1, self._step), 1))
+            if self.tail is None:
+                self._ranks = np.unique(np.append(np.arange(self._step, self._full + 1, self._step), 1))
+            else:
+                self._ranks = ranks_of_profile(self._full, self._step - 1, bucket_slope(self.tail))
         return self._ranks

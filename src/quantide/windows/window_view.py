@@ -28,6 +28,11 @@ class WindowAnswer(Answer):
     since: Any
     until: Any
 
+    @property
+    def covered(self) -> int:
+        """Number of the newest values that the summary is about."""
+        return self.n_hi - self.missing
+
 
 class WindowSequence(Protocol):
     """Values in arrival order that can be summarised from any of their boundaries on."""
