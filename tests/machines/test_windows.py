@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from quantide import ConstrainedWindow, RecentWindow, SlidingWindow, errors
 from quantide.windows import constrained_window
 from tests.machines.blocks import TYPES, Block, blocks, run
+from tests.oracle import tail_faults
 from tests.windows.feed import Feed
 from tests.windows.small import BucketWindow, SmallRecentWindow, small_layout
 from tests.windows.test_constrained import TREES, Arrived, ask, constraint_of, truth_of
@@ -55,10 +56,15 @@ class SlidingMachine(WindowMachine):
         super().__init__()
         self.make = make
 
-    @initialize(name=st.sampled_from(TYPES), size=st.sampled_from([1, 130, 2500]), eps=EPS)
-    def begin(self, name: str, size: int, eps: float) -> None:
+    @initialize(
+        name=st.sampled_from(TYPES),
+        size=st.sampled_from([1, 130, 2500]),
+        eps=EPS,
+        tail=st.sampled_from([None, 0.5, 0.1]),
+    )
+    def begin(self, name: str, size: int, eps: float, tail: float | None) -> None:
         self.name, self.size = name, size
-        self.feed = Feed(self.make(size, eps, value_type=name), timed=False)
+        self.feed = Feed(self.make(size, eps, value_type=name, tail=tail), timed=False)
 
     @rule(block=blocks())
     def update(self, block: Block) -> None:
@@ -82,10 +88,18 @@ class SlidingMachine(WindowMachine):
     def ask(self) -> None:
         count = len(self.feed.values)
         held = np.arange(count) >= count - self.size
+        window, inside = self.feed.window, np.sort(self.feed.values[held])
         try:
-            verify(self.feed.window, self.feed.values[held], self.rng)
+            verify(window, inside, self.rng)
         except errors.SpanError:
             assert self.feed.blocks, "only a block can lie across the start"
+            return
+        certified = window.summary().tail
+        if window.tail is not None and window.covered == len(inside):
+            assert certified is not None
+            assert certified <= window.tail * (1 + 1e-9)
+        if certified is not None:
+            assert not tail_faults(inside, window.quantiles, window.eps, certified)
 
 
 class RecentMachine(WindowMachine):
