@@ -15,6 +15,7 @@ from quantide.store import index_file, recent_file
 from quantide.store.index_file import IndexFile, IndexFileInfo, build_index_file
 from quantide.store.recent_file import RecentFile, write_recent
 from quantide.store.section_file import SectionFile, pack
+from quantide.store.store_settings import ErrorProfile
 from quantide.store.stored_rows import RecentRows, SortedRows
 from quantide.summary.summary_bytes import SummaryTuples, check_tuples
 from quantide.summary.value_types import type_named
@@ -32,14 +33,14 @@ def altered(data: bytes, magic: bytes, paged: tuple[str, ...], sections: dict[st
 
 def side_bytes() -> bytes:
     rows = SortedRows(KIND, pa.array(list(range(5))), np.arange(6), np.arange(5.0))
-    return build_index_file(rows, True, IndexFileInfo(5, "float64", 4, 1, 1), 0.1, None)
+    return build_index_file(rows, True, IndexFileInfo(5, "float64", 4, 1, 1), ErrorProfile(0.1, None), None)
 
 
 def recent_bytes(tmp_path: Path) -> bytes:
     rng = np.random.default_rng(3)
     keys, values = pa.array(rng.integers(0, 2, 400)), rng.random(400)
     rows = RecentRows.of(KIND, "seconds", keys, values, np.arange(400.0), None)
-    write_recent(str(tmp_path / "recent"), rows, [], 0.1, False)
+    write_recent(str(tmp_path / "recent"), rows, [], ErrorProfile(0.1, None), False)
     return (tmp_path / "recent").read_bytes()
 
 

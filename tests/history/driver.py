@@ -29,6 +29,7 @@ from quantide.history.compaction_tasks import write_run_file
 from quantide.store import fault_points
 from quantide.store.file_names import FileName, RunId
 from quantide.store.index_file import IndexFile, IndexFileInfo
+from quantide.store.store_settings import ErrorProfile
 from quantide.summary.value_column import read_column
 from quantide.summary.value_types import type_named
 from tests.history.work import BLOCK, HOSTS, WORK, Op, Work, batch, few, often, small
@@ -252,7 +253,14 @@ def _warm() -> None:
         with tempfile.TemporaryDirectory() as folder:
             rows = sort_chunk(keys, column, kind, "refuse").partitions[0]()
             write_run_file(
-                folder, name, rows, names, IndexFileInfo(len(rows), "float64", BLOCK, 0, 0), 0.01, 200, False
+                folder,
+                name,
+                rows,
+                names,
+                IndexFileInfo(len(rows), "float64", BLOCK, 0, 0),
+                ErrorProfile(0.01, 0.1),
+                200,
+                False,
             )
             total = IndexFile((Path(folder) / name.index).read_bytes()).total
         sketch = StreamSketch(0.05)

@@ -122,12 +122,12 @@ def test_damage_is_not_merged(folder: Path, rng: np.random.Generator) -> None:
             history._become_writer()
             runs = tuple(history.runs())
             with pytest.raises(CorruptBytesError, match=path.name):
-                history._writer.compactor._run(_all(history), history.settings.run_eps)
+                history._writer.compactor._run(_all(history), history.settings.run_profile)
             assert tuple(history.runs()) == runs
     check_stored(folder, NUMBERS)
     with History(folder) as history:
         history._become_writer()
-        history._writer.compactor._run(_all(history), history.settings.run_eps)
+        history._writer.compactor._run(_all(history), history.settings.run_profile)
         assert history.verify().values == len(DATA)
     check_stored(folder, NUMBERS)
 
@@ -193,7 +193,7 @@ def test_a_side_file_of_a_file_that_is_gone(folder: Path) -> None:
     assert count_refused(first) == 0
     with History(folder) as other:
         other._become_writer()
-        other._writer.compactor._run(_all(other), other.settings.run_eps)
+        other._writer.compactor._run(_all(other), other.settings.run_profile)
         other.vacuum(0)
     first.end_step()
     assert (first.verify().values, count_refused(first)) == (len(DATA), 0)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from quantide import History
+from quantide.errors import SettingsError
 from quantide.typing import Floats
 from tests.oracle import wrong_answers
 
@@ -33,6 +34,7 @@ def test_a_store_of_version_0_2(stores: Path, mode: str) -> None:
     expected = np.sort(np.concatenate([*(values(4000 + k) + k for k in range(5)), values(1000)]))
     with History(stores / "store") as history:
         assert history.n == len(expected)
+        assert history.tail is None
         assert not wrong_answers(expected, history.quantiles(PHIS, mode=mode), PHIS, EPS)
         history.append(np.full(2000, -1.0))
         history.end_step()
@@ -46,3 +48,13 @@ def test_a_store_with_keys_of_version_0_2(stores: Path) -> None:
         for key in range(3):
             expected = np.sort(np.concatenate([values(3000)[key::3] + k for k in range(3)]))
             assert not wrong_answers(expected, history.quantiles(PHIS, key=key), PHIS, EPS)
+
+
+def test_a_store_without_a_tail_stays_so(stores: Path) -> None:
+    with pytest.raises(SettingsError, match="tail=None"):
+        History(stores / "store", tail=0.1)
+    with History(stores / "store", eps=EPS, max_ahead="2 hours") as history:
+        history.append([1.0])  # a commit of the changed setting, in the present version
+    with History(stores / "store") as history:
+        assert (history.tail, history.settings.max_ahead) == (None, "7200")
+        assert history.span_view().quick.tail is None

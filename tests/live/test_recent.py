@@ -20,6 +20,7 @@ from quantide.live.recent_snapshot import RecentSnapshot, RowSelection, TimeInte
 from quantide.store.file_names import recent_name
 from quantide.store.recent_file import RecentFile, write_recent
 from quantide.store.recent_manifest import ManifestEntry, RecentManifest
+from quantide.store.store_settings import ErrorProfile
 from quantide.store.stored_rows import RecentRows
 from quantide.summary.value_types import type_named
 from tests import oracle
@@ -73,7 +74,7 @@ def as_stored(part: Rows, keyed: bool) -> RecentRows:
 
 
 def files(
-    all_rows: Rows, cuts: list[int], joins: list[int], keyed: bool, eps: float
+    all_rows: Rows, cuts: list[int], joins: list[int], keyed: bool, profile: ErrorProfile
 ) -> tuple[RecentManifest, list[Any]]:
     """The rows cut into appends, of which some that follow each other were joined."""
     ends = sorted({min(cut, len(all_rows.values)) for cut in cuts} | {len(all_rows.values)} - {0})
@@ -87,7 +88,7 @@ def files(
     with tempfile.TemporaryDirectory() as folder:
         for number, part in enumerate(parts):
             name = recent_name(1, number)
-            size, about = write_recent(str(Path(folder, name)), part, ("f", "g"), eps, False)
+            size, about = write_recent(str(Path(folder, name)), part, ("f", "g"), profile, False)
             entry = ManifestEntry(name, 0, about.rows, about.oldest, about.newest, size)
             manifest = manifest.with_entries([entry], "seconds", True)
             out.append(RecentFile(Path(folder, name).read_bytes(), name))
@@ -115,59 +116,64 @@ def _small() -> Iterator[None]:
         yield
 
 
+PROFILES = [*(ErrorProfile(eps, None) for eps in (0.01, 0.1, 0.3)), ErrorProfile(0.1, 0.3), ErrorProfile(0.3, 0.5)]
 ANY = given(
     rows(),
     CUTS,
     st.lists(st.integers(0, 7), max_size=3),
     st.booleans(),
-    st.sampled_from([0.01, 0.1, 0.3]),
+    st.sampled_from(PROFILES),
     st.lists(windows(), min_size=1, max_size=12),
 )
 
 
 def check_windows(
-    all_rows: Rows, cuts: list[int], joins: list[int], keyed: bool, eps: float, asked: list[RowSelection]
+    all_rows: Rows, cuts: list[int], joins: list[int], keyed: bool, profile: ErrorProfile, asked: list[RowSelection]
 ) -> None:
-    """A summary of each window is valid, within eps/2 of its rows, and exact on request."""
-    manifest, held = files(all_rows, cuts, joins, keyed, eps)
+    """A summary of each window is valid, within eps/2 of its rows and the tail, and exact on request."""
+    manifest, held = files(all_rows, cuts, joins, keyed, profile)
     assert manifest.arrived == len(all_rows.values)
     assert RecentManifest.from_json(manifest.to_json(), "x") == manifest
-    recent = RecentSnapshot(1, manifest, held, eps, ByteLRU(1000))
+    recent = RecentSnapshot(1, manifest, held, profile, ByteLRU(1000))
     for wanted in asked if keyed else [replace(one, key=None) for one in asked]:
         data = chosen(all_rows, wanted)
         for exact in (False, True):
             summary = recent.summary(wanted, KIND, exact)
             assert oracle.summary_faults(summary, data) == []
-            assert summary.error <= (0 if exact else eps / 2)
+            assert summary.error <= (0 if exact else profile.eps / 2)
+            if profile.tail is not None:
+                assert summary.tail is not None
+                assert summary.tail <= (0 if exact else profile.tail)
+                assert not len(data) or not oracle.tail_faults(data, summary.quantiles, profile.eps, profile.tail)
 
 
 @ANY
 @settings(max_examples=50)
 def test_any_window(
-    all_rows: Rows, cuts: list[int], joins: list[int], keyed: bool, eps: float, asked: list[RowSelection]
+    all_rows: Rows, cuts: list[int], joins: list[int], keyed: bool, profile: ErrorProfile, asked: list[RowSelection]
 ) -> None:
-    check_windows(all_rows, cuts, joins, keyed, eps, asked)
+    check_windows(all_rows, cuts, joins, keyed, profile, asked)
 
 
 @pytest.mark.slow
 @ANY
 @settings(max_examples=5000)
 def test_very_many_windows(
-    all_rows: Rows, cuts: list[int], joins: list[int], keyed: bool, eps: float, asked: list[RowSelection]
+    all_rows: Rows, cuts: list[int], joins: list[int], keyed: bool, profile: ErrorProfile, asked: list[RowSelection]
 ) -> None:
-    check_windows(all_rows, cuts, joins, keyed, eps, asked)
+    check_windows(all_rows, cuts, joins, keyed, profile, asked)
 
 
 @given(rows(), CUTS, st.integers(0, 8), st.lists(windows(), min_size=1, max_size=8))
 @settings(max_examples=30)
 def test_any_gap(all_rows: Rows, cuts: list[int], place: int, asked: list[RowSelection]) -> None:
     """A file is not there any more: a window that counts back over it is refused, all others are right."""
-    manifest, held = files(all_rows, cuts, [], True, 0.1)
+    manifest, held = files(all_rows, cuts, [], True, ErrorProfile(0.1, None))
     at = place % len(held)
     lost = manifest.entries[at]
     there = np.r_[0 : lost.first, lost.first + lost.rows : manifest.arrived]
     less = replace(manifest, entries=manifest.entries[:at] + manifest.entries[at + 1 :])
-    recent = RecentSnapshot(1, less, held[:at] + held[at + 1 :], 0.1, ByteLRU(1000))
+    recent = RecentSnapshot(1, less, held[:at] + held[at + 1 :], ErrorProfile(0.1, None), ByteLRU(1000))
     kept = Rows(all_rows.values[there], all_rows.times[there], all_rows.keys[there], all_rows.flags[there])
     for wanted in asked:
         after = kept.cut(slice(lost.first, None))

@@ -14,13 +14,14 @@ most the rows that the bounds of one of its blocks leave open, so the lowest pos
 highest position of the first; but the one is below the rank and the other is not. So each segment is read once, and
 one block is enough.
 
-`open_step` stands for more elements, whose number below a value is only estimated. The estimate never falls as the
-value rises, so adding it to positions preserves the argument. docs/guarantees/history.md has the whole proof.
+`open_step` stands for more elements, whose number below a value is only estimated: by the middle of its bounds, or by
+one of them. The estimate never falls as the value rises, so adding it to positions preserves the argument.
+docs/guarantees/history.md has the whole proof.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,7 @@ from quantide.summary.summary import Summary
 from quantide.typing import Ints
 
 Read = Callable[[RunSegment, int], NDArray[Any]]
+Estimate = Literal["lowest", "middle", "highest"]
 
 
 @dataclass(frozen=True)
@@ -65,35 +67,37 @@ class Fences:
         self.low = lowest - previous + start
         self.high = np.cumsum(rows) - rows
         self.n = int(rows.sum())
-        self._estimated: tuple[Summary | None, Ints] = (None, np.zeros(len(self.value), dtype=np.int64))
+        self._estimated: tuple[Summary | None, dict[Estimate, Ints]] = (None, {})
 
     @property
     def nbytes(self) -> int:
         """Approximate size in bytes, including the cached estimates."""
-        return int(6 * self.value.nbytes + sum(5 * segment.fences.nbytes for segment in self.segments))
+        return int(8 * self.value.nbytes + sum(5 * segment.fences.nbytes for segment in self.segments))
 
-    def estimates(self, open_step: Summary | None) -> Ints:
+    def estimates(self, open_step: Summary | None, which: Estimate) -> Ints:
         """Return the estimated number of elements of the open step below each fence."""
         cached = self._estimated  # read once: another thread may replace it
         if cached[0] is not open_step:
-            cached = self._estimated = (open_step, estimate(open_step, self.value))
-        return cached[1]
+            cached = self._estimated = (open_step, {})
+        if which not in cached[1]:
+            cached[1][which] = estimate(open_step, self.value, which)
+        return cached[1][which]
 
 
-def estimate(open_step: Summary | None, values: NDArray[Any]) -> Ints:
-    """Return the middle of the bounds on the number of elements that are at most each value; monotone in the value."""
+def estimate(open_step: Summary | None, values: NDArray[Any], which: Estimate = "middle") -> Ints:
+    """Return the number of elements that are at most each value: a bound, or the middle; monotone in the value."""
     if open_step is None or not open_step.n:
         return np.zeros(len(values), dtype=np.int64)
     following = np.searchsorted(open_step.carried, values, side="right")
     low = np.concatenate(([0], open_step.rmin))[following]
     high = np.concatenate((open_step.rmax - 1, [open_step.n]))[following]
-    middle: Ints = (low + high) // 2
-    return middle
+    estimates: dict[Estimate, Ints] = {"lowest": low, "middle": (low + high) // 2, "highest": high}
+    return estimates[which]
 
 
-def cut(fences: Fences, open_step: Summary | None, rank: int, read: Read) -> RankCut:
-    """Cut all segments at a rank among their elements and those of the open step."""
-    state = _Search(fences, open_step, rank)
+def cut(fences: Fences, open_step: Summary | None, rank: int, read: Read, which: Estimate = "middle") -> RankCut:
+    """Cut all segments at a rank among their elements and those of the open step, whose ranks are estimated."""
+    state = _Search(fences, open_step, rank, which)
     while (reads := state.next_reads()) or len(state.value):
         for run, block in reads:
             state.blocks[run] = (block, read(fences.segments[run], block))
@@ -106,10 +110,10 @@ def cut(fences: Fences, open_step: Summary | None, rank: int, read: Read) -> Ran
 
 
 class _Search:
-    def __init__(self, fences: Fences, open_step: Summary | None, rank: int) -> None:
-        self.segments, self.open_step, self.rank = fences.segments, open_step, rank
+    def __init__(self, fences: Fences, open_step: Summary | None, rank: int, which: Estimate) -> None:
+        self.segments, self.open_step, self.rank, self.which = fences.segments, open_step, rank, which
         self.blocks: dict[int, tuple[int, NDArray[Any]]] = {}  # (block, values) by segment: at most one of each
-        estimated = fences.estimates(open_step) + 1
+        estimated = fences.estimates(open_step, which) + 1
         first = int(np.searchsorted(fences.high + estimated, rank, side="left"))
         last = int(np.searchsorted(fences.low + estimated, rank, side="left"))
         self.passed = np.bincount(fences.run[:first], minlength=len(self.segments))  # fences before the rank
@@ -185,7 +189,7 @@ class _Search:
                 for run in runs
             }
             position = sum(base[run] + counts[run] for run in runs) + 1
-            if position + int(estimate(self.open_step, np.array([value]))[0]) < self.rank:
+            if position + int(estimate(self.open_step, np.array([value]), self.which)[0]) < self.rank:
                 low = {run: max(low[run], counts[run]) for run in runs}
                 low[widest] = middle + 1
             else:

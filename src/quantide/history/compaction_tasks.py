@@ -15,7 +15,7 @@ from quantide.store.durable_files import write_bytes
 from quantide.store.file_names import AddedFile, FileName, RunId
 from quantide.store.index_file import IndexFile, IndexFileInfo, build_index_file
 from quantide.store.location import FolderLocation, verify_checksum
-from quantide.store.store_settings import StoreSettings
+from quantide.store.store_settings import ErrorProfile, StoreSettings
 from quantide.store.stored_rows import ALL, SortedRows
 from quantide.summary.value_types import type_named
 
@@ -44,7 +44,7 @@ class CompactionTask:
     run_rows: int
     value_type: str
     keys: tuple[str, ...]
-    run_eps: float
+    profile: ErrorProfile
     durable: bool
     sources: tuple[CompactionInput, ...]
 
@@ -58,7 +58,8 @@ class CompactionTask:
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> "CompactionTask":
         sources = tuple(CompactionInput(**source) for source in fields["sources"])
-        return cls(**{**fields, "sources": sources, "keys": tuple(fields["keys"])})
+        keys, profile = tuple(fields["keys"]), ErrorProfile(*fields["profile"])
+        return cls(**{**fields, "sources": sources, "keys": keys, "profile": profile})
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def compact_range(task: CompactionTask) -> CompactionOutput:
     rows = merge_pieces(pieces)
     fault_points.point("merge.sorted")
     about = IndexFileInfo(len(rows), task.value_type, BLOCK, 0, 0, nulls, nans, sorted(batches)[:100])
-    return write_run_file(task.folder, task.name, rows, task.keys, about, task.run_eps, task.run_rows, task.durable)
+    return write_run_file(task.folder, task.name, rows, task.keys, about, task.profile, task.run_rows, task.durable)
 
 
 def write_partition(
@@ -114,7 +115,7 @@ def write_partition(
     rows = chunk.partitions[name.part]()
     skipped = (chunk.nulls, chunk.nans) if name.part == 0 else (0, 0)
     about = IndexFileInfo(len(rows), settings.value_type, BLOCK, 0, 0, *skipped, list(sources))
-    return write_run_file(folder, name, rows, settings.keys, about, settings.chunk_eps, chunk.rows, durable)
+    return write_run_file(folder, name, rows, settings.keys, about, settings.chunk_profile, chunk.rows, durable)
 
 
 def write_run_file(
@@ -123,14 +124,14 @@ def write_run_file(
     rows: SortedRows,
     keys: Sequence[str],
     about: IndexFileInfo,
-    run_eps: float,
+    profile: ErrorProfile,
     run_rows: int,
     durable: bool,
 ) -> CompactionOutput:
     """Write a data file and its index file. Neither is visible before the commit."""
     size, crc = write_data(os.path.join(folder, name.data), rows, keys, durable)
     fault_points.point("write.data")
-    data = build_index_file(rows, bool(keys), replace(about, data_size=size, data_crc=crc), run_eps, run_rows)
+    data = build_index_file(rows, bool(keys), replace(about, data_size=size, data_crc=crc), profile, run_rows)
     write_bytes(os.path.join(folder, name.index), data, durable)
     fault_points.point("write.side")
     return CompactionOutput(name.part, size, len(rows))

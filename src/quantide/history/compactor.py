@@ -20,6 +20,7 @@ from quantide.store import fault_points
 from quantide.store.durable_files import check_space
 from quantide.store.file_names import RunId
 from quantide.store.retired_files import RetiredFiles
+from quantide.store.store_settings import ErrorProfile
 from quantide.store.writable_table import WritableTable
 from quantide.summary.value_types import type_named
 
@@ -127,18 +128,18 @@ class Compactor:
             while (
                 compaction := self._next_level_compaction((snapshot := self._snapshot()).runs, snapshot.step)
             ) is not None:
-                self._run(compaction, self._table.settings.run_eps)
+                self._run(compaction, self._table.settings.run_profile)
             self.is_behind = False
 
     def _compact_chunks(self) -> None:
         """Compact chunks of the open step until there are few of every size class; remove old versions from the log."""
         with self._compaction_lock:
             while self._active() and (compaction := next_chunk_compaction(self._snapshot().chunks)) is not None:
-                self._run(compaction, self._table.settings.chunk_eps)
+                self._run(compaction, self._table.settings.chunk_profile)
             self._table.trim_log()
 
-    def _run(self, compaction: Compaction, eps: float) -> None:
-        """Write one run out of several, with summaries within eps, in one commit."""
+    def _run(self, compaction: Compaction, profile: ErrorProfile) -> None:
+        """Write one run out of several, with summaries within the profile, in one commit."""
         settings = self._table.settings
         self._check_space(compaction)
         run = self._serials.new_run(compaction.first, compaction.last, compaction.level)
@@ -158,7 +159,7 @@ class Compactor:
                     run_rows=compaction.rows,
                     value_type=settings.value_type,
                     keys=settings.keys,
-                    run_eps=eps,
+                    profile=profile,
                     durable=self._table.durable,
                     sources=sources,
                 )

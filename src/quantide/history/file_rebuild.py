@@ -41,7 +41,7 @@ def rebuild_index(place: Location, name: FileName, settings: StoreSettings) -> b
     rows = load_rows(place, path, settings)
     size, crc = compute_checksum(place, path)
     about = IndexFileInfo(len(rows), settings.value_type, BLOCK, size, crc)
-    return build_index_file(rows, bool(settings.keys), about, settings.chunk_eps, None)
+    return build_index_file(rows, bool(settings.keys), about, settings.chunk_profile, None)
 
 
 def replace_index(place: Location, name: FileName, settings: StoreSettings, durable: bool) -> None:

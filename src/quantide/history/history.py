@@ -24,6 +24,7 @@ from quantide.store.location import FolderLocation, absolute_folder
 from quantide.store.store_settings import CHANGEABLE, StoreSettings
 from quantide.store.table_creation import create_table
 from quantide.store.writable_table import WritableTable
+from quantide.summary.ranks import DEFAULT
 from quantide.summary.value_column import ValueColumn, check_nan_policy, plain_values, read_column, read_rows
 
 
@@ -45,8 +46,10 @@ class History(HistoryReader):
     [1, 4]
     >>> h.close()
 
-    `path` is the folder of the store; an existing store is opened, and needs no other argument. The guarantee of every
-    mode: docs/guarantees/history.md. The files on disk: docs/store-format.md.
+    `path` is the folder of the store; an existing store is opened, and needs no other argument. `tail` is the largest
+    error as a fraction of the distance from either end, by default 10 * eps for eps up to 0.01, and None (eps alone)
+    above, with `memory`, and in stores of earlier versions. The guarantee of every mode: docs/guarantees/history.md.
+    The files on disk: docs/store-format.md.
     """
 
     table: WritableTable
@@ -69,10 +72,13 @@ class History(HistoryReader):
         window: Any = None,
         filters: str | Sequence[str] | None = None,
         max_ahead: Any = None,
+        tail: float | None = DEFAULT,
     ) -> None:
         values: dict[str, Any] = {"eps": eps, "kappa": kappa, "memory": memory, "keys": keys, "value_type": value_type}
         values |= {"retention": retention, "window": window, "filters": filters, "max_ahead": max_ahead}
         settings = {name: value for name, value in values.items() if value is not None}
+        if tail is not DEFAULT:
+            settings["tail"] = tail
         if eps is not None and memory is not None:
             raise InvalidArgumentError("eps and memory both say how accurate answers are; give one of them")
         folder = absolute_folder(path)

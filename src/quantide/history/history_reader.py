@@ -116,6 +116,7 @@ class HistoryReader(NotCopied):
 
         mode="quick" reads no data and is within eps of all elements; "accurate" is within eps of the elements of
         the open step, reading at most one block of each run; "exact" is exact, reading one of each chunk as well.
+        With a tail, quick and accurate answers are also within tail times the number of elements on either side.
         """
         return self.run_query(lambda: self.span_view(last_steps, key, widen).answer(phi, mode))
 
@@ -225,13 +226,20 @@ class HistoryReader(NotCopied):
     def index_nbytes(self) -> int:
         """Bytes that queries search: directories, first values of blocks, summaries of runs and of the open step."""
         runs = self.run_query(lambda: self.snapshot).runs
-        summaries = sum(run.compressed_summary(self._settings.run_eps).nbytes for run in runs)
+        summaries = sum(run.compressed_summary(self._settings.quick_profile).nbytes for run in runs)
         return self._catalog.nbytes + summaries + self._span_views.open_step.nbytes
 
     @property
     def eps(self) -> float:
         """Promised error for the open step, and for quick answers over everything."""
         return self._settings.eps
+
+    @property
+    def tail(self) -> float | None:
+        """Promised tail: no quick or accurate answer is further than tail times its distance from either end, and half
+        a rank. None if eps alone limits the error.
+        """
+        return self._settings.tail
 
     @property
     def n(self) -> int:

@@ -268,7 +268,7 @@ def write_entry(
 ) -> ManifestEntry:
     """Write a recent file; return its manifest entry. The commit sets its first row number."""
     path = os.path.join(folder, name)
-    size, about = write_recent(path, rows, settings.filters, settings.eps, durable, sorted_values)
+    size, about = write_recent(path, rows, settings.filters, settings.profile, durable, sorted_values)
     fault_points.point("recent.written")
     return ManifestEntry(name, 0, about.rows, about.oldest, about.newest, size, _median(rows.times, about))
 

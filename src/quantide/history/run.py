@@ -16,6 +16,7 @@ from quantide.store.data_file import DataFiles
 from quantide.store.file_names import FileName, RunId
 from quantide.store.index_file import IndexFile
 from quantide.store.location import Location
+from quantide.store.store_settings import ErrorProfile
 from quantide.summary.copying import NotCopied
 from quantide.summary.summary import Summary
 from quantide.summary.value_types import ValueType
@@ -174,22 +175,32 @@ class Run(NotCopied):
             summaries = [part.index.read_summary(index) for part, index in self.locate(key)]
         return Summary.merge(*summaries) if summaries else None
 
-    def compressed_summary(self, eps: float) -> Summary:
-        """Return the summary of everything with as few tuples as an error of eps allows; cached."""
-        if eps not in self._compressed:
+    def compressed_summary(self, profile: ErrorProfile) -> Summary:
+        """Return the summary of everything with as few tuples as the profile allows; cached."""
+        if profile not in self._compressed:
             summary = self.summary(None)
             assert summary is not None  # every run has rows
-            slack = eps - summary.error
-            self._compressed[eps] = summary.compress(math.ceil(1 / (2 * slack))) if slack > 0 else summary
-        return self._compressed[eps]
+            self._compressed[profile] = _compress(summary, profile)
+        return self._compressed[profile]
 
     @cached_property
-    def _compressed(self) -> dict[float, Summary]:
+    def _compressed(self) -> dict[ErrorProfile, Summary]:
         return {}
 
     @cached_property
     def _first_keys(self) -> list[Any]:
         return [sort_key(key_at(part.index.keys, 0)) for part in self.parts]
+
+
+def _compress(summary: Summary, profile: ErrorProfile) -> Summary:
+    """Compress a summary as far as the profile allows; not at all if little is left of eps or of the tail."""
+    slack = profile.eps - summary.error
+    if slack <= 0:
+        return summary
+    b = math.ceil(1 / (2 * slack))
+    if profile.tail is None or (tail := summary.tail) is None:
+        return summary.compress(b)
+    return summary.compress(b, profile.tail - tail) if profile.tail - tail >= profile.tail / 8 else summary
 
 
 def find_key(keys: pa.Array, key: Key) -> int:

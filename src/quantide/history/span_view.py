@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from quantide.caching import ByteLRU
 from quantide.errors import EmptyError, InvalidArgumentError, UnknownKeyError
-from quantide.history.block_search import Fences, RankCut, cut
+from quantide.history.block_search import Estimate, Fences, RankCut, cut
 from quantide.history.run import BlockReader, Key, Run, RunSegment
+from quantide.store.store_settings import ErrorProfile
 from quantide.summary.answer import Answer
 from quantide.summary.rank_arguments import read_query_values
 from quantide.summary.ranks import check_phi, target_ranks
@@ -84,7 +85,7 @@ class SpanView:
     kind: ValueType
     blocks: BlockReader
     run_indexes: RunIndexCache
-    run_eps: float
+    profile: ErrorProfile  # of the summaries of runs
     runs: tuple[Run, ...]
     chunks: tuple[Run, ...]
     open_step: Summary
@@ -132,9 +133,8 @@ class SpanView:
     def bounds(self, phi: float, mode: str) -> tuple[Any, Any]:
         """Return two elements (low, high) that enclose the true phi-quantile, like Summary.bounds().
 
-        With mode="accurate" the runs are known by the elements at three cuts, with exact ranks. With
-        G of the open step's summary, elements below the cut for target - G//2 have a highest rank of at most the
-        target, and elements above the cut for target + G//2 a lowest of at least that. docs/guarantees/live.md.
+        With mode="accurate" the runs are known by the elements at two cuts, with exact ranks: the last with a highest
+        rank of at most the target, and the first with a lowest of at least that. docs/guarantees/live.md.
         """
         phi = check_phi(phi)
         _check_mode(mode)
@@ -143,10 +143,10 @@ class SpanView:
             return (exact := self.answer(phi, mode).value), exact
         if mode == "quick" or self.fences is None:
             return (self.quick if mode == "quick" else self.open_step).bounds(phi)
-        target, margin = int(target_ranks(phi, self.n)), self.open_step.gap // 2
-        ranks = {max(target - margin, 1), target, min(target + margin, self.n)}
-        cuts = [self._cut(self.fences, self.open_step, rank)[0] for rank in ranks]
-        return Summary.merge(self.open_step, self._neighbours(*cuts)).bounds(phi)
+        target = int(target_ranks(phi, self.n))
+        lower, _ = self._cut(self.fences, self.open_step, target + 1, "highest")
+        upper, _ = self._cut(self.fences, self.open_step, target, "lowest")
+        return Summary.merge(self.open_step, self._neighbours(lower, upper)).bounds(phi)
 
     def rank(self, value: Any, mode: str) -> tuple[Any, Any]:
         """Return bounds on the number of elements <= value; arrays for an array of values."""
@@ -183,7 +183,7 @@ class SpanView:
     def _merge_runs(self) -> Summary | None:
         """Merge the summaries of the runs; None if they are empty."""
         if self.key is None:
-            summaries = [run.compressed_summary(self.run_eps) for run in self.runs]
+            summaries = [run.compressed_summary(self.profile) for run in self.runs]
         else:
             summaries = [summary for run in self.runs if (summary := run.summary(self.key)) is not None]
         return Summary.merge(*summaries) if summaries else None
@@ -217,7 +217,9 @@ class SpanView:
             return [segment for run in runs for segment in run.segments()]
         return [segment for run in runs if (segment := run.segment(self.key)) is not None]
 
-    def _cut(self, fences: Fences, open_step: Summary | None, target: int) -> tuple[RankCut, int]:
+    def _cut(
+        self, fences: Fences, open_step: Summary | None, target: int, estimate: Estimate = "middle"
+    ) -> tuple[RankCut, int]:
         """Return the cut at a rank and the number of file blocks read: small keys share one."""
         blocks = set()
 
@@ -225,7 +227,7 @@ class SpanView:
             blocks.add((segment.paths[segment.file[block]], int(segment.group[block])))
             return self.blocks.read(segment, block)
 
-        return cut(fences, open_step, target, read), len(blocks)
+        return cut(fences, open_step, target, read, estimate), len(blocks)
 
     def _neighbours(self, *cuts: RankCut) -> Summary:
         """Return a summary of the history by the neighbours of cuts, whose ranks are exact."""

@@ -12,7 +12,7 @@ from quantide.history.span_view import RunIndexCache, SpanView
 from quantide.sketches.stream_sketch import StreamSketch
 from quantide.store.file_names import RunId
 from quantide.store.location import Location
-from quantide.store.store_settings import StoreSettings
+from quantide.store.store_settings import ErrorProfile, StoreSettings
 from quantide.summary.ranks import check_size
 from quantide.summary.summary import Summary
 from quantide.summary.value_types import type_named
@@ -25,8 +25,8 @@ MAX_VIEWS = 64
 class OpenStep:
     """Cache of the open step's summary by key, None for all keys, updated with new chunks. Not thread-safe."""
 
-    def __init__(self, eps: float, value_type: str, max_bytes: int | None = None) -> None:
-        self._eps, self._type = eps, value_type
+    def __init__(self, profile: ErrorProfile, value_type: str, max_bytes: int | None = None) -> None:
+        self._profile, self._type = profile, value_type
         self._cache = ByteLRU(STEP_BYTES if max_bytes is None else max_bytes)
 
     @property
@@ -38,7 +38,7 @@ class OpenStep:
         accumulator: _SummaryAccumulator | None = self._cache.pop(None, key)
         ids = [chunk.id for chunk in chunks]
         if accumulator is None or ids[: len(accumulator.chunk_ids)] != accumulator.chunk_ids:
-            accumulator = _SummaryAccumulator(self._eps, self._type)
+            accumulator = _SummaryAccumulator(self._profile, self._type)
         for chunk in chunks[len(accumulator.chunk_ids) :]:
             summary = chunk.summary(key)
             if summary is not None:
@@ -50,16 +50,16 @@ class OpenStep:
 
     def empty(self) -> Summary:
         """Return the summary of a step without values."""
-        return StreamSketch(self._eps, value_type=self._type).summary()
+        return _SummaryAccumulator(self._profile, self._type).summary()
 
 
 class _SummaryAccumulator:
     """Accumulates chunk summaries: as they are while they are small, which costs no accuracy; then in a sketch."""
 
-    def __init__(self, eps: float, value_type: str) -> None:
-        self._sketch = StreamSketch(eps, value_type=value_type)
+    def __init__(self, profile: ErrorProfile, value_type: str) -> None:
+        self._sketch = StreamSketch(profile.eps, value_type=value_type, tail=profile.tail)
         self._summaries: list[Summary] = []
-        self._max_tuples = MAX_TUPLES / eps
+        self._max_tuples = MAX_TUPLES / profile.eps
         self.chunk_ids: list[RunId] = []
 
     def add(self, summary: Summary) -> None:
@@ -84,7 +84,7 @@ class SpanViewCache:
         self._settings, self._kind = settings, type_named(settings.value_type)
         third = None if memory is None else memory // 3
         self.blocks = BlockReader(self._kind, place, third)
-        self.open_step = OpenStep(settings.eps, settings.value_type, third)
+        self.open_step = OpenStep(settings.profile, settings.value_type, third)
         self._run_indexes = RunIndexCache(third)
         self._views = ByteLRU(None, MAX_VIEWS)
         self._lock = RLock()
@@ -142,5 +142,5 @@ class SpanViewCache:
     ) -> SpanView:
         """Build a view. The caller has the lock, because the open step's summary is updated in place."""
         open_step = self.open_step.summary(chunks, key) if chunks else self.open_step.empty()
-        caches = (self.blocks, self._run_indexes, self._settings.run_eps)
+        caches = (self.blocks, self._run_indexes, self._settings.quick_profile)
         return SpanView(self._kind, *caches, runs, chunks, open_step, bool(self._settings.keys), key, covered, widened)

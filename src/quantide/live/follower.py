@@ -109,7 +109,7 @@ class Follower:
         manifest = table.load_manifest(snapshot.recent)
         keys = key_type(table.settings.keys, snapshot.key_types)
         files = table.location.map_all(lambda entry: self._open_file(entry, manifest.clock, keys), manifest.entries)
-        return RecentSnapshot(snapshot.version, manifest, files, self._reader.eps, self._cache)
+        return RecentSnapshot(snapshot.version, manifest, files, table.settings.profile, self._cache)
 
     def _open_file(self, entry: ManifestEntry, clock: str | None, keys: Any) -> RecentFile | UnreadableFile:
         """Open a recent file. A damaged or missing one affects only the windows that need it."""

@@ -229,6 +229,11 @@ class LiveStream(NotCopied, LiveMonitors):
         return self.settings.eps
 
     @property
+    def tail(self) -> float | None:
+        """Promised error as a fraction of the distance from either end; None if eps alone limits the error."""
+        return self.settings.tail
+
+    @property
     def n(self) -> int:
         """Number of values."""
         return self._reader.n

@@ -1,5 +1,6 @@
 """Live views: the data of a query scope at one version, its answers, and the cache of these views."""
 
+import math
 import time
 from collections.abc import Callable, Hashable
 from contextlib import suppress
@@ -84,7 +85,9 @@ class LiveHistoryView:
     @property
     def nbytes(self) -> int:
         """Approximate memory, including its summary."""
-        tuples = min(self.stored.n, len(self.stored.runs) / self.stored.run_eps)
+        eps, tail = self.stored.profile
+        ends = 0 if tail is None else 2 * math.log(2 + 2 * tail * self.stored.n) / tail
+        tuples = min(self.stored.n, len(self.stored.runs) * (1 / eps + ends))
         return self.stored.open_step.nbytes + int(tuples) * TUPLE_BYTES
 
     def is_cached(self, phi: float, mode: str) -> bool:

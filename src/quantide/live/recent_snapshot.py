@@ -20,8 +20,9 @@ from quantide.caching import ByteLRU
 from quantide.errors import CorruptBytesError, SpanError
 from quantide.history.run import Key, find_key
 from quantide.kernels.block_sort import sort, sorted_copy
-from quantide.store.recent_file import EPS_DIVISOR, RecentFile
+from quantide.store.recent_file import RecentFile, sample_profile
 from quantide.store.recent_manifest import RecentManifest
+from quantide.store.store_settings import ErrorProfile
 from quantide.store.stored_rows import ALL, SortedRows
 from quantide.summary.summary import Summary
 from quantide.summary.value_types import ValueType
@@ -30,7 +31,7 @@ from quantide.windows.time_clock import TimeClock
 
 BLOCK_ROWS = 1 << 16
 FEW_ROWS = 2 * BLOCK_ROWS  # up to here rows have no blocks
-MAX_TUPLES = 4  # times 1/eps: a summary with more is compressed to half as many, which adds eps/4
+MAX_TUPLES = 4  # times 1/eps: a summary with more is compressed to half as many, which adds eps/4, and half the tail
 
 
 class TimeInterval(NamedTuple):
@@ -110,8 +111,8 @@ class KeyRows:
 class KeyRowBlocks:
     """Many rows of a key, in blocks."""
 
-    def __init__(self, rows: KeyRows, eps: float) -> None:
-        self.rows, self._eps = rows, eps
+    def __init__(self, rows: KeyRows, profile: ErrorProfile) -> None:
+        self.rows, self._profile = rows, profile
 
     @property
     def nbytes(self) -> int:
@@ -143,7 +144,8 @@ class KeyRowBlocks:
         kind, out = self.rows.kind, []
         for i in range(0, len(self.rows.values), BLOCK_ROWS):
             values = sorted_copy(self.rows.values[i : i + BLOCK_ROWS])
-            tuples = SortedRows(kind, ALL, np.array([0, len(values)]), values).summarise(self._eps / EPS_DIVISOR).tuples
+            rows = SortedRows(kind, ALL, np.array([0, len(values)]), values)
+            tuples = rows.summarise(sample_profile(self._profile)).tuples
             out.append(Summary(tuples.values, tuples.rmin, tuples.rmax, len(values), kind))
         return out
 
@@ -175,12 +177,12 @@ class RecentSnapshot:
         version: int,
         manifest: RecentManifest,
         files: list[RecentFile | UnreadableFile],
-        eps: float,
+        profile: ErrorProfile,
         cache: ByteLRU,
     ) -> None:
         self.version, self.manifest = version, manifest
         self.clock = None if manifest.clock is None else TimeClock(manifest.clock)
-        self.files, self._eps, self._cache = files, eps, cache
+        self.files, self._profile, self._cache = files, profile, cache
 
     @property
     def has_unreadable(self) -> bool:
@@ -189,10 +191,10 @@ class RecentSnapshot:
 
     def summary(self, selection: RowSelection, kind: ValueType, exact: bool) -> Summary:
         """Return a summary of a window; of no values if it is empty. `exact` reads every row."""
-        summary = self._collect(selection, exact).summary(kind)
-        if exact or len(summary) <= MAX_TUPLES / self._eps:
+        summary, (eps, tail) = self._collect(selection, exact).summary(kind), self._profile
+        if exact or len(summary) <= MAX_TUPLES / eps:
             return summary
-        return summary.compress(math.ceil(MAX_TUPLES / 2 / self._eps))
+        return summary.compress(math.ceil(MAX_TUPLES / 2 / eps), None if tail is None else tail / 2)
 
     def rows(self, selection: RowSelection, max_rows: int) -> tuple[Array, Array] | None:
         """Return values and times of the rows in an interval of time; None if more than `max_rows` must be read."""
@@ -268,7 +270,7 @@ class RecentSnapshot:
             if rows.stop - rows.start > FEW_ROWS:
 
                 def build() -> KeyRowBlocks:
-                    return KeyRowBlocks(KeyRows.read(file, key_index, filter), self._eps)
+                    return KeyRowBlocks(KeyRows.read(file, key_index, filter), self._profile)
 
                 name = ("blocks", key_index, filter)
                 return self._cache.get(file.name, name, build, lambda blocks: blocks.nbytes).select(skip, interval)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from quantide.store.data_file import MAX_BLOCK_ROWS
 from quantide.store.json_fields import Fields, Read, integer, sequence, text
 from quantide.store.section_file import SectionFile, pack
+from quantide.store.store_settings import ErrorProfile
 from quantide.store.stored_rows import ALL, SortedRows, keys_from_bytes, keys_to_bytes, read_type, value_check
 from quantide.summary.ranks import MAX_N
 from quantide.summary.summaries import Summaries
@@ -57,9 +58,14 @@ class IndexFileInfo:
         return cls(**Fields(header).take_all(reads, ("nulls", "nans", "sources")))
 
 
-def build_index_file(rows: SortedRows, keyed: bool, info: IndexFileInfo, run_eps: float, of: int | None) -> bytes:
-    """Return the bytes of the index file of these rows."""
-    summaries = rows.summarise(run_eps, None if keyed else of)
+def build_index_file(
+    rows: SortedRows, keyed: bool, info: IndexFileInfo, profile: ErrorProfile, of: int | None
+) -> bytes:
+    """Return the bytes of the index file of these rows, with a summary of each key within the profile.
+
+    The error of the total over keys may be twice that, and its tail one and a half times.
+    """
+    summaries = rows.summarise(profile, None if keyed else of)
     tuples = summaries.tuples
     sections = {
         "counts": tuples.n.tobytes(),
@@ -70,7 +76,8 @@ def build_index_file(rows: SortedRows, keyed: bool, info: IndexFileInfo, run_eps
     }
     if keyed:
         sections["keys"] = keys_to_bytes(rows.keys)
-        sections["total"] = summaries.total().compress(math.ceil(1 / (2 * run_eps))).to_bytes()
+        share = None if profile.tail is None else profile.tail / 2
+        sections["total"] = summaries.total().compress(math.ceil(1 / (2 * profile.eps)), share).to_bytes()
     return b"".join(pack(MAGIC, VERSION, info.__dict__, sections, PAGED))
 
 

@@ -19,7 +19,7 @@ from quantide.store.durable_files import DurableSink, write_file
 from quantide.store.json_fields import Fields, Read, integer, moment, one_of, sequence, text
 from quantide.store.recent_manifest import MAX_FILE_ROWS, ManifestEntry
 from quantide.store.section_file import PageCheck, SectionFile, pack
-from quantide.store.store_settings import MAX_FILTERS, StoreSettings
+from quantide.store.store_settings import MAX_FILTERS, ErrorProfile, StoreSettings
 from quantide.store.stored_rows import (
     ALL,
     NUMBER,
@@ -77,7 +77,7 @@ def write_recent(
     path: str,
     rows: RecentRows,
     filters: Sequence[str],
-    eps: float,
+    profile: ErrorProfile,
     durable: bool,
     sorted_values: Array | None = None,
 ) -> tuple[int, RecentFileInfo]:
@@ -91,9 +91,9 @@ def write_recent(
         sections |= {"numbers": rows.numbers, "counts": np.diff(rows.bounds), "keys": keys_to_bytes(rows.keys)}
     if filters:
         sections["flags"] = rows.flags
-    if len(rows) > HEAVY / eps:
+    if len(rows) > HEAVY / profile.eps:
         for number in range(len(filters) + 1):
-            sections |= _build_summaries(rows, number, eps, sorted_values)
+            sections |= _build_summaries(rows, number, profile, sorted_values)
     buffers = pack(MAGIC, VERSION, asdict(info), sections, PAGED)
 
     def fill(sink: DurableSink) -> None:
@@ -103,26 +103,28 @@ def write_recent(
     return write_file(path, fill, durable, checked=False)[0], info  # sections have their own checksums
 
 
-def _build_summaries(rows: RecentRows, number: int, eps: float, sorted_values: Array | None = None) -> dict[str, Any]:
+def _build_summaries(
+    rows: RecentRows, number: int, profile: ErrorProfile, sorted_values: Array | None = None
+) -> dict[str, Any]:
     """Build a summary of all rows, or of those that satisfy filter `number` - 1, and one of each heavy key."""
     values, bounds = rows.values, rows.bounds
     if number:
         assert rows.flags is not None
         matches = rows.flags >> (number - 1) & 1 == 1
         values, bounds = values[matches], np.concatenate(([0], np.cumsum(matches)))[bounds]
-    if len(values) <= HEAVY / eps:
+    if len(values) <= HEAVY / profile.eps:
         return {}
     in_order = sorted_values if sorted_values is not None and not number else sorted_copy(values)
-    total = _sample(SortedRows(rows.kind, ALL, np.array([0, len(values)]), in_order), eps)
+    total = _sample(SortedRows(rows.kind, ALL, np.array([0, len(values)]), in_order), profile)
     out: dict[str, Any] = {
         f"total{number}": Summary(total.values, total.rmin, total.rmax, len(values), rows.kind).to_bytes()
     }
-    heavy = np.flatnonzero(np.diff(bounds) > HEAVY / eps) if rows.numbers is not None else np.empty(0, INT)
+    heavy = np.flatnonzero(np.diff(bounds) > HEAVY / profile.eps) if rows.numbers is not None else np.empty(0, INT)
     if len(heavy):
         heavy_values = np.concatenate([values[bounds[i] : bounds[i + 1]] for i in heavy])
         ends = np.concatenate(([0], np.cumsum(np.diff(bounds)[heavy])))
         sort_segments(heavy_values, ends)
-        tuples = _sample(SortedRows(rows.kind, rows.keys.take(pa.array(heavy)), ends, heavy_values), eps)
+        tuples = _sample(SortedRows(rows.kind, rows.keys.take(pa.array(heavy)), ends, heavy_values), profile)
         arrays = {
             "places": heavy,
             "bounds": tuples.bounds,
@@ -134,9 +136,14 @@ def _build_summaries(rows: RecentRows, number: int, eps: float, sorted_values: A
     return out
 
 
-def _sample(rows: SortedRows, eps: float) -> SummaryTuples:
+def _sample(rows: SortedRows, profile: ErrorProfile) -> SummaryTuples:
     """Sample exactly ranked values within the share of the error of a file."""
-    return rows.summarise(eps / EPS_DIVISOR).tuples
+    return rows.summarise(sample_profile(profile)).tuples
+
+
+def sample_profile(profile: ErrorProfile) -> ErrorProfile:
+    """Return the error of the summaries of files and blocks, of which a window is made."""
+    return ErrorProfile(profile.eps / EPS_DIVISOR, None if profile.tail is None else profile.tail / 2)
 
 
 class RecentFile:

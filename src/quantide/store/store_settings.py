@@ -5,16 +5,16 @@ import math
 import re
 from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from quantide.errors import CorruptBytesError, InvalidArgumentError, SettingsError, TypeMismatchError
 from quantide.store.json_fields import Fields, Read, integer, number, optional, parse_json, sequence, text
-from quantide.summary.ranks import check_eps, check_size
+from quantide.summary.ranks import DEFAULT, check_eps, check_size, check_tail
 from quantide.summary.value_types import type_named
 from quantide.windows.time_clock import MAX_SPAN, OFF, read_ahead, read_span
 
-VERSION = 3
-READABLE_VERSIONS = (1, 2, 3)  # version 1 has no recent files, version 2 no max_ahead
+VERSION = 4
+READABLE_VERSIONS = (1, 2, 3, 4)  # version 1 has no recent files, version 2 no max_ahead, version 3 no tail
 PROPERTY = "quantide.settings"
 VALUE = "value"  # name of the column of values
 FORBIDDEN = " ,;{}()\n\t="
@@ -29,9 +29,18 @@ CHANGEABLE = ("max_ahead",)  # settings that may differ when a store is opened a
 _SECONDS = re.compile(r"[1-9][0-9]{0,400}(/[1-9][0-9]{0,400})?")  # stored form of a length of time
 
 
+class ErrorProfile(NamedTuple):
+    """Largest error of a summary: eps as a fraction of its values, tail as one of the distance from either end."""
+
+    eps: float
+    tail: float | None
+
+
 @dataclass(frozen=True)
 class StoreSettings:
     """Settings: `eps` of the stream and of quick answers, `run_eps` of the summaries of runs, `retention` in steps.
+
+    `tail` is the largest error as a fraction of the distance from either end; None if eps alone limits it.
 
     `window` is the span of recent values that can be queried, in seconds, as text; None without recent files.
     `filters` are names of predicates over rows. `max_ahead` is the number of seconds that a time may be ahead of the
@@ -48,6 +57,7 @@ class StoreSettings:
     window: str | None = None
     filters: tuple[str, ...] = ()
     max_ahead: str = DEFAULT_MAX_AHEAD
+    tail: float | None = None
 
     @classmethod
     def of(
@@ -61,6 +71,7 @@ class StoreSettings:
         window: Any = DEFAULT_WINDOW,
         filters: Any = None,
         max_ahead: Any = DEFAULT_MAX_AHEAD,
+        tail: Any = DEFAULT,
     ) -> "StoreSettings":
         """Check the arguments of a user and derive settings from them."""
         names = _read_names("keys", keys)
@@ -78,8 +89,15 @@ class StoreSettings:
             retention = check_size("retention", retention, 1)
         kind, budget = type_named(value_type).name, None if memory is None else parse_size(memory)
         errors = (check_eps(eps), check_eps(eps) / 4) if budget is None else share_memory(budget, kappa)
+        if budget is not None:
+            if tail is not DEFAULT and tail is not None:
+                raise InvalidArgumentError(
+                    "memory buys the smallest eps for a number of bytes, and a tail needs bytes too; give eps and tail"
+                )
+            tail = None
         recent = _read_window(window), _read_filters(filters, window)
-        return cls(*errors, kappa, kind, names, budget, retention, *recent, format_max_ahead(max_ahead))
+        ahead, tail = format_max_ahead(max_ahead), check_tail(tail, errors[0])
+        return cls(*errors, kappa, kind, names, budget, retention, *recent, ahead, tail)
 
     @property
     def span(self) -> Fraction | None:
@@ -95,6 +113,26 @@ class StoreSettings:
     def chunk_eps(self) -> float:
         """Error of the summaries of chunks, which are merged into the summary of the open step."""
         return min(self.run_eps, self.eps / 16)
+
+    @property
+    def profile(self) -> ErrorProfile:
+        """Error of the open step, of windows and of quick answers."""
+        return ErrorProfile(self.eps, self.tail)
+
+    @property
+    def quick_profile(self) -> ErrorProfile:
+        """Error to which quick answers compress the summaries of runs."""
+        return ErrorProfile(self.run_eps, self.tail)
+
+    @property
+    def run_profile(self) -> ErrorProfile:
+        """Error of the summaries of runs: half the tail is left for totals over keys and for compression."""
+        return ErrorProfile(self.run_eps, None if self.tail is None else self.tail / 2)
+
+    @property
+    def chunk_profile(self) -> ErrorProfile:
+        """Error of the summaries of chunks: a sketch takes summaries with half its tail."""
+        return ErrorProfile(self.chunk_eps, None if self.tail is None else self.tail / 4)
 
     def to_json(self) -> str:
         return json.dumps({"version": VERSION, **asdict(self)})
@@ -120,6 +158,8 @@ class StoreSettings:
         for name, alternative in (("eps", "memory"), ("memory", "eps")):
             if name in arguments:
                 stored.pop(alternative, None)
+        if "memory" in arguments:
+            stored.pop("tail")
         requested = StoreSettings.of(**{**stored, **arguments})
         for field in fields(self):
             if field.name in CHANGEABLE:
@@ -139,7 +179,8 @@ class StoreSettings:
         """Return the arguments of `of` that result in these settings."""
         size = {"eps": self.eps} if self.memory is None else {"memory": self.memory}
         others = {"kappa": self.kappa, "keys": self.keys, "value_type": self.value_type, "retention": self.retention}
-        return size | others | {"window": self.window or 0, "filters": self.filters, "max_ahead": self.max_ahead}
+        recent = {"window": self.window or 0, "filters": self.filters, "max_ahead": self.max_ahead}
+        return size | others | recent | {"tail": self.tail}
 
 
 def _read_settings(fields: Fields) -> StoreSettings:
@@ -155,8 +196,10 @@ def _read_settings(fields: Fields) -> StoreSettings:
         "window": optional(_read_span),
         "filters": sequence(text),
         "max_ahead": _read_stored_ahead,
+        "tail": optional(number),
     }
-    values = fields.take_all(reads, ("memory", "retention", "window", "filters", "max_ahead"))
+    values = fields.take_all(reads, ("memory", "retention", "window", "filters", "max_ahead", "tail"))
+    values.setdefault("tail", None)
     derived = {name: values.pop(name, None) for name in ("run_eps", "memory")}
     return replace(StoreSettings.of(**values | {"window": values.get("window") or 0}), **derived)
 

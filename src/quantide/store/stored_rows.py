@@ -11,7 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from quantide.errors import TypeMismatchError
+from quantide.kernels.error_profile import sample_by_profile
 from quantide.kernels.key_segments import sample, scatter
+from quantide.store.store_settings import ErrorProfile
 from quantide.summary.key_encoding import encode_keys
 from quantide.summary.summaries import Summaries
 from quantide.summary.summary_bytes import SummaryTuples, are_valid_values
@@ -117,11 +119,17 @@ class SortedRows:
     def counts(self) -> NDArray[np.int64]:
         return np.diff(self.bounds)
 
-    def summarise(self, eps: float, of: int | None = None) -> Summaries:
-        """Sample exactly ranked values of each key, so that each rank is within eps of the key's count (or of `of`)."""
+    def summarise(self, profile: ErrorProfile, of: int | None = None) -> Summaries:
+        """Sample exactly ranked values of each key, so that each rank is within eps of the key's count (or of `of`).
+
+        With a tail, each rank is also within that fraction of its distance from either end of the key's values.
+        """
         counts = self.counts
-        allowed = np.floor(eps * (counts if of is None else np.full(len(counts), of))).astype(np.int64)
-        values, ranks, bounds = sample(self.values, self.bounds, 2 * allowed + 1)
+        allowed = np.floor(profile.eps * (counts if of is None else np.full(len(counts), of))).astype(np.int64)
+        if profile.tail is None:
+            values, ranks, bounds = sample(self.values, self.bounds, 2 * allowed + 1)
+        else:
+            values, ranks, bounds = sample_by_profile(self.values, self.bounds, 2 * allowed, 2 * profile.tail)
         zeros = np.zeros(len(counts), dtype=np.int64)
         return Summaries(self.keys, SummaryTuples(self.kind, values, ranks, ranks, bounds, counts, zeros, zeros))
 
