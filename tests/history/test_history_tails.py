@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def check(history: HistoryReader, parts: list[Floats], key: Any = None, modes: t
         eps = {"quick": history.eps, "accurate": history.eps * m / n, "exact": 0.0}[mode]
         tail = 0.0 if mode == "exact" else history.tail
         if mode != "exact":
-            assert not tail_faults(data, lambda phis, mode=mode: history.quantiles(phis, mode=mode, key=key), eps, tail)
+            assert not tail_faults(data, partial(history.quantiles, mode=mode, key=key), eps, tail)
         for phi in (1 / n, 10 / n, 0.001, 0.01, 0.5, 0.99, 0.999, 1 - 10 / n, 1.0):
             if not 0 < phi <= 1:
                 continue

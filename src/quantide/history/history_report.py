@@ -141,7 +141,8 @@ def _future_rows(path: str, future: tuple[str, Any] | None, dry_run: bool) -> Fu
 def _history_json(path: str, history: HistoryReader) -> dict[str, Any]:
     """Return the report of a history for programs."""
     settings = history.settings
-    about = {"path": path, "eps": settings.eps, "value_type": settings.value_type, "keys": list(settings.keys)}
+    about: dict[str, Any] = {"path": path, "eps": settings.eps, "tail": settings.tail}
+    about |= {"value_type": settings.value_type, "keys": list(settings.keys)}
     runs = [
         {"level": run.id.level, "first_step": run.id.first, "last_step": run.id.last, "values": run.rows}
         for run in history.runs()
