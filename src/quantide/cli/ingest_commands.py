@@ -44,12 +44,23 @@ def _add_build_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--column", help="the column of values (default: the only one that is not a key)")
     parser.add_argument("--by", action="append", metavar="COLUMN", help="a column to group by; repeat for more")
     parser.add_argument("--eps", type=float, help="error allowed on the open step (0.001)")
+    parser.add_argument(
+        "--tail",
+        type=_read_tail,
+        default=argparse.SUPPRESS,
+        help="error allowed towards the ends, as a fraction of the distance from the end, or none (10 * eps)",
+    )
     parser.add_argument("--kappa", type=int, help="maximum number of runs per level (10)")
     add_master(parser)
 
 
+def _read_tail(text: str) -> float | None:
+    return None if text == "none" else float(text)
+
+
 def _build(args: argparse.Namespace) -> None:
     from quantide.spark.history_build import build
+    from quantide.summary.ranks import DEFAULT
 
     build(
         args.source,
@@ -61,6 +72,7 @@ def _build(args: argparse.Namespace) -> None:
         args.master,
         sys.stdout,
         args.json,
+        getattr(args, "tail", DEFAULT),
     )
 
 

@@ -13,7 +13,7 @@ from quantide.config.stream_config import BUILT_IN, FILES, Config, Source, Step,
 from quantide.config.toml_table import ConfigTable, find_similar, format_value
 from quantide.errors import ConfigError, InvalidArgumentError
 from quantide.store.store_settings import StoreSettings, format_max_ahead, parse_size
-from quantide.summary.ranks import check_eps
+from quantide.summary.ranks import DEFAULT, check_eps, check_tail
 from quantide.summary.value_types import type_named
 from quantide.windows.time_clock import read_span, show_span
 
@@ -105,10 +105,16 @@ def _parse_stream(name: str, table: ConfigTable, store: str, base: str) -> Strea
         late=table.choice("late", LATE_CHOICES),
         late_after=table.parse("late_after", read_span, '"1 hour"'),
         durable=table.flag("durable"),
+        tail=DEFAULT if table.get("tail") is None else table.parse("tail", _parse_tail, '0.01, or "none"'),
     )
     table.reject_unknown_keys()
     _check_combinations(stream)
     return stream
+
+
+def _parse_tail(value: Any) -> float | None:
+    """Return a number in (0, 1), or None for "none"."""
+    return None if value == "none" else check_tail(value, 1.0)
 
 
 def _check_combinations(stream: StreamConfig) -> None:

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from hashlib import sha256
+from typing import Any
 
 from quantide.config.server_config import ServerConfig
+from quantide.summary.ranks import DEFAULT
 
 FILES = ("parquet", "json", "csv", "text", "orc", "avro", "xml")  # formats of files in a folder
 BUILT_IN = ("kafka", "rate", "rate-micro-batch", "rate-streaming", "socket")  # Spark's sources other than files
@@ -46,7 +48,7 @@ class Step:
 
 @dataclass(frozen=True)
 class StreamConfig:
-    """A stream; `folder` is its store, `retention` counts steps. None means the store's setting."""
+    """A stream; `folder` is its store, `retention` counts steps. None means the store's setting, but for `tail`."""
 
     name: str
     folder: str
@@ -71,6 +73,8 @@ class StreamConfig:
     late: str = "keep"
     late_after: Fraction | None = None
     durable: bool = False
+    tail: float | None = DEFAULT
+    """Error towards the ends, as a fraction of the distance from the end; None for eps alone."""
 
     @property
     def key(self) -> str:
@@ -83,6 +87,11 @@ class StreamConfig:
         source = (self.source.format, self.source.path, self.source.schema, sorted(self.source.options.items()))
         columns = (self.value, self.time, self.time_unit, self.keys, sorted(self.filters.items()), self.schema_change)
         return sha256(repr((source, columns)).encode()).hexdigest()[:16]
+
+
+def tail_settings(tail: float | None) -> dict[str, Any]:
+    """Return the keyword arguments of History for a tail: none for the default, which is then the store's."""
+    return {} if tail is DEFAULT else {"tail": tail}
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ from quantide.spark.source_files import find_files, plan_splits
 from quantide.spark.spark_session import active_session, check_workers, count_cores
 from quantide.spark.sql_expressions import parse_condition
 from quantide.store.location import StorageOptions
-from quantide.summary.ranks import check_eps, check_phis
+from quantide.summary.ranks import DEFAULT, check_eps, check_phis, check_tail
 from quantide.summary.summaries import Summaries
 from quantide.summary.value_column import check_nan_policy
 from quantide.summary.value_types import type_of_arrow
@@ -59,13 +59,15 @@ def summarize(
     where: Any = None,
     nan: str = "refuse",
     storage_options: dict[str, str] | None = None,
+    tail: float | None = DEFAULT,
 ) -> DataFrame:
     """Return one row for each key (and column, if `column` is a list): its summary, ready to be stored and merged.
 
     Columns: the keys, `column` if it is a list, `summary` (binary, docs/format.md), `n`, `nulls`, `min`,
-    `max`, `error` (certified, at most eps).
+    `max`, `error` (certified, at most eps). Towards the ends, the error of an answer is at most `tail` times its
+    distance from the end, and half a rank: by default 10 * eps for eps up to 0.01; None for eps alone.
     """
-    query = _BatchQuery.of(source, column, by, eps, where, nan, storage_options)
+    query = _BatchQuery.of(source, column, by, eps, where, nan, storage_options, tail)
     values = query.value_type
     fields = [
         *query.row_fields(),
@@ -89,14 +91,16 @@ def quantiles(
     exact: bool = False,
     nan: str = "refuse",
     storage_options: dict[str, str] | None = None,
+    tail: float | None = DEFAULT,
 ) -> DataFrame:
     """Return one row for each key (and column) and phi: `phi`, `value`, `rank_lo`, `rank_hi`, `n`, `error`.
 
+    Towards the ends, errors are at most `tail` times the distance from the end: see summarize.
     With exact=True a first pass runs at once, and a second one reads the values that may be answers: error is then 0.
     A key (or a column) that has only nulls has a null value and n = 0.
     """
     phi_list = np.atleast_1d(check_phis(phis)).tolist()
-    query = _BatchQuery.of(source, column, by, eps, where, nan, storage_options)
+    query = _BatchQuery.of(source, column, by, eps, where, nan, storage_options, tail)
     schema = StructType([*query.row_fields(), *quantile_fields(query.value_type)])
     kind = arrow_type(query.value_type)
     if not exact:
@@ -151,9 +155,11 @@ class _BatchQuery:
         where: Any,
         nan: str,
         storage_options: dict[str, str] | None,
+        tail: float | None,
     ) -> "_BatchQuery":
         columns, keys = as_names(column), as_names(by)
         eps, nan, several = check_eps(eps), check_nan_policy(nan), not isinstance(column, str)
+        tail = check_tail(tail, eps)
         used = tuple(dict.fromkeys((*keys, *columns)))
         if hasattr(source, "mapInArrow"):
             session = source.sparkSession
@@ -171,7 +177,7 @@ class _BatchQuery:
             splits = tuple(plan_splits(files, used, count_cores(session), storage))
             rows = FileRows(session, splits, used, files.schema, condition, storage)
         types = tuple(type_of_arrow(schema.field(name).type).name for name in columns)
-        return cls(session, rows, SummaryRequest(columns, types, keys, eps, nan), several, schema)
+        return cls(session, rows, SummaryRequest(columns, types, keys, eps, nan, tail), several, schema)
 
     @property
     def value_type(self) -> DataType:

@@ -9,6 +9,7 @@ from typing import Any, TextIO
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from quantide.config.stream_config import tail_settings
 from quantide.errors import InvalidArgumentError
 from quantide.history.appended_rows import PIECE_ROWS, ParquetPiece
 from quantide.history.bulk_load import NameReservation, WrittenFile, write_chunks
@@ -19,6 +20,7 @@ from quantide.spark.spark_executor import SparkExecutor, run_tasks
 from quantide.spark.spark_session import count_cores, start_session
 from quantide.store.location import StorageOptions
 from quantide.store.store_settings import StoreSettings
+from quantide.summary.ranks import DEFAULT
 from quantide.summary.value_column import read_column
 from quantide.summary.value_json import count, write_line
 from quantide.summary.value_types import type_named, type_of_arrow
@@ -79,6 +81,7 @@ def build(
     master: str,
     out: TextIO,
     json: bool = False,
+    tail: float | None = DEFAULT,
 ) -> None:
     """Run the command `history build` in the active Spark session, or in a new one (bound to loopback if local)."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -89,8 +92,9 @@ def build(
     builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
     session = start_session(builder)
     progress = None if json else out
+    settings = {"eps": eps, "kappa": kappa} | tail_settings(tail)
     try:
-        with build_history(session, source, path, column, by, progress=progress, eps=eps, kappa=kappa) as history:
+        with build_history(session, source, path, column, by, progress=progress, **settings) as history:
             stats = history.stats()
         if json:
             write_line(out, {"path": path} | stats)

@@ -3,6 +3,9 @@
 A task summarises its tables by column and key. Only these summaries are shuffled: a row of the DataFrame holds some
 thousands of keys of one task, because a row for each key would make Spark sort and move millions of rows. A hash of
 the key chooses the bucket of a row, so that one task merges all partial summaries of a key.
+
+Merging adds no error, and the tail of merged summaries is at most the largest of theirs. Whatever drops tuples has a
+share of eps and the same share of the tail, and the shares of all of them add up to at most 1 (docs/spark.md).
 """
 
 import math
@@ -25,7 +28,7 @@ from quantide.summary.summaries import Summaries
 FAN_IN = 8  # Summaries of one level that are merged into one of the next
 LEVELS = 4  # enough for 8^4 tables of a million rows in one task
 GROUP_ROWS = 1 << 22  # rows that are grouped together; a task with keys needs some ten times their size as memory
-# Shares of eps: of a task (its sketches; or its groups and levels), and of each merge after it.
+# Shares of eps and of the tail: of a task (its sketches; or its groups and levels), and of each merge after it.
 TASK_SHARE, GROUP_SHARE, LEVEL_SHARE, MERGE_SHARE = 1 / 2, 1 / 4, 1 / 16, 1 / 4
 ALL_KEY = "all"  # the key of a summary without keys
 MAX_ROW_KEYS = 1 << 17  # keys of a row: the JVM holds a row as one array of bytes, which is limited to 2 GB
@@ -45,27 +48,35 @@ ToRows = Callable[[str, Summaries], Iterable[dict[str, Any]]]  # result rows of 
 
 @dataclass(frozen=True)
 class SummaryRequest:
-    """Columns that every task summarises, the keys to group by, and the promised error."""
+    """Columns that every task summarises, the keys to group by, and the promised error and tail."""
 
     columns: tuple[str, ...]
     types: tuple[str, ...]  # names of the columns' value types
     by: tuple[str, ...]
     eps: float
     nan: str
+    tail: float | None = None
+
+    def tail_share(self, share: float) -> float | None:
+        return None if self.tail is None else share * self.tail
 
 
 # In a task
 
 
 def summarise_tables(tables: Iterable[pa.Table], request: SummaryRequest) -> Iterator[tuple[str, Summaries]]:
-    """Yield Summaries of each column, certified within TASK_SHARE * eps; several of a column may share keys."""
+    """Yield Summaries of each column; several of a column may share keys.
+
+    Their certified error and tail are within TASK_SHARE of those that the request promises.
+    """
     return _summarise_by_key(tables, request) if request.by else _summarise_all(tables, request)
 
 
 def _summarise_all(tables: Iterable[pa.Table], request: SummaryRequest) -> Iterator[tuple[str, Summaries]]:
-    eps = TASK_SHARE * request.eps
+    eps, tail = TASK_SHARE * request.eps, request.tail_share(TASK_SHARE)
     sketches = {
-        name: StreamSketch(eps, request.nan, kind) for name, kind in zip(request.columns, request.types, strict=True)
+        name: StreamSketch(eps, request.nan, kind, tail)
+        for name, kind in zip(request.columns, request.types, strict=True)
     }
     for table in tables:
         for name, sketch in sketches.items():
@@ -75,11 +86,13 @@ def _summarise_all(tables: Iterable[pa.Table], request: SummaryRequest) -> Itera
 
 
 def _summarise_by_key(tables: Iterable[pa.Table], request: SummaryRequest) -> Iterator[tuple[str, Summaries]]:
-    levels = {name: PartialLevels(LEVEL_SHARE * request.eps) for name in request.columns}
+    eps, tail = GROUP_SHARE * request.eps, request.tail_share(GROUP_SHARE)
+    level_eps, level_tail = LEVEL_SHARE * request.eps, request.tail_share(LEVEL_SHARE)
+    levels = {name: PartialLevels(level_eps, level_tail) for name in request.columns}
     for table in _join_tables(tables):
         keys = row_keys(table, request.by)
         for name in request.columns:
-            summaries = Summaries.of(keys, table[name], GROUP_SHARE * request.eps, request.nan)
+            summaries = Summaries.of(keys, table[name], eps, request.nan, tail)
             if 2 * len(summaries.rmin) > len(table):  # so many keys that a merge would not make it smaller
                 yield name, summaries
             else:
@@ -104,17 +117,17 @@ def _join_tables(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 class PartialLevels:
-    """Levels of Summaries, merged FAN_IN at a time; every merge adds at most `share` to the error."""
+    """Levels of Summaries, merged FAN_IN at a time; a merge adds at most `eps` to the error and `tail` to the tail."""
 
-    def __init__(self, share: float) -> None:
-        self.width = -int(-1 // (2 * share))
+    def __init__(self, eps: float, tail: float | None) -> None:
+        self.width, self.tail = -int(-1 // (2 * eps)), tail
         self.levels: list[list[Summaries]] = [[]]
 
     def add(self, summaries: Summaries) -> None:
         level = 0
         self.levels[0].append(summaries)
         while len(self.levels[level]) >= FAN_IN and level < LEVELS:
-            merged = Summaries.merge(*self.levels[level]).compress(self.width)
+            merged = Summaries.merge(*self.levels[level]).compress(self.width, self.tail)
             self.levels[level] = []
             level += 1
             if level == len(self.levels):
@@ -205,7 +218,7 @@ def summarise_in_one_task(rows: RowSource, request: SummaryRequest, to_rows: ToR
 
     def summarise(tables: Tables) -> Iterator[dict[str, Any]]:
         for name, summaries in summarise_tables(tables, request):
-            yield from to_rows(name, compress_within(summaries, request.eps, MERGE_SHARE))
+            yield from to_rows(name, compress_within(summaries, request))
 
     return rows.map(summarise, schema)
 
@@ -237,16 +250,24 @@ def _merger(request: SummaryRequest, to_rows: ToRows | None) -> Callable[[Batche
         for name in request.columns:
             parts = [empty[name]] if table is None else from_partial_rows(table, name)
             if parts:
-                merged = compress_within(Summaries.merge(*parts), request.eps, MERGE_SHARE)
+                merged = compress_within(Summaries.merge(*parts), request)
                 for rows in to_rows(name, merged) if to_rows else to_partial_rows(name, merged, 1):
                     yield from to_batches(rows)
 
     return merge
 
 
-def compress_within(summaries: Summaries, eps: float, share: float) -> Summaries:
-    """Drop as many tuples as adding share * eps to the error allows; none if that would exceed eps, or if eps is 0."""
-    if eps == 0:
+def compress_within(summaries: Summaries, request: SummaryRequest) -> Summaries:
+    """Drop as many tuples as adding MERGE_SHARE to error and tail allows; none of a key that would exceed the promise.
+
+    A key whose summaries were made without a tail has no promise about it. With an eps of 0 nothing is dropped.
+    """
+    if request.eps == 0 or not len(summaries):
         return summaries
-    small = summaries.compress(-int(-1 // (2 * share * eps)))
-    return small if not len(small) or float(small.error.max()) <= eps else summaries
+    small = summaries.compress(-int(-1 // (2 * MERGE_SHARE * request.eps)), request.tail_share(MERGE_SHARE))
+    within = small.error <= request.eps
+    if request.tail is not None:
+        within &= np.isnan(summaries.tail) | (small.tail <= request.tail)
+    if within.all():
+        return small
+    return Summaries.merge(small.take(np.flatnonzero(within)), summaries.take(np.flatnonzero(~within)))

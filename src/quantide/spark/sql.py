@@ -4,7 +4,7 @@ Rows cross from the JVM to Python as Arrow arrays; every function processes a wh
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -22,7 +22,7 @@ from quantide.sketches.stream_sketch import StreamSketch
 from quantide.spark.spark_session import check_workers
 from quantide.summary.key_encoding import combine_chunks
 from quantide.summary.rank_arguments import read_query_values
-from quantide.summary.ranks import check_eps, check_phis, target_ranks
+from quantide.summary.ranks import DEFAULT, MIN_EPS, check_eps, check_phis, check_tail, target_ranks
 from quantide.summary.summaries import Summaries
 from quantide.summary.summary import Summary
 from quantide.summary.value_types import ValueType, type_of_arrow
@@ -46,18 +46,30 @@ def register(spark: SparkSession) -> None:
         spark.udf.register(function.__name__, typed_udf(function, returned))
 
 
-def qt_summary(x: pa.Array, eps: pa.Array) -> bytes:
-    """Aggregate: a summary of x within eps, of about 1/eps tuples or fewer; nulls are skipped and counted."""
-    return summarise_array(x, _read_eps(eps)).to_bytes()
+def qt_summary(*columns: pa.Array) -> bytes:
+    """Aggregate: a summary of x within eps and, towards the ends, within a tail; nulls are skipped and counted.
+
+    Arguments: x, eps and, if it is not the default, the tail (null for none).
+    """
+    if len(columns) not in (2, 3):
+        raise InvalidArgumentError("write qt_summary(x, eps) or qt_summary(x, eps, tail)")
+    x, eps = columns[0], _read_eps(columns[1])
+    return summarise_array(x, eps, _read_tail(columns[2:], eps)).to_bytes()
 
 
 def qt_merge(*columns: pa.Array) -> bytes | None:
-    """Aggregate: merge summaries without losing accuracy; with a second argument eps, as small as eps allows."""
+    """Aggregate: merge summaries without losing accuracy; with a second argument eps, as small as eps allows.
+
+    A third argument is the tail, if it is not the default (null for none).
+    """
     blobs = columns[0].drop_null()
     if not len(blobs):
         return None
     merged = Summaries.from_binary(np.zeros(len(blobs), dtype=np.int64), blobs)[0]
-    return (thin(merged, _read_eps(columns[1])) if len(columns) > 1 else merged).to_bytes()
+    if len(columns) > 1:
+        eps = _read_eps(columns[1])
+        merged = thin(merged, eps, _read_tail(columns[2:], eps))
+    return merged.to_bytes()
 
 
 def qt_quantile(summary: pa.Array, phi: pa.Array) -> pa.Array:
@@ -84,22 +96,27 @@ FUNCTIONS: dict[Callable[..., Any], DataType] = {
 }
 
 
-def summarise_array(x: pa.Array, eps: float) -> Summary:
-    """Summarise an array within eps; the summary has the array's type even if all values are null."""
+def summarise_array(x: pa.Array, eps: float, tail: float | None) -> Summary:
+    """Summarise an array within eps and tail; the summary has the array's type even if all values are null."""
     kind = None if pa.types.is_null(x.type) else type_of_arrow(x.type).name
-    sketch = StreamSketch(eps, value_type=kind)
+    sketch = StreamSketch(eps, value_type=kind, tail=tail)
     sketch.update(x)
     summary = sketch.summary()
-    return thin(summary, eps) if summary.rank_error == 0 else summary
+    return thin(summary, eps, tail) if summary.rank_error == 0 else summary
 
 
-def thin(summary: Summary, eps: float) -> Summary:
-    """Drop as many tuples, by one compression, as a certified error within eps allows."""
+def thin(summary: Summary, eps: float, tail: float | None = None) -> Summary:
+    """Drop as many tuples, by one compression, as a certified error within eps and a certified tail allow.
+
+    A certified tail above that stays as it is. A summary without any has no promise about its ends.
+    """
     slack = int(eps * summary.n) - summary.rank_error  # ranks that compression may add
     if slack <= 0:
         return summary
     exact = summary.rank_error == 0
-    small = summary.compress(math.ceil(summary.n / (2 * slack + 1 if exact else 2 * slack)))
+    certified = None if tail is None else summary.tail
+    share = None if tail is None or certified is None else max(tail - certified, MIN_EPS)
+    small = summary.compress(math.ceil(summary.n / (2 * slack + 1 if exact else 2 * slack)), share)
     return small if small.error <= eps else summary
 
 
@@ -143,6 +160,17 @@ def _read_eps(column: pa.Array) -> float:
     return check_eps(float(eps) if isinstance(eps, Decimal) else eps)
 
 
+def _read_tail(columns: Sequence[pa.Array], eps: float) -> float | None:
+    """Return the tail of an optional last argument: the default without it, None for null."""
+    if not columns:
+        return check_tail(DEFAULT, eps)
+    ends = pc.min_max(columns[0]).as_py()
+    if len(columns) > 1 or columns[0].null_count not in (0, len(columns[0])) or ends["min"] != ends["max"]:
+        raise InvalidArgumentError("tail must be one number for all rows of a group, such as 0.1, or null for none")
+    tail = ends["min"]
+    return check_tail(float(tail) if isinstance(tail, Decimal) else tail, eps)
+
+
 def _by_row(answer: Callable[[Summaries, pa.Array], pa.Array], summary: pa.Array, argument: pa.Array) -> pa.Array:
     """Answer all rows at once where neither summary nor argument is null; null elsewhere."""
     valid = pc.and_(summary.is_valid(), argument.is_valid())
@@ -161,7 +189,7 @@ def _bounds(summaries: Summaries, phi: pa.Array) -> pa.Array:
     nearest = find_nearest_tuples(summaries.rmin, summaries.rmax, summaries.offsets, targets[:, None])[:, 0]
     rows = np.flatnonzero(nearest >= 0)
     nearest, target, n = nearest[rows], targets[rows], summaries.n[rows]
-    low, high = summaries.rmin[nearest], summaries.rmax[nearest]
+    low, high = summaries.tuples.rank_bounds(nearest, target)
     value = to_doubles(summaries.type.restore_arrow(_carried_values(summaries)[nearest]), summaries.type)
     error = np.maximum(target - low, high - target) / n
     return _scatter_structs([value, low, high, n, error], BOUNDS, rows, len(summaries))

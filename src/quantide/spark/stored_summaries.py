@@ -23,18 +23,21 @@ from quantide.spark.partial_summaries import (
 )
 from quantide.spark.row_source import Batches, quote_name, to_batches
 from quantide.spark.spark_session import check_workers, count_cores
-from quantide.summary.ranks import check_eps, check_phis
+from quantide.summary.ranks import DEFAULT, check_eps, check_phis, check_tail
 from quantide.summary.summaries import Summaries
 from quantide.summary.summary import Summary
 
 SUMMARY = "summary"
 
 
-def merge_summaries(df: DataFrame, by: Names | None = None, eps: float | None = None) -> DataFrame:
+def merge_summaries(
+    df: DataFrame, by: Names | None = None, eps: float | None = None, tail: float | None = DEFAULT
+) -> DataFrame:
     """Merge the summaries of a DataFrame's column `summary` by the columns `by`, or all into one.
 
-    The certified error never grows. The number of tuples grows with the number of merged summaries, unless eps is
-    given: then they are compressed as far as certified errors within eps allow.
+    The certified error and the certified tail never grow. The number of tuples grows with the number of merged
+    summaries, unless eps is given: then they are compressed as far as certified errors within eps and certified tails
+    within `tail` allow (by default 10 * eps for eps up to 0.01, and no tail above; None for no tail).
 
     Columns: those of `by`, `summary`, `n`, `nulls`, `error`.
     """
@@ -70,7 +73,8 @@ def merge_summaries(df: DataFrame, by: Names | None = None, eps: float | None = 
         blobs = merged.to_binary().cast(pa.binary())
         yield columns | {SUMMARY: blobs, "n": merged.n, "nulls": merged.nulls, "error": merged.error}
 
-    request = SummaryRequest((SUMMARY,), ("float64",), keys, 0.0 if eps is None else check_eps(eps), "refuse")
+    error = 0.0 if eps is None else check_eps(eps)
+    request = SummaryRequest((SUMMARY,), ("float64",), keys, error, "refuse", check_tail(tail, error))
     return merge_partials(partials, 0, buckets, request, to_rows, schema)
 
 

@@ -132,10 +132,11 @@ class Summaries(Immutable):
         With a tail, more tuples are kept towards the ends, so that the certified tails grow by at most `tail`.
         """
         t, b, tail = self._tuples, min(check_size("b", b, 1), MAX_N), check_tail(tail, 1.0)
-        if tail is None:
+        if tail is None and not t.has_wide_ties:
             indexes, offsets = select_tuples(t.rmin, t.rmax, t.bounds, t.n, b)
         else:
-            indexes, offsets = select_by_profile(t.values, t.rmin, t.rmax, t.bounds, t.n, b, 2 * tail)
+            slope = -1.0 if tail is None else 2 * tail
+            indexes, offsets = select_by_profile(t.values, t.rmin, t.rmax, t.bounds, t.n, b, slope)
         return Summaries(
             self._keys,
             SummaryTuples(t.type, t.values[indexes], t.rmin[indexes], t.rmax[indexes], offsets, t.n, t.nulls, t.nans),

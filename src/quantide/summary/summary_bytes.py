@@ -78,6 +78,18 @@ class SummaryTuples:
         return error
 
     @property
+    def has_wide_ties(self) -> bool:
+        """Return True if tuples of one value, in one summary, are further apart than its error counts."""
+        inner = np.ones(len(self.rmin) + 1, dtype=bool)
+        inner[self.bounds] = False
+        ties = 1 + np.flatnonzero((self.values[1:] == self.values[:-1]) & inner[1:-1])
+        if not len(ties):
+            return False
+        summary = np.searchsorted(self.bounds, ties, side="right") - 1
+        halves = (self.rmax[ties] - self.rmin[ties - 1]) // 2
+        return bool((halves > np.rint(self.error[summary] * self.n[summary])).any())
+
+    @property
     def tail(self) -> Floats:
         """Certified tail of each summary, NaN where none below 1 holds."""
         tails = find_slopes(self.values, self.rmin, self.rmax, self.bounds, self.n) / 2

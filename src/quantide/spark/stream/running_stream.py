@@ -12,6 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from quantide.config import StreamConfig
+from quantide.config.stream_config import tail_settings
 from quantide.errors import ConfigError, QuantideError, SettingsError, StorageError, StreamError, WriterConflictError
 from quantide.history.compaction_tasks import Executor
 from quantide.history.history import History
@@ -303,6 +304,7 @@ def open_history(stream: StreamConfig, executor: Executor | None = None) -> Hist
             filters=list(stream.filters),
             durable=stream.durable,
             executor=executor,
+            **tail_settings(stream.tail),
         )
         if history.settings.keys != stream.keys:
             raise SettingsError(f"this store was made with the keys {list(history.settings.keys)}; write them as keys")
