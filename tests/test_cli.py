@@ -16,6 +16,7 @@ from quantide import History, __version__
 from quantide.cli import main
 from quantide.cli.command import EXTRA_PACKAGES, describe_import_error
 from quantide.cli.command_line import COMMANDS, GROUPS
+from quantide.summary.ranks import DEFAULT
 from tests.server.serving import configure
 
 Out = pytest.CaptureFixture[str]
@@ -110,6 +111,7 @@ def test_help_of_half_a_name(capsys: Out) -> None:
         ("quantile a 0.5 --mod exact", "did you mean --mode?"),
         ("quantile a 0.5 --wholly-other", "see: quantide quantile --help"),
         ("quantile a 0.5 --mode best", "'best'"),
+        ("history build a b --tail wide", "write a number such as 0.01, or none, not 'wide'"),
         ("demo --seconds soon", "'soon'"),
         ("demo now", "'now' is not understood"),
         ("token create quantide.toml", "required: --role"),
@@ -117,6 +119,14 @@ def test_help_of_half_a_name(capsys: Out) -> None:
 )
 def test_usage_errors_say_what_to_do(argv: str, message: str, capsys: Out) -> None:
     assert message in error_of(argv.split(), capsys)
+
+
+@pytest.mark.parametrize(("options", "tail"), [("", DEFAULT), ("--tail 0.02", 0.02), ("--tail none", None)])
+def test_the_tail_of_a_build(options: str, tail: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[Any, ...]] = []
+    monkeypatch.setattr("quantide.spark.history_build.build", lambda *arguments: calls.append(arguments))
+    assert main(["history", "build", "a", "b", *options.split()]) == 0
+    assert calls[0][-1] is tail or calls[0][-1] == tail
 
 
 def test_errors_for_programs(capsys: Out) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from quantide.config import Config, Step, read_config
+from quantide.config.stream_config import tail_settings
 from quantide.errors import ConfigError
+from quantide.summary.ranks import DEFAULT
 
 FULL = """
 store = "data"
@@ -29,12 +31,14 @@ nan = "skip"
 late = "quarantine"
 late_after = "10 min"
 durable = true
+tail = 0.05
 
 [streams.clicks]
 source.format = "kafka"
 source.options = { subscribe = "clicks", kafka.bootstrap.servers = "k:9092", failOnDataLoss = false }
 value  = "CAST(value AS DOUBLE)"
 memory = "100 MB"
+tail   = "none"
 step   = { rows = 1_000_000 }
 retention = { steps = 30 }
 """
@@ -60,6 +64,7 @@ def test_all_settings(tmp_path: Path) -> None:
     assert (latency.value, latency.time, latency.keys) == ("latency_ms", "ts", ("endpoint",))
     assert latency.filters == {"errors": "status >= 500"}
     assert (latency.eps, latency.kappa, latency.memory) == (0.01, 5, None)
+    assert (latency.tail, clicks.tail) == (0.05, None)
     assert (latency.step, latency.window, latency.retention) == (Step(Fraction(3600)), Fraction(43200), 9600)
     assert (latency.nan, latency.late, latency.late_after, latency.durable) == (
         "skip",
@@ -92,6 +97,14 @@ def test_defaults(tmp_path: Path) -> None:
     )
 
 
+def test_the_tail_of_a_history(tmp_path: Path) -> None:
+    """A tail that is not configured is left to the history, which knows that of its store."""
+    default = read(tmp_path, SMALL).streams["s"].tail
+    assert default is DEFAULT
+    assert tail_settings(default) == {}
+    assert [tail_settings(tail) for tail in (0.05, None)] == [{"tail": 0.05}, {"tail": None}]
+
+
 def test_absolute_paths_and_urls_stay_as_they_are(tmp_path: Path) -> None:
     text = SMALL.replace('"data"', '"/srv/data"').replace('"in"', '"s3a://bucket/in"')
     config = read(tmp_path, text)
@@ -105,6 +118,9 @@ def test_absolute_paths_and_urls_stay_as_they_are(tmp_path: Path) -> None:
         ("eps = 2", r"streams\.s\.eps is 2: eps must be in \(0, 1\).*Write it as eps = 0\.001"),
         ('eps = "small"', r"streams\.s\.eps is \"small\""),
         ("eps = 0.1\nmemory = '1 MB'", r"streams\.s\.memory and streams\.s\.eps both.*leave one out"),
+        ("tail = 1.5", r"streams\.s\.tail is 1\.5: tail must be a number in \(0, 1\).*tail = 0\.01, or \"none\""),
+        ('tail = "off"', r"streams\.s\.tail is \"off\": tail must be"),
+        ("tail = true", r"streams\.s\.tail is true: tail must be"),
         ('memory = "lots"', r"streams\.s\.memory is \"lots\".*250 MB"),
         ('memory = "1 KB"', r"streams\.s\.memory: .*too little"),
         ("kappa = 0", r"streams\.s\.kappa is 0; write a whole number from 1 on"),

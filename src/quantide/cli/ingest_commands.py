@@ -55,7 +55,10 @@ def _add_build_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _read_tail(text: str) -> float | None:
-    return None if text == "none" else float(text)
+    try:
+        return None if text == "none" else float(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"write a number such as 0.01, or none, not {text!r}") from error
 
 
 def _build(args: argparse.Namespace) -> None:
