@@ -22,16 +22,17 @@ class SlidingWindow(SketchBase):
     """Quantiles of the last `size` values, each within eps times their number.
 
     Small windows, and windows so precise that a summary would be no smaller, store all values and answer exactly.
-    Others store 2/eps buckets of fewer than 1/eps values each, whatever their size.
+    Others store 2/eps buckets of fewer than 1/eps values each, and those that the tail adds, whatever their size.
 
     Parameters: `size`, the number of values; `eps`, the largest error as a fraction of them; `nan`, "refuse" or "skip";
-    `value_type`, by default that of the first values.
+    `value_type`, by default that of the first values; `tail`, the largest error as a fraction of the distance from
+    either end of the `covered` values, 10 * eps by default for eps up to 0.01, None for none.
 
     >>> import numpy as np
     >>> window = SlidingWindow(1_000_000, eps=0.01)
     >>> for block in range(300):
     ...     window.update(np.arange(10_000.0) + block * 10_000)
-    >>> window.n, window.tuples < 25_000
+    >>> window.n, window.tuples < 35_000
     (1000000, True)
     >>> answer = window.answer(0.5)
     >>> answer.error <= 0.01, bool(2_490_000 <= answer.value <= 2_510_000)

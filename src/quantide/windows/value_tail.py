@@ -16,7 +16,7 @@ from quantide.typing import Array
 
 RUN_SIZE = 1 << 16  # values in one array
 LOOSE = 1.25  # looseness of a stored summary, as a multiple of eps * n
-BLOCK_TAIL = 0.3  # share of the tail by which a certified one grows when blocks are thinned
+BLOCK_TAIL = 0.6  # share of the tail by which a certified one grows when blocks are thinned
 
 
 def looseness(summary: Summary) -> int:

@@ -1,14 +1,16 @@
 """Window buckets: the last `size` values in consecutive summarised buckets of eps*size/2; after RECENT's SW.
 
-The newest bucket is open: its values unchanged, or an eps/2 sketch of them if they are many, beside the blocks that
+The newest bucket is open: its values unchanged, or an eps/4 sketch of them if they are many, beside the blocks that
 arrived summarised. A full bucket is thinned until G - 1 reaches 1.25 * eps times its size; for an answer, all full
 buckets are merged and thinned by another eps/4. The oldest leaves as soon as its first value does. So fewer than
 eps*size/2 values of the window are not covered, and G + missing stays within 2 * eps * size, which is what an error of
-eps needs: docs/guarantees/windows.md.
+eps needs: docs/guarantees/windows.md. The bucket that left is kept while a part of its values is in the window: it
+bounds the ranks of these.
 
-A bucket of values alone keeps its minimum and every `step`-th: all such buckets have the same ranks, which are stored
-once. Merges bound the rank of each value from its place in every bucket. To assume that every bucket is as loose as it
-may be, as for values in random order, would shift the answers of other orders.
+A bucket of values alone keeps its minimum and every `step`-th, and more towards the ends if there is a tail. All such
+buckets have the same ranks, which are stored once. Merges bound the rank of each value from its place in every bucket.
+To assume that every bucket is as loose as it may be, as for values in random order, would shift the answers of other
+orders.
 """
 
 import math
@@ -28,7 +30,8 @@ from quantide.typing import Array, Ints
 from quantide.windows.value_tail import BLOCK_TAIL, LOOSE, EvictedBlock, ValueBuffer, is_thinned, thin_summary
 
 MERGE_SHARE = 1 / 4  # of eps * n, for merging all full buckets
-OPEN_TAIL, MERGE_TAIL = 0.5, 0.2  # shares of the tail: of the open bucket, and for merging; BLOCK_TAIL for closing
+OPEN_TAIL, MERGE_TAIL = 0.25, 0.15  # shares of the tail: open bucket, merging; BLOCK_TAIL is for closing
+SKETCH_SHARE = 4  # eps over that of the open bucket's sketch; 2 in windows of version 1
 MIN_OPEN_VALUES = 1 << 12  # values that the open bucket may always store; more, if all others store as many
 MAX_BLOCKS = 64  # summarised blocks in the open bucket before they are merged
 
@@ -74,7 +77,7 @@ class WindowBuckets:
 
     def _open(self) -> None:
         self._run = ValueBuffer(self.kind.carrier, self._full)
-        self._sketch = StreamSketch(self.eps / 2, value_type=self.kind.name, tail=self._share(OPEN_TAIL))
+        self._sketch = StreamSketch(self.eps / SKETCH_SHARE, value_type=self.kind.name, tail=self._share(OPEN_TAIL))
         self._blocks: list[Summary] = []
 
     def _share(self, share: float) -> float | None:
@@ -192,7 +195,7 @@ class WindowBuckets:
             self._run.extend(frame.values(filled))
         self._sketch = StreamSketch.from_bytes(frame.blob())
         self._closed_n = sum(s.n for s in self._closed)
-        frame.require(self._sketch.eps == self.eps / 2 and self._sketch.type == self.kind)
+        frame.require(self._sketch.eps in (self.eps / SKETCH_SHARE, self.eps / 2) and self._sketch.type == self.kind)
         frame.require(self._sketch.tail == self._share(OPEN_TAIL))
         frame.require(all(is_thinned(s, self.eps) for s in (*self._closed, *self._blocks)))
         frame.require(self.covered <= self.size and self._open_n < self._full and len(self._blocks) < MAX_BLOCKS)
