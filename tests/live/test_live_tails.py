@@ -20,9 +20,11 @@ Rng = np.random.Generator
 def check(live: LiveStream, data: Floats, mode: str, **scope: Any) -> None:
     """All ranks near the ends are within the tail, and so are answers with their bands."""
     in_order, n = np.sort(data), len(data)
-    assert not tail_faults(in_order, lambda phis: live.quantiles(phis, mode=mode, **scope), live.eps, live.tail or 0)
+    assert live.tail is not None
+    promised = live.tail / 2 if scope.keys() - {"key"} else live.tail  # windows have half of it
+    assert not tail_faults(in_order, lambda phis: live.quantiles(phis, mode=mode, **scope), live.eps, promised)
     for band in live.bands([0.0001, 0.001, 0.5, 0.99, 0.999, 0.9999, 1.0], mode, **scope):
-        r, tail = band.answer.target, 0.0 if mode == "exact" else live.tail or 0.0
+        r, tail = band.answer.target, 0.0 if mode == "exact" else promised
         allowed = min(live.eps * n, tail * (n - r), tail * (r - 1))
         assert band.answer.n == n
         assert band.answer.error * n <= allowed + 0.5 + 1e-6
@@ -85,4 +87,4 @@ def test_windows_of_a_million_values(tmp_path: Path, order: str, rng: Rng) -> No
                 above = answer.n - answer.target
                 rank = int(np.searchsorted(window, answer.value, side="right"))
                 assert answer.n == 1_000_000
-                assert abs(rank - answer.target) <= answer.error * answer.n <= min(1000, 0.01 * above) + 0.5
+                assert abs(rank - answer.target) <= answer.error * answer.n <= min(500, 0.005 * above) + 0.5

@@ -1,9 +1,9 @@
 """Recent snapshot: the recent rows of one version of the store, the rows of one key, and any window of them.
 
 A window's rows lie in files that are in it as a whole, in files that it cuts, and in files outside. Files of the first
-kind give their stored summaries, within eps/4; files that are cut are cut exactly, row by row, and so are those of few
-rows. So the error of a window is at most eps/4 of its rows, wherever it begins, however times are ordered. Proof:
-docs/guarantees/live.md.
+kind give their stored summaries, within eps/4 and tail/4; files that are cut are cut exactly, row by row, and so are
+those of few rows. So the error of a window is at most eps/4 of its rows, and tail/4 of the distance from either end,
+wherever it begins, however times are ordered. Proof: docs/guarantees/live.md.
 
 Few rows of a key are scanned. Many are divided into blocks, each with its times and a summary, once; after that a
 window that cuts them reads only the blocks at its edges.
@@ -31,7 +31,7 @@ from quantide.windows.time_clock import TimeClock
 
 BLOCK_ROWS = 1 << 16
 FEW_ROWS = 2 * BLOCK_ROWS  # up to here rows have no blocks
-MAX_TUPLES = 4  # times 1/eps: a summary with more is compressed to half as many, which adds eps/4, and half the tail
+MAX_TUPLES = 4  # times 1/eps: a summary with more is compressed to half as many, which adds eps/4 and tail/4
 
 
 class TimeInterval(NamedTuple):
@@ -194,7 +194,7 @@ class RecentSnapshot:
         summary, (eps, tail) = self._collect(selection, exact).summary(kind), self._profile
         if exact or len(summary) <= MAX_TUPLES / eps:
             return summary
-        return summary.compress(math.ceil(MAX_TUPLES / 2 / eps), None if tail is None else tail / 2)
+        return summary.compress(math.ceil(MAX_TUPLES / 2 / eps), None if tail is None else tail / 4)
 
     def rows(self, selection: RowSelection, max_rows: int) -> tuple[Array, Array] | None:
         """Return values and times of the rows in an interval of time; None if more than `max_rows` must be read."""

@@ -39,7 +39,7 @@ from quantide.windows.time_clock import TimeClock
 
 MAGIC, VERSION = b"QTRF", 1
 PAGED = ("values", "times", "numbers", "flags")
-EPS_DIVISOR = 4  # the error of a stored summary is eps / EPS_DIVISOR
+EPS_DIVISOR = 4  # the error of a stored summary is eps / EPS_DIVISOR, and its tail as much smaller
 HEAVY = 8  # a summary is stored for more than HEAVY / eps rows
 INT, FLAG = np.dtype(np.int64), np.dtype(np.uint16)
 
@@ -143,7 +143,7 @@ def _sample(rows: SortedRows, profile: ErrorProfile) -> SummaryTuples:
 
 def sample_profile(profile: ErrorProfile) -> ErrorProfile:
     """Return the error of the summaries of files and blocks, of which a window is made."""
-    return ErrorProfile(profile.eps / EPS_DIVISOR, None if profile.tail is None else profile.tail / 2)
+    return ErrorProfile(profile.eps / EPS_DIVISOR, None if profile.tail is None else profile.tail / EPS_DIVISOR)
 
 
 class RecentFile:
