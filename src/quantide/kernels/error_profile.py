@@ -11,6 +11,7 @@ from quantide.kernels.jit import compiled, pure
 from quantide.typing import Array, Ints
 
 ROUNDING = 1 - 2.0**-40  # keeps products of floats below the true ones
+MAX_SHARED = 1 << 16  # length of segments up to which those of one length share their ranks
 
 
 @compiled
@@ -111,12 +112,18 @@ def count_lower_ranks(n: int, limit: int, slope: float) -> int:
 def write_ranks(n: int, limit: int, slope: float, ranks: Ints) -> int:
     """Write the ranks of n sorted values that have gaps of at most `limit` and this slope; return their number.
 
-    They are symmetric but for one in the middle. `ranks` needs room for twice the lower ranks, and one.
+    They are symmetric but for one in the middle. `ranks` needs room for n.
     """
     rank, count = np.int64(1), 0
-    while 2 * rank <= n + 1:
+    gap = limit if slope < 0 else 0
+    while gap < limit and 2 * rank <= n + 1:
         ranks[count] = rank
-        rank += 1 + (limit if slope < 0 else min(limit, int(slope * (rank - 1))))
+        gap = min(limit, int(slope * (rank - 1)))
+        rank += 1 + gap
+        count += 1
+    while 2 * rank <= n + 1:  # the limit is reached
+        ranks[count] = rank
+        rank += 1 + limit
         count += 1
     if count == 0:
         return 0
@@ -140,17 +147,38 @@ def ranks_of_profile(n: int, limit: int, slope: float) -> Ints:
 
 @pure
 def sample_by_profile(values: Array, bounds: Ints, limits: Ints, slope: float) -> tuple[Array, Ints, Ints]:
-    """Return the values of each sorted segment that have the ranks of a profile; their ranks; new bounds."""
-    capacity = 0
-    for s in range(len(limits)):
-        capacity += 2 * count_lower_ranks(bounds[s + 1] - bounds[s], limits[s], slope) + 1
-    ranks = np.empty(capacity, dtype=np.int64)
-    out = np.empty(capacity, dtype=values.dtype)
+    """Return the values of each sorted segment that have the ranks of a profile; their ranks; new bounds.
+
+    Segments of one length must have one limit: short ones of a length share their ranks.
+    """
+    ranks = np.empty(len(values), dtype=np.int64)  # as many as could be kept; memory that is not used is not touched
+    out = np.empty(len(values), dtype=values.dtype)
     offsets = np.zeros(len(bounds), dtype=np.int64)
+    longest = 0
     for s in range(len(limits)):
-        at = offsets[s]
-        count = write_ranks(bounds[s + 1] - bounds[s], limits[s], slope, ranks[at:])
-        for k in range(at, at + count):
-            out[k] = values[bounds[s] + ranks[k] - 1]
+        longest = max(longest, bounds[s + 1] - bounds[s])
+    same = np.full(min(longest, MAX_SHARED) + 1, -1, dtype=np.int64)  # a segment of each length that has its ranks
+    for s in range(len(limits)):
+        at, start, n = offsets[s], bounds[s], bounds[s + 1] - bounds[s]
+        if limits[s] == 0:
+            count = n
+            for k in range(n):
+                ranks[at + k] = k + 1
+                out[at + k] = values[start + k]
+        elif n < len(same) and same[n] >= 0:
+            first = offsets[same[n]]
+            count = offsets[same[n] + 1] - first
+            for k in range(count):
+                rank = ranks[first + k]
+                ranks[at + k] = rank
+                out[at + k] = values[start + rank - 1]
+        else:
+            count = write_ranks(n, limits[s], slope, ranks[at:])
+            for k in range(at, at + count):
+                out[k] = values[start + ranks[k] - 1]
+            if n < len(same):
+                same[n] = s
         offsets[s + 1] = at + count
-    return out[: offsets[-1]].copy(), ranks[: offsets[-1]].copy(), offsets
+    if offsets[-1] < len(values):
+        ranks, out = ranks[: offsets[-1]].copy(), out[: offsets[-1]].copy()
+    return out, ranks, offsets
