@@ -139,8 +139,8 @@ def kll(eps: float, k: int | None = None) -> Method:
     return _datasketch(name, "kll_doubles_sketch", k, kind="99%", bound=float(error(k, False)), eps=eps)
 
 
-def req(eps: float) -> Method:
-    k = min(REQ_MAX_K, 2 * int(np.ceil(NORMAL_99 * REQ_SIGMA / eps / 2)))
+def req(eps: float, k: int | None = None) -> Method:
+    k = k or min(REQ_MAX_K, 2 * int(np.ceil(NORMAL_99 * REQ_SIGMA / eps / 2)))
     more: Row = {"kind": "99%", "bound": NORMAL_99 * REQ_SIGMA / k, "eps": eps, "rounded": True, "note": "as float32"}
     return _datasketch("REQ", "req_floats_sketch", k, prepare=lambda values: values.astype(np.float32), **more)
 

@@ -1,36 +1,28 @@
-"""Inputs on which other methods answer worse than is believed or promised, each beside StreamSketch."""
+"""Streams on which t-digests answer worse than is believed, beside StreamSketch."""
 
-import math
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from bench import competitors, environment, inputs, plots
 from bench.collection import Subject
-from bench.competitors import NORMAL_99, REQ_SIGMA, ClickHouseTable, DuckTable, Method, clickhouse_call
-from bench.inputs import Floats, Values
+from bench.competitors import ClickHouseTable, DuckTable, Method, clickhouse_call
+from bench.inputs import Values
 from bench.report import Report, Row, say, sized
-from quantide import Summary
 
-OURS, EPS, MERGE_EPS = "StreamSketch", 0.01, 0.001
+OURS, EPS = "StreamSketch", 0.01
 PHIS = np.arange(1, 1_000) / 1_000
-REQ_KS, CHECKS = (254, 256, 300, 1_024), 8  # CHECKS: lengths at which the error is computed
+CHECKS = 8  # lengths at which the error is computed
 PACKAGES = ("datasketches", "fastdigest", "duckdb", "chdb")
 ENGINES = {"DuckDB": "duckdb", "ClickHouse": "chdb"}
 
 
 @dataclass(frozen=True)
 class Settings:
-    """`levels` of an attack on t-digest; `partitions` of `part_rows` to merge."""
-
     levels: int = sized(400, quick=20)
-    partitions: tuple[int, ...] = sized((2, 10, 100, 400), (2, 10, 100), (2, 10))
-    part_rows: int = sized(2_000, quick=500)
 
 
 def engine_answer(engine: str, values: Values, call: str) -> Any:
@@ -122,147 +114,6 @@ def errors(method: Method, pieces: Sequence[Values], checks: set[int], query: bo
             yield row | {"certified": method.certified(sketch)}
 
 
-# Merges of Greenwald-Khanna summaries
-
-
-@dataclass(frozen=True)
-class Tuples:
-    """Tuples of Greenwald and Khanna: the least rank of a value is the sum of g up to it, its largest is delta more."""
-
-    values: Values
-    g: NDArray[np.int64]
-    delta: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, summary: Summary) -> "Tuples":
-        return cls(summary.values, np.diff(summary.rmin, prepend=0), summary.rmax - summary.rmin)
-
-    def quantiles(self, phis: Floats) -> Values:
-        rmin = np.cumsum(self.g)
-        target = inputs.targets(phis, int(rmin[-1]))[:, None]
-        return np.asarray(self.values[np.maximum(target - rmin, rmin + self.delta - target).argmin(axis=1)])
-
-
-def merge_wrongly(one: Tuples, other: Tuples) -> Tuples:
-    """Merge as SPARK-29336 reports it: tuples are sorted together, delta does not grow by what lies between."""
-    values = np.concatenate([one.values, other.values])
-    order = np.argsort(values, kind="stable")
-    pairs = ((one.g, other.g), (one.delta, other.delta))
-    return Tuples(values[order], *(np.concatenate(pair)[order] for pair in pairs))
-
-
-def compress(tuples: Tuples, widest: float) -> Tuples:
-    """Join a tuple with the next one, from the end, while g + delta stays below `widest`. The first stays."""
-    g, delta = tuples.g.tolist(), tuples.delta.tolist()
-    kept = [len(g) - 1]
-    for at in range(len(g) - 2, 0, -1):
-        if g[at] + g[kept[-1]] + delta[kept[-1]] < widest:
-            g[kept[-1]] += g[at]
-        else:
-            kept.append(at)
-    chosen = np.unique([0, *kept])
-    return Tuples(tuples.values[chosen], np.array(g)[chosen], tuples.delta[chosen])
-
-
-def partitions(count: int, rows: int) -> list[Values]:
-    """Return the numbers 0, 1, 2, ... in random order, in so many partitions."""
-    return np.array_split(np.random.default_rng(29336).permutation(np.arange(count * rows, dtype=np.float64)), count)
-
-
-def merges(s: Settings) -> list[Row]:
-    """Merge the same summaries, each within eps, wrongly and with Summary.merge."""
-    say("breaks: merges")
-    rows: list[Row] = []
-    for count in s.partitions:
-        summaries = [Summary.of(part).compress(round(0.5 / MERGE_EPS)) for part in partitions(count, s.part_rows)]
-        wrong = Tuples.of(summaries[0])
-        for number, summary in enumerate(summaries[1:], 2):
-            wrong = compress(merge_wrongly(wrong, Tuples.of(summary)), 2 * MERGE_EPS * (number * s.part_rows))
-        right, ordered = Summary.merge(*summaries), np.arange(count * s.part_rows)
-        about = {"partitions": count, "n": len(ordered), "bound": MERGE_EPS}
-        errors = [inputs.rank_error(ordered, PHIS, one.quantiles(PHIS)) for one in (wrong, right)]
-        claimed = float((wrong.g + wrong.delta)[1:].max() / 2 / wrong.g.sum())  # half the widest tuple
-        rows.append(about | {"method": "faulty merge", "rank_error": errors[0], "claimed": claimed})
-        rows.append(about | {"method": "Summary.merge", "rank_error": errors[1], "certified": float(right.error)})
-    return rows
-
-
-# Single answers of databases
-
-GIVEN = {"integers": (0.5, np.arange(1 << 62, (1 << 62) + 1_001))}  # phi and values
-GIVEN["infinite"] = (0.9, np.concatenate([np.arange(800.0), np.full(200, np.inf)]))
-CALLS: dict[str, list[tuple[str, str, str, float | None]]] = {  # database, call, promise, bound of its rank error
-    "integers": [
-        ("DuckDB", "approx_quantile(v, 0.5)", "none stated", None),
-        ("DuckDB", "quantile_cont(v, 0.5)", "exact, but a DOUBLE", None),
-        ("DuckDB", "quantile_disc(v, 0.5)", "exact", 0.0),
-        ("ClickHouse", "quantile(0.5)(v)", "exact up to 8,192 values, but a Float64", None),
-        ("ClickHouse", "quantileTDigest(0.5)(v)", "none stated", None),
-        ("ClickHouse", "quantileGK(100, 0.5)(v)", "accuracy 100", 0.01),
-        ("ClickHouse", "quantileExact(0.5)(v)", "exact", 0.0),
-    ],
-    "infinite": [
-        ("DuckDB", "approx_quantile(v, 0.9)", "none stated", None),
-        ("DuckDB", "quantile_disc(v, 0.9)", "exact", 0.0),
-    ],
-}
-
-
-def exact(ordered: Sequence[Any], phi: float) -> Any:
-    return ordered[max(1, math.ceil(phi * len(ordered) - 1e-9)) - 1]
-
-
-def rank_error(ordered: Sequence[Any], phi: float, answer: Any) -> float:
-    """Return inputs.rank_error of one answer with Python numbers: integers are not rounded to floats."""
-    below, upto = bisect_left(ordered, answer), bisect_right(ordered, answer)
-    low, high = (below + 1, upto) if upto > below else (below, below + 1)
-    target = max(1, math.ceil(phi * len(ordered) - 1e-9))
-    return max(low - target, target - high, 0) / len(ordered)
-
-
-def judge(
-    case: str, method: str, ordered: Sequence[Any], phi: float, answer: Any, promised: str, bound: float | None = None
-) -> Row:
-    """Judge an answer; one rank more than `bound` is allowed, as definitions of a quantile differ by that."""
-    error, both = rank_error(ordered, phi, answer), (answer, exact(ordered, phi))
-    value, true = (one if isinstance(one, int) or math.isfinite(one) else str(one) for one in both)
-    held = None if bound is None else error <= bound + 1 / len(ordered) + 1e-12
-    row = {"case": case, "method": method, "phi": phi, "value": value, "true": true, "rank_error": error}
-    return row | {"promised": promised, "bound": bound, "certified": None, "held": held}
-
-
-def judge_own(case: str, values: Any, ordered: Sequence[Any], phi: float, eps: float) -> Row:
-    """Judge our answer by the error that it certifies, which is below eps."""
-    answer = competitors.stream(eps).feed(values).answer(phi)
-    row = judge(case, OURS, ordered, phi, np.asarray(answer.value).item(), f"eps = {eps:g}", eps)
-    return {**row, "certified": answer.error, "held": row["rank_error"] <= answer.error + 1e-12}
-
-
-def answers(s: Settings) -> list[Row]:
-    """Query databases about 64-bit integers and infinities."""
-    rows = []
-    for case, (phi, values) in GIVEN.items():
-        ordered = np.sort(values).tolist()
-        for engine, call, promised, bound in CALLS[case]:
-            if environment.load(ENGINES[engine]):
-                answer = engine_answer(engine, values, call)
-                rows.append(judge(case, f"{engine} {call}", ordered, phi, answer, promised, bound))
-        rows.append(judge_own(case, values, ordered, phi, EPS))
-    return rows
-
-
-def req(s: Settings) -> list[Row]:
-    """Make sketches with a large k."""
-    values, rows = np.random.default_rng(99).permutation(100_000).astype(np.float32), list[Row]()
-    for k in REQ_KS if environment.load("datasketches") else ():
-        sketch = environment.load_required("datasketches").req_floats_sketch(k)
-        sketch.update(values)
-        error = inputs.rank_error(np.sort(values), PHIS, np.array(sketch.get_quantiles(PHIS.tolist(), True)))
-        about = {"asked": k, "got": int(sketch.k), "n": len(values), "bound": NORMAL_99 * REQ_SIGMA / k}
-        rows.append(about | {"rank_error": error})
-    return rows
-
-
 def figures(report: Report) -> Row:
     """Draw the error by length, each stream in a panel; lengths are rounded to two digits, to be legible."""
     rows, curves = [row for row in report.rows.get("tdigest", []) if row["level"]], []
@@ -277,15 +128,14 @@ def figures(report: Report) -> Row:
 
 
 def context(report: Report) -> Row:
-    rows, merge = report.rows.get("tdigest", []), report.rows.get("merge", [])
+    rows = report.rows.get("tdigest", [])
     mixed = {(row["stream"], row["method"]): row["rank_error"] for row in rows if not row["level"]}
     last = {(row["stream"], row["method"]): row for row in rows if row["level"]}
     digests = [row | {"mixed": mixed[key], "eps": row.get("eps")} for key, row in last.items()]
-    worst = max(merge, key=lambda row: row["rank_error"] / row["bound"], default=None)
     ordered = sorted(digests, key=lambda row: row["rank_error"])
     theirs, own = ([row for row in ordered if bool(row["eps"]) == mine] for mine in (False, True))
-    return {"digests": digests, "theirs": theirs, "own": own, "worst_merge": worst}
+    return {"digests": digests, "theirs": theirs, "own": own}
 
 
-PARTS = {"tdigest": tdigest, "merge": merges, "answers": answers, "req": req}
-SUBJECT = Subject("accuracy where others break: t-digests, merges, types", Settings, PARTS, context, figures, PACKAGES)
+PARTS = {"tdigest": tdigest}
+SUBJECT = Subject("accuracy where t-digests break", Settings, PARTS, context, figures, PACKAGES)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench import evidence, papers, processors, rendering, tables
+from bench import evidence, papers, processors, rendering, tables, tail_accuracy
 from bench.collection import DOCS, FOLDERS, Reports, select, stored
 from bench.processes import ROOT
 from bench.report import Report, say
@@ -49,6 +49,7 @@ def figure(name: str, reports: Reports) -> str:
         "select": lambda *names, **fields: select(reports, *names, **fields),
         "stream": lambda method: stream_row(reports, method),
         "readme": lambda: readme({name: reports[f"results/{name}"] for name in README}),
+        "tails": lambda: tail_accuracy.worst(reports["results/tails"]),
         "buckets": buckets,
         "task": task,
     }

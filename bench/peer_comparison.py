@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from bench import competitors, environment, group_by, inputs
+from bench import competitors, environment, inputs
 from bench.collection import Subject
 from bench.competitors import THREE, ClickHouseTable, DuckTable, Method, clickhouse_call
 from bench.inputs import Floats, Values
@@ -27,7 +27,7 @@ Merge = tuple[Method, Callable[[Floats], Any], int | None]  # merges and answers
 
 @dataclass(frozen=True)
 class Settings:
-    """A column of `n` values; `parts` sketches of `part` values; `rows` of `keys` keys."""
+    """A column of `n` values; `parts` sketches of `part` values."""
 
     n: int = sized(10_000_000, 2_000_000, 20_000)
     eps: float = 0.001
@@ -35,8 +35,6 @@ class Settings:
     rounds: int = sized(3, 2, 2)
     parts: int = sized(1_000, 200, 5)
     part: int = sized(10_000, quick=2_000)
-    rows: int = sized(10_000_000, 2_000_000, 20_000)
-    keys: int = sized(1_000, quick=20)
 
     def all_phis(self) -> Floats:
         return np.arange(1, self.phis + 1) / self.phis
@@ -98,12 +96,6 @@ def _states(parts: Values, eps: float, phis: Floats) -> Iterator[Merge]:
             yield method, merged, int(states[len(THREE)].one("max(length(CAST(s AS String)))"))
 
 
-def groups(s: Settings) -> list[Row]:
-    """Measure three quantiles of every key."""
-    rows = group_by.measure("int64", s.rows, s.keys, s.eps, s.rounds)
-    return [row for row in rows if row["observed_error"] is not None]
-
-
 def better_peers(report: Report) -> Iterator[str]:
     """Yield sentences about methods that are better than ours, the first row, in some respect."""
     rows = report.rows
@@ -116,9 +108,8 @@ def better_peers(report: Report) -> Iterator[str]:
             ("bytes held", [row for row in every if row["bytes"]], "bytes", size),
         ):
             yield _ahead(some, f"{name.capitalize()}, {what}", key, show)
-    for name, what in {"merge": "Merging, time", "groups": "By key, time"}.items():
-        if rows.get(name):
-            yield _ahead(rows[name], what, "seconds", seconds)
+    if rows.get("merge"):
+        yield _ahead(rows["merge"], "Merging, time", "seconds", seconds)
 
 
 def _ahead(rows: Iterable[Row], what: str, key: str, show: Callable[[Any], str]) -> str:
@@ -138,6 +129,5 @@ def context(report: Report) -> Row:
     return found | {"better": list(better_peers(report)), "promise": promise}
 
 
-PARTS = {"column": column, "merge": merge, "groups": groups}
-PACKAGES = (*competitors.PACKAGES, "pandas")
-SUBJECT = Subject("the same questions to today's peers", Settings, PARTS, context, packages=PACKAGES)
+PARTS = {"column": column, "merge": merge}
+SUBJECT = Subject("the same questions to today's peers", Settings, PARTS, context, packages=competitors.PACKAGES)
