@@ -3,7 +3,8 @@ import { field, make, offer, say } from "./dom.js";
 import { selectedSeries, seriesBody, seriesLabel, seriesParams } from "./series.js";
 import * as format from "./format.js";
 
-const PHIS = [["0.5", "p50"], ["0.9", "p90"], ["0.99", "p99"], ["0.999", "p99.9"], ["own", "another"]];
+const USUAL = ["0.5", "0.9", "0.99", "0.999", "0.9999"];
+const PHIS = [...USUAL.map((phi) => [phi, format.phi(Number(phi))]), ["own", "another"]];
 const HOLDS = [["0", "at once"], ["5 s", "5 s"], ["30 s", "30 s"], ["1 min", "1 min"], ["5 min", "5 min"]];
 
 export function alarmForm({ api, state, announce }, made) {

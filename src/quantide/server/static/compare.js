@@ -8,7 +8,7 @@ import { phiRange, sameSeries, selectedSeries, seriesLabel, seriesParams } from 
 import { qqChart } from "./qq.js";
 import * as format from "./format.js";
 
-const PHIS = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999];
+const PHIS = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999];
 const HIGHLIGHTED = [0.5, 0.9, 0.99]; // these are in the text, all are in the table
 const POINTS = 200;
 const LEAST = 1500; // milliseconds between two requests

@@ -7,6 +7,7 @@ const FAR = 0.5; // lines above this share of the largest value are drawn withou
 const BORDERS = 40; // pixels of the chart's height that are not for lines
 const TICK = 110; // pixels of width for each time that is written
 const APART = 15; // pixels between two names at the ends of lines
+const LETTER = 8; // pixels of width for each letter of such a name
 const DECADES = 4; // powers of ten beyond which only these are written
 const [SECONDS, MINUTES, HOURS] = [8_000, 600_000, 129_600_000]; // milliseconds up to which times are written so finely
 
@@ -55,10 +56,11 @@ export function layout(timeSeries, phis, colors, format, { size, log: wanted, ma
   const bottom = zero ? 0 : least;
   const from = Number.isFinite(span) ? last.t - span : points[0].t;
   const found = marks(colors, most, log);
+  const longest = Math.max(...phis.map((phi) => format.phi(phi).length));
   return {
     label: `Quantiles over time. ${phis.map((phi, i) => `${format.phi(phi)} ${last.lines[i].text}`).join(", ")}.`,
     hovermode: "x unified",
-    margin: { l: 8, r: 38, t: 10, b: 8 },
+    margin: { l: 8, r: Math.max(38, 10 + LETTER * longest), t: 10, b: 8 },
     xaxis: {
       ...times(last.dated, last.t - from),
       range: from < last.t ? [from, last.t] : undefined,

@@ -113,6 +113,14 @@ export function percent(fraction, digits = 3) {
     : formatter({ maximumSignificantDigits: digits }).format(fraction * 100) + "\u00a0%";
 }
 
+// A certified error in ranks of n, and as a share: "7 (0.00007 %)". Both are rounded up, so that the text is still proved.
+export function rankError(error, n) {
+  const share = formatter({ maximumSignificantDigits: 2, roundingMode: "ceil" }).format(noisefree(error * 100));
+  return `${formatter({}).format(Math.ceil(noisefree(error * n)))} (${share}\u00a0%)`;
+}
+
+const noisefree = (x) => Number(x.toPrecision(9)); // 7 / n * n may be a little more than 7
+
 // 12,345 is 12,345; 12,345,678 is 12.3 M.
 export function count(n) {
   if (n === null || n === undefined) return "–";
@@ -210,7 +218,7 @@ export function window(text) {
   return text === "all" || !text ? "everything" : text;
 }
 
-// 0.99 is p99, 0.999 is p99.9.
+// 0.99 is p99, 0.9999 is p99.99; twelve digits, so that no tail is called p100.
 export function phi(value) {
-  return "p" + formatter({ maximumSignificantDigits: 6 }).format(value * 100);
+  return "p" + formatter({ maximumSignificantDigits: 12 }).format(value * 100);
 }

@@ -11,6 +11,7 @@ const ROWS = 20; // of the table
 const FEW = 5; // points are no line
 const PAUSE = 1000; // milliseconds before the table is rewritten
 
+// phis() are the quantiles that are shown.
 export function mount(element, phis, app) {
   const { charts, state, format, streams } = app;
   const part = (name) => document.getElementById(`lines-${name}`);
@@ -64,8 +65,8 @@ export function mount(element, phis, app) {
     const chosen = { size, log: log.checked, marks: limits.marks };
     return charts.draw(
       element,
-      (colors) => traces(timeSeries, phis, colors, format),
-      (colors) => layout(timeSeries, phis, colors, format, chosen),
+      (colors) => traces(timeSeries, phis(), colors, format),
+      (colors) => layout(timeSeries, phis(), colors, format, chosen),
     );
   }
 
@@ -80,7 +81,7 @@ export function mount(element, phis, app) {
       ...lines.map((line) => line.text),
     ];
     const newest = shown.points.toReversed().filter((_, i) => i % step === 0);
-    rows.show("Quantiles over time", ["time", "values", ...phis.map(format.phi)], newest.map(cells));
+    rows.show("Quantiles over time", ["time", "values", ...phis().map(format.phi)], newest.map(cells));
   }
 
   details.addEventListener("toggle", () => {

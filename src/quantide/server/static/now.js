@@ -8,23 +8,29 @@ import { over, point, readTimeSeries } from "./points.js";
 import * as chooser from "./window.js";
 import { title } from "./title.js";
 
-export const PHIS = [0.5, 0.9, 0.99];
+const BODY = [0.5, 0.9, 0.99];
+const TAILS = [0.99, 0.999, 0.9999];
 const POINTS = 100; // of the past, to begin with
 const SETTLE = 120; // milliseconds after the last move of the slider before the past is requested
 const CALM = 1000; // and after a question that failed before commits lead to the next
-const ABOUT = ["stream", "key", "window", "filter"]; // selection that the numbers depend on
+const ABOUT = ["stream", "key", "window", "filter", "tails"]; // selection that the numbers depend on
 
 // Returns two promises: that the first lines are there, and that the first chart is drawn.
 export function mount(element, app) {
   const { api, state, streams, format } = app;
   const part = (name) => document.getElementById(name);
   const [what, note] = [part("now-what"), part("now-note")];
-  const numbers = large.mount(part("numbers"), PHIS, app);
-  const chart = lines.mount(part("lines"), PHIS, app);
+  const phis = () => (state.get().tails ? TAILS : BODY);
+  let numbers = null;
+  const chart = lines.mount(part("lines"), phis, app);
   app.window = chooser.mount(part("window"), app);
   const filter = () => state.set({ filter: only.value || null });
   const only = make("select", { "aria-label": "Filter", class: "only", hidden: true, change: filter });
-  what.after(only);
+  const names = ([value, shown]) => new Option(shown.map(format.phi).join(", "), value);
+  const pick = () => state.set({ tails: quantiles.value === "tails" || null });
+  const quantiles = make("select", { "aria-label": "Quantiles", class: "only", change: pick });
+  quantiles.append(...[["", BODY], ["tails", TAILS]].map(names));
+  what.after(only, quantiles);
   let timeSeries = null; // null until the past is loaded
   let asking = null;
   let again = false;
@@ -39,7 +45,7 @@ export function mount(element, app) {
   const path = (name) => `/api/streams/${encodeURIComponent(state.get().stream)}/${name}`;
   const params = () => {
     const { key, window, filter } = state.get();
-    return { phi: PHIS, key, window, filter };
+    return { phi: phis(), key, window, filter };
   };
 
   // The numbers. One request at a time; of the selections made during it, only the newest is requested next.
@@ -149,7 +155,7 @@ export function mount(element, app) {
     only.value = state.get().filter ?? "";
   }
 
-  // Another stream, key or window: discard responses to earlier requests.
+  // Another stream, key, window or other quantiles: discard responses to earlier requests.
   function turn() {
     what.textContent = subject();
     title({ what: state.get().stream });
@@ -182,7 +188,17 @@ export function mount(element, app) {
     if (!stream?.ready) looked = null;
   }
 
+  // Other quantiles have other tiles, and lines that the loaded points do not have.
+  function swap() {
+    quantiles.value = state.get().tails ? "tails" : "";
+    numbers = large.mount(part("numbers"), phis(), app);
+    past?.abort();
+    if (timeSeries) timeSeries = new TimeSeries(timeSeries.span);
+  }
+
+  swap();
   state.subscribe((_, changed) => {
+    if (changed.has("tails")) swap();
     if (ABOUT.some((name) => changed.has(name))) turn();
     else if (changed.has("over")) recall();
     if (changed.has("log")) timeSeries && show();

@@ -25,11 +25,11 @@ export function mount(element, phis, { format }) {
         put(value, format.steady(answer.value));
         value.classList.toggle("long", value.textContent.length > LONG);
         put(band, proved(answer, format));
-        put(rank, answer.error ? `rank off by at most ${format.percent(answer.error, 2)}` : "rank exact");
+        put(rank, answer.error ? `rank off by at most ${format.rankError(answer.error, body.n)}` : "rank exact");
       });
       const most = Math.max(...body.answers.map((answer) => answer.error));
       put(count, format.count(body.n));
-      put(error, most ? `all ranks within ${format.percent(most, 2)}` : "all ranks exact");
+      put(error, most ? `all ranks within ${format.rankError(most, body.n)}` : "all ranks exact");
       put(version, `as of commit ${body.version.toLocaleString("en")}`);
     },
 

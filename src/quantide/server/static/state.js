@@ -1,7 +1,7 @@
 // Selection: stored in the fragment of the URL, so that a view can be linked and survives a reload.
 
 const listeners = new Set();
-const KINDS = { stream: "string", window: "string", filter: "string", over: "number", log: "boolean" }; // or nothing
+const KINDS = { stream: "string", window: "string", filter: "string", over: "number", log: "boolean", tails: "boolean" }; // or nothing
 let current = read(location.hash);
 
 function read(hash) {
