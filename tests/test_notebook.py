@@ -85,8 +85,10 @@ def check_answer(answer: Answer) -> Reader:
     assert str(answer.value) in html.text
     assert html.table["asked for"] == [f"rank {answer.target:,} of {answer.n:,}"]
     assert ranks(html.table["proved"][0]) == (answer.rank_lo, answer.rank_hi)
-    error = float(html.table["off by at most"][0].removesuffix("% of ranks")) / 100
-    assert error == pytest.approx(answer.error, rel=1e-3)
+    ranks_off, percent = html.table["off by at most"][0].removesuffix("%").split(", ")
+    assert float(percent) / 100 == pytest.approx(answer.error, rel=1.1e-3)
+    assert float(percent) / 100 >= answer.error * (1 - 1e-8)
+    assert 0 <= int(ranks_off.split()[0].replace(",", "")) - answer.error * answer.n * (1 - 1e-8) <= 1
     low, high = min(answer.rank_lo, answer.target) - 1, max(answer.rank_hi, answer.target)
     for bar, (start, end) in enumerate([(0, answer.n), (low, high)]):
         left, width = (html.numbers("rect", name)[2 * bar + 1] for name in ("x", "width"))
@@ -107,7 +109,7 @@ def check_summary(summary: Summary) -> Reader:
     assert f"n = {summary.n:,}, type {summary.type}" in "".join(html.text)
     assert html.table["min"] == [str(summary.min), f"{summary.rmin[0]:,}"]
     assert html.table["max"] == [str(summary.max), f"{summary.n:,}"]
-    for name, phi in (("median", 0.5), ("p90", 0.9), ("p99", 0.99)):
+    for name, phi in (("median", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.99", 0.9999)):
         answer = summary.answer(phi)
         value, proved = html.table[name]
         assert value == str(answer.value)

@@ -1,7 +1,11 @@
 """Answer: a value with its proved rank bounds."""
 
+import math
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context
 from typing import Any
+
+FOUR_DIGITS = Context(prec=4, rounding=ROUND_CEILING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,7 @@ class Answer:
     def __str__(self) -> str:
         return (
             f"{self.value} (rank {self.rank_lo:,} to {self.rank_hi:,}, asked for {self.target:,} "
-            f"of {self.n:,}: off by at most {self.error:.4%})"
+            f"of {self.n:,}: off by at most {format_error(self.error, self.n)})"
         )
 
     def _repr_html_(self) -> str:
@@ -52,3 +56,23 @@ class AnswerAsOf(Answer):
     last_steps: int | None
     since: Any
     until: Any
+
+
+def format_error(error: float, n: int) -> str:
+    """Format a rank error as ranks of n values and as a percentage, both rounded up.
+
+    >>> format_error(7e-7, 10_000_000), format_error(0.00532, 100_000), format_error(0.0, 5)
+    ('7 ranks, 0.00007%', '532 ranks, 0.532%', '0 ranks, 0%')
+    """
+    ranks = math.ceil(float(f"{error * n:.9g}"))  # 7 / n * n may be a little more than 7
+    return f"{ranks:,} {'rank' if ranks == 1 else 'ranks'}, {format_percent(error)}"
+
+
+def format_percent(error: float) -> str:
+    """Format an error as a percentage with four significant digits and no exponent, rounded up.
+
+    >>> format_percent(7.00001e-7), format_percent(0.0125), format_percent(1.0)
+    ('0.00007001%', '1.25%', '100%')
+    """
+    rounded = FOUR_DIGITS.create_decimal(f"{100 * error:.9g}")
+    return f"{rounded.normalize():f}%"

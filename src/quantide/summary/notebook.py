@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from quantide.summary.answer import Answer
+from quantide.summary.answer import Answer, format_error, format_percent
 from quantide.summary.cdf_curve import curve_of
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def answer_html(answer: Answer) -> str:
     rows = [
         ("asked for", f"rank {answer.target:,} of {_span(answer.n_lo, answer.n_hi)}"),
         ("proved", f"rank {_span(answer.rank_lo, answer.rank_hi)}"),
-        ("off by at most", _percent(answer.error)),
+        ("off by at most", format_error(answer.error, answer.n)),
         *((name.replace("_", " "), str(value)) for name, value in more if value is not None),
     ]
     head = f"{phi_name(answer.phi)}: <b>{escape(str(answer.value))}</b>"
@@ -40,7 +40,8 @@ def summary_html(summary: "Summary") -> str:
         return f"<div><b>Summary</b>: no values{''.join(skipped)}</div>"
     counts = f"n = {summary.n:,}, type {escape(str(summary.type))}{''.join(skipped)}"
     size = f"tuples: {len(summary):,}, bytes: {summary.nbytes:,}"
-    head = f"<b>Summary</b>: {counts}<br>{size}, every answer off by at most {_percent(summary.error)}"
+    error = f"every answer off by at most {format_error(summary.error, summary.n)}{_tail(summary)}"
+    head = f"<b>Summary</b>: {counts}<br>{size}, {error}"
     return f"<div><div>{head}</div>{_table(_main_quantiles(summary))}{_curve(summary)}</div>"
 
 
@@ -54,8 +55,8 @@ def phi_name(phi: float) -> str:
 
 
 def _main_quantiles(summary: "Summary") -> list[tuple[str, ...]]:
-    """Return rows of minimum, median, p90, p99 and maximum with their proved ranks."""
-    answers = {phi_name(phi): summary.answer(phi) for phi in (0.5, 0.9, 0.99)}
+    """Return rows of minimum, median, p90 to p99.99 and maximum with their proved ranks."""
+    answers = {phi_name(phi): summary.answer(phi) for phi in (0.5, 0.9, 0.99, 0.999, 0.9999)}
     return [
         ("", "value", "proved rank"),
         ("min", str(summary.min), _span(int(summary.rmin[0]), int(summary.rmax[0]))),
@@ -68,8 +69,10 @@ def _span(low: int, high: int) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def _percent(error: float) -> str:
-    return f"{100 * error:.4g}% of ranks"
+def _tail(summary: "Summary") -> str:
+    """Return the certified tail in words; nothing if there is none, or no error at all."""
+    tail = summary.tail
+    return f"<br>and by {format_percent(tail)} of the values beyond it, plus half a rank" if tail else ""
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> str:
