@@ -35,7 +35,7 @@ def typed(text: str, allowed: tuple[str, ...] = ()) -> list[str]:
 
 
 ALLOWED: dict[str, tuple[str, ...]] = {
-    "README.md": ("any of the top 0.11%", "with 99% probability"),
+    "README.md": ("with 99% probability",),
     "docs/alarms.md": (
         "At most 31 days",
         "at least 2 times the stream's eps for windows and 4 times for",
