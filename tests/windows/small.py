@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from quantide import RecentWindow, SlidingWindow
 from quantide.windows.block_layout import BlockLayout, layout_for
+from quantide.windows.newest_values import NewestValues
 from quantide.windows.recent_values import RecentValues
 from quantide.windows.summary_slices import SummarySlices
-from quantide.windows.value_tail import ValueTail
 from quantide.windows.window_buckets import WindowBuckets
 
 
@@ -19,7 +19,7 @@ def small_layout(eps: float, max_items: int | None = None) -> BlockLayout:
 class BucketWindow(SlidingWindow):
     """A window in buckets whatever its size, unless eps/2 is too small for the sketch of the open bucket."""
 
-    def _get_storage(self) -> ValueTail | WindowBuckets:
+    def _get_storage(self) -> NewestValues | WindowBuckets:
         if self._storage is None and self._eps < 1e-9:
             return super()._get_storage()
         if self._storage is None:

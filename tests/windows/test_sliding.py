@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from quantide import RecentWindow, SlidingWindow, Summary, errors
-from quantide.windows.value_tail import ValueTail
+from quantide.windows.newest_values import NewestValues
 from quantide.windows.window_buckets import WindowBuckets
 from quantide.windows.window_view import WindowView
 from tests.orders import ORDERS
@@ -53,8 +53,8 @@ def test_buckets_at_random_moments(order: str, rng: Rng) -> None:
 def test_which_windows_keep_their_values() -> None:
     """Small and precise windows store all values; others are summarised in space independent of the window size."""
     kinds = {
-        (1000, 0.1): ValueTail,
-        (10**6, 1e-4): ValueTail,
+        (1000, 0.1): NewestValues,
+        (10**6, 1e-4): NewestValues,
         (10**6, 0.01): WindowBuckets,
         (10**7, 0.01): WindowBuckets,
     }

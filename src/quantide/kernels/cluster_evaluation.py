@@ -1,10 +1,10 @@
 """Evaluation of clusters: the tuple that answers a cluster for the most further arrivals (QUERIES section 3.2).
 
 A tuple answers a cluster when low*n + 1 <= rmin and rmax <= high*n, with low = a - e(a) and high = b + e(b) for the
-cluster's interval [a, b] (Theorem 3; the 1 is because the target rank of a query is ceil(phi*n), not phi*n), e being the
-finest precision at a place: eps, and towards the ends a share of the distance from them. An arrival raises n by one, and
-the element's rank by one or not at all. So both inequalities hold for a computable number of further arrivals, wherever
-they fall (Theorem 4): the lifetime of the answer.
+cluster's interval [a, b] (Theorem 3; the 1 is because the target rank of a query is ceil(phi*n), not phi*n). Here e is
+the finest precision at a place: eps, and towards the ends a share of the distance from them. An arrival raises n by
+one, and the element's rank by one or not at all. So both inequalities hold for a computable number of further arrivals,
+wherever they fall (Theorem 4): the lifetime of the answer.
 """
 
 import math
@@ -34,8 +34,8 @@ def accepted_range(left: float, right: float, eps: float, tail: float, least: fl
 @compiled
 def ideal_rank(low: float, high: float, n: int, first: int, last: int) -> int:
     """Return the rank of first..last that stays accepted for the most arrivals; low is above 0 and high below 1."""
-    balanced = np.int64((n * low + 1 - high) / (1 - high + low))
-    return min(max(balanced, np.int64(math.ceil(low * n + 1)), first), last)
+    balanced = int((n * low + 1 - high) / (1 - high + low))
+    return min(max(balanced, math.ceil(low * n + 1), first), last)
 
 
 @compiled
@@ -83,9 +83,9 @@ def evaluate(
     """Evaluate these clusters from tuples that summarise n elements; return how that ended, and how many were done.
 
     ranks[c] becomes (rmin, rmax, n, index among the tuples); its n is 0 before the first answer. due[c] becomes the
-    deadline. STALE, only if `strict`: an answer has less than KEEP_FRACTION of the lifetime that a summary within eps and
-    the tail guarantees (Theorem 5). UNANSWERED: no tuple answers. The search for a tuple starts at the cluster's last one or,
-    if `in_order`, at that of the cluster before.
+    deadline. STALE, only if `strict`: an answer has less than KEEP_FRACTION of the lifetime that a summary within eps
+    and the tail guarantees (Theorem 5). UNANSWERED: no tuple answers. The search for a tuple starts at the cluster's
+    last one or, if `in_order`, at that of the cluster before.
 
     This is one function because numba counts references to every array that is passed to another one.
     """

@@ -8,7 +8,7 @@ from quantide.sketches.sketch_base import SketchBase
 from quantide.summary.ranks import DEFAULT, MAX_N, check_not_empty, check_size, check_tail
 from quantide.summary.summary import Summary
 from quantide.summary.value_column import ValueColumn
-from quantide.windows.value_tail import ValueTail
+from quantide.windows.newest_values import NewestValues
 from quantide.windows.window_buckets import WindowBuckets, bucket_sizes, bucket_tuples
 from quantide.windows.window_view import WindowAnswer, WindowView
 
@@ -55,7 +55,7 @@ class SlidingWindow(SketchBase):
         self._tail = check_tail(tail, self._eps)
         self._has_blocks = False
         self._arrivals = 0
-        self._storage: ValueTail | WindowBuckets | None = None
+        self._storage: NewestValues | WindowBuckets | None = None
         self._cached_view: WindowView | None = None
         self._reset_buffer()
 
@@ -171,12 +171,12 @@ class SlidingWindow(SketchBase):
         window._reset_buffer()
         return window
 
-    def _get_storage(self) -> ValueTail | WindowBuckets:
+    def _get_storage(self) -> NewestValues | WindowBuckets:
         """Return the storage, created on first use: all values, or summarised buckets."""
         if self._storage is None:
             full, step = bucket_sizes(self._size, self._eps)
             few = step >= MIN_STEP and MIN_STEP * bucket_tuples(self._size, self._eps, self._tail) <= full + MIN_STEP
-            storage_class = WindowBuckets if self._size > EXACT and few else ValueTail
+            storage_class = WindowBuckets if self._size > EXACT and few else NewestValues
             self._storage = storage_class(self._size, self._eps, self._kind(), self._tail)
         return self._storage
 

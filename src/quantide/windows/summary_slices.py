@@ -22,7 +22,7 @@ from quantide.sketches.byte_frame import FrameReader, FrameWriter
 from quantide.summary.ranks import MAX_N
 from quantide.summary.summary import Summary, TupleArrays
 from quantide.windows.block_layout import BLOCK_SHARE, SPARSE, STEADY, BlockLayout, budget_divisor
-from quantide.windows.value_tail import looseness, thin_within
+from quantide.windows.newest_values import looseness, thin_within
 
 UNEVEN = 9  # slices of any size make more groups than blocks of values would
 MAINTENANCE_SHARE = 4  # maintain() runs after a quarter as many slices as there are groups

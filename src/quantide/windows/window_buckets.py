@@ -27,7 +27,7 @@ from quantide.summary.summary import Summary
 from quantide.summary.value_column import ValueColumn
 from quantide.summary.value_types import ValueType
 from quantide.typing import Array, Ints
-from quantide.windows.value_tail import BLOCK_TAIL, LOOSE, EvictedBlock, ValueBuffer, is_thinned, thin_summary
+from quantide.windows.newest_values import BLOCK_TAIL, LOOSE, EvictedBlock, ValueBuffer, is_thinned, thin_summary
 
 MERGE_SHARE = 1 / 4  # of eps * n, for merging all full buckets
 OPEN_TAIL, MERGE_TAIL = 0.25, 0.15  # shares of the tail: open bucket, merging; BLOCK_TAIL is for closing

@@ -120,7 +120,7 @@ class ValueBuffer:
         self.end = size
 
 
-class ValueTail:
+class NewestValues:
     """The last `size` values. A value leaves alone; a block leaves as soon as its first value does."""
 
     def __init__(self, size: int, eps: float, kind: ValueType, tail: float | None = None) -> None:
