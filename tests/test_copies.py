@@ -224,7 +224,7 @@ SETTINGS: dict[type, dict[str, Any]] = {
         "value_type": "float32",
         "max_ahead": "1 hour",
     },
-    MonitorGroup: {"eps": 0.2, "nan": "skip", "value_type": "float32"},
+    MonitorGroup: {"eps": 0.2, "nan": "skip", "value_type": "float32", "tail": 0.3},
 }
 
 
@@ -246,6 +246,7 @@ def test_every_setting_is_copied(way: str, cls: type, rng: Rng) -> None:
             query = one.register("k", 1.0, 0.3)
             one.update(["k"] * 4, values)
             assert one.answer(query).value.dtype == np.float32
+            assert one.tail == 0.3
             continue
         else:
             one.update(values)

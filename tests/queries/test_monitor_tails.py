@@ -253,3 +253,17 @@ def test_a_group_without_a_tail(rng: Rng) -> None:
     group = MonitorGroup(EPS, tail=None)
     one = group.register("a", 0.9999)
     assert (group.tail, group.query(one).eps) == (None, EPS)
+
+
+def test_old_bytes_have_no_tail() -> None:
+    from tests.test_old_bytes import STORED, restored
+
+    names = [name for name in STORED if name.startswith("monitor")]
+    assert len(names) >= 5
+    for name in names:
+        monitor = restored(name)
+        one = monitor.register(0.999)
+        monitor.update([1.0, 2.0])
+        assert (monitor.tail, monitor.query(one).eps) == (None, monitor.eps)
+        assert monitor.answer(one).error <= monitor.eps
+        assert Monitor.from_bytes(monitor.to_bytes()).to_bytes() == monitor.to_bytes()
