@@ -88,3 +88,38 @@ def test_windows_of_a_million_values(tmp_path: Path, order: str, rng: Rng) -> No
                 rank = int(np.searchsorted(window, answer.value, side="right"))
                 assert answer.n == 1_000_000
                 assert abs(rank - answer.target) <= answer.error * answer.n <= min(500, 0.005 * above) + 0.5
+
+
+@pytest.mark.parametrize("scope", [{}, {"last": 60_000}, {"within": 3000}])
+def test_monitors_have_the_tail(tmp_path: Path, scope: dict[str, Any], rng: Rng) -> None:
+    """Queries and alarms at p99.9 are precise and right, over all data and over windows."""
+    values, times = rng.lognormal(0, 2, 80_000), np.arange(80_000) / 20
+    phis = [0.0005, 0.5, 0.999, 0.9999]
+    with History(tmp_path, EPS) as history:
+        history.append(values[:40_000], times=times[:40_000])
+        history.end_step()
+        with LiveStream(tmp_path) as live:
+            monitor = live.monitor(**scope)
+            tail = TAIL if scope else 2 * TAIL
+            assert monitor.tail == pytest.approx(tail)
+            ids = monitor.register_many(phis)
+            for start in (40_000, 50_000, 70_000):
+                history.append(values[start : start + 10_000], times=times[start : start + 10_000])
+                live.poll()
+                data = np.concatenate((values[:40_000], values[40_000 : start + 10_000]))
+                if start == 70_000:
+                    data = np.concatenate((values[:60_000], values[70_000:]))
+                n = live.summary(**scope).n
+                in_order = np.sort(data[-n:])
+                assert monitor.n == n
+                limits = {p: in_order[int(p * n)] for p in (0.99, 0.9999)}
+                above = monitor.watch(0.999, above=float(limits[0.99]))
+                below = monitor.watch(0.999, above=float(limits[0.9999]))
+                assert monitor.condition(above) == "certain"
+                assert monitor.condition(below) == "no"
+                for phi, answer in zip(phis, monitor.answers(ids), strict=True):
+                    allowed = min(monitor.eps, tail * phi, tail * (1 - phi)) * n + 0.5
+                    assert answer.error * n <= allowed + 1e-6
+                    first = np.searchsorted(in_order, answer.value, "left") + 1
+                    last = np.searchsorted(in_order, answer.value, "right")
+                    assert max(first - answer.target, answer.target - last, 0) <= answer.error * n + 1e-6

@@ -179,7 +179,8 @@ class LiveMonitors(LiveQuestions):
         """Return a monitor over a scope that evaluates the summaries of `pull`, and that monitor() does not share."""
         grows = not scope.recent and scope.last_steps is None and self.settings.retention is None
         finest = self.finest_eps(scope) if eps is None else eps
-        return Monitor(finest, pull=pull, value_type=self.settings.value_type, grows=grows)
+        kind, tail = self.settings.value_type, self.finest_tail(scope)
+        return Monitor(finest, pull=pull, value_type=kind, grows=grows, tail=tail)
 
     def forget(self, key: Any = None, eps: float | None = None, **arguments: Unpack[ScopeArguments]) -> None:
         """Remove the monitor with these arguments. References to it stay usable; monitor() makes another."""
@@ -190,6 +191,12 @@ class LiveMonitors(LiveQuestions):
     def finest_eps(self, scope: QueryScope) -> float:
         """Return the default of the finest precision of a monitor's queries."""
         return (1 if scope.recent else 2) * self.settings.eps
+
+    def finest_tail(self, scope: QueryScope) -> float | None:
+        """Return the tail that a monitor over this scope can have; None if there is none."""
+        tail = self.settings.tail
+        finest = None if tail is None else (1 if scope.recent else 2) * tail
+        return None if finest is None or finest >= 1 else finest
 
     def pull(self, scope: QueryScope) -> tuple[int, Summary]:
         """Return the version and a summary, as Monitor(pull=) needs them; a summary of no values for an unknown key."""

@@ -14,6 +14,7 @@ from quantide.errors import EmptyError, InvalidArgumentError, QuantideError
 from quantide.server.http.query_parameters import ALL, FILTER_TEXT, MAX_KEY, WINDOW_TEXT, Phi
 from quantide.server.served_streams import ServedStreams
 from quantide.server.subscriptions.query_table import WindowKey
+from quantide.summary.ranks import MIN_EPS
 from quantide.windows.time_clock import read_span
 
 MAX_KEY_COLUMNS = 16
@@ -61,7 +62,7 @@ class RegisterRequest:
 
     def __init__(self, data: bytes, streams: ServedStreams, limits: Limits) -> None:
         self._streams = streams
-        self._windows: dict[Any, tuple[WindowKey, float]] = {}  # checked windows, with their finest precision
+        self._windows: dict[Any, tuple[WindowKey, float, float | None]] = {}  # checked, with eps and tail
         self._tried: set[tuple[str, str, str | None]] = set()  # stream, window and filter, whatever the key
         self.windows: list[WindowKey] = []
         self.phis: list[float] = []
@@ -85,17 +86,21 @@ class RegisterRequest:
             if not is_key(key):
                 raise InvalidArgumentError(f"queries[{index}].key: {KEY_RULE}")
             window_key = WindowKey.of(query["stream"], key, window, filter)
-            self._windows[given] = window_key, self._check(window_key, index)
-        window_key, finest = self._windows[given]
+            self._windows[given] = window_key, *self._check(window_key, index)
+        window_key, eps, tail = self._windows[given]
         self.windows.append(window_key)
         self.phis.append(query["phi"])
+        phi = query["phi"]
+        finest = eps if tail is None else max(MIN_EPS, min(eps, tail * phi, tail * (1 - phi)))
         self.epss.append(max(query.get("eps") or 0.0, finest))
         self.labels.append(query.get("label"))
         self.idles.append(read_idle(query.get("idle"), index))
 
-    def _check(self, key: WindowKey, index: int) -> float:
-        """Return the finest precision of queries over a window; raise if it cannot be queried. A window is tried
-        once for all its keys."""
+    def _check(self, key: WindowKey, index: int) -> tuple[float, float | None]:
+        """Return the finest precision of queries over a window, and its tail; raise if it cannot be queried.
+
+        A window is tried once for all its keys.
+        """
         try:
             live = self._streams.live(key.stream)
             scope = key.check(live)
@@ -104,7 +109,7 @@ class RegisterRequest:
                 with suppress(EmptyError):
                     live.summary(**vars(replace(scope, key=None)))
                 self._tried.add(window)
-            return live.finest_eps(scope)
+            return live.finest_eps(scope), live.finest_tail(scope)
         except QuantideError as error:
             raise type(error)(f"queries[{index}]: {error}") from error
 
