@@ -319,7 +319,7 @@ def test_without_java_it_reports_so(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 def test_a_frame_shows_quantiles_proved_ranks_and_alarms() -> None:
     shown = "\n".join(terminal_frame.render(STATE, TerminalStyle(width=120)))
     counts = ["61,000,000 values", "2,012 a second", "0.6 s ago", "last 1 min", STATE.address]
-    rows = ["1.500", "2.250", "12.345", "59,990 to 60,010", "60,601", "0.0200%", "▁█▅"]
+    rows = ["1.500", "2.250", "12.345", "59,990 to 60,010", "60,601", "0.02%", "▁█▅"]
     for part in [*counts, *rows, "FIRES   ECHO is wide: p99 is 75.50", "quiet   late: p90 is not known"]:
         assert part in shown
     assert "\x1b" not in shown

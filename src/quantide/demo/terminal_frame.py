@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 
+from quantide.summary.answer import format_percent
+
 MARGIN = "  "
 GAP = "   "
 TRAIL_WIDTH = 24
@@ -170,14 +172,6 @@ def format_line(line: str, style: TerminalStyle, color: str = "") -> str:
     """Return a line cut to the terminal's width, in color if the terminal has it."""
     cut = (MARGIN + line)[: style.width].rstrip()
     return f"\x1b[{color}m{cut}\x1b[0m" if color and style.color else cut
-
-
-def format_percent(fraction: float) -> str:
-    """
-    >>> format_percent(0.00048)
-    '0.0480%'
-    """
-    return f"{100 * fraction:.4f}%"
 
 
 def draw_sparkline(values: Sequence[float], width: int, blocks: bool = True) -> str:
