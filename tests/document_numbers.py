@@ -38,7 +38,6 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "README.md": ("with 99% probability",),
     "docs/alarms.md": (
         "At most 31 days",
-        "at least 2 times the stream's eps for windows and 4 times for",
         "any 2xx response within 10 seconds is a success",
         "8 ... seconds, at most 5 minutes",
     ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from typing import Any
 
 import numpy as np
@@ -9,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quantide import StreamSketch, Summaries, Summary
-from quantide.errors import InvalidArgumentError
+from quantide import SlidingWindow, StreamSketch, Summaries, Summary
+from quantide.errors import CorruptBytesError, InvalidArgumentError
 from quantide.kernels.error_profile import ranks_of_profile
 from tests.oracle import tail_faults
 from tests.orders import ORDERS
@@ -214,3 +216,33 @@ def test_a_value_with_several_tuples_has_every_rank_between_them() -> None:
         answer = summary.answer(phi)
         assert (answer.value, answer.rank_lo, answer.rank_hi, answer.error) == (0, answer.target, answer.target, 0)
     assert Summaries.of(np.zeros(5000), values, 0.02).answer([0.1])["error"].to_pylist() == [0]
+
+
+def forged(data: bytes, old: bytes, new: bytes) -> bytes:
+    """Replace the first occurrence of some bytes, and repair the checksum."""
+    assert old in data
+    body = data[:-4].replace(old, new, 1)
+    return body + struct.pack("<I", zlib.crc32(body))
+
+
+def test_bytes_that_claim_a_tail_are_refused() -> None:
+    """Neither a pool of coarse summaries nor buckets of a window without a tail can be given one."""
+    sketch = StreamSketch(0.1, tail=None)
+    sketch.update_summary(Summary.of(np.arange(20_000.0)).compress(20))
+    leaf = struct.pack("<Q", sketch.leaf)
+    with pytest.raises(CorruptBytesError):
+        StreamSketch.from_bytes(forged(sketch.to_bytes(), bytes(8) + leaf, struct.pack("<d", 0.01) + leaf))
+    window = SlidingWindow(1_000_000, 0.01)
+    window.update_summary(Summary.of(np.arange(50_000.0)).compress(200))
+    flag = struct.pack("<dQ", 0.1, 1)
+    assert window.tail is None
+    with pytest.raises(CorruptBytesError):
+        SlidingWindow.from_bytes(forged(window.to_bytes(), flag, struct.pack("<dQ", 0.1, 0)))
+
+
+@pytest.mark.parametrize("tail", [2.0**-53, 2.0**-50])
+def test_the_smallest_tails_are_exact(tail: float) -> None:
+    sketch = StreamSketch(0.1, tail=tail)
+    sketch.update(np.arange(20_000.0))
+    assert sketch.quantile(0.77) == 15_399
+    assert Summaries.of(np.zeros(9000), np.arange(9000.0), 0.1, tail=tail / 76).compress(4, tail / 76)[0].error == 0

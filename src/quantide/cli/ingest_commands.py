@@ -48,17 +48,21 @@ def _add_build_arguments(parser: argparse.ArgumentParser) -> None:
         "--tail",
         type=_read_tail,
         default=argparse.SUPPRESS,
-        help="error allowed towards the ends, as a fraction of the distance from the end, or none (10 * eps)",
+        help="error allowed towards the ends, as a fraction of the distance from them, or none (10 * eps up to 0.01)",
     )
     parser.add_argument("--kappa", type=int, help="maximum number of runs per level (10)")
     add_master(parser)
 
 
 def _read_tail(text: str) -> float | None:
+    from quantide.summary.ranks import check_tail
+
     try:
-        return None if text == "none" else float(text)
+        return None if text.lower() == "none" else check_tail(float(text), 1.0)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"write a number such as 0.01, or none, not {text!r}") from error
+        raise argparse.ArgumentTypeError(
+            f"write a number between 0 and 1, such as 0.01, or none, not {text!r}"
+        ) from error
 
 
 def _build(args: argparse.Namespace) -> None:

@@ -13,6 +13,7 @@ from quantide.history.verify import check_log
 from quantide.store.ingest_status import accept_clock
 from quantide.store.retired_files import RetiredFiles
 from quantide.summary import value_json
+from quantide.summary.answer import format_error
 from quantide.summary.value_json import count, write_line
 from quantide.windows.wall_clock import wall_clock
 
@@ -46,10 +47,10 @@ def show_answers(
         items = [value_json.encode_answer(a) | {"blocks_read": a.blocks_read} for a in answers]
         value_json.write_line(out, body | {"version": history.version} | covered | {"answers": items})
         return
-    out.write(f"{'phi':>8}  {'value':>24}  {'rank, proved':>31}  {'off by at most':>14}  blocks read\n")
+    out.write(f"{'phi':>8}  {'value':>24}  {'rank, proved':>31}  {'off by at most':>26}  blocks read\n")
     for a in answers:
         ranks = f"{a.rank_lo:,} to {a.rank_hi:,}"
-        out.write(f"{a.phi:>8g}  {a.value!s:>24}  {ranks:>31}  {a.error:>14.7%}  {a.blocks_read}\n")
+        out.write(f"{a.phi:>8g}  {a.value!s:>24}  {ranks:>31}  {format_error(a.error, a.n):>26}  {a.blocks_read}\n")
     steps = f"{first.last_steps:,} steps and the open one"
     note = " (more than asked: a run would be cut)" if first.widened else ""
     out.write(f"{first.n:,} values of {steps}{note}, {first.stream_n:,} of them in the open step; mode {first.mode}\n")

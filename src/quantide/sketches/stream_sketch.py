@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from quantide.kernels.block_sort import select_rows, sorted_copy
-from quantide.kernels.error_profile import ranks_of_profile
+from quantide.kernels.error_profile import ROUNDING, ranks_of_profile
 from quantide.sketches.block_cutter import BlockCutter, whole_blocks
 from quantide.sketches.byte_frame import FrameReader
 from quantide.sketches.level_rows import read_version_1
@@ -30,9 +30,9 @@ SAMPLED, OPEN = 1 / 2, 1 / 8
 class StreamSketch(SketchBase):
     """Quantiles of all values so far, each within eps * n ranks, at every moment, and closer towards the ends.
 
-    Of every block of `leaf` values, those at evenly spaced ranks are merged into a running summary, which is
-    compressed as far as eps allows. Until the first block is full every answer is exact. The same values in the same
-    order give the same state, byte for byte, however update() calls divide them.
+    Of every block of `leaf` values, those at evenly spaced ranks, and more towards the ends, are merged into a running
+    summary, which is compressed as far as eps and the tail allow. Until the first block is full every answer is exact.
+    The same values in the same order give the same state, byte for byte, however update() calls divide them.
 
     Parameters: `eps`, the largest error as a fraction of n, in (0, 1); `nan`, "refuse" or "skip"; `value_type`,
     the name of the value type, by default that of the first values; `tail`, the largest error as a fraction of the
@@ -206,7 +206,7 @@ class StreamSketch(SketchBase):
         sketch = cls(frame.eps, frame.nan, frame.type_name, tail)
         if frame.version >= 3:
             sketch._leaf = frame.number(MAX_LEAF)
-            frame.require(sketch._leaf in (leaf_for(frame.eps, None), leaf_for(frame.eps, 1.0)))
+            frame.require(sketch._leaf in (leaf_for(frame.eps, None), leaf_for(frame.eps, 1.0)))  # 1.0: any tail
             sketch._running = RunningSummary(frame.eps, tail, sketch._leaf)
         sketch._nulls, sketch._nans = frame.nulls, frame.nans
         sketch._read_state(frame)
@@ -249,7 +249,7 @@ class StreamSketch(SketchBase):
         if filled := frame.number(self.leaf - 1):
             self._extend([frame.values(filled)])
         running, has_summaries, self._pool = frame.summaries(), bool(frame.number(1)), frame.summaries()
-        frame.require(len(running) <= 1 and all(s.error <= self._eps / 2 for s in self._pool))
+        frame.require(len(running) <= 1 and all(self._is_fine(s) for s in self._pool))
         frame.require(not self._is_pool_full() and (bool(running) or not has_summaries))
         frame.require(not running or self._running.restore(running[0], has_summaries))
 
@@ -292,6 +292,11 @@ class StreamSketch(SketchBase):
         running = self._running.summary(kind)
         parts = [part for part in (running, *self._pool, sampled) if part is not None]
         return Summary.merge(*parts).compress(math.ceil(2 / self._eps), share) if below else sampled
+
+    def _is_fine(self, summary: Summary) -> bool:
+        """Return True if a summary can have been inserted without a change of the tail."""
+        tail, own = summary.tail, self._running.tail
+        return summary.error <= self._eps / 2 and (own is None or (tail is not None and 2 * tail * ROUNDING <= own))
 
     def _widen_tail(self, tail: float | None) -> None:
         """Promise the larger of two tails from now on, none if that is not below 1."""

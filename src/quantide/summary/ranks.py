@@ -68,15 +68,18 @@ def check_tail(tail: Any, eps: float) -> float | None:
     """Return the tail as a float, or None; by default 10 * eps for eps up to 0.01, and None above."""
     if tail is DEFAULT:
         return 10 * eps if eps <= 0.01 else None
-    if tail is None:
-        return None
+    if tail is not None and check_tail_share(tail) < MIN_EPS:
+        raise InvalidArgumentError(f"tail must be at least {MIN_EPS:.2g}, not {tail}; that is exact already")
+    return None if tail is None else float(tail)
+
+
+def check_tail_share(tail: Any) -> float:
+    """Return a tail, or a part of one, as a float; raise unless it is in (0, 1)."""
     if isinstance(tail, bool) or not isinstance(tail, (int, float, np.floating, np.integer)) or not 0 < tail < 1:
         raise InvalidArgumentError(
             f"tail must be a number in (0, 1) or None, not {tail!r}; 0.01 allows an error of 1% of the distance from "
             "either end, None any error up to eps"
         )
-    if tail < MIN_EPS:
-        raise InvalidArgumentError(f"tail must be at least {MIN_EPS:.2g}, not {tail}; that is exact already")
     return float(tail)
 
 

@@ -29,6 +29,7 @@ from quantide.summary.ranks import (
     check_phis,
     check_size,
     check_tail,
+    check_tail_share,
     target_ranks,
 )
 from quantide.summary.summary import Summary
@@ -76,7 +77,7 @@ class Summaries(Immutable):
         with nan="skip") are counted for their key; a key without other values has n = 0.
         """
         eps, nan = check_eps(eps), check_nan_policy(nan)
-        tail = check_tail(tail, eps)
+        tail = check_tail(tail, eps) if tail is DEFAULT or tail is None else check_tail_share(tail)
         rows = read_rows(values)
         column = key_array(keys)
         check_same_length(len(column), rows.length)
@@ -131,7 +132,7 @@ class Summaries(Immutable):
 
         With a tail, more tuples are kept towards the ends, so that the certified tails grow by at most `tail`.
         """
-        t, b, tail = self._tuples, min(check_size("b", b, 1), MAX_N), check_tail(tail, 1.0)
+        t, b, tail = self._tuples, min(check_size("b", b, 1), MAX_N), None if tail is None else check_tail_share(tail)
         if tail is None and not t.has_wide_ties:
             indexes, offsets = select_tuples(t.rmin, t.rmax, t.bounds, t.n, b)
         else:

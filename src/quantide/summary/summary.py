@@ -20,7 +20,7 @@ from quantide.summary.ranks import (
     check_phi,
     check_phis,
     check_size,
-    check_tail,
+    check_tail_share,
     target_ranks,
 )
 from quantide.summary.summary_bytes import SummaryTuples, check_bytes, pack_tuples, unpack_tuples
@@ -122,10 +122,10 @@ class Summary(Immutable, CopiedByBytes):
     def compress(self, b: int, tail: float | None = None) -> "Summary":
         """Return at most b+1 of the tuples: the ends and the answers to ranks i*n/b. G grows by less than n/b.
 
-        With a tail, more tuples are kept towards the ends, so that this summary's certified tail grows by at most
-        `tail`; about ln(2 * tail * n) / tail tuples in all.
+        With a tail, more tuples are kept towards the ends, about ln(2 * tail * n) / tail in all, so that this summary's
+        certified tail grows by at most `tail`. Without it, the result may have no certified tail.
         """
-        b, tail = min(check_size("b", b, 1), MAX_N), check_tail(tail, 1.0)
+        b, tail = min(check_size("b", b, 1), MAX_N), None if tail is None else check_tail_share(tail)
         if len(self) <= b + 1:
             return self
         bounds, n = np.array([0, len(self)]), np.array([self._n])

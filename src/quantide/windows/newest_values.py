@@ -1,4 +1,4 @@
-"""Value tail: the last values of a SlidingWindow in arrival order, with blocks that were summarised elsewhere."""
+"""Newest values: the last values of a SlidingWindow in arrival order, with blocks that were summarised elsewhere."""
 
 import math
 from collections import deque
@@ -196,6 +196,10 @@ class NewestValues:
                 frame.array(item.values)
             else:
                 frame.summaries([item])
+
+    def has_tail(self) -> bool:
+        """Return True unless there are blocks, which only summaries make."""
+        return all(isinstance(item, ValueBuffer) for item in self._items)
 
     def read(self, frame: FrameReader) -> None:
         """Read items as write() writes them; raise on a state that no values can produce."""

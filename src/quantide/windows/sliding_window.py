@@ -167,6 +167,7 @@ class SlidingWindow(SketchBase):
             storage.read(frame)
             missing, evicted = window.n - storage.covered, storage.evicted
             frame.require(0 <= missing < max(1, evicted.n) and (missing > 0 or evicted.summary is None))
+            frame.require(window.tail is None or storage.has_tail())
         frame.finish()
         window._reset_buffer()
         return window

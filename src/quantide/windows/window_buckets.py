@@ -19,7 +19,7 @@ from collections import deque
 import numpy as np
 
 from quantide.kernels.block_sort import select_rows, sorted_copy
-from quantide.kernels.error_profile import ranks_of_profile
+from quantide.kernels.error_profile import ROUNDING, ranks_of_profile
 from quantide.sketches.byte_frame import FrameReader, FrameWriter
 from quantide.sketches.stream_sketch import StreamSketch
 from quantide.summary.ranks import MIN_EPS
@@ -185,6 +185,12 @@ class WindowBuckets:
         frame.number(self._run.n)
         frame.array(self._run.values)
         frame.blob(self._sketch.to_bytes())
+
+    def has_tail(self) -> bool:
+        """Return True if buckets are as precise towards the ends as values alone make them."""
+        tails = [s.tail for s in self._closed]
+        allowed = math.inf if self.tail is None else bucket_slope(self.tail) / 2 / ROUNDING
+        return not self._blocks and all(tail is not None and tail <= allowed for tail in tails)
 
     def read(self, frame: FrameReader) -> None:
         """Read buckets as write() writes them; raise on a state that no values can produce."""

@@ -129,8 +129,8 @@ class AlarmWindow:
 
     def add_conditions(self, phi: float, eps: float | None, above: bool, threshold: Any, clear: Any) -> tuple[int, int]:
         """Watch a quantile against its threshold and its clear limit; return the ids of both conditions."""
-        side, precision = "above" if above else "below", self._monitor.eps if eps is None else eps
-        first, second = (self._monitor.watch(phi, precision, **{side: limit}) for limit in (threshold, clear))
+        side = "above" if above else "below"
+        first, second = (self._monitor.watch(phi, eps, **{side: limit}) for limit in (threshold, clear))
         self._current = False
         return first, second
 
