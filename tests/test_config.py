@@ -118,6 +118,7 @@ def test_absolute_paths_and_urls_stay_as_they_are(tmp_path: Path) -> None:
         ("eps = 2", r"streams\.s\.eps is 2: eps must be in \(0, 1\).*Write it as eps = 0\.001"),
         ('eps = "small"', r"streams\.s\.eps is \"small\""),
         ("eps = 0.1\nmemory = '1 MB'", r"streams\.s\.memory and streams\.s\.eps both.*leave one out"),
+        ("tail = 0.1\nmemory = '1 MB'", r"streams\.s\.memory chooses eps without a tail.*leave out tail"),
         ("tail = 1.5", r"streams\.s\.tail is 1\.5: tail must be a number in \(0, 1\).*tail = 0\.01, or \"none\""),
         ('tail = "off"', r"streams\.s\.tail is \"off\": tail must be"),
         ("tail = true", r"streams\.s\.tail is true: tail must be"),

@@ -14,6 +14,9 @@ from hypothesis import strategies as st
 from quantide import SlidingWindow, StreamSketch, Summaries, Summary
 from quantide.errors import CorruptBytesError, InvalidArgumentError
 from quantide.kernels.error_profile import ranks_of_profile
+from quantide.sketches.running_summary import DOUBLINGS
+from quantide.sketches.stream_sketch import MIN_LEAF
+from quantide.summary.ranks import MAX_N
 from tests.oracle import tail_faults
 from tests.orders import ORDERS
 
@@ -238,6 +241,10 @@ def test_bytes_that_claim_a_tail_are_refused() -> None:
     assert window.tail is None
     with pytest.raises(CorruptBytesError):
         SlidingWindow.from_bytes(forged(window.to_bytes(), flag, struct.pack("<dQ", 0.1, 0)))
+
+
+def test_the_share_of_gaps_cannot_rise_further_than_the_proof_has_it() -> None:
+    assert MIN_LEAF * 2 ** (DOUBLINGS - 1) >= MAX_N
 
 
 @pytest.mark.parametrize("tail", [2.0**-53, 2.0**-50])

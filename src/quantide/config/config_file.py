@@ -121,6 +121,10 @@ def _check_combinations(stream: StreamConfig) -> None:
     """Reject keys that contradict each other."""
     if stream.eps is not None and stream.memory is not None:
         raise ConfigError(f"{stream.key}.memory and {stream.key}.eps both say how accurate answers are; leave one out")
+    if stream.memory is not None and stream.tail is not DEFAULT and stream.tail is not None:
+        raise ConfigError(
+            f"{stream.key}.memory chooses eps without a tail; give eps and tail instead, or leave out tail"
+        )
     if stream.late != "keep" and stream.time is None:
         raise ConfigError(f'{stream.key}.late is "{stream.late}" and no times are known; add time = "ts"')
     if stream.time_unit is not None and stream.time is None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from quantide.errors import InvalidArgumentError, TooCoarseError, TypeMismatchError
+from quantide.kernels.error_profile import ROUNDING
 from quantide.summary.summary import Summary
 from quantide.summary.value_types import ValueType, type_named
 from quantide.windows.recent_window import RecentWindow
@@ -74,11 +75,11 @@ class PulledSource:
                 f"a monitor of eps={self.eps:.3g} follows summaries within eps/2 = {self.eps / 2:.3g}; this one has a "
                 f"certified error of {summary.error:.3g}: make it finer, or the monitor coarser"
             )
-        if self.tail is not None and not (summary.tail is not None and summary.tail <= self.tail / 2):
-            found = "none" if summary.tail is None else f"{summary.tail:.3g}"
+        if self.tail is not None and not (summary.tail is not None and summary.tail * ROUNDING <= self.tail / 2):
+            found = "has none" if summary.tail is None else f"has one of {summary.tail:.3g}"
             raise TooCoarseError(
-                f"a monitor of tail={self.tail:.3g} follows summaries of tail/2 = {self.tail / 2:.3g}; this one has a "
-                f"certified tail of {found}: make it finer, or the monitor coarser"
+                f"a monitor of tail={self.tail:.3g} follows summaries with a certified tail within tail/2 = "
+                f"{self.tail / 2:.3g}; this one {found}: make it with a smaller tail=, or the monitor with a larger one"
             )
         if summary.n and self.type not in (None, summary.type):
             raise TypeMismatchError(

@@ -21,7 +21,8 @@ from quantide.summary.summary import Summary
 from quantide.summary.value_types import ValueType
 from quantide.typing import Array, Ints
 
-# Gaps in units of eps * n: of a summary of blocks, and the limit of one that has other parts; how often n may double.
+# Gaps in units of eps * n: of a summary of blocks, and the limit of one that has other parts; how often n may double,
+# from the smallest leaf of 2^12 values to 2^53.
 BLOCKS, LIMIT, DOUBLINGS = 9 / 8, 11 / 8, 42
 
 

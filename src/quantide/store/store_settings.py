@@ -92,7 +92,7 @@ class StoreSettings:
         if budget is not None:
             if tail is not DEFAULT and tail is not None:
                 raise InvalidArgumentError(
-                    "memory buys the smallest eps for a number of bytes, and a tail needs bytes too; give eps and tail"
+                    "memory chooses the smallest eps without a tail; give eps and tail instead, or leave out tail"
                 )
             tail = None
         recent = _read_window(window), _read_filters(filters, window)

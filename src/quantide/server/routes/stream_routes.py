@@ -62,6 +62,7 @@ def stream_overview(service: Service, name: str) -> dict[str, Any]:
         "ingest": health.to_json()["ingest"],
         "problems": list(health.problems),
         "eps": settings.eps,
+        "tail": settings.tail,
         "value_type": settings.value_type,
         "key_columns": list(settings.keys),
         "filters": list(settings.filters),
