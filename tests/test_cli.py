@@ -111,7 +111,7 @@ def test_help_of_half_a_name(capsys: Out) -> None:
         ("quantile a 0.5 --mod exact", "did you mean --mode?"),
         ("quantile a 0.5 --wholly-other", "see: quantide quantile --help"),
         ("quantile a 0.5 --mode best", "'best'"),
-        ("history build a b --tail wide", "write a number such as 0.01, or none, not 'wide'"),
+        ("history build a b --tail wide", "write a number between 0 and 1, such as 0.01, or none, not 'wide'"),
         ("demo --seconds soon", "'soon'"),
         ("demo now", "'now' is not understood"),
         ("token create quantide.toml", "required: --role"),

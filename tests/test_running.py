@@ -81,8 +81,8 @@ def test_a_test_that_hangs_fails_and_the_rest_goes_on(tmp_path: Path, processes:
     assert "2 passed" in done.stdout
     for name in ("test_swallows.py::test_hangs", "test_gil.py::test_loops", "test_teardown.py::test_fails"):
         assert re.search(rf"^FAILED {name} - worker '\w+' crashed", done.stdout, re.M), name
-    for function in ("bystander", "test_hangs", "test_loops", "never_ends"):  # the stacks of all threads
-        assert re.search(rf"File .* in {function}$", done.stderr, re.M), function
+    # The stacks of all threads. Two processes write them at once, so that only names stay in one piece.
+    assert [name for name in ("bystander", "test_hangs", "test_loops", "never_ends") if name not in done.stderr] == []
 
 
 def test_a_hanging_test_ends_a_single_process(tmp_path: Path) -> None:
