@@ -1,9 +1,10 @@
-"""LRU cache bounded by bytes or entries."""
+"""LRU cache bounded by bytes or entries, and a value that expires."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from threading import Lock
-from typing import Any, TypeVar
+from time import monotonic
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -95,3 +96,33 @@ class ByteLRU:
         if not keys:
             del self._groups[group]
         return value
+
+
+class ExpiringValue(Generic[T]):
+    """Thread-safe cached value, computed again when it is older than `seconds`; an error is cached likewise.
+
+    While one thread computes it, others get the last one.
+    """
+
+    def __init__(self, compute: Callable[[], T], seconds: float) -> None:
+        self._compute, self._seconds, self._lock = compute, seconds, Lock()
+        self._last: tuple[float, T | None, Exception | None] | None = None  # when, the value, or the error
+
+    def get(self) -> T:
+        if self._last is None or monotonic() - self._last[0] >= self._seconds:
+            self._refresh()
+        assert self._last is not None
+        _, value, error = self._last
+        if error is not None:
+            raise error.with_traceback(None)
+        return value  # type: ignore[return-value]
+
+    def _refresh(self) -> None:
+        if not self._lock.acquire(blocking=self._last is None or not self._seconds):
+            return
+        try:
+            self._last = monotonic(), self._compute(), None
+        except Exception as error:
+            self._last = monotonic(), None, error
+        finally:
+            self._lock.release()

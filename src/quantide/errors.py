@@ -69,6 +69,14 @@ class StorageError(QuantideError, OSError):
     """A file or an object store is not accessible: network, credentials, disk."""
 
 
+class AccessRefusedError(StorageError):
+    """An object store refused the credentials, or they have expired: the request was not executed."""
+
+
+class DiskFullError(StorageError):
+    """The disk of a store is full, or a quota is used up. Nothing was written."""
+
+
 class CommitUncertainError(StorageError):
     """The outcome of a commit is unknown: the log can currently be neither written nor read.
 
@@ -94,6 +102,18 @@ class CheckpointError(QuantideError, RuntimeError):
 
 class StreamError(QuantideError, RuntimeError):
     """A stream stopped for an external reason: Spark, its source, the network."""
+
+
+class SourceTableError(QuantideError, RuntimeError):
+    """A table that is the source of a stream cannot be followed: its rows changed, its log was trimmed, or the like."""
+
+
+class ConnectorError(QuantideError, RuntimeError):
+    """Spark's connector to Kafka is missing, or cannot be fetched."""
+
+
+class DataLossError(QuantideError, RuntimeError):
+    """A source deleted data before it was ingested; the message has the number of lost offsets."""
 
 
 class SettingsError(QuantideError, ValueError):
@@ -152,5 +172,13 @@ class LimitError(QuantideError, RuntimeError):
     """A limit of the server is exceeded: queries, connections, the size of a request."""
 
 
+class BacklogError(LimitError):
+    """Ingestion has not caught up with the rows that were pushed. Send these rows again after `retry_after` seconds."""
+
+    retry_after = 1
+
+
 class ServerError(QuantideError, RuntimeError):
-    """A server cannot be reached, or its response is invalid."""
+    """A server cannot be reached, or its response is invalid. `status` is that of its response, if there was one."""
+
+    status: int | None = None

@@ -1,8 +1,9 @@
-"""Error profiles (algorithms section 7): gaps between tuples that shrink towards the smallest and the largest values.
+"""Error profiles: gaps between tuples that shrink towards the smallest and the largest values.
 
 The gap between two neighbouring tuples is rmax of the upper minus rmin of the lower, minus 1. With a slope s it may be
 at most s times the number of values above the upper tuple, and s times the number of those below the lower one. Every
 rank is then answered within s/2 times its distance from either end. A slope below 0 means that there is no such limit.
+The proof is in docs/guarantees/summary.md.
 """
 
 import numpy as np
@@ -43,7 +44,8 @@ def select_by_profile(
     for s in range(len(counts)):
         start, end, n = bounds[s], bounds[s + 1], counts[s]
         gap, steepest = profile_of(values, rmin, rmax, start, end, n)
-        limit, many = gap + (n - 1) // b, 3 * ((n - 1) // b + 1)
+        step = (n - 1) // b + 1
+        limit, many = gap + step - 1, 3 * step  # a value with that many ranks costs no more tuples than its ranks would
         allowed = (steepest + slope) * ROUNDING if steepest >= 0 and slope >= 0 else -1.0
         first_kept = at
         lowest = n
@@ -143,6 +145,26 @@ def ranks_of_profile(n: int, limit: int, slope: float) -> Ints:
     """Return the ranks of n sorted values that have gaps of at most `limit` and this slope."""
     ranks = np.empty(2 * count_lower_ranks(n, limit, slope) + 1, dtype=np.int64)
     return ranks[: write_ranks(n, limit, slope, ranks)]
+
+
+@pure
+def ranks_in_range(first: int, last: int, n: int, limit: int, slope: float) -> Ints:
+    """Return ranks from `first` to `last`, both of them included, that have gaps of at most `limit` and this slope.
+
+    They are ranks among n values: the slope counts from the ends of these, not of the range.
+    """
+    count = 1
+    rank = last
+    while rank > first:
+        rank = max(first, lowest_neighbour(rank, n, limit, slope))
+        count += 1
+    ranks = np.empty(count, dtype=np.int64)
+    rank = last
+    for k in range(count - 1, 0, -1):
+        ranks[k] = rank
+        rank = max(first, lowest_neighbour(rank, n, limit, slope))
+    ranks[0] = first
+    return ranks
 
 
 @pure

@@ -12,12 +12,7 @@ from quantide.kernels.radix_sort import bit_length
 from quantide.typing import Array, Ints
 
 Tuples = tuple[Array, Ints, Ints]
-
-
-@compiled
-def gap_share(share: float, growth: float, unit: int, n: int) -> float:
-    """Return `share`, and more by `growth` for every time that the number of units of n values has doubled."""
-    return share + growth * bit_length(np.uint64(n // unit))
+Limits = tuple[float, float, float, float, int]  # eps, tail, share, growth, leaf
 
 
 @compiled
@@ -27,10 +22,15 @@ def gap_limit(share: float, eps: float, n: int) -> int:
 
 
 @compiled
-def insert_part(
-    values: Array, rmin: Ints, rmax: Ints, n: int, part: Tuples, size: int, limit: int, slope: float
-) -> Tuples:
-    """Merge the tuples of n values with those of a part of `size` values; return those that are kept."""
+def insert_part(values: Array, rmin: Ints, rmax: Ints, n: int, part: Tuples, size: int, limits: Limits) -> Tuples:
+    """Merge the tuples of n values with those of a part of `size` values; return those that are kept.
+
+    Gaps are at most share * eps * n, and share * tail of the distance from an end; a tail below 0 means no such limit.
+    The share grows by `growth` for every time that the number of leaves has doubled.
+    """
+    eps, tail, share, growth, leaf = limits
+    share += growth * bit_length(np.uint64((n + size) // leaf))
+    limit, slope = gap_limit(share, eps, n + size), share * tail
     x, low, high = part
     end, part_end = len(values), len(x)
     capacity = end + part_end
@@ -65,30 +65,13 @@ def insert_part(
 
 @pure
 def insert_rows(
-    values: Array,
-    rmin: Ints,
-    rmax: Ints,
-    n: int,
-    rows: Array,
-    ranks: Ints,
-    size: int,
-    eps: float,
-    tail: float,
-    share: float,
-    growth: float,
-    unit: int,
+    values: Array, rmin: Ints, rmax: Ints, n: int, rows: Array, ranks: Ints, size: int, limits: Limits
 ) -> Tuples:
-    """Insert rows of values that have these ranks in blocks of `size` values, one after the other.
-
-    Gaps are at most share * eps * n, and share * tail of the distance from an end; a tail below 0 means no such limit.
-    """
-    values, rmin, rmax = values.copy(), rmin.copy(), rmax.copy()
+    """Insert rows of values that have these ranks in blocks of `size` values, one after the other."""
+    tuples = values.copy(), rmin.copy(), rmax.copy()
     for r in range(rows.shape[0]):
-        now = gap_share(share, growth, unit, n + size)
-        limit = gap_limit(now, eps, n + size)
-        values, rmin, rmax = insert_part(values, rmin, rmax, n, (rows[r], ranks, ranks), size, limit, now * tail)
-        n += size
-    return values, rmin, rmax
+        tuples = insert_part(*tuples, n + r * size, (rows[r], ranks, ranks), size, limits)
+    return tuples
 
 
 @pure
@@ -102,19 +85,13 @@ def insert_parts(
     parts_rmax: Ints,
     bounds: Ints,
     counts: Ints,
-    eps: float,
-    tail: float,
-    share: float,
-    growth: float,
-    unit: int,
+    limits: Limits,
 ) -> Tuples:
     """Insert parts of counts[p] values, whose tuples are at bounds[p]:bounds[p+1], one after the other."""
-    values, rmin, rmax = values.copy(), rmin.copy(), rmax.copy()
+    tuples = values.copy(), rmin.copy(), rmax.copy()
     for p in range(len(counts)):
         start, end = bounds[p], bounds[p + 1]
         part = parts[start:end], parts_rmin[start:end], parts_rmax[start:end]
-        now = gap_share(share, growth, unit, n + counts[p])
-        limit = gap_limit(now, eps, n + counts[p])
-        values, rmin, rmax = insert_part(values, rmin, rmax, n, part, counts[p], limit, now * tail)
+        tuples = insert_part(*tuples, n, part, counts[p], limits)
         n += counts[p]
-    return values, rmin, rmax
+    return tuples

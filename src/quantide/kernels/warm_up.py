@@ -35,14 +35,15 @@ def warm() -> Iterator[str]:
     bounds = np.array([0, 2], dtype=np.int64)
     two = np.array([2], dtype=np.int64)
     zero = np.array([0], dtype=np.int64)
+    limits = 0.1, 0.1, 1.0, 0.1, 1
     for carrier in CARRIERS:
         values = np.array([1, 2], dtype=carrier)
         presort.detect_order(values)
         bits, layout = values.view(f"u{values.itemsize}"), radix_sort.key_layout(values.dtype)
         radix_sort.sort_segments(bits, bounds, zero, layout)
         rank_selection.select_rows(bits.reshape(1, 2), ranks, layout, bits.copy().reshape(1, 2))
-        tuple_insertion.insert_rows(values, ranks, ranks, 2, values.reshape(1, 2), ranks, 2, 0.1, 0.1, 1.0, 0.1, 1)
-        tuple_insertion.insert_parts(values, ranks, ranks, 2, values, ranks, ranks, bounds, two, 0.1, 0.1, 1.0, 0.1, 1)
+        tuple_insertion.insert_rows(values, ranks, ranks, 2, values.reshape(1, 2), ranks, 2, limits)
+        tuple_insertion.insert_parts(values, ranks, ranks, 2, values, ranks, ranks, bounds, two, limits)
         run_merge.merge_runs([values, values])
         run_merge.merge_pair(values, 0, 1, 2, values.copy())
         block_samples.sample_blocks(values, block_samples.sorted_positions(bits, layout), 1, 1)
@@ -74,6 +75,7 @@ def warm() -> Iterator[str]:
             one, values[:1].copy(), np.zeros(1, dtype=np.int32), *part, one.copy(), one.copy()
         )
         yield f"continuous queries for {np.dtype(carrier).name}"
+    error_profile.ranks_in_range(1, 2, 2, 1, 0.1)
     compression.select_tuples(ranks, ranks, bounds, two, 1)
     compression.find_nearest_tuples(ranks, ranks, bounds, np.array([[1]]))
     compression.find_bracketing_tuples(ranks, ranks, bounds, np.array([[1]]))

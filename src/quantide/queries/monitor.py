@@ -24,7 +24,7 @@ from quantide.queries.marked_sketch import MarkedSketch
 from quantide.queries.query_clusters import CLUSTERINGS, ONLINE
 from quantide.queries.query_registry import read_queries
 from quantide.queries.query_results import Answers, Changes, Lookup, Query
-from quantide.queries.query_sources import Pull, PulledSource, Window, WindowSource
+from quantide.queries.query_sources import Grows, Pull, PulledSource, Window, WindowSource
 from quantide.summary.answer import Answer
 from quantide.summary.copying import CopiedByBytes
 from quantide.summary.ranks import (
@@ -62,7 +62,8 @@ class Monitor(CopiedByBytes):
     window is evaluated after floor(eps*n/2) arrivals; one by time, after every block (`updates` has no effect);
     `pull`: a function that returns (version, summary) of a source, which may grow, shrink and be replaced: the version
     differs whenever the source may have changed, and the summary's error is at most eps/2. Every read calls it.
-    `grows`: the source only grows, so that values need not change when a summary leaves them out;
+    `grows`: the source only grows, so that values need not change when a summary leaves them out; or a function that
+    returns False once something has left;
     `tail`: the largest error as a fraction of the distance from either end, by default 10 * eps for eps up to 0.01 and
     None (eps alone) above. Over a window it is None. Over a pulled source it is None by default, and otherwise every
     summary has a certified tail of at most tail/2.
@@ -107,7 +108,7 @@ class Monitor(CopiedByBytes):
         last: int | None = None,
         within: Any = None,
         pull: Pull | None = None,
-        grows: bool = False,
+        grows: Grows = False,
         tail: float | None = DEFAULT,
     ) -> None:
         _check_choice("clustering", clustering, CLUSTERINGS)

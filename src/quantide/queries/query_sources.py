@@ -11,6 +11,7 @@ from quantide.windows.recent_window import RecentWindow
 from quantide.windows.sliding_window import SlidingWindow
 
 Pull = Callable[[], tuple[int, Summary]]
+Grows = bool | Callable[[], bool]  # or a function that returns False once elements have left
 Window = SlidingWindow | RecentWindow
 
 
@@ -24,10 +25,10 @@ class PulledSource:
 
     reserve = 0  # any number of elements may arrive and leave at once
 
-    def __init__(self, pull: Pull, eps: float, kind: ValueType | None, grows: bool, tail: float | None = None) -> None:
+    def __init__(self, pull: Pull, eps: float, kind: ValueType | None, grows: Grows, tail: float | None = None) -> None:
         if not callable(pull):
             raise InvalidArgumentError(f"pull is called for (version, summary), so it must be a function, not {pull!r}")
-        self.eps, self.type, self.grows, self.tail = eps, kind, grows, tail
+        self.eps, self.type, self._grows, self.tail = eps, kind, grows, tail
         self.summary_count = 0  # versions pulled
         self._pull = pull
         self.version: int | None = None
@@ -42,6 +43,10 @@ class PulledSource:
             self.version, self._summary = version, summary
             self.type = summary.type if summary.n else self.type
             self.summary_count += 1
+
+    @property
+    def grows(self) -> bool:
+        return self._grows() if callable(self._grows) else self._grows
 
     @property
     def kind(self) -> ValueType:

@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from quantide.kernels.error_profile import ROUNDING
-from quantide.kernels.tuple_insertion import gap_limit, insert_parts, insert_rows
+from quantide.kernels.tuple_insertion import Limits, gap_limit, insert_parts, insert_rows
 from quantide.summary.summary import Summary
 from quantide.summary.value_types import ValueType
 from quantide.typing import Array, Ints
@@ -55,7 +55,7 @@ class RunningSummary:
     def insert_rows(self, rows: Array, ranks: Ints, size: int) -> None:
         """Insert blocks of `size` values: each row has the values of a block with these ranks."""
         own = self._tuples_of(rows.dtype)
-        self._store(insert_rows(*own, self.n, rows, ranks, size, *self._shares(), self._leaf))
+        self._store(insert_rows(*own, self.n, rows, ranks, size, self._limits()))
         self.n += size * len(rows)
 
     def insert_summaries(self, summaries: Sequence[Summary]) -> None:
@@ -67,7 +67,7 @@ class RunningSummary:
             rmin, rmax = np.concatenate([s.rmin for s in parts]), np.concatenate([s.rmax for s in parts])
             bounds, counts = np.cumsum([0, *(len(s) for s in parts)]), np.array([s.n for s in parts])
             own = self._tuples_of(values.dtype)
-            inserted = insert_parts(*own, self.n, values, rmin, rmax, bounds, counts, *self._shares(), self._leaf)
+            inserted = insert_parts(*own, self.n, values, rmin, rmax, bounds, counts, self._limits())
             self._store(inserted)
             self.n += int(counts.sum())
 
@@ -82,18 +82,18 @@ class RunningSummary:
             (summary.carried, summary.rmin, summary.rmax),
             has_summaries,
         )
-        gap = summary.gap - 1
+        gap = summary.gap
         ends = max(int(summary.rmax[0]) - 1, self.n - int(summary.rmin[-1]))
         allowed = self._eps * self.n / ROUNDING  # of the parts, whose error of eps/2 was computed in floats
         largest = max(gap_limit(LIMIT, self._eps * ROUNDING, self.n), int(allowed))
         has_tail = self.tail is None or (summary.tail is not None and 2 * summary.tail * ROUNDING <= LIMIT * self.tail)
         return gap <= largest and 2 * ends <= allowed and has_tail
 
-    def _shares(self) -> tuple[float, float, float, float]:
-        """Return eps, the tail, the share of them that gaps may have, and by how much it rises with each doubling."""
+    def _limits(self) -> Limits:
+        """Return what limits gaps; their share of eps and of the tail rises if there are summaries among the parts."""
         growth = (LIMIT - BLOCKS) / DOUBLINGS if self.has_summaries else 0.0
         tail = -1.0 if self.tail is None else self.tail * ROUNDING
-        return self._eps * ROUNDING, tail, BLOCKS, growth
+        return self._eps * ROUNDING, tail, BLOCKS, growth, self._leaf
 
     def _tuples_of(self, carrier: np.dtype[Any]) -> tuple[Array, Ints, Ints]:
         return self.tuples or (np.empty(0, dtype=carrier), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))

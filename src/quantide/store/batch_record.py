@@ -9,14 +9,13 @@ base omits names of source files that no longer exist.
 """
 
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from quantide.errors import CorruptBytesError
-from quantide.store.file_names import is_quarantine_file
+from quantide.store.file_names import RECORDS, is_quarantine_file
 from quantide.store.json_fields import (
     Fields,
     Read,
@@ -29,19 +28,24 @@ from quantide.store.json_fields import (
     sequence,
     text,
 )
+from quantide.store.storage import Storage
 
 DONE, WAITING, QUARANTINED = "done", "waiting", "quarantined"
-BASE = "base.jsonl"
+BASE = f"{RECORDS}/base.jsonl"
 _SOURCE = re.compile(r"[a-z0-9]{1,64}")
 
 
 @dataclass(frozen=True)
 class IngestedFile:
-    """Identity of a file when it was read: path, size, and modification time in milliseconds."""
+    """Identity of a file when it was read: path, size, and modification time in milliseconds.
+
+    `keys` are the partition columns of a table's file as text, by the table's log; None for null.
+    """
 
     path: str
     size: int
     modified: int
+    keys: tuple[tuple[str, str | None], ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
@@ -71,14 +75,25 @@ class BatchRecord:
     held: tuple[str, ...] = ()
     settled: tuple[str, ...] = ()
     ahead: int = 0  # bad rows whose time is too far ahead of the clock
+    lost: int = 0  # offsets that the source deleted before they were ingested
+    topics: dict[str, str] = field(default_factory=dict)
+    """Ids of Kafka's topics."""
     config: str = ""
     """Fingerprint of the settings with which the batch was read."""
     entries: tuple[FileRecord, ...] = ()
 
     def to_lines(self) -> bytes:
         head = {name: value for name, value in asdict(self).items() if name != "entries"}
-        files = [[*asdict(e.file).values(), e.state, e.reason, e.bad] for e in self.entries]
+        head = {name: value for name, value in head.items() if value or name not in ("lost", "topics")}
+        files = [_entry_line(entry) for entry in self.entries]
         return "".join(json.dumps(line) + "\n" for line in (head, *files)).encode()
+
+
+def _entry_line(entry: FileRecord) -> list[Any]:
+    """Return the line of a file: path, size, modification time, state, reason, bad rows, and keys if it has some."""
+    file = entry.file
+    line = [file.path, file.size, file.modified, entry.state, entry.reason, entry.bad]
+    return [*line, dict(file.keys)] if file.keys else line
 
 
 def read_records(lines: Iterable[bytes], source: Read[str], batch: Read[int]) -> Iterator[BatchRecord]:
@@ -115,20 +130,24 @@ def _read_record(head: dict[str, Any], entries: list[FileRecord], source: Read[s
         "held": sequence(_read_quarantine_name),
         "settled": sequence(_read_quarantine_name),
         "ahead": integer(),
+        "lost": integer(),
+        "topics": mapping(text),
         "config": text,
     }
-    optionals = ("order", "at", "rows", "bad", "newest", "offsets", "types", "ahead", "config")
+    optionals = ("order", "at", "rows", "bad", "newest", "offsets", "types", "ahead", "lost", "topics", "config")
     return BatchRecord(**Fields(head).take_all(reads, optionals), entries=tuple(entries))
 
 
 def _read_entry(line: Any) -> FileRecord:
-    """Parse the line of a file: path, size, modification time, state, reason, bad rows."""
-    if not isinstance(line, list) or not 3 <= len(line) <= 6:
+    """Parse the line of a file."""
+    if not isinstance(line, list) or not 3 <= len(line) <= 7:
         raise ValueError("a line is neither a batch nor a file")
+    keys = mapping(optional(text))(line[6]) if len(line) > 6 else {}
     path, size, modified = text(line[0]), integer()(line[1]), integer(-(2**63))(line[2])
     reads: tuple[Read[Any], ...] = (one_of((DONE, WAITING, QUARANTINED)), text, integer())
     return FileRecord(
-        IngestedFile(path, size, modified), *(read(value) for read, value in zip(reads, line[3:], strict=False))
+        IngestedFile(path, size, modified, tuple(keys.items())),
+        *(read(value) for read, value in zip(reads, line[3:6], strict=False)),
     )
 
 
@@ -150,19 +169,30 @@ def write_base(checkpoint: str, order: int, records: Iterable[bytes]) -> bytes:
     return json.dumps({"checkpoint": checkpoint, "order": order}).encode() + b"\n" + b"".join(records)
 
 
-def read_base(folder: str) -> tuple[str, int, list[BatchRecord]]:
-    """Return the checkpoint, the order and the records of the base; ("", 0, []) if it does not exist."""
-    path = os.path.join(folder, BASE)
+@dataclass(frozen=True)
+class IngestBase:
+    """Base of an ingest log: its checkpoint, its order, its records, and the version of its file; None without one."""
+
+    checkpoint: str = ""
+    order: int = 0
+    records: tuple[BatchRecord, ...] = ()
+    version: dict[str, str] | None = None
+
+
+def read_base(storage: Storage) -> IngestBase:
+    """Return the base of the ingest log; an empty one if it does not exist."""
     try:
-        with open(path, "rb") as file:
-            first, *rest = file.read().splitlines() or [b""]
+        data, version = storage.read_version(BASE)
+        first, *rest = data.splitlines() or [b""]
         head = Fields(parse_json(first)).take_all({"checkpoint": _read_source, "order": integer()})
-        return head["checkpoint"], head["order"], list(read_records(rest, _read_source, integer(-1)))
+        records = tuple(read_records(rest, _read_source, integer(-1)))
+        return IngestBase(head["checkpoint"], head["order"], records, version)
     except FileNotFoundError:
-        return "", 0, []
+        return IngestBase()
     except ValueError as error:
         raise CorruptBytesError(
-            f"{path} is damaged: {error}; it records which source files are in the store: restore it from a copy"
+            f"{storage.full_path(BASE)} is damaged: {error}; it records which source files are in the store: restore "
+            "it from a copy"
         ) from error
 
 

@@ -4,9 +4,9 @@ A footer can be wrong. Its columns, compression and rows are checked before a bl
 that a block needs the memory of MAX_BLOCK_ROWS rows at most, and kernels receive values of the expected type.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from threading import Lock
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from quantide.caching import ByteLRU
-from quantide.store.durable_files import DurableSink, write_file
-from quantide.store.location import Location
+from quantide.store.storage import Sink, Storage
 from quantide.store.store_settings import VALUE
 from quantide.store.stored_rows import SortedRows
 from quantide.summary.summary_bytes import are_valid_values
@@ -53,86 +52,146 @@ def stored_type(kind: ValueType) -> pa.DataType:
     return kind.arrow if kind.name in NATIVE_TYPES or kind.is_decimal else pa.int64()
 
 
-def write_data(path: str, rows: SortedRows, names: Sequence[str], durable: bool) -> tuple[int, int]:
-    """Write sorted rows; return the size and checksum of the file."""
-    keys = rows.keys.flatten() if len(names) > 1 else [rows.keys] * len(names)
-    coded = [column.dictionary_encode() for column in keys]
-    fields = [pa.field(name, column.type) for name, column in zip(names, coded, strict=True)]
-    schema = pa.schema([*fields, pa.field(VALUE, stored_type(rows.kind))])
+class DataWriter:
+    """Writes sorted rows to a data file, piece by piece. Every block but the last has BLOCK rows.
 
-    def fill(sink: DurableSink) -> None:
-        with pq.ParquetWriter(
-            pa.PythonFile(sink, "w"),
-            schema,
+    Rows that fill no block wait for the next piece, so memory is that of a piece and a block.
+    """
+
+    def __init__(self, sink: Sink, names: Sequence[str]) -> None:
+        self._sink, self._names = sink, names
+        self._writer: Any = None
+        self._schema: Any = None
+        self._waiting: SortedRows | None = None
+
+    def append(self, rows: SortedRows) -> None:
+        """Append rows that follow all earlier ones in the order of (key, value)."""
+        if self._waiting is not None:
+            fill = min(BLOCK - len(self._waiting), len(rows))
+            self._waiting = self._waiting.follow_with(rows.slice(0, fill))
+            if len(self._waiting) < BLOCK:
+                return
+            self._write(self._waiting)
+            self._waiting = None
+            if fill == len(rows):
+                return
+            rows = rows.slice(fill, len(rows))
+        whole = len(rows) // BLOCK * BLOCK
+        if whole:
+            self._write(rows if whole == len(rows) else rows.slice(0, whole))
+        self._waiting = rows.slice(whole, len(rows)) if whole < len(rows) else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
+        """Write the last block and the footer; after an error, close the file."""
+        try:
+            if self._waiting is not None and failure is None:
+                self._write(self._waiting)
+        finally:
+            if self._writer is not None:
+                self._writer.close()
+
+    def _write(self, rows: SortedRows) -> None:
+        keys = rows.keys.flatten() if len(self._names) > 1 else [rows.keys] * len(self._names)
+        coded = [column.dictionary_encode() for column in keys]
+        if self._writer is None:
+            self._open([column.type for column in coded], rows.kind)
+        for start in range(0, len(rows), WRITE_ROWS):
+            end = min(start + WRITE_ROWS, len(rows))
+            columns = [*_key_columns(rows, coded, start, end), _to_stored(rows.values[start:end], rows.kind)]
+            self._writer.write_table(pa.table(columns, schema=self._schema), BLOCK)
+
+    def _open(self, key_types: Sequence[pa.DataType], kind: ValueType) -> None:
+        fields = [pa.field(name, key_type) for name, key_type in zip(self._names, key_types, strict=True)]
+        self._schema = pa.schema([*fields, pa.field(VALUE, stored_type(kind))])
+        self._writer = pq.ParquetWriter(
+            pa.PythonFile(self._sink, "w"),
+            self._schema,
             compression=CODEC,
-            use_dictionary=list(names),
-            column_encoding={VALUE: _value_encoding(rows.kind)},
+            use_dictionary=list(self._names),
+            column_encoding={VALUE: _value_encoding(kind)},
             write_batch_size=BLOCK,
             write_page_checksum=True,
             store_schema=False,
-        ) as writer:
-            for start in range(0, len(rows), WRITE_ROWS):
-                end = min(start + WRITE_ROWS, len(rows))
-                columns = [*_key_columns(rows, coded, start, end), _to_stored(rows.values[start:end], rows.kind)]
-                writer.write_table(pa.table(columns, schema=schema), BLOCK)
+        )
 
-    return write_file(path, fill, durable)
+
+def write_data(storage: Storage, name: str, pieces: Iterable[SortedRows], keys: Sequence[str]) -> tuple[int, int]:
+    """Write sorted rows, given in consecutive pieces; return the size and checksum of the file."""
+
+    def fill(sink: Sink) -> None:
+        with DataWriter(sink, keys) as writer:
+            for rows in pieces:
+                writer.append(rows)
+
+    return storage.write(name, fill)
 
 
 class DataFiles:
     """Reader of blocks with an LRU cache of open files."""
 
-    def __init__(self, kind: ValueType, location: Location) -> None:
-        self._kind, self._location = kind, location
+    def __init__(self, kind: ValueType, storage: Storage) -> None:
+        self._kind, self.storage = kind, storage
         self._open = ByteLRU(None, MAX_OPEN_FILES)
 
-    def read_blocks(self, path: str, groups: list[int]) -> NDArray[Any]:
+    def read_blocks(self, name: str, groups: list[int]) -> NDArray[Any]:
         """Return the values of consecutive blocks, in the carrier type."""
-        parquet, lock = self._open_file(path)
+        return self._read(name, self._open_file(name), groups)
+
+    def read_all(self, blocks: Sequence[tuple[str, int]]) -> list[NDArray[Any]]:
+        """Return the values of blocks of several files: files are opened in parallel, then blocks are read likewise."""
+        names = list(dict.fromkeys(name for name, _ in blocks))
+        files = dict(zip(names, self.storage.map_all(self._open_file, names), strict=True))
+        return self.storage.map_all(lambda block: self._read(block[0], files[block[0]], [block[1]]), blocks)
+
+    def _read(self, name: str, file: tuple[Any, Lock], groups: list[int]) -> NDArray[Any]:
+        parquet, lock = file
         try:
             with lock:
                 column = parquet.read_row_groups(groups, columns=[VALUE], use_threads=False)[VALUE]
             return _read_values(column, self._kind)
         except PARQUET_ERRORS as error:
-            raise self._location.read_error(path, error) from error
+            raise self.storage.read_error(name, error) from error
 
     def close(self) -> None:
         """Close all files."""
         self._open.clear()
 
-    def _open_file(self, path: str) -> tuple[Any, Lock]:
+    def _open_file(self, name: str) -> tuple[Any, Lock]:
         def open_file() -> tuple[Any, Lock]:
-            return open_data(path, self._location, self._kind), Lock()
+            return open_data(self.storage, name, self._kind), Lock()
 
-        return self._open.get(None, path, open_file, lambda _: 0)
+        return self._open.get(None, name, open_file, lambda _: 0)
 
 
-def open_data(path: str, location: Location, kind: ValueType, keys: Sequence[str] = ()) -> Any:
+def open_data(storage: Storage, name: str, kind: ValueType, keys: Sequence[str] = ()) -> Any:
     """Open a data file; raise FileNotFoundError if it was removed. Texts of `keys` are read as dictionary arrays."""
     try:
         parquet = pq.ParquetFile(
-            location.open(path), pre_buffer=False, page_checksum_verification=True, read_dictionary=list(keys)
+            storage.open(name), pre_buffer=False, page_checksum_verification=True, read_dictionary=list(keys)
         )
         _check_footer(parquet, kind)
         return parquet
     except FileNotFoundError:
         raise
     except PARQUET_ERRORS as error:
-        raise location.read_error(path, error) from error
+        raise storage.read_error(name, error) from error
 
 
 def read_rows(
-    path: str, location: Location, kind: ValueType, names: Sequence[str]
+    storage: Storage, name: str, kind: ValueType, keys: Sequence[str]
 ) -> Iterator[tuple[list[Any], NDArray[Any]]]:
     """Yield the key columns and the values of a data file, several blocks at a time."""
-    parquet = open_data(path, location, kind, names)
+    parquet = open_data(storage, name, kind, keys)
     try:
-        if parquet.schema_arrow.names != [*names, VALUE]:
+        if parquet.schema_arrow.names != [*keys, VALUE]:
             raise ValueError(f"it has the columns {', '.join(parquet.schema_arrow.names)[:200]}")
         for batch in parquet.iter_batches(WRITE_ROWS, use_threads=False):
-            yield [batch.column(name) for name in names], _read_values(batch.column(VALUE), kind)
+            yield [batch.column(key) for key in keys], _read_values(batch.column(VALUE), kind)
     except PARQUET_ERRORS as error:
-        raise location.read_error(path, error) from error
+        raise storage.read_error(name, error) from error
 
 
 def _check_footer(parquet: Any, kind: ValueType) -> None:

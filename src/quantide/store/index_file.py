@@ -1,10 +1,11 @@
 """Index files: key directory, block index and summaries of a data file. docs/store-format.md describes every byte.
 
 A section file. The directory (keys, counts, first values of blocks) is read when a store is opened; the summaries,
-which can be large with many keys, are memory-mapped and read by the queries that need them.
+which can be large with many keys, are memory-mapped and read by the queries that need them. A process cannot map as
+many files as a table has, so a file that is not in use is released, and mapped again when it is needed.
 """
 
-import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -14,9 +15,8 @@ from numpy.typing import NDArray
 
 from quantide.store.data_file import MAX_BLOCK_ROWS
 from quantide.store.json_fields import Fields, Read, integer, sequence, text
-from quantide.store.section_file import SectionFile, pack
-from quantide.store.store_settings import ErrorProfile
-from quantide.store.stored_rows import ALL, SortedRows, keys_from_bytes, keys_to_bytes, read_type, value_check
+from quantide.store.section_file import SectionFile
+from quantide.store.stored_rows import ALL, keys_from_bytes, read_type, value_check
 from quantide.summary.ranks import MAX_N
 from quantide.summary.summaries import Summaries
 from quantide.summary.summary import Summary
@@ -58,48 +58,33 @@ class IndexFileInfo:
         return cls(**Fields(header).take_all(reads, ("nulls", "nans", "sources")))
 
 
-def build_index_file(
-    rows: SortedRows, keyed: bool, info: IndexFileInfo, profile: ErrorProfile, of: int | None
-) -> bytes:
-    """Return the bytes of the index file of these rows, with a summary of each key within the profile.
-
-    The error of the total over keys may be twice that, and its tail one and a half times.
-    """
-    summaries = rows.summarise(profile, None if keyed else of)
-    tuples = summaries.tuples
-    sections = {
-        "counts": tuples.n.tobytes(),
-        "fences": rows.values[:: info.block_rows].tobytes(),
-        "bounds": tuples.bounds.tobytes(),
-        "values": tuples.values.tobytes(),
-        "ranks": tuples.rmin.tobytes(),
-    }
-    if keyed:
-        sections["keys"] = keys_to_bytes(rows.keys)
-        share = None if profile.tail is None else profile.tail / 2
-        sections["total"] = summaries.total().compress(math.ceil(1 / (2 * profile.eps)), share).to_bytes()
-    return b"".join(pack(MAGIC, VERSION, info.__dict__, sections, PAGED))
-
-
 class IndexFile:
     """Open index file. Every number in it is checked before it is used as a length or an index."""
 
     def __init__(self, data: Any, name: str = "index file") -> None:
         remedy = "remove it, and it is rebuilt from its data file"
-        self._sections = sections = SectionFile(data, MAGIC, VERSION, name, "index file", remedy, PAGED)
+        self._sections = sections = SectionFile(data, MAGIC, VERSION, name, "an index file", remedy, PAGED)
         self.info = sections.parse(lambda: IndexFileInfo.read(sections.info))
         self.kind: ValueType = sections.parse(lambda: read_type(self.info.value_type))
         sections.page_checks = {"values": value_check(self.kind)}
         self.keyed = "keys" in sections
-        self.keys = sections.parse(lambda: keys_from_bytes(sections.read_section("keys"))) if self.keyed else ALL
-        self.counts = sections.read_array("counts", INT, len(self.keys))
-        self.fences = sections.read_array("fences", self.kind.carrier, -(-self.info.rows // self.info.block_rows))
+        self.keys = sections.parse(self._read_keys) if self.keyed else ALL
+        self.counts = sections.read_array("counts", INT, len(self.keys)).copy()
+        blocks = -(-self.info.rows // self.info.block_rows)
+        self.fences = sections.read_array("fences", self.kind.carrier, blocks).copy()
         self.first_rows = np.concatenate(([0], np.cumsum(self.counts)))
         rises = (self.counts > 0).all() and (self.first_rows[1:] > self.first_rows[:-1]).all()  # cumsum can overflow
         if not rises or self.first_rows[-1] != self.info.rows:
             raise sections.damaged("its counts contradict each other")
         if not are_valid_values(self.fences, self.kind):
             raise sections.damaged(f"a first value of a block is not a {self.kind}")
+
+    def _read_keys(self) -> Any:
+        return keys_from_bytes(memoryview(bytes(self._sections.read_section("keys"))))
+
+    def release(self, reopen: Callable[[], Any]) -> None:
+        """Let go of the content of the file; `reopen` returns it again."""
+        self._sections.release(reopen)
 
     def check_belongs(self, value_type: str, key_type: Any) -> None:
         """Refuse the index file of another store; `key_type` is None for a store without keys."""
@@ -130,8 +115,8 @@ class IndexFile:
     def read_summary(self, key_index: int) -> Summary:
         """Return the summary of a key; only its own tuples are read and checked."""
         start, end = self._bounds[key_index], self._bounds[key_index + 1]
-        ranks = self._sections.read_range("ranks", INT, start, end)
-        values = self._sections.read_range("values", self.kind.carrier, start, end)
+        ranks = self._sections.read_range("ranks", INT, start, end).copy()
+        values = self._sections.read_range("values", self.kind.carrier, start, end).copy()
         bounds, n, zeros = (
             np.array([0, end - start]),
             self.counts[key_index : key_index + 1],
@@ -160,7 +145,7 @@ class IndexFile:
     @cached_property
     def _bounds(self) -> NDArray[np.int64]:
         """Start of the tuples of each key, and the end."""
-        bounds = self._sections.read_array("bounds", INT, len(self.counts) + 1)
+        bounds = self._sections.read_array("bounds", INT, len(self.counts) + 1).copy()
         if bounds[0] != 0 or not (bounds[1:] > bounds[:-1]).all():
             raise self._sections.damaged("its bounds contradict its counts")
         for name, kind in (("values", self.kind.carrier), ("ranks", INT)):

@@ -6,12 +6,16 @@ has that batch, so both become visible at once. Records of batches that were nev
 Records are joined into one file, the base, when a new checkpoint begins, and now and then for batches without files. A
 source file that was removed from its folder is left out of the second base after that, so the ingest log grows with the
 number of existing files, not with the number of all files there ever were.
+
+In an object store a writer may be paused, lose its lease and wake up. It cannot harm the records of its successor: they
+are of sources with other names, the base is replaced on the condition that it is unchanged, and only files that were
+listed before the writer took over are removed as garbage.
 """
 
-import os
+import io
 import re
 from collections import deque
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -26,33 +30,44 @@ from quantide.store.batch_record import (
     WAITING,
     BatchRecord,
     FileRecord,
+    IngestBase,
     IngestedFile,
     read_base,
     read_records,
     write_base,
 )
-from quantide.store.durable_files import remove, sync, write_bytes
-from quantide.store.file_names import QUARANTINE, RECORDS, final_name
+from quantide.store.file_names import QUARANTINE, RECORDS
 from quantide.store.json_fields import MAX_INT, MAX_JSON, integer, one_of
-from quantide.store.location import open_regular
+from quantide.store.storage import Storage
 
 __all__ = ["DONE", "QUARANTINED", "RETRY", "WAITING", "BatchRecord", "FileRecord", "IngestLog", "IngestedFile"]
 
 MISSING = "it is gone from its folder"  # mark, in a base, of an ingested file that was removed
-RETRY = "retry"  # source of batches that retry files
+RETRY = "retry"  # source of batches that retry files, or the beginning of its name
 MAX_MISSING = 100_000  # removed source files whose records stay
 FOLD = 256  # records per file
 MAX_NEWEST_TIMES = 64  # batches
-NO_COUNTS: dict[str, Any] = {"rows": 0, "bad": 0, "ahead": 0, "newest": None, "settled": ()}  # of a folded batch
-_NAME = re.compile(r"([a-z0-9]{1,64})-(0|[1-9][0-9]{0,17})(?:-(0|[1-9][0-9]{0,17}))?\.jsonl")
+NO_COUNTS: dict[str, Any] = {
+    "rows": 0,
+    "bad": 0,
+    "ahead": 0,
+    "lost": 0,
+    "newest": None,
+    "settled": (),
+}  # of a folded batch
+_NAME = re.compile(rf"{RECORDS}/([a-z0-9]{{1,64}})-(0|[1-9][0-9]{{0,17}})(?:-(0|[1-9][0-9]{{0,17}}))?\.jsonl")
 
 
 class IngestLog:
     """State that results from the committed records of a store: ingested files, waiting files, quarantine."""
 
-    def __init__(self, folder: str, has_batch: Callable[[tuple[str, int]], bool], durable: bool = False) -> None:
-        self._folder, self._store = os.path.join(folder, RECORDS), folder
-        self._has_batch, self._durable = has_batch, durable
+    def __init__(
+        self,
+        storage: Storage,
+        has_batch: Callable[[tuple[str, int]], bool],
+        check_writer: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._storage, self._has_batch, self._check_writer = storage, has_batch, check_writer
         self.last: dict[str, int] = {}
         self.waiting: dict[str, FileRecord] = {}
         self.quarantined_files: dict[str, FileRecord] = {}
@@ -66,15 +81,42 @@ class IngestLog:
         self.origin: tuple[int, int, str] | None = None
         self.offsets = ""
         self.types: dict[str, str] = {}
-        self.rows = self.bad = self.ahead = self._order = 0
+        self.topics: dict[str, str] = {}  # ids of Kafka's topics
+        self.rows = self.bad = self.ahead = self.lost = self._order = 0
         self._files_by_source: dict[str, set[IngestedFile]] = {}
         self._base: dict[str, FileRecord] = {}  # files of the base, by path
-        self.checkpoint, self._base_order, base = read_base(self._folder)
-        for record in base:
+        self._later_files = 0  # files in records after the base
+        base, records = self._load()
+        self.checkpoint, self._base_version = base.checkpoint, base.version
+        for record in base.records:
             self._base |= {entry.file.path: entry for entry in record.entries}
             self._apply(record, False)
-        for record in sorted(self._newer(), key=lambda record: record.order):
+        self._later_files = 0
+        for record in records:
             self._apply(record, True)
+
+    def _load(self) -> tuple[IngestBase, list[BatchRecord]]:
+        """Return the base, and the later records in their order.
+
+        A paused predecessor may replace the base once more and remove the records that it contains; then read again.
+        """
+        while True:
+            base = read_base(self._storage)
+            self._base_order = base.order
+            try:
+                records = sorted(self._newer(), key=lambda record: record.order)
+            except StorageError:
+                if self._read_base_version() == base.version:
+                    raise
+                continue
+            if self._read_base_version() == base.version:
+                return base, records
+
+    def _read_base_version(self) -> dict[str, str] | None:
+        try:
+            return self._storage.read_version(BASE)[1]
+        except FileNotFoundError:
+            return None
 
     def has_file(self, file: IngestedFile, besides: str) -> bool:
         """Return True if a batch of another source than `besides` ingested or quarantined a file."""
@@ -94,6 +136,11 @@ class IngestLog:
         """Number of files of the base that existed when it was written."""
         return sum(entry.reason != MISSING for entry in self._base.values())
 
+    @property
+    def logged_files(self) -> int:
+        """Number of files in the base and in later records; a file that was retried counts twice."""
+        return len(self._base) + self._later_files
+
     def forget_source(self, source: str) -> None:
         """Forget the files of a source that tracks them itself."""
         self._files_by_source.pop(source, None)
@@ -106,7 +153,7 @@ class IngestLog:
 
     def mark_committed(self, record: BatchRecord) -> None:
         """Apply a written record, whose batch is in the table now."""
-        self._apply(record, record.source == RETRY)
+        self._apply(record, record.source.startswith(RETRY))
         if record.number % FOLD == FOLD - 1:
             if record.entries:
                 self.fold(record.source)
@@ -120,11 +167,11 @@ class IngestLog:
         )
         if len(single) < 2:
             return
-        paths = [os.path.join(self._folder, f"{source}-{number}.jsonl") for number in single]
-        data = b"".join(line for path in paths for line in _read_lines(path))
+        names = [f"{RECORDS}/{source}-{number}.jsonl" for number in single]
+        data = b"".join(line for name, content in self._read_all(names) for line in self._split_lines(name, content))
         self._write(f"{source}-{single[0]}-{single[-1]}.jsonl", data)
-        for path in paths:
-            remove(path)
+        for name in names:
+            self._storage.remove(name)
 
     def rebase(self, checkpoint: str, present: Container[str] | None = None) -> None:
         """Write all records to a new base, for a checkpoint that begins or continues.
@@ -132,25 +179,34 @@ class IngestLog:
         `present` are the paths of the source's files. A missing file is marked; one that was already marked is left
         out. The new base takes effect when it gets its name; from then on the records that it replaces are ignored.
         """
-        records = sorted(self._newer(), key=lambda record: record.order)
-        paths = [os.path.join(self._folder, name) for name in self._files()]
+        replaced = self._files()
+        retained = self._retain(present)
+        try:
+            self._base_version = self._storage.update(BASE, self._join(checkpoint, retained), self._base_version)
+        except FileExistsError as error:
+            self._check_writer()
+            raise StorageError(
+                f"{self._storage.path}: an earlier writer has replaced the base of the ingest log; start again"
+            ) from error
+        fault_points.point("ledger.based")
+        self._base, self._later_files = retained | self.waiting | self.quarantined_files, 0
+        self.checkpoint, self._base_order, self._files_by_source = checkpoint, self._order, {}
+        for name in replaced:
+            with suppress(OSError):  # it is in the base, and is removed the next time
+                self._storage.remove(name)
+            fault_points.point("ledger.cleared")
+
+    def _retain(self, present: Container[str] | None) -> dict[str, FileRecord]:
+        """Return the files of all records that the next base contains, except unfinished ones, by path."""
         files = dict(self._base)
-        for record in records:
+        for record in sorted(self._newer(), key=lambda record: record.order):
             files |= {entry.file.path: entry for entry in record.entries}
         done = {path: entry for path, entry in files.items() if path not in {**self.waiting, **self.quarantined_files}}
-        retained = {path: entry for path, entry in map(partial(_mark, present), done.items()) if entry is not None}
-        data = write_base(
-            checkpoint, self._order, (record.to_lines() for record in self._fold_all(checkpoint, retained))
-        )
-        write_bytes(os.path.join(self._folder, BASE), data, True)
-        sync(self._folder)
-        fault_points.point("ledger.based")
-        self._base = retained | self.waiting | self.quarantined_files
-        self.checkpoint, self._base_order, self._files_by_source = checkpoint, self._order, {}
-        for path in paths:
-            with suppress(OSError):  # it is in the base, and is removed the next time
-                os.remove(path)
-            fault_points.point("ledger.cleared")
+        return {path: entry for path, entry in map(partial(_mark, present), done.items()) if entry is not None}
+
+    def _join(self, checkpoint: str, retained: dict[str, FileRecord]) -> bytes:
+        records = (record.to_lines() for record in self._fold_all(checkpoint, retained))
+        return write_base(checkpoint, self._order, records)
 
     def _fold_all(self, checkpoint: str, done: dict[str, FileRecord]) -> Iterator[BatchRecord]:
         """Yield records with the effect of all: one for each unfinished file or quarantine, and one for the rest."""
@@ -169,27 +225,37 @@ class IngestLog:
             rows=self.rows,
             bad=self.bad,
             ahead=self.ahead,
+            lost=self.lost,
+            topics=self.topics,
             offsets=self.offsets,
             types=self.types,
             entries=tuple(done.values()),
         )
 
-    def clean(self) -> None:
-        """Remove the files of batches that were never committed."""
-        for name in os.listdir(self._folder) if os.path.isdir(self._folder) else ():
-            match = _NAME.fullmatch(name)
-            if final_name(name) != name or (match and not self._is_committed(match[1], int(match[2]))):
-                remove(os.path.join(self._folder, name))
-        quarantine = os.path.join(self._store, QUARANTINE)
-        for name in os.listdir(quarantine) if os.path.isdir(quarantine) else ():
-            if name not in self.quarantined_rows:
-                remove(os.path.join(quarantine, name))
+    def clean(self, names: Iterable[str] | None = None) -> None:
+        """Remove the files of batches that were never committed: of these names, or all.
+
+        Names that were listed before the writer took over, and are not those of a batch that it commits, belong to
+        batches that can never be committed, even if the writer has lost its lease since.
+        """
+        for name in list_log_files(self._storage) if names is None else names:
+            record = _NAME.fullmatch(name)
+            if record is not None:
+                is_garbage = not self._is_committed(record[1], int(record[2]))
+            else:
+                folder, _, file = name.rpartition("/")
+                is_garbage = folder == QUARANTINE and file not in self.quarantined_rows
+            if is_garbage:
+                self._storage.remove(name)
+        for folder in (RECORDS, QUARANTINE):
+            self._storage.remove_remains(folder)
 
     def _apply(self, record: BatchRecord, remember_files: bool) -> None:
-        self._order = max(self._order, record.order)
+        self._order, self._later_files = max(self._order, record.order), self._later_files + len(record.entries)
         self.last[record.source] = max(self.last.get(record.source, -1), record.number)
         self.rows, self.bad = self.rows + record.rows, self.bad + record.bad
-        self.ahead += record.ahead
+        self.ahead, self.lost = self.ahead + record.ahead, self.lost + record.lost
+        self.topics = {**self.topics, **record.topics}
         self.newest = max((t for t in (record.newest, self.newest) if t is not None), default=None)
         if record.newest is not None:
             self.newest_times.append((record.at, record.newest))
@@ -222,22 +288,20 @@ class IngestLog:
         self.quarantined_rows |= {name: replace(record, entries=()) for name in record.held}
 
     def _write(self, name: str, data: bytes) -> None:
-        write_bytes(os.path.join(self._folder, name), data, self._durable)
-        if self._durable:
-            sync(self._folder)
+        self._storage.replace(f"{RECORDS}/{name}", data)
+        self._storage.sync(RECORDS)
 
     def _is_committed(self, source: str, number: int) -> bool:
         return self._has_batch((source, number))
 
     def _names(self) -> list[tuple[str, int, int | None]]:
-        names = os.listdir(self._folder) if os.path.isdir(self._folder) else []
-        matches = [match for match in map(_NAME.fullmatch, names) if match]
+        matches = [match for file in self._storage.list_files(RECORDS) if (match := _NAME.fullmatch(file.name))]
         return [(match[1], int(match[2]), int(match[3]) if match[3] else None) for match in matches]
 
     def _files(self) -> list[str]:
         """Return the names of files with committed records."""
-        matches = [(n, _NAME.fullmatch(n)) for n in (os.listdir(self._folder) if os.path.isdir(self._folder) else [])]
-        return [name for name, match in matches if match and self._is_committed(match[1], int(match[2]))]
+        matches = [match for file in self._storage.list_files(RECORDS) if (match := _NAME.fullmatch(file.name))]
+        return [match[0] for match in matches if self._is_committed(match[1], int(match[2]))]
 
     def _newer(self) -> Iterator[BatchRecord]:
         """Return the committed records that are not in the base."""
@@ -246,15 +310,60 @@ class IngestLog:
     def _committed(self) -> Iterator[BatchRecord]:
         """Yield each committed record once: an interrupted fold leaves some of them twice."""
         seen: set[tuple[str, int]] = set()
-        for source, first, last in self._names():
-            if not self._is_committed(source, first):
-                continue
-            name = f"{source}-{first}" + (f"-{last}" if last is not None else "") + ".jsonl"
-            numbers = range(first, (first if last is None else last) + 1)
-            for record in _read_file(os.path.join(self._folder, name), source, numbers):
-                if (source, record.number) not in seen:
-                    seen.add((source, record.number))
+        for name, content in self._read_all(self._files()):
+            for record in self._parse(name, content):
+                if (record.source, record.number) not in seen:
+                    seen.add((record.source, record.number))
                     yield record
+
+    def _read_all(self, names: list[str]) -> list[tuple[str, bytes]]:
+        """Return the content of files by their names."""
+
+        def read(name: str) -> tuple[str, bytes]:
+            try:
+                return name, self._storage.read(name)
+            except StorageError:
+                raise
+            except OSError as error:
+                raise StorageError(f"{self._storage.full_path(name)} cannot be read: {error}") from error
+
+        return self._storage.map_all(read, names)
+
+    def _parse(self, name: str, content: bytes) -> Iterator[BatchRecord]:
+        """Yield the records in a file, which must be batches of the source and the numbers in its name."""
+        match = _NAME.fullmatch(name)
+        assert match is not None
+        source, first, last = match[1], int(match[2]), int(match[3] or match[2])
+        try:
+            yield from read_records(self._split_lines(name, content), one_of((source,)), integer(first, last))
+        except ValueError as error:
+            raise CorruptBytesError(
+                f"{self._storage.full_path(name)} is damaged: {error}; it records which source files are in the "
+                "store: restore it from a copy, or remove it and ingest those files again with --reset"
+            ) from error
+
+    def _split_lines(self, name: str, content: bytes) -> Iterator[bytes]:
+        """Yield the lines of a file; refuse lines longer than MAX_JSON."""
+        file = io.BytesIO(content)
+        while line := file.readline(MAX_JSON + 2):
+            if not line.endswith(b"\n"):
+                path = self._storage.full_path(name)
+                raise CorruptBytesError(f"{path} is damaged: it is cut short, or a line of it is too long")
+            yield line
+
+
+def list_log_files(storage: Storage) -> list[str]:
+    """Return the names of records and of files of the quarantine."""
+    return [file.name for folder in (RECORDS, QUARANTINE) for file in storage.list_files(folder)]
+
+
+def source_of(name: str) -> str:
+    """Return the source of batches in the name of a record or of a file of the quarantine.
+
+    >>> source_of("_quantide/sources/c0-17.jsonl"), source_of("_quantide/quarantine/retry-3-0-0.parquet")
+    ('c0', 'retry')
+    """
+    return name.rpartition("/")[2].partition("-")[0]
 
 
 def _mark(present: Container[str] | None, item: tuple[str, FileRecord]) -> tuple[str, FileRecord | None]:
@@ -265,26 +374,3 @@ def _mark(present: Container[str] | None, item: tuple[str, FileRecord]) -> tuple
     if path in present:
         return path, replace(entry, reason="")
     return path, None if entry.reason == MISSING else replace(entry, reason=MISSING)
-
-
-def _read_file(path: str, source: str, numbers: range) -> Iterator[BatchRecord]:
-    """Yield the records in a file, which must be batches of this source with these numbers."""
-    try:
-        yield from read_records(_read_lines(path), one_of((source,)), integer(numbers.start, numbers.stop - 1))
-    except ValueError as error:
-        raise CorruptBytesError(
-            f"{path} is damaged: {error}; it records which source files are in the store: restore it from a copy, "
-            "or remove it and ingest those files again with --reset"
-        ) from error
-
-
-def _read_lines(path: str) -> Iterator[bytes]:
-    """Yield the lines of a file; refuse lines longer than MAX_JSON."""
-    try:
-        with open_regular(path) as file:
-            while line := file.readline(MAX_JSON + 2):
-                if not line.endswith(b"\n"):
-                    raise CorruptBytesError(f"{path} is damaged: it is cut short, or a line of it is too long")
-                yield line
-    except OSError as error:
-        raise StorageError(f"{path} cannot be read: {error}") from error

@@ -6,14 +6,12 @@ publishes a problem with the clock, as long as it lasts, and reads the operator'
 
 import json
 import math
-import os
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from quantide.errors import CorruptBytesError
-from quantide.store.durable_files import remove, write_bytes
 from quantide.store.file_names import CLOCK_ACCEPTED, CLOCK_PROBLEM
-from quantide.store.location import Location, open_regular
+from quantide.store.storage import Storage
 from quantide.windows.wall_clock import wall_clock
 
 INGEST_STATUS = "_quantide/ingest.json"
@@ -56,9 +54,17 @@ class IngestStatus:
         return cls(**{name: value for name, value in values.items() if name in names})
 
 
-def publish_status(path: str, status: IngestStatus) -> None:
-    """Replace the status of the store in a folder."""
-    write_bytes(f"{path}/{INGEST_STATUS}", status.to_bytes(), durable=False)
+def publish_status(storage: Storage, status: IngestStatus) -> None:
+    """Replace the status of a store."""
+    storage.replace(INGEST_STATUS, status.to_bytes(), durable=False)
+
+
+def read_status(storage: Storage) -> IngestStatus | None:
+    """Return the status that ingestion last published; None if there is none."""
+    try:
+        return IngestStatus.from_bytes(storage.read(INGEST_STATUS))
+    except FileNotFoundError:
+        return None
 
 
 def _truncate(value: Any) -> Any:
@@ -87,50 +93,47 @@ class AcceptedClock:
     step: int
 
 
-def write_clock_problem(folder: str, problem: str | None, gap: int | None = None) -> None:
+def write_clock_problem(storage: Storage, problem: str | None, gap: int | None = None) -> None:
     """Publish a problem with the clock and the first step since it is ahead; None removes the problem."""
-    path = os.path.join(folder, CLOCK_PROBLEM)
     if problem is None:
-        remove(path)
+        storage.remove(CLOCK_PROBLEM)
     else:
-        write_bytes(path, json.dumps({"problem": problem, "since": wall_clock(), "gap": gap}).encode(), False)
+        data = json.dumps({"problem": problem, "since": wall_clock(), "gap": gap}).encode()
+        storage.replace(CLOCK_PROBLEM, data, durable=False)
 
 
-def read_clock_problem(location: Location) -> str | None:
+def read_clock_problem(storage: Storage) -> str | None:
     """Return the problem that ingestion has with the clock, as text; None if there is none."""
-    if location.is_remote:
-        return None
-    problem = _read_fields(location.full_path(CLOCK_PROBLEM)).get("problem")
+    problem = _read_fields(storage, CLOCK_PROBLEM).get("problem")
     return problem if isinstance(problem, str) else None
 
 
-def read_clock_gap(folder: str) -> int | None:
+def read_clock_gap(storage: Storage) -> int | None:
     """Return the first step since the clock is ahead; None if it is not."""
-    gap = _read_fields(os.path.join(folder, CLOCK_PROBLEM)).get("gap")
+    gap = _read_fields(storage, CLOCK_PROBLEM).get("gap")
     return gap if isinstance(gap, int) else None
 
 
-def accept_clock(folder: str, step: int) -> AcceptedClock:
+def accept_clock(storage: Storage, step: int) -> AcceptedClock:
     """Confirm that the clock is right, for ingestion that runs now or starts later."""
     accepted = AcceptedClock(wall_clock(), step)
-    data = json.dumps({"time": accepted.time, "step": accepted.step}).encode()
-    write_bytes(os.path.join(folder, CLOCK_ACCEPTED), data, True)
+    storage.replace(CLOCK_ACCEPTED, json.dumps({"time": accepted.time, "step": step}).encode(), durable=True)
     return accepted
 
 
-def read_accepted_clock(folder: str) -> AcceptedClock | None:
+def read_accepted_clock(storage: Storage) -> AcceptedClock | None:
     """Return the last confirmation; None without one, or if the file is damaged: then the problem lasts."""
-    fields = _read_fields(os.path.join(folder, CLOCK_ACCEPTED))
+    fields = _read_fields(storage, CLOCK_ACCEPTED)
     time, step = fields.get("time"), fields.get("step")
     if isinstance(time, (int, float)) and isinstance(step, int) and abs(time) < MAX_TIME:
         return AcceptedClock(float(time), step)
     return None
 
 
-def _read_fields(path: str) -> dict[str, Any]:
+def _read_fields(storage: Storage, name: str) -> dict[str, Any]:
     try:
-        with open_regular(path) as file:
-            fields = json.loads(file.read(1 << 16))
+        data = storage.read(name)
+        fields = json.loads(data) if len(data) <= MAX_STATUS_BYTES else None
     except (OSError, ValueError, RecursionError):
         return {}
     return fields if isinstance(fields, dict) else {}

@@ -1,8 +1,9 @@
 """Entries of the log: the JSON lines of a commit in Delta's format, with a checksum that detects a torn entry.
 
 The first line is Delta's `commitInfo`, which may contain fields of the writer. Quantide adds `quantide.commit`, the
-token of the commit; `quantide.manifest`, a copy of the manifest that the commit wrote; and, as the last field,
-`quantide.crc`, the CRC-32 of everything else. Entries of older versions and of other programs have no checksum.
+token of the commit; `quantide.parent`, the token of the commit before it; `quantide.manifest`, a copy of the manifest
+that the commit wrote; and, as the last field, `quantide.crc`, the CRC-32 of everything else.
+Entries of older versions and of other programs have no checksum.
 
 Transactions are what Delta's log stores beside files: names with a number each, of which the last one counts.
 """
@@ -25,20 +26,23 @@ from quantide.store.json_fields import integer, parse_json
 WRITER = "quantide.writer"  # epoch of the writer
 STEP = "quantide.step"  # last step that ended
 RECENT_FILES = "quantide.recent"  # number of the manifest of recent files
+DELETES = "quantide.deletes"  # number of commits that deleted rows
+DELETED_BEFORE = "quantide.deleted_before"  # first step that was not deleted
+UNLISTED = "quantide.unlisted"  # number of rows that left the windows, but not the table
 EXTENDED_FROM, EXTENDED_UNTIL = "quantide.held_from", "quantide.held_until"  # steps with extended retention
 MAX_NUMBERS = {WRITER: 2**31 - 2, STEP: 10**15}  # an epoch is the upper half of a manifest's number; both are in names
 MAX_NUMBER = 2**63 - 1
 BATCH, SOURCE = "quantide.batch:", "quantide.source:"
-COMMIT, MANIFEST = "quantide.commit", "quantide.manifest"
+COMMIT, PARENT, MANIFEST = "quantide.commit", "quantide.parent", "quantide.manifest"
 _CRC = re.compile(rb'(.*),"quantide\.crc":(\d{1,10})\}\}', re.DOTALL)
 
 Action = dict[str, Any]  # of Delta, such as {"add": {...}}
 
 
-def check_number(app: str, number: int | None) -> int | None:
+def check_number(app: str, number: Any) -> int | None:
     """Refuse a transaction number that Quantide cannot have written: names of files are built from it."""
     limit = MAX_NUMBERS.get(app, MAX_NUMBER)
-    if number is not None and not 0 <= number <= limit:
+    if number is not None and not (isinstance(number, int) and 0 <= number <= limit):
         raise CorruptBytesError(f"the log has the transaction {app!r} at {number}, which is not from 0 to {limit}")
     return number
 
@@ -124,13 +128,20 @@ class LogEntry:
 
     @property
     def token(self) -> str | None:
-        token = self.info.get(COMMIT)
-        return token if isinstance(token, str) else None
+        return self._text(COMMIT)
 
     @property
     def manifest(self) -> str | None:
         """Copy of the manifest, if the entry has one."""
-        text = self.info.get(MANIFEST)
+        return self._text(MANIFEST)
+
+    def follows(self, token: str | None) -> bool:
+        """Return False if the entry was written after another commit than the one with this token."""
+        parent = self._text(PARENT)
+        return parent is None or token is None or parent == token
+
+    def _text(self, field: str) -> str | None:
+        text = self.info.get(field)
         return text if isinstance(text, str) else None
 
     @cached_property
@@ -146,21 +157,29 @@ class LogEntry:
 
     @property
     def rows_added(self) -> int:
-        """Number of new rows: a merge adds none."""
+        """Number of new rows: a merge or a deletion, which replaces files, adds none."""
+        if any("remove" in action for action in self.actions):
+            return 0
         adds = [action["add"] for action in self.actions if action.get("add", {}).get("dataChange") is True]
-        return sum(_read_rows(add.get("stats")) for add in adds)
+        return sum(read_rows(add.get("stats")) for add in adds)
 
 
-def _read_rows(stats: Any) -> int:
+def read_rows(stats: Any) -> int:
+    """Return the number of rows in the statistics of a file; 0 if they have none."""
     try:
         return integer()(parse_json(stats)["numRecords"])
     except (ValueError, TypeError, KeyError):
         return 0
 
 
-def file_actions(add: Sequence[AddedFile], remove: Sequence[FileName]) -> list[Action]:
-    """Return the actions of a commit. A merge adds and removes files, but changes no data for readers of the table."""
-    now, changes_data = int(time.time() * 1000), not (add and remove)
+def file_actions(
+    add: Sequence[AddedFile], remove: Sequence[FileName], at: float, deletes: bool = False
+) -> list[Action]:
+    """Return the actions of a commit at a time. A merge adds and removes files, but changes no data for readers.
+
+    `deletes`: the commit adds files without some rows of those that it removes.
+    """
+    now, changes_data = int(at * 1000), deletes or not (add and remove)
     added = [
         {"path": name.data, "partitionValues": {}, "size": size, "modificationTime": now, "dataChange": changes_data}
         | {"stats": json.dumps({"numRecords": rows})}

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from quantide.errors import CorruptBytesError
 from quantide.kernels.block_sort import sorted_copy
-from quantide.store.durable_files import DurableSink, write_file
 from quantide.store.json_fields import Fields, Read, integer, moment, one_of, sequence, text
 from quantide.store.recent_manifest import MAX_FILE_ROWS, ManifestEntry
 from quantide.store.section_file import PageCheck, SectionFile, pack
+from quantide.store.storage import Sink, Storage
 from quantide.store.store_settings import MAX_FILTERS, ErrorProfile, StoreSettings
 from quantide.store.stored_rows import (
     ALL,
@@ -74,11 +74,11 @@ class RecentFileInfo:
 
 
 def write_recent(
-    path: str,
+    storage: Storage,
+    name: str,
     rows: RecentRows,
     filters: Sequence[str],
     profile: ErrorProfile,
-    durable: bool,
     sorted_values: Array | None = None,
 ) -> tuple[int, RecentFileInfo]:
     """Write rows; return the size of the file and its header. `sorted_values` spares sorting them for a summary."""
@@ -96,11 +96,11 @@ def write_recent(
             sections |= _build_summaries(rows, number, profile, sorted_values)
     buffers = pack(MAGIC, VERSION, asdict(info), sections, PAGED)
 
-    def fill(sink: DurableSink) -> None:
+    def fill(sink: Sink) -> None:
         for buffer in buffers:
             sink.write(buffer)
 
-    return write_file(path, fill, durable, checked=False)[0], info  # sections have their own checksums
+    return storage.write(name, fill, checked=False)[0], info  # sections have their own checksums
 
 
 def _build_summaries(
@@ -151,7 +151,7 @@ class RecentFile:
 
     def __init__(self, data: Any, name: str) -> None:
         remedy = "values within the window cannot be queried; the table still has them all"
-        self._sections = sections = SectionFile(data, MAGIC, VERSION, name, "recent file", remedy, PAGED)
+        self._sections = sections = SectionFile(data, MAGIC, VERSION, name, "a recent file", remedy, PAGED)
         self.name, self.size = name, len(data)
         self.info = info = sections.parse(lambda: RecentFileInfo.read(sections.info))
         self.kind = sections.parse(lambda: read_type(info.value_type))

@@ -5,16 +5,13 @@ in the table and in windows by the same commit.
 """
 
 import json
-import os
 import zlib
-from collections.abc import Callable, Container, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from heapq import heappop, heappush
 from typing import Any
 
 from quantide.errors import CorruptBytesError
-from quantide.store.durable_files import remove
 from quantide.store.file_names import RECENT, final_name, is_recent_file, recent_epoch
 from quantide.store.json_fields import (
     MAX_JSON,
@@ -30,6 +27,7 @@ from quantide.store.json_fields import (
     sequence,
     text,
 )
+from quantide.store.storage import Storage
 from quantide.summary.ranks import MAX_N, check_count
 from quantide.windows.time_clock import TimeClock
 
@@ -94,6 +92,24 @@ class RecentManifest:
             return self
         merged = replace(written, first=self.entries[indexes[0]].first)
         return replace(self, entries=(*self.entries[: indexes[0]], merged, *self.entries[indexes[-1] + 1 :]))
+
+    def without_rows(self, rewritten: Mapping[str, ManifestEntry | None], older: int) -> "RecentManifest":
+        """Return this manifest with rewritten entries, as if the rows that they lost had never arrived.
+
+        An entry is None if it lost all rows. `older` more deleted rows are in no entry: they are taken to be as old as
+        the entries allow. The newest time stays, so that windows do not go back in time.
+        """
+        entries: list[ManifestEntry] = []
+        removed = end = 0
+        for entry in self.entries:
+            unlisted = min(older, entry.first - end)
+            removed, older, end = removed + unlisted, older - unlisted, entry.first + entry.rows
+            after = rewritten.get(entry.name, entry)
+            if after is not None:
+                entries.append(replace(after, first=entry.first - removed))
+            removed += entry.rows - (0 if after is None else after.rows)
+        removed += min(older, self.arrived - end)
+        return replace(self, arrived=self.arrived - removed, entries=tuple(entries))
 
     def without_old(self, back: Callable[[Any], Any]) -> "RecentManifest":
         """Return this manifest without files older than the window; `back` subtracts the window from a time.
@@ -195,20 +211,18 @@ def _check_order(manifest: RecentManifest) -> None:
 
 
 def remove_stale_files(
-    path: str, needed: Container[str], pending: Container[str], epoch: int, latest: float | None
+    storage: Storage, needed: Container[str], pending: Container[str], epoch: int, latest: float | None
 ) -> list[int]:
     """Remove recent files and manifests modified by `latest` (all if it is None); return their sizes.
 
     Files that are `needed` or `pending` stay, and so do those of a later epoch, which belong to another writer.
     """
-    folder, sizes = os.path.join(path, RECENT), list[int]()
-    for entry in sorted(os.scandir(folder), key=lambda e: e.name) if os.path.isdir(folder) else []:
-        name = f"{RECENT}/{final_name(entry.name)}"
-        file_epoch, is_complete = recent_epoch(name), entry.name == os.path.basename(name)
+    sizes = []
+    for file in (*storage.list_files(RECENT), *storage.list_remains(RECENT)):
+        name = final_name(file.name)
+        file_epoch, is_complete = recent_epoch(name), name == file.name
         is_own = file_epoch is not None and file_epoch <= epoch and name not in pending
-        if is_own and not (is_complete and name in needed):
-            with suppress(FileNotFoundError):  # it was completed and renamed, or is removed already
-                status = entry.stat(follow_symlinks=False)
-                if (not is_complete or latest is None or status.st_mtime <= latest) and remove(entry.path):
-                    sizes.append(status.st_size)
+        is_stale = not is_complete or (name not in needed and (latest is None or file.modified <= latest))
+        if is_own and is_stale and storage.remove(file.name):
+            sizes.append(file.size)
     return sizes

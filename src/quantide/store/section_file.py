@@ -52,24 +52,38 @@ class SectionFile:
     def __init__(
         self, data: Any, magic: bytes, version: int, name: str, kind: str, remedy: str, paged: Iterable[str] = ()
     ) -> None:
-        self._data, self._name, self._remedy, self._paged = memoryview(data), name, remedy, frozenset(paged)
+        self._kept: memoryview | None = memoryview(data)
+        self._length = len(self._kept)
+        self._reopen: Callable[[], Buffer] = bytes
+        self._name, self._remedy, self._paged = name, remedy, frozenset(paged)
         try:
             file_magic, file_version, length, crc = HEAD.unpack_from(self._data)
         except struct.error as error:
             raise self.damaged("it is cut short") from error
         header = bytes(self._data[HEAD.size : HEAD.size + min(length, MAX_HEADER)])
         if file_magic != magic or len(header) != length or zlib.crc32(header) != crc:
-            raise self.damaged(f"its header is not that of a {kind}")
+            raise self.damaged(f"its header is not that of {kind}")
         if file_version != version:
-            raise CorruptBytesError(
-                f"{name}: a {kind} of version {file_version}; this Quantide reads version {version}"
-            )
+            raise CorruptBytesError(f"{name}: {kind} of version {file_version}; this Quantide reads version {version}")
         self._start = HEAD.size + length + -(HEAD.size + length) % ALIGNMENT
         self._verified: dict[str, NDArray[np.bool_]] = {}  # for each page
         self.page_checks: Mapping[str, PageCheck] = {}  # by section
         self.info: Any
         self.directory: dict[str, list[Any]]
         self.info, self.directory = self.parse(lambda: self._read_header(header))
+
+    @property
+    def _data(self) -> memoryview:
+        if self._kept is not None:
+            return self._kept
+        data = memoryview(self._reopen())
+        if len(data) != self._length:
+            raise self.damaged("its length has changed")
+        return data
+
+    def release(self, reopen: Callable[[], Buffer]) -> None:
+        """Let go of the content; `reopen` returns it when a section is read again. Arrays of it must be copies."""
+        self._kept, self._reopen = None, reopen
 
     def __contains__(self, name: str) -> bool:
         return name in self.directory

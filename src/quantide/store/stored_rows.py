@@ -103,6 +103,13 @@ def _is_compressed(metadata: bytes) -> bool:
     return field(batch, 3) != 0
 
 
+def is_same_key(keys: pa.Array, following: pa.Array) -> bool:
+    """Return True if the last key of one directory is the first one of the next: a key can continue there."""
+    if not len(keys) or not len(following):
+        return False
+    return len(encode_keys(pa.concat_arrays([keys.slice(len(keys) - 1), following.slice(0, 1)]))[1]) == 1
+
+
 @dataclass(frozen=True)
 class SortedRows:
     """Rows of keys[i] are values[bounds[i]:bounds[i+1]], ascending; `values` have the carrier type."""
@@ -118,6 +125,20 @@ class SortedRows:
     @property
     def counts(self) -> NDArray[np.int64]:
         return np.diff(self.bounds)
+
+    def slice(self, start: int, end: int) -> "SortedRows":
+        """Return rows start to end; there is at least one."""
+        first = int(np.searchsorted(self.bounds, start, side="right")) - 1
+        last = int(np.searchsorted(self.bounds, end, side="left"))
+        bounds = np.clip(self.bounds[first : last + 1], start, end) - start
+        return SortedRows(self.kind, self.keys.slice(first, last - first), bounds, self.values[start:end])
+
+    def follow_with(self, following: "SortedRows") -> "SortedRows":
+        """Return these rows and those that follow them in the order of (key, value)."""
+        continues = is_same_key(self.keys, following.keys)
+        bounds = np.concatenate((self.bounds[: -1 if continues else None], following.bounds[1:] + len(self)))
+        keys = pa.concat_arrays([self.keys, following.keys.slice(int(continues))])
+        return SortedRows(self.kind, keys, bounds, np.concatenate((self.values, following.values)))
 
     def summarise(self, profile: ErrorProfile, of: int | None = None) -> Summaries:
         """Sample exactly ranked values of each key, so that each rank is within eps of the key's count (or of `of`).

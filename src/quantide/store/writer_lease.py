@@ -12,18 +12,17 @@ import weakref
 from contextlib import suppress
 
 from quantide.errors import StorageError, WriterConflictError
-from quantide.store.durable_files import check_confined
 from quantide.store.file_names import DATA, LOCK, RECENT, data_epoch, recent_epoch
+from quantide.store.storage import Storage
 
 MAX_LOST = 1000  # epochs that can have been lost with the end of the log
 
 
-class Lease:
+class FolderLease:
     """Lock on a store, from the first write of a handle until it is released or garbage-collected."""
 
     def __init__(self, folder: str) -> None:
         path = os.path.join(folder, LOCK)
-        check_confined(folder)
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
@@ -44,6 +43,8 @@ class Lease:
                 return
             os.ftruncate(file, 0)
             os.pwrite(file, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
+
+    is_lost = False  # the system keeps a lock until it is released
 
     def release(self) -> None:
         self._release()
@@ -67,14 +68,9 @@ def read_lease_holder(folder: str) -> str | None:
         return None
 
 
-def unused_epoch(path: str, before: int) -> int:
+def unused_epoch(storage: Storage, before: int) -> int:
     """Return the next epoch that no file of a store has: epochs may have been lost with the end of its log."""
     readers = {DATA: data_epoch, RECENT: recent_epoch}
-    epochs = [
-        read(f"{folder}/{name}")
-        for folder, read in readers.items()
-        if os.path.isdir(os.path.join(path, folder))
-        for name in os.listdir(os.path.join(path, folder))
-    ]
+    epochs = [read(file.name) for folder, read in readers.items() for file in storage.list_files(folder)]
     near = [epoch for epoch in epochs if epoch is not None and before < epoch <= before + MAX_LOST]
     return max(near, default=before) + 1

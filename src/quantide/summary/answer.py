@@ -47,7 +47,7 @@ class AnswerAsOf(Answer):
 
     `mode` is the mode of the query and `blocks_read` the number of history blocks read for it. `last_steps` is the
     number of ended steps it covers beside the open one, None for a window. A time window covers times after `since`,
-    up to `until`; both are None for other queries.
+    up to `until`; both are None for other queries. `requests` were made to an object store for it.
     """
 
     version: int
@@ -56,6 +56,7 @@ class AnswerAsOf(Answer):
     last_steps: int | None
     since: Any
     until: Any
+    requests: int = 0
 
 
 def format_error(error: float, n: int) -> str:

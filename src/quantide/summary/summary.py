@@ -130,24 +130,24 @@ class Summary(Immutable, CopiedByBytes):
             return self
         bounds, n = np.array([0, len(self)]), np.array([self._n])
         slope = -1.0 if tail is None or self.tail is None else 2 * tail
-        if slope < 0 and self.gap // 2 <= self.rank_error:
+        if slope < 0 and (self.gap + 1) // 2 <= self.rank_error:
             indexes, _ = select_tuples(self._rmin, self._rmax, bounds, n, b)
         else:  # towards the ends, or where a value has so many ranks that gaps between its tuples do not count
             indexes, _ = select_by_profile(self._values, self._rmin, self._rmax, bounds, n, b, slope)
         values, rmin, rmax = self._values[indexes], self._rmin[indexes], self._rmax[indexes]
         return Summary(values, rmin, rmax, self._n, self._type, self._nulls, self._nans)
 
-    def fill_ties(self, gap: int) -> "Summary":
-        """Return the same summary with more tuples of values that have many ranks: G is at most `gap` between them.
+    def fill_ties(self, step: int) -> "Summary":
+        """Return the same summary with more tuples of values that have many ranks, at most `step` ranks apart.
 
         Every rank from rmax of a value's first tuple to rmin of its last has that value. Internal, for structures that
         look at tuples one by one.
         """
-        wide = np.flatnonzero((self._values[1:] == self._values[:-1]) & (self._rmax[1:] - self._rmin[:-1] > gap))
+        wide = np.flatnonzero((self._values[1:] == self._values[:-1]) & (self._rmax[1:] - self._rmin[:-1] > step))
         if not len(wide):
             return self
-        starts, ends = np.maximum(self._rmin[wide] + gap, self._rmax[wide]), self._rmin[wide + 1]
-        ranks = [np.arange(start, end, gap) for start, end in zip(starts, ends, strict=True)]
+        starts, ends = np.maximum(self._rmin[wide] + step, self._rmax[wide]), self._rmin[wide + 1]
+        ranks = [np.arange(start, end, step) for start, end in zip(starts, ends, strict=True)]
         at, more = np.repeat(wide + 1, [len(r) for r in ranks]), np.concatenate(ranks)
         values = np.insert(self._values, at, self._values[at])
         rmin, rmax = np.insert(self._rmin, at, more), np.insert(self._rmax, at, more)
@@ -282,21 +282,21 @@ class Summary(Immutable, CopiedByBytes):
 
     @property
     def gap(self) -> int:
-        """G, the largest rmax[i] - rmin[i-1]. 1 if the summary is exact."""
-        if len(self) < 2:
-            return min(1, len(self))
-        return int((self._rmax[1:] - self._rmin[:-1]).max())
+        """Largest gap between neighbouring tuples: rmax minus rmin of the one before, minus 1. 0 if all are exact."""
+        return int((self._rmax[1:] - self._rmin[:-1]).max(initial=1)) - 1
+
+    @property
+    def looseness(self) -> int:
+        """Largest gap between tuples of different values; between those of one value, every rank has that value."""
+        gaps = (self._rmax[1:] - self._rmin[:-1])[self._values[1:] != self._values[:-1]]
+        return int(gaps.max(initial=1)) - 1
 
     @property
     def rank_error(self) -> int:
-        """Largest distance of an answer from its target, in ranks.
-
-        Between two tuples of one value every rank has that value, so that only gaps between values count.
-        """
+        """Largest distance of an answer from its target, in ranks."""
         if self._n == 0:
             return 0
-        gaps = (self._rmax[1:] - self._rmin[:-1])[self._values[1:] != self._values[:-1]]
-        return max(int(self._rmax[0]) - 1, self._n - int(self._rmin[-1]), int(gaps.max(initial=1)) // 2)
+        return max(int(self._rmax[0]) - 1, self._n - int(self._rmin[-1]), (self.looseness + 1) // 2)
 
     @property
     def tail(self) -> float | None:

@@ -19,19 +19,10 @@ LOOSE = 1.25  # looseness of a stored summary, as a multiple of eps * n
 BLOCK_TAIL = 0.6  # share of the tail by which a certified one grows when blocks are thinned
 
 
-def looseness(summary: Summary) -> int:
-    """Return G - 1, where G is the largest rmax[i+1] - rmin[i] between tuples of different values.
-
-    Gaps between tuples of one value lose nothing, and in a merge no tuple of another value comes between these.
-    """
-    gaps = (summary.rmax[1:] - summary.rmin[:-1])[summary.carried[1:] != summary.carried[:-1]]
-    return int(gaps.max(initial=1)) - 1
-
-
 def thin_within(summary: Summary, allowed: float, tail: float | None = None) -> Summary:
     """Compress to as few tuples as a looseness of `allowed` permits; a certified tail grows by at most `tail`."""
-    by_tuple = summary.gap // 2 <= summary.rank_error  # compress() then counts the gaps of equal values, too
-    room = allowed - (summary.gap - 1 if by_tuple else looseness(summary))
+    by_tuple = (summary.gap + 1) // 2 <= summary.rank_error  # compress() then counts the gaps of equal values, too
+    room = allowed - (summary.gap if by_tuple else summary.looseness)
     return summary.compress(math.ceil(summary.n / room), tail) if room >= 1 else summary
 
 
@@ -43,7 +34,7 @@ def thin_summary(summary: Summary, eps: float, tail: float | None = None) -> Sum
 def is_thinned(summary: Summary, eps: float) -> bool:
     """Return True if thin_summary() can produce this summary."""
     ends = max(int(summary.rmax[0]) - 1, summary.n - int(summary.rmin[-1]))
-    return looseness(summary) <= LOOSE * eps * summary.n and ends <= eps / 2 * summary.n
+    return summary.looseness <= LOOSE * eps * summary.n and ends <= eps / 2 * summary.n
 
 
 @dataclass(slots=True)

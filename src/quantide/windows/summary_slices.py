@@ -22,7 +22,7 @@ from quantide.sketches.byte_frame import FrameReader, FrameWriter
 from quantide.summary.ranks import MAX_N
 from quantide.summary.summary import Summary, TupleArrays
 from quantide.windows.block_layout import BLOCK_SHARE, SPARSE, STEADY, BlockLayout, budget_divisor
-from quantide.windows.newest_values import looseness, thin_within
+from quantide.windows.newest_values import thin_within
 
 UNEVEN = 9  # slices of any size make more groups than blocks of values would
 MAINTENANCE_SHARE = 4  # maintain() runs after a quarter as many slices as there are groups
@@ -109,14 +109,14 @@ class SummarySlices:
     def add(self, summary: Summary, marks: Marks) -> None:
         """Close the open slice and add the next one, which stays open."""
         self.close()
-        self.open = self._new_slice(self.n, summary, marks, looseness(summary))
+        self.open = self._new_slice(self.n, summary, marks, summary.looseness)
 
     def extend(self, summary: Summary, marks: Marks) -> None:
         """Merge a summary into the open slice."""
         if self.open is None:
             return self.add(summary, marks)
         joined = tuple((min(a[0], b[0]), max(a[1], b[1])) for a, b in zip(self.open.marks, marks, strict=True))
-        entry = self.open.entry + looseness(summary)
+        entry = self.open.entry + summary.looseness
         self.open = self._new_slice(self.open.start, Summary.merge(self.open.summary, summary), joined, entry)
 
     def _new_slice(self, start: int, summary: Summary, marks: Marks, entry: int) -> SliceGroup:
