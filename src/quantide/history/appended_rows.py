@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 
 from quantide.errors import CorruptBytesError, InvalidArgumentError, StorageError
 from quantide.history.key_columns import read_keys
+from quantide.store.log_repair import ASIDE
 from quantide.store.recent_file import FLAG
 from quantide.store.recent_manifest import RecentManifest
+from quantide.store.storage import Storage
 from quantide.store.store_settings import VALUE, StoreSettings
 from quantide.store.stored_rows import RecentRows
 from quantide.summary.value_column import ValueColumn, has_nan, read_column
-from quantide.summary.value_types import type_named
+from quantide.summary.value_types import ValueType, type_named
 from quantide.typing import Array
 from quantide.windows.time_clock import TimeClock, TimeHorizon
 
@@ -170,12 +172,20 @@ def read_files(
     column: str | None,
     settings: StoreSettings,
     key_types: Callable[[], list[pa.DataType] | None],
+    storage: Storage,
 ) -> Iterator[ParquetPiece]:
-    """Read keys and values of all files, PIECE_ROWS rows at a time; nulls are skipped and counted."""
+    """Read keys and values of all files, PIECE_ROWS rows at a time; nulls are skipped and counted.
+
+    Files that a repair of the store at `storage` set aside may have values as they are stored, such as durations as
+    integers.
+    """
+    kind = type_named(settings.value_type)
     batches: list[pa.Table] = []
     rows = 0
     for path in paths:
-        for batch in _batches(path, column, settings.keys):
+        aside = _find_aside(path, storage)
+        opened = _open_source(path, storage) if aside is None else aside
+        for batch in _batches(path, opened, column, settings.keys, None if aside is None else kind):
             if batches and batch.schema != batches[0].schema:  # files with narrower and wider numbers
                 yield _piece(pa.concat_tables(batches), settings, key_types())
                 batches, rows = [], 0
@@ -188,9 +198,43 @@ def read_files(
         yield _piece(pa.concat_tables(batches), settings, key_types())
 
 
-def _batches(path: str, column: str | None, keys: Sequence[str]) -> Iterator[pa.Table]:
+def _find_aside(path: str, storage: Storage) -> Any:
+    """Return a file that a repair set aside, opened; None for other paths."""
+    full_path = path if "://" in path else os.path.abspath(path)
+    name = full_path.removeprefix(f"{storage.path}/")
+    if name == full_path or not name.startswith(f"{ASIDE}/"):
+        return None
     try:
-        with pq.ParquetFile(path) as parquet:
+        return storage.uncached().open(name)
+    except FileNotFoundError as error:
+        raise StorageError(f"{path} is not there: {error}") from error
+
+
+def _open_source(path: str, storage: Storage) -> Any:
+    """Return a local path, or an object, which is read with the options of the store."""
+    if "://" not in path or path.startswith("file:"):
+        return path
+    from quantide.store.object_files import SourceAccess
+
+    filesystem, name = SourceAccess(storage.source_options).locate(path)
+    try:
+        return filesystem.open_input_file(name)
+    except FileNotFoundError as error:
+        raise StorageError(f"{path} is not there: {error}") from error
+
+
+def _restore_type(table: pa.Table, kind: ValueType) -> pa.Table:
+    """Return rows of a data file with values of the type that they had before they were stored."""
+    index = table.column_names.index(VALUE)
+    return table.set_column(index, VALUE, table[VALUE].cast(kind.arrow))
+
+
+def _batches(
+    path: str, opened: Any, column: str | None, keys: Sequence[str], stored: ValueType | None
+) -> Iterator[pa.Table]:
+    """Read a file in batches; values of the type `stored` are converted from the form in which data files have them."""
+    try:
+        with pq.ParquetFile(opened) as parquet:
             names = parquet.schema_arrow.names
             value = column or _value_column(names, keys, path)
             for name in (value, *keys):
@@ -198,11 +242,12 @@ def _batches(path: str, column: str | None, keys: Sequence[str]) -> Iterator[pa.
                     raise InvalidArgumentError(f"{path} has no column {name!r}; it has {', '.join(names)}")
             for batch in parquet.iter_batches(1 << 20, columns=[*keys, value], use_threads=False):
                 table = pa.Table.from_batches([batch])
-                yield table.select([*keys, value]).rename_columns([*keys, VALUE])
+                renamed = table.select([*keys, value]).rename_columns([*keys, VALUE])
+                yield renamed if stored is None else _restore_type(renamed, stored)
     except FileNotFoundError as error:
         raise StorageError(f"{path} is not there: {error}") from error
-    except (OSError, pa.ArrowInvalid) as error:
-        if isinstance(error, InvalidArgumentError):
+    except (OSError, pa.ArrowException) as error:
+        if isinstance(error, InvalidArgumentError | StorageError):
             raise
         raise CorruptBytesError(f"{path} cannot be read as Parquet: {error}") from error
 

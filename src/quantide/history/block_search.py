@@ -1,4 +1,4 @@
-"""Search for the element of a rank among sorted segments on disk, reading at most one block of each segment.
+"""Search for the element of a rank among sorted segments in files, reading at most one block of each segment.
 
 Elements of all segments have one order: by value, then by segment, then by position. The index in memory has the first
 value of every block, its *fence*, and the number of rows its own segment has before it. In any other segment the fence
@@ -14,6 +14,11 @@ most the rows that the bounds of one of its blocks leave open, so the lowest pos
 highest position of the first; but the one is below the rank and the other is not. So each segment is read once, and
 one block is enough.
 
+Blocks that a wave of reads needs are read together, and a search takes several waves. Where a wave takes long, as in an
+object store, the first one reads ahead: the block of every segment in which the rank lies by interpolation. The guess
+is right for most segments, and then no other block is read. A segment for which it is wrong is read once more, like a
+segment that was not read ahead; one that has the block it was read for among its candidates waits for the others.
+
 `open_step` stands for more elements, whose number below a value is only estimated: by the middle of its bounds, or by
 one of them. The estimate never falls as the value rises, so adding it to positions preserves the argument.
 docs/guarantees/history.md has the whole proof.
@@ -21,6 +26,7 @@ docs/guarantees/history.md has the whole proof.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -31,7 +37,7 @@ from quantide.history.run import RunSegment
 from quantide.summary.summary import Summary
 from quantide.typing import Ints
 
-Read = Callable[[RunSegment, int], NDArray[Any]]
+Read = Callable[[Sequence[tuple[RunSegment, int]]], Sequence[NDArray[Any]]]  # (segment, block) of one wave
 Estimate = Literal["lowest", "middle", "highest"]
 
 
@@ -39,13 +45,14 @@ Estimate = Literal["lowest", "middle", "highest"]
 class RankCut:
     """Cut of the segments at a rank: `before` rows of each lie before it, `below` and `above` are the values there.
 
-    `below` is None if nothing lies before the rank, `above` if nothing lies after.
+    `below` is None if nothing lies before the rank, `above` if nothing lies after. Blocks were read in `waves`.
     """
 
     before: Ints
     below: Any
     above: Any
     blocks_read: int
+    waves: int
 
 
 class Fences:
@@ -74,6 +81,14 @@ class Fences:
         """Approximate size in bytes, including the cached estimates."""
         return int(8 * self.value.nbytes + sum(5 * segment.fences.nbytes for segment in self.segments))
 
+    @cached_property
+    def granularity(self) -> float:
+        """Smallest difference between two fences: in rounded values, about the distance of neighbouring values."""
+        with np.errstate(invalid="ignore"):  # infinities
+            differences = np.diff(self.value.astype(np.float64))
+        positive = differences[differences > 0]
+        return float(positive.min()) if len(positive) else 0.0
+
     def estimates(self, open_step: Summary | None, which: Estimate) -> Ints:
         """Return the estimated number of elements of the open step below each fence."""
         cached = self._estimated  # read once: another thread may replace it
@@ -95,24 +110,40 @@ def estimate(open_step: Summary | None, values: NDArray[Any], which: Estimate = 
     return estimates[which]
 
 
-def cut(fences: Fences, open_step: Summary | None, rank: int, read: Read, which: Estimate = "middle") -> RankCut:
-    """Cut all segments at a rank among their elements and those of the open step, whose ranks are estimated."""
-    state = _Search(fences, open_step, rank, which)
-    while (reads := state.next_reads()) or len(state.value):
-        for run, block in reads:
-            state.blocks[run] = (block, read(fences.segments[run], block))
+def cut(
+    fences: Fences,
+    open_step: Summary | None,
+    rank: int,
+    read: Read,
+    which: Estimate = "middle",
+    ahead: bool = False,
+) -> RankCut:
+    """Cut all segments at a rank among their elements and those of the open step, whose ranks are estimated.
+
+    With `ahead`, likely blocks are read first: few waves, and at most two blocks of a segment instead of one.
+    """
+    state, waves = _Search(fences, open_step, rank, which), 0
+    reads = state.likely_reads() if ahead else state.next_reads()
+    while reads or len(state.value):
+        if reads:
+            waves += 1
+            values = read([(fences.segments[run], block) for run, block in reads])
+            for (run, block), read_values in zip(reads, values, strict=True):
+                state.blocks[run][block] = read_values
         ambiguous = len(state.value)
         state.narrow()
         if not reads and len(state.value) == ambiguous:
             raise CorruptBytesError("the first values of blocks are not in order; verify() finds the file")
+        reads = state.next_reads()
     before, below, above = state.finish()
-    return RankCut(before, below, above, len(state.blocks))
+    return RankCut(before, below, above, sum(map(len, state.blocks)), waves)
 
 
 class _Search:
     def __init__(self, fences: Fences, open_step: Summary | None, rank: int, which: Estimate) -> None:
         self.segments, self.open_step, self.rank, self.which = fences.segments, open_step, rank, which
-        self.blocks: dict[int, tuple[int, NDArray[Any]]] = {}  # (block, values) by segment: at most one of each
+        self.blocks: list[dict[int, NDArray[Any]]] = [{} for _ in self.segments]  # values by block, of each segment
+        self.granularity = fences.granularity
         estimated = fences.estimates(open_step, which) + 1
         first = int(np.searchsorted(fences.high + estimated, rank, side="left"))
         last = int(np.searchsorted(fences.low + estimated, rank, side="left"))
@@ -122,15 +153,39 @@ class _Search:
         self.estimated = estimated[ambiguous]
 
     def next_reads(self) -> list[tuple[int, int]]:
-        """Return (segment, block) of every segment that has exactly one unread candidate."""
+        """Return (segment, block) of every segment that has exactly one unread candidate, and none that was read."""
         reads, ambiguous = [], [[int(b) for b in self.block[self.run == run]] for run in range(len(self.segments))]
         for run, blocks in enumerate(ambiguous):
             candidates = [*([int(self.passed[run]) - 1] if self.passed[run] else []), *blocks]
-            read_block = self.blocks.get(run, (None,))[0]
-            unread = [b for b in candidates if b != read_block and not self.segments[run].constant[b]]
-            if len(unread) == 1:
-                reads.append((run, unread[0]))
+            unknown = [b for b in candidates if not self.segments[run].constant[b]]
+            if len(unknown) == 1 and unknown[0] not in self.blocks[run]:
+                reads.append((run, unknown[0]))
         return reads
+
+    def likely_reads(self) -> list[tuple[int, int]]:
+        """Return (segment, block) of the block of every segment in which the rank lies by interpolation."""
+        passed = self.passed.copy()
+        if len(self.value):
+            for index in np.flatnonzero(self._interpolate() < self.rank):
+                passed[self.run[index]] = max(passed[self.run[index]], self.block[index] + 1)
+        blocks = ((run, int(count) - 1) for run, count in enumerate(passed) if count)
+        return [(run, block) for run, block in blocks if not self.segments[run].constant[block]]
+
+    def _interpolate(self) -> NDArray[np.float64]:
+        """Estimate the positions of ambiguous fences.
+
+        Rows of equal values count as spread over the distance to the neighbouring values, so that half of them lie
+        below the value; a segment that is first in order has all of them before the fence.
+        """
+        position = self.estimated.astype(np.float64)
+        for other, segment in enumerate(self.segments):
+            half = np.where(other < self.run, self.granularity, -self.granularity) / 2
+            lower, upper = self._before(other, segment)
+            rows = segment.interpolate(self.value.astype(np.float64) + half)
+            rows = np.where(np.isnan(rows), (lower + upper) / 2, np.clip(rows, lower, upper))
+            own = self.run == other
+            position += np.where(own, segment.starts[self.block * own], rows)
+        return position
 
     def narrow(self) -> None:
         """Compute the positions of ambiguous fences from the blocks read so far; resolve those that became clear."""
@@ -159,8 +214,7 @@ class _Search:
         lower = np.where(passed > 0, segment.starts[block] + 1, 0)
         upper = np.where(passed > 0, segment.starts[block + 1], 0)
         lower = np.where((passed > 0) & segment.constant[block], upper, lower)
-        if other in self.blocks:
-            read_block, values = self.blocks[other]
+        for read_block, values in self.blocks[other].items():
             is_read = (passed > 0) & (block == read_block)
             exact = segment.starts[read_block] + np.where(
                 other < self.run,
@@ -226,9 +280,9 @@ class _Search:
         return low, high
 
     def _block(self, run: int, block: int) -> NDArray[Any]:
-        read = self.blocks.get(run)
-        if read is not None and read[0] == block:
-            return read[1]
+        values = self.blocks[run].get(block)
+        if values is not None:
+            return values
         segment = self.segments[run]
         return np.full(int(segment.starts[block + 1] - segment.starts[block]), segment.fences[block])
 

@@ -16,6 +16,7 @@ from quantide.kernels.block_sort import sorted_copy
 from quantide.store import fault_points
 from quantide.store.file_names import FileName, RunId, recent_name
 from quantide.store.recent_manifest import ManifestEntry, RecentManifest
+from quantide.store.storage import Storage
 from quantide.store.store_settings import StoreSettings
 from quantide.store.stored_rows import RecentRows
 from quantide.store.writable_table import ManifestChange
@@ -31,12 +32,11 @@ RECENT_PER_RUN = 16  # recent files reserved for each run
 class NameReservation:
     """File names reserved for tasks, and the settings they write by; `manifest` has the clock of the recent rows."""
 
-    folder: str
+    storage: Storage
     step: int
     epoch: int
     serial: int
     settings: StoreSettings
-    durable: bool
     recent: int = 0
     manifest: RecentManifest = field(default_factory=RecentManifest)
     now: int = 0  # time of rows without times, in nanoseconds
@@ -85,10 +85,10 @@ def write_chunks(names: NameReservation, task: int, pieces: Iterable[ParquetPiec
         for i, rows in enumerate(row_groups):
             recent = recent_name(names.epoch, names.recent + number * RECENT_PER_RUN + i)
             sorted_values = in_order[i] if in_order else None
-            entries.append(write_entry(names.folder, recent, rows, settings, names.durable, sorted_values))
+            entries.append(write_entry(names.storage, recent, rows, settings, sorted_values))
         for part in range(len(chunk.partitions)):
             name = FileName(run, part)
-            written = write_partition(names.folder, name, chunk, settings, (), names.durable)
+            written = write_partition(names.storage, name, chunk, settings, ())
             recent_fields = (tuple(entries), clock, given) if part == 0 else ()
             files.append(WrittenFile(name.data, written.size, written.rows, *recent_fields))
     return files
@@ -116,7 +116,7 @@ class BulkLoad:
             writer.serials.reserve(tasks * RUNS_PER_TASK),
             writer.recent.reserve(tasks * RUNS_PER_TASK * RECENT_PER_RUN),
         )
-        return NameReservation(table.path, table.step, table.epoch, first, table.settings, table.durable, *recent)
+        return NameReservation(table.storage, table.step, table.epoch, first, table.settings, *recent)
 
     def commit(self, names: NameReservation, written: Sequence[WrittenFile]) -> int:
         """Make all files visible in one commit; return the number of their rows."""

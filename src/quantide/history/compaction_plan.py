@@ -1,19 +1,18 @@
-"""Compaction plan: which runs become one, and the equal ranges their rows are split into, one task each."""
+"""Compaction plan: which runs become one, and into how many files, each written by one task."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
-import pyarrow as pa
 
-from quantide.history.block_search import Fences, cut
-from quantide.history.compaction_tasks import CompactionInput
-from quantide.history.run import BlockReader, Run, RunSegment, key_at
-from quantide.summary.key_encoding import encode_keys
+from quantide.history.run import Run
+from quantide.store.store_settings import ErrorProfile
 from quantide.typing import Ints
 
-TASK_ROWS = 1 << 22  # of one task; its memory is a few times that
+TASK_ROWS = 1 << 22  # that a task has in memory; it needs a few times their size
+LARGE_FILE_ROWS = 1 << 26  # of a file of an upper level: 512 MB of 8 bytes
+MIN_FILES = 64  # of a large run: so many tasks can write it at the same time
 FANOUT = 16  # chunks of one size class that become one
 SIZE_BITS = 4  # size classes of chunks differ by a factor of 2**4
 LARGE_CHUNK = 1 << 22  # rows; a larger chunk is not compacted before its step ends
@@ -99,65 +98,36 @@ def next_chunk_compaction(chunks: Sequence[Run]) -> Compaction | None:
     return next((Compaction(tuple(sizes[size]), 0) for size in sorted(sizes) if len(sizes[size]) >= FANOUT), None)
 
 
+def file_count(rows: int, level: int, tuples: int = 0) -> int:
+    """Return the number of files of a run of a level, whose summaries have so many tuples.
+
+    A file has TASK_ROWS rows at level 0 and four times as many at each next level, up to LARGE_FILE_ROWS: so a table
+    has few files however long it grows, and a row that is still merged often is in files that are written by many
+    tasks. A run has at least MIN_FILES files, unless they would be smaller than those of level 0. A task has all tuples
+    of its file in memory, so where keys have few rows each, tuples limit the size of a file.
+
+    >>> file_count(10**6, 3), file_count(10**9, 0), file_count(10**9, 3), file_count(10**11, 3)
+    (1, 239, 64, 1491)
+    """
+    largest = min(TASK_ROWS << 2 * min(level, 8), LARGE_FILE_ROWS)
+    size = max(TASK_ROWS, min(largest, rows // MIN_FILES))
+    return max(1, -(-rows // size), -(-tuples // TASK_ROWS))
+
+
+def count_tuples(rows_by_key: Ints, profile: ErrorProfile) -> int:
+    """Return a bound on the number of tuples in the summaries of keys that have so many rows.
+
+    Ranks are 2 * eps * n apart, and towards each end their distance from it grows by a factor of 1 + 2 * tail.
+
+    >>> count_tuples(np.array([3, 10**9]), ErrorProfile(0.01, None))
+    55
+    """
+    most = 1 / (2 * profile.eps) + 2
+    if profile.tail is not None:
+        largest = max(2, int(rows_by_key.max(initial=0)))
+        most += 2 * (1 / (2 * profile.tail) + math.log(largest) / math.log1p(2 * profile.tail) + 1)
+    return int(np.minimum(rows_by_key, most).sum())
+
+
 def _span(chosen: list[list[Run]]) -> int:
     return max(runs[0].id.last for runs in chosen) - min(runs[0].id.first for runs in chosen) + 1
-
-
-def split_ranges(compaction: Compaction, keyed: bool, blocks: BlockReader) -> list[tuple[CompactionInput, ...]]:
-    """Return the inputs of each task: together they are all rows of all runs, in the order of (key, value).
-
-    A key that is not cut can leave nothing between two cuts: there is no task for that.
-    """
-    tasks = max(1, -(-compaction.rows // TASK_ROWS))
-    targets = [compaction.rows * i // tasks for i in range(1, tasks)]
-    cuts = (
-        _keyed_cuts(compaction.runs, targets, blocks)
-        if keyed
-        else _cuts([run.unkeyed_segment for run in compaction.runs], targets, blocks)
-    )
-    edges = [np.zeros(len(compaction.runs), dtype=np.int64), *cuts, np.array([run.rows for run in compaction.runs])]
-    return [inputs for low, high in pairwise(edges) if (inputs := _inputs(compaction.runs, low, high))]
-
-
-def _cuts(segments: list[RunSegment], targets: list[int], blocks: BlockReader) -> list[Ints]:
-    """Return how many rows of each segment are among the first `target` of all, for each target."""
-    fences = Fences(segments)
-    return [cut(fences, None, target + 1, blocks.read).before for target in targets]
-
-
-def _keyed_cuts(runs: Sequence[Run], targets: list[int], blocks: BlockReader) -> list[Ints]:
-    """Cut where keys begin, by the directories; cut within a key, by value, only if it has more than TASK_ROWS rows."""
-    directory = pa.concat_arrays([part.index.keys for run in runs for part in run.parts])
-    counts = np.concatenate([part.index.counts for run in runs for part in run.parts])
-    owner = np.repeat(np.arange(len(runs)), [sum(len(part.index.counts) for part in run.parts) for run in runs])
-    codes, distinct = encode_keys(directory)
-    rows = np.zeros((len(distinct), len(runs)), dtype=np.int64)
-    np.add.at(rows, (codes, owner), counts)
-    before = np.concatenate([np.zeros((1, len(runs)), dtype=np.int64), np.cumsum(rows, axis=0)])
-    ends = before.sum(axis=1)
-    cuts = []
-    for target in targets:
-        key = int(np.searchsorted(ends, target, side="right")) - 1
-        inside = target - int(ends[key])
-        position = before[key].copy()
-        if inside and rows[key].sum() > TASK_ROWS:
-            cut_key = key_at(distinct, key)
-            segments_by_run = [(i, run.segment(cut_key)) for i, run in enumerate(runs) if rows[key, i]]
-            segments = [segment for _, segment in segments_by_run if segment is not None]
-            position[[i for i, _ in segments_by_run]] += _cuts(segments, [inside], blocks)[0]
-        cuts.append(position)
-    return cuts
-
-
-def _inputs(runs: Sequence[Run], low: Ints, high: Ints) -> tuple[CompactionInput, ...]:
-    """Return the files behind rows low to high of each run."""
-    inputs = []
-    for run, start, end in zip(runs, low.tolist(), high.tolist(), strict=True):
-        offset = 0
-        for part in run.parts:
-            rows = part.index.info.rows
-            first, last = max(start - offset, 0), min(end - offset, rows)
-            if first < last:
-                inputs.append(CompactionInput(part.name.data, part.name.index, first, last))
-            offset += rows
-    return tuple(inputs)

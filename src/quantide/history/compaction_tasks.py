@@ -1,65 +1,59 @@
 """Tasks that write the files of a run: plain functions for any executor, here or on another machine."""
 
-import os
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
 from quantide.errors import CorruptBytesError
 from quantide.history.chunk_sort import SortedChunk, in_threads, merge_pieces
+from quantide.history.row_range import KeyCounts, RowRange, split_ranges
+from quantide.history.run import BlockReader, Run, RunFile
 from quantide.store import fault_points
 from quantide.store.data_file import BLOCK, DataFiles, write_data
-from quantide.store.durable_files import write_bytes
 from quantide.store.file_names import AddedFile, FileName, RunId
-from quantide.store.index_file import IndexFile, IndexFileInfo, build_index_file
-from quantide.store.location import FolderLocation, verify_checksum
+from quantide.store.index_builder import IndexBuilder
+from quantide.store.index_file import IndexFile, IndexFileInfo
+from quantide.store.location import verify_checksum
+from quantide.store.storage import Storage
 from quantide.store.store_settings import ErrorProfile, StoreSettings
 from quantide.store.stored_rows import ALL, SortedRows
 from quantide.summary.value_types import type_named
 
+CUT_BYTES = 1 << 24  # of blocks that a task caches while it divides its rows into ranges
+
 
 @dataclass(frozen=True)
 class CompactionInput:
-    """Range of rows of a file in the store."""
+    """Rows start to end of a file in the store.
 
-    data: str
-    side: str
+    With one input of each file, `is_first`, its checksum is verified, and its skipped values are counted.
+    """
+
+    name: FileName
     start: int
     end: int
+    is_first: bool
 
 
 @dataclass(frozen=True)
 class CompactionTask:
-    """Rows of several files that become one file, a range of the compacted run; serialised as JSON."""
+    """Rows of several files that become one file of the compacted run; picklable, for tasks on other machines.
 
-    folder: str
-    first: int
-    last: int
-    level: int
-    epoch: int
-    serial: int
-    part: int
+    The task reads, merges and writes `range_rows` rows at a time. The run has `run_rows` rows, `before` of them in the
+    files before this one.
+    """
+
+    storage: Storage
+    name: FileName
     run_rows: int
+    before: int
+    range_rows: int
     value_type: str
     keys: tuple[str, ...]
     profile: ErrorProfile
-    durable: bool
     sources: tuple[CompactionInput, ...]
-
-    @property
-    def name(self) -> FileName:
-        return FileName(RunId(self.first, self.last, self.level, self.epoch, self.serial), self.part)
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> "CompactionTask":
-        sources = tuple(CompactionInput(**source) for source in fields["sources"])
-        keys, profile = tuple(fields["keys"]), ErrorProfile(*fields["profile"])
-        return cls(**{**fields, "sources": sources, "keys": keys, "profile": profile})
 
 
 @dataclass(frozen=True)
@@ -85,56 +79,102 @@ class LocalExecutor:
 
 
 def compact_range(task: CompactionTask) -> CompactionOutput:
-    """Read a range of rows of each source and write them as one sorted file."""
-    place = FolderLocation(task.folder)
-    files = DataFiles(type_named(task.value_type), place)
-    pieces, nulls, nans, batches = [], 0, 0, set()
-    for source in task.sources:
-        index = IndexFile(place.map_file(source.side), source.side)
-        if not 0 <= source.start < source.end <= index.info.rows or index.kind.name != task.value_type:
-            raise CorruptBytesError(
-                f"{source.side} is damaged: it is not the file that this compaction was planned with"
-            )
-        path = os.path.join(task.folder, source.data)
-        if source.start == 0:  # check each file once: after the merge, damaged values could not be found
-            verify_checksum(place, path, index.info.data_size, index.info.data_crc)
-        pieces.append(_read(files, path, index, source))
-        if source.start == 0:  # the counts of skipped values follow a file's first row
-            nulls, nans = nulls + index.info.nulls, nans + index.info.nans
-        batches.update(index.info.sources)
-    rows = merge_pieces(pieces)
-    fault_points.point("merge.sorted")
-    about = IndexFileInfo(len(rows), task.value_type, BLOCK, 0, 0, nulls, nans, sorted(batches)[:100])
-    return write_run_file(task.folder, task.name, rows, task.keys, about, task.profile, task.run_rows, task.durable)
+    """Merge rows of several files into one sorted file, range by range: memory is that of a range and of an index."""
+    files = [_open_input(task, source) for source in task.sources]
+    first = [file.index.info for file, source in zip(files, task.sources, strict=True) if source.is_first]
+    about = IndexFileInfo(
+        sum(source.end - source.start for source in task.sources),
+        task.value_type,
+        BLOCK,
+        0,
+        0,
+        sum(info.nulls for info in first),
+        sum(info.nans for info in first),
+        sorted({batch for file in files for batch in file.index.info.sources})[:100],
+    )
+    pieces = _merge_ranges(task, _row_ranges(task.sources, files), about.rows)
+    return write_run_file(task.storage, task.name, pieces, task.keys, about, task.profile, task.run_rows, task.before)
+
+
+def _open_input(task: CompactionTask, source: CompactionInput) -> RunFile:
+    name, storage = source.name, task.storage
+    index = IndexFile(storage.map(name.index), name.index)
+    if not 0 <= source.start < source.end <= index.info.rows or index.kind.name != task.value_type:
+        raise CorruptBytesError(f"{name.index} is damaged: it is not the file that this compaction was planned with")
+    if source.is_first:  # after the merge, damaged values could not be found
+        verify_checksum(storage, name.data, index.info.data_size, index.info.data_crc)
+    return RunFile(name, index)
+
+
+def _row_ranges(sources: Sequence[CompactionInput], files: Sequence[RunFile]) -> list[RowRange]:
+    """Return the rows of the inputs; consecutive rows of one run are one range."""
+    ranges: list[RowRange] = []
+    for source, file in zip(sources, files, strict=True):
+        last = ranges[-1] if ranges else None
+        if last is not None and last.run.id == source.name.run and last.end == last.run.rows and source.start == 0:
+            ranges[-1] = RowRange(Run(last.run.id, (*last.run.parts, file)), last.start, last.end + source.end)
+        else:
+            ranges.append(RowRange(Run(source.name.run, (file,)), source.start, source.end))
+    return ranges
+
+
+def _merge_ranges(task: CompactionTask, ranges: Sequence[RowRange], rows: int) -> Iterator[SortedRows]:
+    """Yield all rows in the order of (key, value), about `range_rows` at a time."""
+    blocks = BlockReader(type_named(task.value_type), task.storage, CUT_BYTES)
+    count = -(-rows // task.range_rows)
+    counts = KeyCounts(ranges) if task.keys and count > 1 else None
+    for piece in split_ranges(ranges, count, counts, blocks.read):
+        merged = merge_pieces([_read(blocks.files, *file) for one in piece for file in one.files])
+        fault_points.point("merge.sorted")
+        yield merged
 
 
 def write_partition(
-    folder: str, name: FileName, chunk: SortedChunk, settings: StoreSettings, sources: Sequence[str], durable: bool
+    storage: Storage, name: FileName, chunk: SortedChunk, settings: StoreSettings, sources: Sequence[str]
 ) -> CompactionOutput:
     """Write one file of a chunk, the part in its name; the first part has the counts of skipped values."""
     rows = chunk.partitions[name.part]()
     skipped = (chunk.nulls, chunk.nans) if name.part == 0 else (0, 0)
     about = IndexFileInfo(len(rows), settings.value_type, BLOCK, 0, 0, *skipped, list(sources))
-    return write_run_file(folder, name, rows, settings.keys, about, settings.chunk_profile, chunk.rows, durable)
+    return write_run_file(storage, name, [rows], settings.keys, about, settings.chunk_profile, chunk.rows)
 
 
 def write_run_file(
-    folder: str,
+    storage: Storage,
     name: FileName,
-    rows: SortedRows,
+    pieces: Iterable[SortedRows],
     keys: Sequence[str],
     about: IndexFileInfo,
     profile: ErrorProfile,
     run_rows: int,
-    durable: bool,
+    before: int | None = None,
 ) -> CompactionOutput:
-    """Write a data file and its index file. Neither is visible before the commit."""
-    size, crc = write_data(os.path.join(folder, name.data), rows, keys, durable)
+    """Write a data file and its index file from consecutive pieces. Neither is visible before the commit.
+
+    `before` is the number of rows in earlier files of the run; None if it is not known.
+    """
+    index = IndexBuilder(bool(keys), profile, about.block_rows, run_rows, before)
+
+    def index_pieces() -> Iterator[SortedRows]:
+        try:
+            for rows in pieces:
+                index.add(rows)
+                yield rows
+        except OSError as error:
+            raise _InputError from error
+
+    try:
+        size, crc = write_data(storage, name.data, index_pieces(), keys)
+    except _InputError as error:
+        raise error.__cause__ or error from None
     fault_points.point("write.data")
-    data = build_index_file(rows, bool(keys), replace(about, data_size=size, data_crc=crc), profile, run_rows)
-    write_bytes(os.path.join(folder, name.index), data, durable)
+    storage.replace(name.index, index.finish(replace(about, data_size=size, data_crc=crc)))
     fault_points.point("write.side")
-    return CompactionOutput(name.part, size, len(rows))
+    return CompactionOutput(name.part, size, about.rows)
+
+
+class _InputError(Exception):
+    """Failure to read inputs while a file is written: it must not be taken for a failure to write that file."""
 
 
 def run_files(run: RunId, written: Sequence[CompactionOutput]) -> list[AddedFile]:
@@ -142,17 +182,18 @@ def run_files(run: RunId, written: Sequence[CompactionOutput]) -> list[AddedFile
     return [(FileName(run, output.part), output.size, output.rows) for output in written]
 
 
-def _read(files: DataFiles, path: str, index: IndexFile, source: CompactionInput) -> SortedRows:
+def _read(files: DataFiles, file: RunFile, start: int, end: int) -> SortedRows:
     """Read rows start to end of a file. The directory has their keys, so only values are read."""
+    index, name = file.index, file.name.data
     size = index.info.block_rows
-    groups = list(range(source.start // size, (source.end - 1) // size + 1))
+    groups = list(range(start // size, (end - 1) // size + 1))
     offset = groups[0] * size
-    values = files.read_blocks(path, groups)[source.start - offset : source.end - offset]
-    if len(values) != source.end - source.start:
-        raise CorruptBytesError(f"{path} is damaged: its rows are not those of its index file")
+    values = files.read_blocks(name, groups)[start - offset : end - offset]
+    if len(values) != end - start:
+        raise CorruptBytesError(f"{name} is damaged: its rows are not those of its index file")
     if not index.keyed:
         return SortedRows(index.kind, ALL, np.array([0, len(values)]), values)
-    first = int(np.searchsorted(index.first_rows, source.start, side="right")) - 1
-    last = int(np.searchsorted(index.first_rows, source.end, side="left"))
-    bounds = np.clip(index.first_rows[first : last + 1], source.start, source.end) - source.start
+    first = int(np.searchsorted(index.first_rows, start, side="right")) - 1
+    last = int(np.searchsorted(index.first_rows, end, side="left"))
+    bounds = np.clip(index.first_rows[first : last + 1], start, end) - start
     return SortedRows(index.kind, index.keys.slice(first, last - first), bounds, values)

@@ -4,21 +4,23 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
 
+from quantide.history import compaction_plan
 from quantide.history.compaction_plan import (
     FANOUT,
     Compaction,
+    count_tuples,
+    file_count,
     is_expired,
     next_chunk_compaction,
     next_level_compaction,
     select_expired,
-    split_ranges,
 )
-from quantide.history.compaction_tasks import CompactionTask, Executor, LocalExecutor, run_files
+from quantide.history.compaction_tasks import CompactionInput, CompactionTask, Executor, LocalExecutor, run_files
+from quantide.history.row_range import KeyCounts, RowRange, split_ranges
 from quantide.history.run import BlockReader, Run
 from quantide.history.snapshot import Snapshot
 from quantide.store import fault_points
-from quantide.store.durable_files import check_space
-from quantide.store.file_names import RunId
+from quantide.store.file_names import FileName, RunId
 from quantide.store.retired_files import RetiredFiles
 from quantide.store.store_settings import ErrorProfile
 from quantide.store.writable_table import WritableTable
@@ -65,8 +67,9 @@ class Compactor:
     ) -> None:
         self._table, self._snapshot, self._serials, self._active = table, snapshot, serials, active
         self._retired = retired
-        self._executor: Executor = executor or LocalExecutor()
-        self._compaction_lock, self._lock = Lock(), Lock()
+        self.executor: Executor = executor or LocalExecutor()
+        self._lock = Lock()
+        self.compaction_lock = Lock()  # held while runs are read and replaced
         self._background: ThreadPoolExecutor | None = None
         self._level_task: Future[None] | None = None
         self._chunk_task: Future[None] | None = None
@@ -123,7 +126,7 @@ class Compactor:
 
     def _compact_levels(self) -> None:
         """Drop expired runs, then compact until no level has too many runs."""
-        with self._compaction_lock:
+        with self.compaction_lock:
             self._drop_expired()
             while (
                 compaction := self._next_level_compaction((snapshot := self._snapshot()).runs, snapshot.step)
@@ -132,46 +135,52 @@ class Compactor:
             self.is_behind = False
 
     def _compact_chunks(self) -> None:
-        """Compact chunks of the open step until there are few of every size class; remove old versions from the log."""
-        with self._compaction_lock:
+        """Compact chunks of the open step until there are few of every size class."""
+        with self.compaction_lock:
             while self._active() and (compaction := next_chunk_compaction(self._snapshot().chunks)) is not None:
                 self._run(compaction, self._table.settings.chunk_profile)
-            self._table.trim_log()
 
     def _run(self, compaction: Compaction, profile: ErrorProfile) -> None:
         """Write one run out of several, with summaries within the profile, in one commit."""
-        settings = self._table.settings
         self._check_space(compaction)
         run = self._serials.new_run(compaction.first, compaction.last, compaction.level)
         try:
-            inputs_by_task = split_ranges(
-                compaction, bool(settings.keys), BlockReader(type_named(settings.value_type), self._table.location)
-            )
-            tasks = [
-                CompactionTask(
-                    folder=self._table.path,
-                    first=run.first,
-                    last=run.last,
-                    level=run.level,
-                    epoch=run.epoch,
-                    serial=run.serial,
-                    part=part,
-                    run_rows=compaction.rows,
-                    value_type=settings.value_type,
-                    keys=settings.keys,
-                    profile=profile,
-                    durable=self._table.durable,
-                    sources=sources,
-                )
-                for part, sources in enumerate(inputs_by_task)
-            ]
+            tasks = self._plan_tasks(compaction, run, profile)
             fault_points.point("merge.planned")
-            written = self._executor.map(tasks)
+            written = self.executor.map(tasks)
             fault_points.point("merge.written")
             replaced = [part.name for source in compaction.runs for part in source.parts]
             self._table.commit(run_files(run, written), replaced)
         finally:
             self._serials.release([run])
+
+    def _plan_tasks(self, compaction: Compaction, run: RunId, profile: ErrorProfile) -> list[CompactionTask]:
+        """Return the tasks of a compaction, one for each file."""
+        settings, storage = self._table.settings, self._table.storage
+        ranges = [RowRange.of(source) for source in compaction.runs]
+        counts = KeyCounts(ranges) if settings.keys else None
+        tuples = 0 if counts is None else count_tuples(counts.totals, profile)
+        files = file_count(compaction.rows, compaction.level, tuples)
+        blocks = BlockReader(type_named(settings.value_type), storage)
+        tasks, before = [], 0
+        for part, piece in enumerate(split_ranges(ranges, files, counts, blocks.read)):
+            rows = [file for one in piece for file in one.files]
+            inputs = [CompactionInput(file.name, start, end, start == 0) for file, start, end in rows]
+            tasks.append(
+                CompactionTask(
+                    storage=storage,
+                    name=FileName(run, part),
+                    run_rows=compaction.rows,
+                    before=before,
+                    range_rows=compaction_plan.TASK_ROWS,
+                    value_type=settings.value_type,
+                    keys=settings.keys,
+                    profile=profile,
+                    sources=tuple(inputs),
+                )
+            )
+            before += sum(map(len, piece))
+        return tasks
 
     def _next_level_compaction(self, runs: Sequence[Run], step: int) -> Compaction | None:
         settings = self._table.settings
@@ -181,7 +190,7 @@ class Compactor:
 
     def _check_space(self, compaction: Compaction) -> None:
         size = sum(run.size for run in compaction.runs)
-        check_space(self._table.path, size + size // 4)
+        self._table.storage.check_space(size + size // 4)
 
     def _is_expired(self, run: Run, step: int) -> bool:
         return is_expired(run, step, self._table.settings.retention, self._table.extended_steps)
@@ -193,7 +202,7 @@ class Compactor:
         if expired and retention is not None:
             names = [part.name for run in select_expired(expired, retention) for part in run.parts]
             with self._retired.lock:
-                self._retired.retire(names, snapshot.step, self._table.durable)
+                self._retired.retire(names, snapshot.step)
                 self._table.commit(remove=names)
 
     def _join_levels(self) -> None:

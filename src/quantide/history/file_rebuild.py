@@ -5,9 +5,8 @@ its version. Rows that were appended after it are listed in the new manifest as 
 contain some of them is refused, until they are too old for any window.
 """
 
-import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,57 +14,69 @@ import pyarrow as pa
 
 from quantide.errors import CorruptBytesError
 from quantide.store import fault_points
-from quantide.store.data_file import BLOCK, read_rows
-from quantide.store.durable_files import write_bytes
+from quantide.store.data_file import BLOCK, open_data, read_rows
 from quantide.store.file_names import RECENT, FileName, manifest_name, recent_name
-from quantide.store.index_file import IndexFileInfo, build_index_file
-from quantide.store.location import Location, compute_checksum
-from quantide.store.log_entry import RECENT_FILES, LogEntry
+from quantide.store.index_builder import IndexBuilder
+from quantide.store.index_file import IndexFileInfo
+from quantide.store.location import compute_checksum
+from quantide.store.log_entry import DELETES, RECENT_FILES, LogEntry
 from quantide.store.log_repair import LogFinding
 from quantide.store.recent_file import RecentFile, RecentFileInfo
 from quantide.store.recent_manifest import ManifestEntry, RecentManifest
+from quantide.store.storage import Storage
 from quantide.store.store_settings import StoreSettings
 from quantide.store.stored_rows import ALL, SortedRows
 from quantide.store.writable_table import WritableTable
 from quantide.summary.key_encoding import encode_keys
-from quantide.summary.value_types import type_named
+from quantide.summary.value_types import ValueType, type_named
+from quantide.typing import Array, Ints
 from quantide.windows.time_clock import TimeClock
 
 MAX_ENTRY_ROWS = 2**32 - 1  # of a manifest entry
 MISSING_SERIAL = 2**32 - 1  # of the missing file; no writer reaches it
 
 
-def rebuild_index(place: Location, name: FileName, settings: StoreSettings) -> bytes:
+def rebuild_index(storage: Storage, name: FileName, settings: StoreSettings) -> bytes:
     """Return the bytes of an index file, computed from the data alone."""
-    path = place.full_path(name.data)
-    rows = load_rows(place, path, settings)
-    size, crc = compute_checksum(place, path)
-    about = IndexFileInfo(len(rows), settings.value_type, BLOCK, size, crc)
-    return build_index_file(rows, bool(settings.keys), about, settings.chunk_profile, None)
+    with open_data(storage, name.data, type_named(settings.value_type)) as parquet:
+        rows = parquet.metadata.num_rows
+    builder = IndexBuilder(bool(settings.keys), settings.chunk_profile, BLOCK, rows, 0)
+    for piece in read_sorted_rows(storage, name.data, settings):
+        builder.add(piece)
+    if not rows or builder.rows != rows:
+        raise CorruptBytesError(
+            f"{storage.full_path(name.data)} is damaged: it has no rows, or not those of its footer"
+        )
+    size, crc = compute_checksum(storage, name.data)
+    return builder.finish(IndexFileInfo(rows, settings.value_type, BLOCK, size, crc))
 
 
-def replace_index(place: Location, name: FileName, settings: StoreSettings, durable: bool) -> None:
+def replace_index(storage: Storage, name: FileName, settings: StoreSettings) -> None:
     """Write an index file anew. Readers that have mapped the old one keep it: it is not overwritten."""
-    write_bytes(place.full_path(name.index), rebuild_index(place, name, settings), durable)
+    storage.replace(name.index, rebuild_index(storage, name, settings))
     fault_points.point("side.rebuilt")
 
 
-def load_rows(place: Location, path: str, settings: StoreSettings) -> SortedRows:
-    """Read all rows of a data file; raise CorruptBytesError if they are not sorted by (key, value)."""
-    kind, names = type_named(settings.value_type), settings.keys
-    keys: list[list[pa.Array]] = [[] for _ in names]
-    pieces = [np.empty(0, kind.carrier)]
-    for columns, values in read_rows(path, place, kind, names):
-        pieces.append(values)
-        for chunks, column in zip(keys, columns, strict=True):
-            chunks.append(column)
-    values = np.concatenate(pieces)
+def read_sorted_rows(storage: Storage, name: str, settings: StoreSettings) -> Iterator[SortedRows]:
+    """Yield all rows of a data file in pieces; raise CorruptBytesError if they are not sorted by (key, value)."""
+    kind, names, path = type_named(settings.value_type), settings.keys, storage.full_path(name)
+    before: SortedRows | None = None
+    for columns, values in read_rows(storage, name, kind, names):
+        if not len(values):
+            continue
+        rows = _group_rows(path, kind, names, columns, values)
+        if before is not None:
+            _check_order(path, before, rows)
+        yield rows
+        before = rows.slice(len(rows) - 1, len(rows))
+
+
+def _group_rows(path: str, kind: ValueType, names: Sequence[str], columns: list[pa.Array], values: Array) -> SortedRows:
     if not names:
         bounds, distinct = np.array([0, len(values)]), ALL
     else:
-        columns = [_concat_keys(path, chunks) for chunks in keys]
         key_column = columns[0] if len(names) == 1 else pa.StructArray.from_arrays(columns, names=list(names))
-        codes, distinct = encode_keys(key_column)
+        codes, distinct = _encode(path, key_column)
         if (codes[1:] < codes[:-1]).any():
             raise CorruptBytesError(f"{path} is damaged: its keys are not in order")
         bounds = np.searchsorted(codes, np.arange(len(distinct) + 1))
@@ -76,12 +87,19 @@ def load_rows(place: Location, path: str, settings: StoreSettings) -> SortedRows
     return SortedRows(kind, distinct, bounds, values)
 
 
-def _concat_keys(path: str, columns: list[pa.Array]) -> pa.Array:
-    """Concatenate the pieces of a key column. Texts stay dictionary-encoded: decoded they could be huge."""
+def _check_order(path: str, before: SortedRows, rows: SortedRows) -> None:
+    """Check that the first row of a piece follows the last one of the piece before."""
+    codes, _ = _encode(path, pa.concat_arrays([before.keys, rows.keys.slice(0, 1)]))
+    if codes[1] < codes[0]:
+        raise CorruptBytesError(f"{path} is damaged: its keys are not in order")
+    if codes[1] == codes[0] and rows.values[0] < before.values[-1]:
+        raise CorruptBytesError(f"{path} is damaged: its values are not in order")
+
+
+def _encode(path: str, keys: pa.Array) -> tuple[Ints, pa.Array]:
+    """Encode a key column. Texts stay dictionary-encoded until then: decoded they could be huge."""
     try:
-        if not pa.types.is_dictionary(columns[0].type):
-            return pa.concat_arrays(columns)
-        return pa.chunked_array(columns).unify_dictionaries().combine_chunks()
+        return encode_keys(keys)
     except (pa.ArrowException, LookupError) as error:
         raise CorruptBytesError(f"{path} is damaged: its keys cannot be read: {error}") from error
 
@@ -128,6 +146,8 @@ def _find_older(table: WritableTable, number: int) -> tuple[RecentManifest | Non
         manifest = _read(table, older) if isinstance(older, int) and older < number else None
         if manifest is not None and manifest.clock is not None:
             return manifest, rows
+        if DELETES in entry.transactions:  # older manifests list rows that were deleted
+            break
         rows += entry.rows_added
     return None, max(rows, table.rows())
 
@@ -135,18 +155,17 @@ def _find_older(table: WritableTable, number: int) -> tuple[RecentManifest | Non
 def _read(table: WritableTable, number: int) -> RecentManifest | None:
     name = manifest_name(number)
     try:
-        return RecentManifest.from_json(bytes(table.location.map_file(name)).decode(errors="replace"), name)
+        return RecentManifest.from_json(bytes(table.storage.map(name)).decode(errors="replace"), name)
     except (FileNotFoundError, CorruptBytesError):
         return table.find_manifest_copy(number)
 
 
 def _recent_files(table: WritableTable) -> Iterator[RecentFileInfo]:
     """Return the header of every readable recent file, whether the manifest lists it or not."""
-    folder = os.path.join(table.path, RECENT)
-    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
-        if name.endswith(".recent"):
+    for file in table.storage.list_files(RECENT):
+        if file.name.endswith(".recent"):
             try:
-                about = RecentFile(table.location.map_file(f"{RECENT}/{name}"), name).info
+                about = RecentFile(table.storage.map(file.name), file.name).info
             except (FileNotFoundError, CorruptBytesError):
                 continue
             yield about

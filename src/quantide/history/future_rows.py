@@ -5,18 +5,19 @@ Only recent files are rewritten. Runs store values without times, so history kee
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from quantide.errors import InvalidArgumentError
 from quantide.history.recent_writer import RecentWriter
-from quantide.store.location import FolderLocation, absolute_folder, translate_log_errors
+from quantide.store.location import open_storage, translate_log_errors
 from quantide.store.recent_manifest import ManifestEntry, RecentManifest
 from quantide.store.stored_rows import RecentRows
 from quantide.store.writable_table import WritableTable
-from quantide.store.writer_lease import Lease
 from quantide.summary.value_json import count
 from quantide.windows.time_clock import NANOSECONDS, TimeClock, TimeHorizon
 
@@ -58,7 +59,13 @@ class FutureRows:
         return asdict(self) | times
 
 
-def repair_future_rows(path: Any, action: str, newer_than: Any = None, dry_run: bool = False) -> FutureRows:
+def repair_future_rows(
+    path: Any,
+    action: str,
+    newer_than: Any = None,
+    dry_run: bool = False,
+    storage_options: Mapping[str, str] | None = None,
+) -> FutureRows:
     """Remove rows dated too far ahead from the recent files of a store, or redate them, in one commit.
 
     Too far is later than now by more than the store's max_ahead; or later than `newer_than`, which is required where
@@ -67,16 +74,15 @@ def repair_future_rows(path: Any, action: str, newer_than: Any = None, dry_run: 
     """
     if action not in (REMOVE, REDATE):
         raise InvalidArgumentError(f'{action!r} is no way to repair rows; use "{REMOVE}" or "{REDATE}"')
-    table = WritableTable.open(FolderLocation(absolute_folder(path)))
+    table = WritableTable.open(open_storage(path, storage_options, durable=True))
     if table is None:
         raise InvalidArgumentError(f"there is no store at {path}")
     with translate_log_errors(table.path, "the repair stopped"):
         if dry_run:
             return _repair(table, action, newer_than, dry_run=True)
-        lease = Lease(table.path)
+        lease = table.storage.acquire_lease()
         try:
             table.take_over()
-            table.durable = True
             return _repair(table, action, newer_than, dry_run=False)
         finally:
             lease.release()
@@ -106,7 +112,9 @@ def _repair(table: WritableTable, action: str, newer_than: Any, dry_run: bool) -
     lost = {entry.name for entry in late_entries if entry.name not in counts}
     after = _rewritten(manifest, written, lost, now).newest
     if not dry_run:
-        removed = table.commit(change_manifest=lambda current: _rewritten(current, written, lost, now))
+        unlisted = sum(counts.values()) if action == REMOVE else 0
+        change = partial(_rewritten, written=written, lost=lost, now=now)
+        removed = table.commit(change_manifest=change, unlisted=unlisted)
         writer.finish([entry for entry in written.values() if entry is not None], removed)
     return FutureRows(
         action,

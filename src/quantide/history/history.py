@@ -14,13 +14,16 @@ from quantide.history.appended_rows import AppendedRows, ParquetPiece, check_pat
 from quantide.history.bulk_load import BulkLoad
 from quantide.history.chunk_sort import SortedChunk, sort_chunk
 from quantide.history.compaction_tasks import Executor
+from quantide.history.deletion import DeleteResult, Deletion
 from quantide.history.file_rebuild import replace_index
 from quantide.history.history_reader import HistoryReader
 from quantide.history.history_writer import HistoryWriter
 from quantide.history.key_columns import read_key, read_keys
 from quantide.history.snapshot import Snapshot
+from quantide.history.step_times import read_before
 from quantide.history.vacuum import RestoreResult, VacuumResult, check_hours, purge_retired, restore, vacuum
-from quantide.store.location import FolderLocation, absolute_folder
+from quantide.store.ingest_log import IngestLog
+from quantide.store.location import open_storage
 from quantide.store.store_settings import CHANGEABLE, StoreSettings
 from quantide.store.table_creation import create_table
 from quantide.store.writable_table import WritableTable
@@ -46,7 +49,8 @@ class History(HistoryReader):
     [1, 4]
     >>> h.close()
 
-    `path` is the folder of the store; an existing store is opened, and needs no other argument. `tail` is the largest
+    `path` is the folder of the store, or a prefix in an object store ("s3://bucket/stream", "az://...", "gs://...")
+    with its `storage_options`; an existing store is opened, and needs no other argument. `tail` is the largest
     error as a fraction of the distance from either end, by default 10 * eps for eps up to 0.01, and None (eps alone)
     above, with `memory`, and in stores of earlier versions. The guarantee of every mode: docs/guarantees/history.md.
     The files on disk: docs/store-format.md.
@@ -73,6 +77,7 @@ class History(HistoryReader):
         filters: str | Sequence[str] | None = None,
         max_ahead: Any = None,
         tail: float | None = DEFAULT,
+        storage_options: Mapping[str, str] | None = None,
     ) -> None:
         values: dict[str, Any] = {"eps": eps, "kappa": kappa, "memory": memory, "keys": keys, "value_type": value_type}
         values |= {"retention": retention, "window": window, "filters": filters, "max_ahead": max_ahead}
@@ -81,15 +86,14 @@ class History(HistoryReader):
             settings["tail"] = tail
         if eps is not None and memory is not None:
             raise InvalidArgumentError("eps and memory both say how accurate answers are; give one of them")
-        folder = absolute_folder(path)
-        table = WritableTable.open(FolderLocation(folder))
+        storage = open_storage(path, storage_options, durable)
+        table = WritableTable.open(storage)
         if table is None:
-            table = create_table(folder, StoreSettings.of(**settings), durable)
+            table = create_table(storage, StoreSettings.of(**settings))
         if settings:
             table.settings.check_equal(settings)
         self._setting_changes = {name: settings[name] for name in CHANGEABLE if name in settings}
         super().__init__(table)
-        table.durable = durable
         self._write_lock = RLock()  # of writes; queries do not wait for it
         self._load_lock = RLock()  # of bulk loads and vacuum, which does not know the names reserved for tasks
         self._writer = HistoryWriter(table, self._holder.advance, executor)
@@ -150,11 +154,12 @@ class History(HistoryReader):
         """Append a column of Parquet files (with key columns of this store's names) in one commit; return the number of
         values.
 
-        Files are read piece by piece: memory does not grow with their size.
+        Files are read piece by piece: memory does not grow with their size. Files that a repair set aside are given by
+        their full path in the store.
         """
         policy = check_nan_policy(nan)
         names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-        pieces = read_files(check_paths(names), column, self._settings, self.table.key_types)
+        pieces = read_files(check_paths(names), column, self._settings, self.table.key_types, self.table.storage)
         with self._write_lock:
             self._become_writer()
             if batch_id is not None and self._writer.attempts.batch_seen(batch_id):
@@ -254,6 +259,26 @@ class History(HistoryReader):
             self._become_writer()
             return restore(self.table, self._writer.retired)
 
+    def delete(self, key: Any = None, before: Any = None, dry_run: bool = False) -> DeleteResult:
+        """Delete all rows of a key, or all steps before one; return the number of rows, and the files that had them.
+
+        `before` is the number of a step, or a time: steps that ended before it. Both must end where runs end, see
+        spans(). What was deleted is not restored by restore(), and is gone from disk after vacuum(0); its batches still
+        count as seen. With `dry_run` nothing changes. docs/guarantees/history.md has the details.
+        """
+        if (key is None) == (before is None):
+            raise InvalidArgumentError("delete() takes a key (key=) or the oldest steps (before=): give one of them")
+        if not dry_run:
+            with self._write_lock:
+                self._become_writer()
+        deletion = Deletion(self._writer, lambda: self.snapshot, self._write_lock, dry_run)
+        if key is not None:
+            parsed = read_key(key, self._settings.keys, self.run_query(lambda: self.snapshot).key_types)
+            return self.run_query(lambda: deletion.delete_key(parsed))
+        snapshot = self.run_query(lambda: self.snapshot)
+        step, time = read_before(before, snapshot.step, lambda: IngestLog(self.table.storage, self.batch_seen).origin)
+        return self.run_query(lambda: deletion.delete_before(step, time))
+
     def close(self) -> None:
         """Wait for compactions and release the lease. A handle dropped without close() loses nothing."""
         try:
@@ -277,7 +302,7 @@ class History(HistoryReader):
         while rebuilt:
             name = rebuilt[0]
             if name in self.table.files():
-                replace_index(self.table.location, name, self._settings, self.table.durable)
+                replace_index(self.table.storage, name, self._settings)
             rebuilt.remove(name)
 
     def _read_recent(self, keys: Any, column: ValueColumn, valid: Any, times: Any, filters: Any) -> AppendedRows | None:

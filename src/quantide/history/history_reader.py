@@ -2,11 +2,13 @@
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from quantide.caching import ExpiringValue
 from quantide.errors import CorruptBytesError, InvalidArgumentError, StorageError
 from quantide.history.file_rebuild import rebuild_index
 from quantide.history.run import Run
@@ -14,9 +16,12 @@ from quantide.history.snapshot import Snapshot, SnapshotCatalog, SnapshotHolder,
 from quantide.history.span_view import Comparison, HistoryAnswer, SpanView
 from quantide.history.span_view_cache import SpanViewCache
 from quantide.history.verify import Name, VerifyResult, verify
+from quantide.store.file_names import FileName
+from quantide.store.index_file import IndexFile
 from quantide.store.ingest_status import read_clock_problem
-from quantide.store.location import Location, parse_location
+from quantide.store.location import open_storage
 from quantide.store.log_repair import count_aside
+from quantide.store.storage import Storage
 from quantide.store.store_settings import StoreSettings
 from quantide.store.stream_table import StreamTable
 from quantide.summary.copying import NotCopied
@@ -40,8 +45,8 @@ class HistoryReader(NotCopied):
     >>> h.close()
 
     Several threads may query while another refreshes. If files of its version were vacuumed, the reader moves on to the
-    newest version. A store that was copied to "s3://bucket/stream" is read there, with `storage_options` as deltalake
-    takes them: index files are fetched, blocks of data are read one by one.
+    newest version. A store may lie in an object store, for example "s3://bucket/stream", with `storage_options` as
+    deltalake takes them: index files are fetched, and of data files the blocks that a query needs.
     A reader is not copied or pickled (CopyError): pass its path to the other process, and open it there.
     """
 
@@ -54,14 +59,16 @@ class HistoryReader(NotCopied):
         storage_options: Mapping[str, str] | None = None,
     ) -> None:
         self.table = table = (
-            store if isinstance(store, StreamTable) else _open_table(parse_location(store, storage_options))
+            store if isinstance(store, StreamTable) else _open_table(open_storage(store, storage_options))
         )
         self.path, self._settings = table.path, table.settings
-        settings, place = self._settings, table.location
+        settings, storage = self._settings, table.storage
         self._kind = type_named(settings.value_type)
-        self._catalog = SnapshotCatalog(place, settings, lambda name: rebuild_index(place, name, settings))
+        self._catalog = SnapshotCatalog(storage, settings, partial(_recover_index, storage, settings))
         self._holder = SnapshotHolder(table, self._catalog)
-        self._span_views = SpanViewCache(settings, place, memory)
+        self._span_views = SpanViewCache(settings, storage, memory)
+        self._clock_problem = ExpiringValue(partial(read_clock_problem, storage), storage.stale_seconds)
+        self._set_aside = ExpiringValue(partial(_count_aside, storage), storage.stale_seconds)
 
     # Version
 
@@ -115,7 +122,8 @@ class HistoryReader(NotCopied):
         """Return the phi-quantile of everything, or of the last steps with the open one, or of one key.
 
         mode="quick" reads no data and is within eps of all elements; "accurate" is within eps of the elements of
-        the open step, reading at most one block of each run; "exact" is exact, reading one of each chunk as well.
+        the open step, reading at most one block of each run; "exact" is exact, reading one of each chunk as well. In an
+        object store these are at most two, because blocks are read ahead.
         With a tail, quick and accurate answers are also within tail times the number of elements on either side.
         """
         return self.run_query(lambda: self.span_view(last_steps, key, widen).answer(phi, mode))
@@ -193,7 +201,9 @@ class HistoryReader(NotCopied):
         return self.run_query(lambda: verify(self.table, self.snapshot, checked))
 
     def stats(self) -> dict[str, Any]:
-        """Return counts of values, runs by level, steps, bytes on disk, blocks and memory."""
+        """Return counts of values, runs by level, steps, bytes on disk, blocks, memory, and requests to an object
+        store.
+        """
         snapshot = self.run_query(lambda: self.snapshot)
         levels: dict[int, int] = {}
         for run in snapshot.runs:
@@ -214,8 +224,20 @@ class HistoryReader(NotCopied):
             "bytes": sum(part.index.info.data_size for part in parts),
             "memory": self._catalog.nbytes + self._span_views.nbytes,
             "version": snapshot.version,
-            "clock_problem": read_clock_problem(self.table.location),
-            "set_aside": 0 if self.table.location.is_remote else count_aside(self.path),
+            "clock_problem": self._clock_problem.get(),
+            "set_aside": self._set_aside.get(),
+            **self._count_requests(),
+        }
+
+    def _count_requests(self) -> dict[str, int]:
+        """Return counts of the requests to an object store since it was opened; all are 0 for a folder."""
+        counts = self.table.storage.counts
+        return {
+            "requests": counts.requests,
+            "retries": counts.retries,
+            "bytes_fetched": counts.bytes_read,
+            "bytes_stored": counts.bytes_written,
+            "cache_hits": counts.cache_hits,
         }
 
     def runs(self) -> list[Run]:
@@ -271,11 +293,31 @@ class HistoryReader(NotCopied):
         return self._span_views.of_last_steps(snapshot or self.snapshot, last_steps, key, widen, cached)
 
 
-def _open_table(place: Location) -> StreamTable:
-    table = StreamTable.open(place)
+def _recover_index(storage: Storage, settings: StoreSettings, name: FileName) -> bytes:
+    """Return an index file that could not be read: from the store if only a cached one is damaged, or else rebuilt."""
+    try:
+        data = storage.read(name.index)
+        IndexFile(data, name.index).check()
+    except StorageError:
+        raise
+    except (OSError, CorruptBytesError):  # it is missing, damaged, or no file
+        return rebuild_index(storage, name, settings)
+    return data
+
+
+def _count_aside(storage: Storage) -> int:
+    """Return the number of files of the log that were set aside; 0 while the store cannot be reached."""
+    try:
+        return count_aside(storage)
+    except StorageError:
+        return 0
+
+
+def _open_table(storage: Storage) -> StreamTable:
+    table = StreamTable.open(storage)
     if table is None:
         raise StorageError(
-            f"there is no history in {place.path}; nothing was written there yet. Write with History(path) or "
+            f"there is no history in {storage.path}; nothing was written there yet. Write with History(path) or "
             "`quantide ingest`"
         )
     return table

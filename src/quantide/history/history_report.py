@@ -1,6 +1,6 @@
-"""Reports of a history for people and programs: answers, runs, verification, repair, clock and restored runs."""
+"""Reports of a history for people and programs: answers, runs, verification, repair, clock, restored and deleted."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, TextIO
@@ -20,6 +20,8 @@ from quantide.windows.wall_clock import wall_clock
 KIND_NAMES = {"side file": "index file"}  # of findings; JSON has the former name
 WIDTH = 60
 
+Options = Mapping[str, str] | None  # of an object store
+
 
 def show_answers(
     out: TextIO,
@@ -30,9 +32,10 @@ def show_answers(
     widen: bool,
     key: Sequence[str] | None,
     json: bool = False,
+    storage_options: Options = None,
 ) -> None:
     """Write a line for each phi: the value, its certified ranks, and its error bound."""
-    history = HistoryReader(path)
+    history = HistoryReader(path, storage_options=storage_options)
     key_value: Any = None if key is None else key[0] if len(key) == 1 else tuple(key)
     answers = [history.answer(phi, mode, last_steps, key_value, widen) for phi in phis]
     first = answers[0]
@@ -44,7 +47,7 @@ def show_answers(
             "value_type": history.settings.value_type,
         }
         covered = {name: getattr(first, name) for name in ("n", "stream_n", "last_steps", "widened")}
-        items = [value_json.encode_answer(a) | {"blocks_read": a.blocks_read} for a in answers]
+        items = [value_json.encode_answer(a) | {"blocks_read": a.blocks_read, "requests": a.requests} for a in answers]
         value_json.write_line(out, body | {"version": history.version} | covered | {"answers": items})
         return
     out.write(f"{'phi':>8}  {'value':>24}  {'rank, proved':>31}  {'off by at most':>26}  blocks read\n")
@@ -56,9 +59,9 @@ def show_answers(
     out.write(f"{first.n:,} values of {steps}{note}, {first.stream_n:,} of them in the open step; mode {first.mode}\n")
 
 
-def show_history(out: TextIO, path: str, json: bool = False) -> None:
+def show_history(out: TextIO, path: str, json: bool = False, storage_options: Options = None) -> None:
     """Write a bar for each run, as long as the steps it covers, level by level."""
-    history = HistoryReader(path)
+    history = HistoryReader(path, storage_options=storage_options)
     stats, runs = history.stats(), history.runs()
     if json:
         value_json.write_line(out, _history_json(path, history))
@@ -83,12 +86,12 @@ def show_history(out: TextIO, path: str, json: bool = False) -> None:
     out.write(f"last_steps that can be asked about: {spans or 'none yet'}\n")
 
 
-def show_verified(out: TextIO, path: str, json: bool = False) -> bool:
+def show_verified(out: TextIO, path: str, json: bool = False, storage_options: Options = None) -> bool:
     """Read all files again, and report damage; return True if there is none."""
-    history = HistoryReader(path)
+    history = HistoryReader(path, storage_options=storage_options)
     try:
         result = history.verify()
-        check_log(path)
+        check_log(history.table.storage)
     except ValueError as error:  # CorruptBytesError and Arrow's errors
         state = f"damaged: {error}"
         body = {"ok": False, "damaged": str(error)}
@@ -103,15 +106,21 @@ def show_verified(out: TextIO, path: str, json: bool = False) -> bool:
 
 
 def show_repaired(
-    out: TextIO, path: str, dry_run: bool, roll_back: bool, future: tuple[str, Any] | None = None, json: bool = False
+    out: TextIO,
+    path: str,
+    dry_run: bool,
+    roll_back: bool,
+    future: tuple[str, Any] | None = None,
+    json: bool = False,
+    storage_options: Options = None,
 ) -> bool:
     """Repair a store and list the findings with what was done about each; return True if nothing is lost.
 
     `future` is the action for recent rows dated too far ahead, and the time after which they are.
     """
-    findings = repair(path, dry_run, roll_back)
+    findings = repair(path, dry_run, roll_back, storage_options)
     ok = not any(finding.lost for finding in findings)
-    future_rows = None if not ok else _future_rows(path, future, dry_run)
+    future_rows = None if not ok else _future_rows(path, future, dry_run, storage_options)
     if json:
         details = {
             "findings": [asdict(finding) for finding in findings],
@@ -129,13 +138,15 @@ def show_repaired(
     return ok
 
 
-def _future_rows(path: str, future: tuple[str, Any] | None, dry_run: bool) -> FutureRows | None:
+def _future_rows(
+    path: str, future: tuple[str, Any] | None, dry_run: bool, storage_options: Options
+) -> FutureRows | None:
     """Repair rows dated too far ahead if an action is given, else only search for them; None if there are none."""
     if future is not None:
-        return repair_future_rows(path, *future, dry_run)
-    if HistoryReader(path).settings.ahead is None:
+        return repair_future_rows(path, *future, dry_run, storage_options)
+    if HistoryReader(path, storage_options=storage_options).settings.ahead is None:
         return None
-    report = repair_future_rows(path, REDATE, dry_run=True)
+    report = repair_future_rows(path, REDATE, dry_run=True, storage_options=storage_options)
     return report if report.rows else None
 
 
@@ -152,14 +163,14 @@ def _history_json(path: str, history: HistoryReader) -> dict[str, Any]:
     return about | history.stats() | {"runs": runs, "last_steps": spans}
 
 
-def show_clock(out: TextIO, path: str, accept: bool, json: bool = False) -> None:
+def show_clock(out: TextIO, path: str, accept: bool, json: bool = False, storage_options: Options = None) -> None:
     """Show the clock, the problem that ingestion has with it, and how many runs can be restored; accept the clock."""
-    reader = HistoryReader(path)
+    reader = HistoryReader(path, storage_options=storage_options)
     steps = int(reader.stats()["steps"])
     if accept:
-        accept_clock(reader.path, steps + 1)
+        accept_clock(reader.table.storage, steps + 1)
     problem = reader.stats()["clock_problem"]
-    runs = len({name.run for name in RetiredFiles(reader.path).list_files()})
+    runs = len({name.run for name in RetiredFiles(reader.table.storage).list_files()})
     now = datetime.fromtimestamp(wall_clock(), UTC).isoformat(timespec="seconds")
     if json:
         body = {"path": path, "clock": now, "problem": problem, "accepted": accept, "steps": steps}
@@ -175,12 +186,42 @@ def show_clock(out: TextIO, path: str, accept: bool, json: bool = False) -> None
     out.write(f"{runs:,} runs that expired can be restored: quantide history restore {path}\n")
 
 
-def show_restored(out: TextIO, path: str, json: bool = False) -> None:
+def show_restored(out: TextIO, path: str, json: bool = False, storage_options: Options = None) -> None:
     """Restore dropped runs, and report how many values they have."""
-    HistoryReader(path)  # restore makes no new store
-    with History(path) as history:
+    HistoryReader(path, storage_options=storage_options)  # restore makes no new store
+    with History(path, storage_options=storage_options) as history:
         restored = history.restore()
     if json:
         write_line(out, {"path": path, "files": restored.files, "values": restored.values})
     else:
         out.write(f"{path}: {count(restored.files, 'file')} with {count(restored.values, 'value')} restored\n")
+
+
+def show_deleted(
+    out: TextIO,
+    path: str,
+    key: Sequence[str] | None,
+    before: str | None,
+    dry_run: bool = False,
+    remove: bool = False,
+    json: bool = False,
+    storage_options: Options = None,
+) -> None:
+    """Delete the rows of a key or the oldest steps, and report how many; `remove` also removes the files from disk."""
+    HistoryReader(path, storage_options=storage_options)  # a deletion makes no new store
+    key_value: Any = None if key is None else key[0] if len(key) == 1 else tuple(key)
+    with History(path, storage_options=storage_options) as history:
+        deleted = history.delete(key_value, before, dry_run)
+        removed = history.vacuum(0) if remove and not dry_run else None
+    if json:
+        body = {"path": path, "key": value_json.encode_key(key_value), "before": before, "dry_run": dry_run}
+        write_line(out, body | asdict(deleted) | {"removed_files": 0 if removed is None else removed.files})
+        return
+    verb = "would be deleted" if dry_run else "deleted"
+    size = f"{count(deleted.files, 'file')} of {deleted.bytes:,} bytes"
+    out.write(f"{path}: {count(deleted.rows, 'row')} in {size} {verb}\n")
+    if removed is not None:
+        out.write(f"{count(removed.files, 'file')} of {removed.bytes:,} bytes removed from disk\n")
+    elif deleted.files and not dry_run:
+        out.write("the next vacuum removes the files from disk, an hour from now or later; --vacuum does so at once\n")
+    out.writelines(f"may have such rows, and was not changed: {name}\n" for name in deleted.unchecked)

@@ -25,9 +25,9 @@ from quantide.store.file_names import AddedFile, FileName, RunId
 from quantide.store.recent_file import RecentFile
 from quantide.store.recent_manifest import ManifestEntry
 from quantide.store.retired_files import RetiredFiles
+from quantide.store.storage import Lease
 from quantide.store.stored_rows import keys_to_bytes
 from quantide.store.writable_table import ManifestChange, WritableTable
-from quantide.store.writer_lease import Lease
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,12 @@ class CommitAttempts:
 
     def _digest(self, rows: AppendFiles) -> list[bytes]:
         """Return digests of the content of all files, in an order that does not depend on their names."""
-        place = self._table.location
-        digests = [hashlib.sha256(place.map_file(name.data)).digest() for name, _, _ in rows.files]
+        storage = self._table.storage
+        digests = [hashlib.sha256(storage.map(name.data)).digest() for name, _, _ in rows.files]
         return sorted(digests) + sorted(self._digest_recent(entry.name, rows.times_given) for entry in rows.recent)
 
     def _digest_recent(self, name: str, times_given: bool) -> bytes:
-        rows = RecentFile(self._table.location.map_file(name), name).rows()
+        rows = RecentFile(self._table.storage.map(name), name).rows()
         parts = [rows.values, rows.bounds, rows.numbers, rows.flags, rows.times if times_given else None]
         digest = hashlib.sha256(keys_to_bytes(rows.keys))
         for part in parts:
@@ -107,7 +107,7 @@ class HistoryWriter:
         self.table, self._snapshot = table, snapshot
         self._lease: Lease | None = None
         self.serials = RunSerials(table)
-        self.retired = RetiredFiles(table.path)
+        self.retired = RetiredFiles(table.storage)
         self.compactor = Compactor(table, snapshot, self.serials, self.retired, lambda: self.is_active, executor)
         self.recent = RecentWriter(table)
         self.attempts = CommitAttempts(table)
@@ -119,7 +119,7 @@ class HistoryWriter:
     def acquire(self) -> None:
         """Take the lease, unless this handle has it."""
         if self._lease is None:
-            lease = Lease(self.table.path)
+            lease = self.table.storage.acquire_lease()
             try:
                 self.table.take_over()
             except BaseException:
@@ -180,6 +180,7 @@ class HistoryWriter:
             self.compactor.join()
         finally:
             self.recent.join()
+            self.table.maintenance.wait()
 
     def close(self) -> None:
         try:
@@ -187,6 +188,7 @@ class HistoryWriter:
         finally:
             self.recent.close()
             self.compactor.close()
+            self.table.close()
             self.release()
 
     def release(self) -> None:
@@ -221,7 +223,7 @@ class HistoryWriter:
         table, sources = self.table, [] if batch is None else [str(batch)]
 
         def write(part: int) -> CompactionOutput:
-            return write_partition(table.path, FileName(run, part), chunk, table.settings, sources, table.durable)
+            return write_partition(table.storage, FileName(run, part), chunk, table.settings, sources)
 
         return run_files(run, in_threads(write, range(len(chunk.partitions))))
 

@@ -9,7 +9,6 @@ for windows.
 """
 
 import math
-import os
 import time
 from collections.abc import Callable, Container, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,10 +23,10 @@ from quantide.errors import CorruptBytesError
 from quantide.history.appended_rows import MAX_FILE_ROWS, AppendedRows
 from quantide.history.chunk_sort import in_threads
 from quantide.store import fault_points
-from quantide.store.durable_files import remove
 from quantide.store.file_names import recent_name
 from quantide.store.recent_file import RecentFile, RecentFileInfo, write_recent
 from quantide.store.recent_manifest import ManifestEntry, RecentManifest
+from quantide.store.storage import Storage
 from quantide.store.store_settings import StoreSettings
 from quantide.store.stored_rows import RecentRows, key_type
 from quantide.store.writable_table import ManifestChange, WritableTable
@@ -95,6 +94,7 @@ class RecentWriter:
         self._retired: list[tuple[float, str]] = []
         self._pool: ThreadPoolExecutor | None = None
         self._compacting: Future[None] | None = None
+        self.compaction_lock = Lock()  # held while recent files are read and replaced
         self._damaged: set[str] = set()
         self._last_error: BaseException | None = None  # of a compaction, until join() raises it
         self.pending: set[str] = set()  # files that are being committed
@@ -199,18 +199,27 @@ class RecentWriter:
             self._pool = None
 
     def _compact(self) -> None:
-        while entries := self._next():
+        while self._compact_next():
+            pass
+
+    def _compact_next(self) -> bool:
+        """Compact the next entries; return False if there are none."""
+        with self.compaction_lock:
+            entries = self._next()
+            if not entries:
+                return False
             names = [entry.name for entry in entries]
             contents = [rows for entry in entries if (rows := self._read(entry)) is not None]
             if len(contents) < len(names):
-                continue
+                return True
             (entry,) = self._write([RecentRows.concatenate(contents)])
             removed: list[str] = []
             try:
                 fault_points.point("recent.compacted")
-                removed = self._table.commit(change_manifest=lambda manifest: manifest.with_compacted(names, entry))  # noqa: B023
+                removed = self._table.commit(change_manifest=lambda manifest: manifest.with_compacted(names, entry))
             finally:
                 self.finish([entry], removed)
+            return True
 
     def _next(self) -> Sequence[ManifestEntry]:
         """Return the entries to compact next; an unreadable file stays as it is, as do those on either side of it."""
@@ -221,7 +230,7 @@ class RecentWriter:
         name, table = entry.name, self._table
         keys = key_type(self._settings.keys, table.key_types())
         try:
-            data = table.location.map_file(name)
+            data = table.storage.map(name)
             return RecentFile.open(data, entry, self._manifest.clock, self._settings, keys).rows()
         except (CorruptBytesError, FileNotFoundError) as error:
             sizes = [entry.size for entry in self._manifest.entries if entry.name == name]
@@ -240,7 +249,7 @@ class RecentWriter:
             self._retired = [(since, name) for since, name in self._retired if now - since <= GRACE_SECONDS]
         for name in due:
             with suppress(OSError):  # the commit is done; vacuum removes them
-                remove(os.path.join(self._table.path, name))
+                self._table.storage.remove(name)
 
     def _write(self, pieces: Sequence[RecentRows]) -> list[ManifestEntry]:
         with self._lock:
@@ -249,7 +258,7 @@ class RecentWriter:
         self.pending.update(names)
 
         def write(piece: tuple[str, RecentRows]) -> ManifestEntry:
-            return write_entry(self._table.path, *piece, self._settings, self._table.durable)
+            return write_entry(self._table.storage, *piece, self._settings)
 
         try:
             return in_threads(write, zip(names, pieces, strict=True))
@@ -259,16 +268,10 @@ class RecentWriter:
 
 
 def write_entry(
-    folder: str,
-    name: str,
-    rows: RecentRows,
-    settings: StoreSettings,
-    durable: bool,
-    sorted_values: Array | None = None,
+    storage: Storage, name: str, rows: RecentRows, settings: StoreSettings, sorted_values: Array | None = None
 ) -> ManifestEntry:
     """Write a recent file; return its manifest entry. The commit sets its first row number."""
-    path = os.path.join(folder, name)
-    size, about = write_recent(path, rows, settings.filters, settings.profile, durable, sorted_values)
+    size, about = write_recent(storage, name, rows, settings.filters, settings.profile, sorted_values)
     fault_points.point("recent.written")
     return ManifestEntry(name, 0, about.rows, about.oldest, about.newest, size, _median(rows.times, about))
 

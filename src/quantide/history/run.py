@@ -2,6 +2,7 @@
 
 import math
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +16,7 @@ from quantide.errors import CorruptBytesError
 from quantide.store.data_file import DataFiles
 from quantide.store.file_names import FileName, RunId
 from quantide.store.index_file import IndexFile
-from quantide.store.location import Location
+from quantide.store.storage import Storage
 from quantide.store.store_settings import ErrorProfile
 from quantide.summary.copying import NotCopied
 from quantide.summary.summary import Summary
@@ -30,7 +31,8 @@ Key = tuple[Any, ...]
 class RunSegment:
     """Segment; block b has rows starts[b]:starts[b+1], fences[b] is its first value, `last` the last value of all.
 
-    A block is read from row group group[b] of paths[file[b]], from its row skip[b] on.
+    A block is read from row group group[b] of the data file paths[file[b]], from its row skip[b] on. `summarised` are
+    the index files that have a summary of these rows, each with the index of the key there.
     """
 
     fences: NDArray[Any]
@@ -40,6 +42,7 @@ class RunSegment:
     file: Ints
     group: Ints
     skip: Ints
+    summarised: tuple[tuple[IndexFile, int], ...] = ()
 
     def __len__(self) -> int:
         return int(self.starts[-1])
@@ -49,6 +52,20 @@ class RunSegment:
         """True for blocks with one distinct value, as the next fence shows: they are not read."""
         is_constant: NDArray[np.bool_] = np.append(self.fences[1:], self.last) == self.fences
         return is_constant
+
+    def interpolate(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Estimate the number of rows below each value, from the fences and the summaries; NaN where that fails."""
+        first, known = 0, [self.fences, np.array([self.last])]
+        positions = [self.starts[:-1], self.starts[-1:] - 1]
+        for index, key_index in self.summarised:
+            summary = index.read_summary(key_index)
+            known.append(summary.carried)
+            positions.append(first + summary.rmin - 1)
+            first += int(index.counts[key_index])
+        position = np.concatenate(positions)
+        order = np.argsort(position)
+        with np.errstate(invalid="ignore", over="ignore"):  # infinities
+            return np.interp(values, np.concatenate(known)[order].astype(np.float64), position[order])
 
     @staticmethod
     def concat(parts: list["RunSegment"]) -> "RunSegment":
@@ -66,30 +83,43 @@ class RunSegment:
             np.concatenate([np.array([number[path] for path in part.paths])[part.file] for part in parts]),
             np.concatenate([part.group for part in parts]),
             np.concatenate([part.skip for part in parts]),
+            tuple(summarised for part in parts for summarised in part.summarised),
         )
 
 
 class BlockReader:
-    """Reads blocks, with a byte-bounded LRU cache. Thread-safe."""
+    """Reads blocks, those of one call in parallel where that is faster, with a byte-bounded LRU cache. Thread-safe."""
 
-    def __init__(self, kind: ValueType, place: Location, max_bytes: int | None = None) -> None:
-        self.files = DataFiles(kind, place)
+    def __init__(self, kind: ValueType, storage: Storage, max_bytes: int | None = None) -> None:
+        self.files, self.reads_ahead = DataFiles(kind, storage), storage.reads_ahead
         self._cache = ByteLRU(MAX_BYTES if max_bytes is None else max_bytes)
 
-    def read(self, segment: RunSegment, block: int) -> NDArray[Any]:
-        """Return the values of a block of a segment."""
+    def read(self, blocks: Sequence[tuple[RunSegment, int]]) -> list[NDArray[Any]]:
+        """Return the values of blocks, each given by its segment and its number there."""
+        groups = [(segment.paths[segment.file[block]], int(segment.group[block])) for segment, block in blocks]
+        stored = {group: self._cache.lookup(*group) for group in groups}
+        missing = [group for group, values in stored.items() if values is None]
+        for group, values in zip(missing, self.files.read_all(missing), strict=True):
+            self._cache.put(*group, values, values.nbytes)
+            stored[group] = values
+        return [self._check(*block, *group, stored[group]) for block, group in zip(blocks, groups, strict=True)]
+
+    def _check(self, segment: RunSegment, block: int, name: str, group: int, stored: NDArray[Any]) -> NDArray[Any]:
+        """Return the rows of a block of a segment from the row group that has them; check that they are the right ones.
+
+        Pages have checksums; their offsets and encodings in the footer have none.
+        """
         length = int(segment.starts[block + 1] - segment.starts[block])
         skip = int(segment.skip[block])
-        path, group = segment.paths[segment.file[block]], int(segment.group[block])
-        values = self._group(path, group)[skip : skip + length]
+        values = stored[skip : skip + length]
         following = segment.fences[block + 1] if block + 1 < len(segment.fences) else segment.last
-        # Pages have checksums; their offsets and encodings in the footer have none.
         if (
             len(values) != length
             or values[0] != segment.fences[block]
             or values[-1] > following
             or (values[1:] < values[:-1]).any()
         ):
+            path = self.files.storage.full_path(name)
             raise CorruptBytesError(f"{path} is damaged: block {group} differs from the index file")
         return values
 
@@ -101,16 +131,12 @@ class BlockReader:
     def nbytes(self) -> int:
         return self._cache.nbytes
 
-    def _group(self, path: str, group: int) -> NDArray[Any]:
-        return self._cache.get(path, group, lambda: self.files.read_blocks(path, [group]), lambda values: values.nbytes)
-
 
 @dataclass(frozen=True)
 class RunFile:
     """File of a run and its index file."""
 
     name: FileName
-    path: str
     index: IndexFile
 
     def find_key(self, key: Key) -> int:
@@ -124,7 +150,8 @@ class RunFile:
         group, fences, last = self.index.read_fences(index)
         starts = np.append(np.maximum(group * size, start), end) - start
         skip = np.maximum(start - group * size, 0)
-        return RunSegment(fences, starts, last, (self.path,), np.zeros(len(group), dtype=np.int64), group, skip)
+        file = np.zeros(len(group), dtype=np.int64)
+        return RunSegment(fences, starts, last, (self.name.data,), file, group, skip, ((self.index, index),))
 
 
 @dataclass(frozen=True)
@@ -139,6 +166,11 @@ class Run(NotCopied):
     @cached_property
     def rows(self) -> int:
         return sum(part.index.info.rows for part in self.parts)
+
+    @cached_property
+    def identity(self) -> tuple[Any, ...]:
+        """Value to cache results by: it differs once a deletion has rewritten or removed a file of the run."""
+        return self.id, len(self.parts), tuple(part.name for part in self.parts if part.name.rewrite)
 
     @property
     def size(self) -> int:

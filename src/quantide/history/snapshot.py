@@ -1,21 +1,27 @@
 """Snapshots: the runs and the open step's chunks of one version of the table."""
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from itertools import groupby
 from threading import RLock
+from typing import Any
 
 import pyarrow as pa
 
+from quantide.caching import ByteLRU
 from quantide.errors import CorruptBytesError, SpanError
 from quantide.history.run import Run, RunFile
-from quantide.store.file_names import FileName
+from quantide.store.file_names import FileName, RunId
 from quantide.store.index_file import IndexFile
-from quantide.store.location import Location
+from quantide.store.log_state import FileChanges
+from quantide.store.storage import Storage
 from quantide.store.store_settings import StoreSettings
 from quantide.store.stored_rows import key_type
-from quantide.store.stream_table import StreamTable
+from quantide.store.stream_table import Position, StreamTable
+
+MAX_MAPPED = 256  # index files that are mapped at a time
 
 
 @dataclass(frozen=True)
@@ -38,14 +44,10 @@ class Snapshot:
     chunks: tuple[Run, ...]
     key_types: list[pa.DataType] | None
     recent: int | None  # number of the manifest of recent files
-
-    @cached_property
-    def history_rows(self) -> int:
-        return sum(run.rows for run in self.runs)
-
-    @cached_property
-    def stream_rows(self) -> int:
-        return sum(run.rows for run in self.chunks)
+    history_rows: int  # of the runs
+    stream_rows: int  # of the chunks
+    deletes: int = 0  # number of commits that deleted rows
+    first_step: int = 1  # all before it were deleted
 
     @property
     def files(self) -> list[RunFile]:
@@ -84,41 +86,123 @@ class Snapshot:
 
 
 class SnapshotCatalog:
-    """Index files by data file, each read once."""
+    """Runs of the current version, with their index files; each of these is read once.
 
-    def __init__(self, place: Location, settings: StoreSettings, rebuild: Callable[[FileName], bytes]) -> None:
-        self._place, self._settings, self._rebuild = place, settings, rebuild
+    A commit costs as much as it has files: the catalog changes only the runs of files that were added or removed.
+    """
+
+    def __init__(self, storage: Storage, settings: StoreSettings, rebuild: Callable[[FileName], bytes]) -> None:
+        self._storage, self._settings, self._rebuild = storage, settings, rebuild
+        self._position: Position | None = None
         self._files: dict[FileName, RunFile] = {}
+        self._runs, self._chunks = RunList(), RunList()
         self.rebuilt: list[FileName] = []
+        self._maps = ByteLRU(None, MAX_MAPPED)
 
     def snapshot(self, table: StreamTable) -> Snapshot:
         """Return the snapshot of the table's version."""
-        state = table.state()
-        names, step = state.files, state.step
-        cached = self._files
-        missing = [name for name in names if name not in cached]
+        state = table.state(self._position)
+        changes = state.changes or self._compare(state.files)
+        missing = [name for name in changes.added if name not in self._files]
         keys = key_type(self._settings.keys, state.key_types)
-        read = dict(zip(missing, self._place.map_all(lambda name: self._read_file(name, keys), missing), strict=True))
-        self._files = files = {name: cached[name] if name in cached else read[name] for name in names}
-        runs = [Run(run, tuple(files[name] for name in own)) for run, own in groupby(names, key=lambda name: name.run)]
-        ended = tuple(run for run in runs if run.id.last < step)
-        chunks = tuple(run for run in runs if run.id.last >= step)
-        return Snapshot(state.version, step, ended, chunks, state.key_types, state.manifest_number)
+        read = self._storage.map_all(lambda name: self._read_file(name, keys), missing)
+        self._apply(changes, dict(zip(missing, read, strict=True)), state.step)
+        self._position = state.position
+        return Snapshot(
+            state.version,
+            state.step,
+            self._runs.all,
+            self._chunks.all,
+            state.key_types,
+            state.manifest_number,
+            self._runs.rows,
+            self._chunks.rows,
+            state.deletes,
+            state.first_step,
+        )
+
+    def _compare(self, names: list[FileName]) -> FileChanges:
+        """Return the changes that lead to these files."""
+        after = dict.fromkeys(names)
+        added = {name: None for name in names if name not in self._files}
+        return FileChanges(added, {name: None for name in self._files if name not in after})
+
+    def _apply(self, changes: FileChanges, read: dict[FileName, RunFile], step: int) -> None:
+        """Change the runs; nothing here can fail half-way."""
+        changed: dict[RunId, dict[FileName, RunFile]] = {}
+        for run_id in {name.run for name in (*changes.added, *changes.removed)}:
+            run = self._runs.find(run_id) or self._chunks.find(run_id)
+            changed[run_id] = {} if run is None else {part.name: part for part in run.parts}
+        for name in changes.removed:
+            self._files.pop(name, None)
+            changed[name.run].pop(name, None)
+        for name in changes.added:
+            self._files[name] = changed[name.run][name] = read[name] if name in read else self._files[name]
+        for run_id, parts in changed.items():
+            self._runs.remove(run_id)
+            self._chunks.remove(run_id)
+            if parts:
+                run = Run(run_id, tuple(parts[name] for name in sorted(parts)))
+                (self._runs if run_id.last < step else self._chunks).add(run)
+        for run in self._chunks.all:  # of steps that have ended
+            if run.id.last < step:
+                self._chunks.remove(run.id)
+                self._runs.add(run)
 
     def _read_file(self, name: FileName, keys: pa.DataType | None) -> RunFile:
         kind = self._settings.value_type
         try:
-            index = IndexFile(self._place.map_file(name.index), name.index)
+            data = self._storage.map(name.index)
+            index = IndexFile(data, name.index)
             index.check_belongs(kind, keys)
+            if not isinstance(data, bytes):  # bytes in memory would have to be fetched again
+                index.release(partial(self._map, name.index))
         except (FileNotFoundError, CorruptBytesError):
             index = IndexFile(self._rebuild(name), name.data)
             index.check_belongs(kind, keys)
             self.rebuilt.append(name)
-        return RunFile(name, self._place.full_path(name.data), index)
+        return RunFile(name, index)
+
+    def _map(self, name: str) -> Any:
+        """Return the content of an index file that is used again."""
+        return self._maps.get(None, name, partial(self._storage.map, name), lambda _: 0)
 
     @property
     def nbytes(self) -> int:
-        return sum(part.index.nbytes for part in self._files.values())
+        return sum(part.index.nbytes for part in list(self._files.values()))  # another thread may change it
+
+
+class RunList:
+    """Runs in the order of their ids, and the number of their rows."""
+
+    def __init__(self) -> None:
+        self._ids: list[RunId] = []
+        self._runs: list[Run] = []
+        self._all: tuple[Run, ...] | None = ()
+        self.rows = 0
+
+    @property
+    def all(self) -> tuple[Run, ...]:
+        if self._all is None:
+            self._all = tuple(self._runs)
+        return self._all
+
+    def find(self, run_id: RunId) -> Run | None:
+        index = bisect_left(self._ids, run_id)
+        return self._runs[index] if index < len(self._ids) and self._ids[index] == run_id else None
+
+    def add(self, run: Run) -> None:
+        index = bisect_left(self._ids, run.id)
+        self._ids.insert(index, run.id)
+        self._runs.insert(index, run)
+        self.rows, self._all = self.rows + run.rows, None
+
+    def remove(self, run_id: RunId) -> None:
+        """Remove a run, if it is there."""
+        index = bisect_left(self._ids, run_id)
+        if index < len(self._ids) and self._ids[index] == run_id:
+            self.rows, self._all = self.rows - self._runs[index].rows, None
+            del self._ids[index], self._runs[index]
 
 
 class SnapshotHolder:

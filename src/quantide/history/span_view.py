@@ -1,7 +1,7 @@
 """Span views: the runs of a span and the open step, for one key or all, queried together."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ from quantide.caching import ByteLRU
 from quantide.errors import EmptyError, InvalidArgumentError, UnknownKeyError
 from quantide.history.block_search import Estimate, Fences, RankCut, cut
 from quantide.history.run import BlockReader, Key, Run, RunSegment
+from quantide.store.storage import measure_requests
 from quantide.store.store_settings import ErrorProfile
 from quantide.summary.answer import Answer
 from quantide.summary.rank_arguments import read_query_values
@@ -29,7 +30,7 @@ MAX_SEGMENTS = 4096  # of a query over all keys
 class HistoryAnswer(Answer):
     """Answer of a history: `blocks_read` blocks were read, `stream_n` of the n elements are of the open step, and only
     they are approximate in mode "accurate". It covers `last_steps` ended steps and the open one; `widened` is True if
-    those are more than requested.
+    those are more than requested. `requests` were made to an object store for it; a folder needs none.
     """
 
     mode: str
@@ -37,6 +38,7 @@ class HistoryAnswer(Answer):
     stream_n: int
     last_steps: int
     widened: bool
+    requests: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ class RunIndexCache:
 
 
 def _cache_key(runs: Sequence[Run], key: Key | None) -> tuple[Any, ...]:
-    return tuple(run.id for run in runs), key
+    return tuple(run.identity for run in runs), key
 
 
 def _nbytes(value: Fences | Summary | None) -> int:
@@ -100,7 +102,10 @@ class SpanView:
         _check_mode(mode)
         answer = self._answers.get((phi, mode))
         if answer is None:
-            answer = self._compute(phi, mode)
+            with measure_requests() as counts:
+                answer = self._compute(phi, mode)
+            if counts.requests:
+                answer = replace(answer, requests=counts.requests)
             if len(self._answers) >= MAX_ANSWERS:
                 self._answers.clear()
             self._answers[phi, mode] = answer
@@ -157,8 +162,9 @@ class SpanView:
         values, is_below, is_scalar = read_query_values(value, self.kind)
         fences = self.all_fences if mode == "exact" else self.fences
         counts = np.zeros(len(values), dtype=np.int64)
-        for segment in fences.segments if fences else []:
-            counts += np.where(is_below, 0, np.array([self._count(segment, item) for item in values], dtype=np.int64))
+        if fences:
+            items = zip(values, is_below, strict=True)
+            counts += np.array([0 if below else self._count(fences, value) for value, below in items], dtype=np.int64)
         low, high = self.open_step.rank(value) if mode == "accurate" and self.open_step.n else (0, 0)
         low, high = counts + low, counts + high
         return (int(low[0]), int(high[0])) if is_scalar else (low, high)
@@ -221,13 +227,13 @@ class SpanView:
         self, fences: Fences, open_step: Summary | None, target: int, estimate: Estimate = "middle"
     ) -> tuple[RankCut, int]:
         """Return the cut at a rank and the number of file blocks read: small keys share one."""
-        blocks = set()
+        blocks: set[tuple[str, int]] = set()
 
-        def read(segment: RunSegment, block: int) -> NDArray[Any]:
-            blocks.add((segment.paths[segment.file[block]], int(segment.group[block])))
-            return self.blocks.read(segment, block)
+        def read(wave: Sequence[tuple[RunSegment, int]]) -> list[NDArray[Any]]:
+            blocks.update((segment.paths[segment.file[block]], int(segment.group[block])) for segment, block in wave)
+            return self.blocks.read(wave)
 
-        return cut(fences, open_step, target, read, estimate), len(blocks)
+        return cut(fences, open_step, target, read, estimate, self.blocks.reads_ahead), len(blocks)
 
     def _neighbours(self, *cuts: RankCut) -> Summary:
         """Return a summary of the history by the neighbours of cuts, whose ranks are exact."""
@@ -241,17 +247,19 @@ class SpanView:
         assert self.fences is not None
         return Summary(values, ranks, ranks, self.fences.n, self.kind)
 
-    def _count(self, segment: RunSegment, value: Any) -> int:
-        """Return the number of rows of a segment <= value; read at most one block."""
-        if value >= segment.last:
-            return len(segment)
-        block = int(np.searchsorted(segment.fences, value, side="right")) - 1
-        if block < 0:
-            return 0
-        if segment.constant[block]:
-            return int(segment.starts[block + 1])
-        values: NDArray[Any] = self.blocks.read(segment, block)
-        return int(segment.starts[block] + np.searchsorted(values, value, side="right"))
+    def _count(self, fences: Fences, value: Any) -> int:
+        """Return the number of rows of all segments <= value; read at most one block of each."""
+        rows, reads = 0, []
+        for segment in fences.segments:
+            block = int(np.searchsorted(segment.fences, value, side="right")) - 1
+            if value >= segment.last:
+                rows += len(segment)
+            elif block >= 0 and segment.constant[block]:
+                rows += int(segment.starts[block + 1])
+            elif block >= 0:
+                rows += int(segment.starts[block])
+                reads.append((segment, block))
+        return rows + sum(int(np.searchsorted(values, value, side="right")) for values in self.blocks.read(reads))
 
     def _to_answer(self, summary: Summary, phi: float, mode: str, blocks_read: int) -> HistoryAnswer:
         a = summary.answer(phi)

@@ -10,8 +10,7 @@ from quantide.history.run import BlockReader, Key, Run
 from quantide.history.snapshot import Snapshot
 from quantide.history.span_view import RunIndexCache, SpanView
 from quantide.sketches.stream_sketch import StreamSketch
-from quantide.store.file_names import RunId
-from quantide.store.location import Location
+from quantide.store.storage import Storage
 from quantide.store.store_settings import ErrorProfile, StoreSettings
 from quantide.summary.ranks import check_size
 from quantide.summary.summary import Summary
@@ -36,14 +35,14 @@ class OpenStep:
     def summary(self, chunks: Sequence[Run], key: Key | None) -> Summary:
         """Return the summary of a key's values in these chunks; the same chunks always give the same summary."""
         accumulator: _SummaryAccumulator | None = self._cache.pop(None, key)
-        ids = [chunk.id for chunk in chunks]
+        ids = [chunk.identity for chunk in chunks]
         if accumulator is None or ids[: len(accumulator.chunk_ids)] != accumulator.chunk_ids:
             accumulator = _SummaryAccumulator(self._profile, self._type)
         for chunk in chunks[len(accumulator.chunk_ids) :]:
             summary = chunk.summary(key)
             if summary is not None:
                 accumulator.add(summary)
-            accumulator.chunk_ids.append(chunk.id)  # one by one: after a damaged chunk no earlier one counts twice
+            accumulator.chunk_ids.append(chunk.identity)  # one by one: no chunk before a damaged one counts twice
         merged = accumulator.summary()
         self._cache.put(None, key, accumulator, accumulator.nbytes)
         return merged
@@ -60,7 +59,7 @@ class _SummaryAccumulator:
         self._sketch = StreamSketch(profile.eps, value_type=value_type, tail=profile.tail)
         self._summaries: list[Summary] = []
         self._max_tuples = MAX_TUPLES / profile.eps
-        self.chunk_ids: list[RunId] = []
+        self.chunk_ids: list[tuple[Any, ...]] = []  # identities
 
     def add(self, summary: Summary) -> None:
         self._summaries.append(summary)
@@ -80,10 +79,10 @@ class _SummaryAccumulator:
 class SpanViewCache:
     """LRU cache of span views of snapshots. Thread-safe."""
 
-    def __init__(self, settings: StoreSettings, place: Location, memory: int | None) -> None:
+    def __init__(self, settings: StoreSettings, storage: Storage, memory: int | None) -> None:
         self._settings, self._kind = settings, type_named(settings.value_type)
         third = None if memory is None else memory // 3
-        self.blocks = BlockReader(self._kind, place, third)
+        self.blocks = BlockReader(self._kind, storage, third)
         self.open_step = OpenStep(settings.profile, settings.value_type, third)
         self._run_indexes = RunIndexCache(third)
         self._views = ByteLRU(None, MAX_VIEWS)
@@ -102,6 +101,7 @@ class SpanViewCache:
         runs, covered = snapshot.last_runs(steps, widen)
         if self._settings.retention is not None and runs:  # dropped steps are not covered
             covered = min(covered, snapshot.step - runs[0].id.first)
+        covered = min(covered, snapshot.step - snapshot.first_step)
         widened = steps is not None and covered > steps
         if not cached:
             with self._lock:

@@ -4,58 +4,61 @@ Only files that no version needs are removed: damaged log files are set aside, o
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from quantide.errors import CorruptBytesError, InvalidArgumentError, StorageError
-from quantide.history.file_rebuild import load_rows, rebuild_manifest, replace_index
-from quantide.history.run import RunFile
+from quantide.history.file_rebuild import read_sorted_rows, rebuild_manifest, replace_index
 from quantide.history.vacuum import vacuum
 from quantide.history.verify import check_run_file
-from quantide.store.delta_library import is_loadable
-from quantide.store.delta_log import DeltaLog, LogSurvey, survey_log
-from quantide.store.file_names import FileName, manifest_name
+from quantide.store.checkpoint_file import is_loadable
+from quantide.store.delta_log import LogSurvey, survey_log
+from quantide.store.file_names import FileName, entry_name, manifest_name
 from quantide.store.index_file import IndexFile
-from quantide.store.location import FolderLocation, absolute_folder, translate_log_errors, verify_checksum
+from quantide.store.location import compute_checksum, open_storage, translate_log_errors, verify_checksum
 from quantide.store.log_repair import LogFinding, LogRepair
 from quantide.store.recent_file import RecentFile
 from quantide.store.recent_manifest import ManifestEntry
+from quantide.store.storage import Storage
 from quantide.store.writable_table import WritableTable
-from quantide.store.writer_lease import Lease
 from quantide.summary.value_json import count
 from quantide.windows.time_clock import TimeClock
 
 UNUSED_HOURS = 1.0  # before a file that no version needs is removed
 
 
-def repair(path: str | os.PathLike[str], dry_run: bool = False, roll_back: bool = False) -> list[LogFinding]:
+def repair(
+    path: str | os.PathLike[str],
+    dry_run: bool = False,
+    roll_back: bool = False,
+    storage_options: Mapping[str, str] | None = None,
+) -> list[LogFinding]:
     """Repair a store; return all findings. With `dry_run` nothing changes, and no lease is needed.
 
     `roll_back` sets aside intact commits after a torn or missing one, which cannot be read without it.
     """
-    folder = absolute_folder(path)
-    log = DeltaLog(folder)
-    with translate_log_errors(folder, "the repair stopped"):
-        survey = survey_log(log.folder, is_loadable) if log.is_same_folder() else LogSurvey(None, None)
+    storage = open_storage(path, storage_options, durable=True)
+    with translate_log_errors(storage.path, "the repair stopped"):
+        survey = survey_log(storage, is_loadable)
         if survey.is_empty:
-            raise StorageError(f"there is no history in {folder}, and nothing to repair")
+            raise StorageError(f"there is no history in {storage.path}, and nothing to repair")
         if survey.version is None or (survey.stranded and not roll_back):
-            return _describe_broken(folder, log, survey)
+            return _describe_broken(storage, survey)
         if dry_run:
-            return _repair(folder, survey, dry_run=True)
-        with _lease(folder):
-            return _repair(folder, survey, dry_run=False)
+            return _repair(storage, survey, dry_run=True)
+        with _lease(storage):
+            return _repair(storage, survey, dry_run=False)
 
 
-def _repair(folder: str, survey: LogSurvey, dry_run: bool) -> list[LogFinding]:
-    table = _open(folder)
+def _repair(storage: Storage, survey: LogSurvey, dry_run: bool) -> list[LogFinding]:
+    table = _open(storage)
     if dry_run:
-        findings = LogRepair(folder, survey, set(table.files()), table.step, True, dry_run=True).run()
+        findings = LogRepair(storage, survey, set(table.files()), table.step, dry_run=True).run()
     else:
-        findings = LogRepair(folder, survey, set(table.files()), table.step, True).run() if survey.stranded else []
-        table.durable = True
+        log_repair = LogRepair(storage, survey, set(table.files()), table.step)
+        findings = log_repair.run() if survey.stranded else []
         table.reload()
         table.take_over()
         findings += table.repairs
@@ -67,31 +70,31 @@ def _repair(folder: str, survey: LogSurvey, dry_run: bool) -> list[LogFinding]:
     return findings if dry_run else findings + _garbage(table)
 
 
-def _open(folder: str) -> WritableTable:
-    table = WritableTable.open(FolderLocation(folder))
+def _open(storage: Storage) -> WritableTable:
+    table = WritableTable.open(storage)
     if table is None:
-        raise StorageError(f"there is no history in {folder}, and nothing to repair")
+        raise StorageError(f"there is no history in {storage.path}, and nothing to repair")
     return table
 
 
 @contextmanager
-def _lease(folder: str) -> Iterator[None]:
-    lease = Lease(folder)
+def _lease(storage: Storage) -> Iterator[None]:
+    lease = storage.acquire_lease()
     try:
         yield
     finally:
         lease.release()
 
 
-def _describe_broken(folder: str, log: DeltaLog, survey: LogSurvey) -> list[LogFinding]:
+def _describe_broken(storage: Storage, survey: LogSurvey) -> list[LogFinding]:
     """Report why the log is unreadable; only a copy of it, or rolling back, helps."""
     if survey.version is None:
         text = "restore _delta_log from a copy of the store; its data files are as they were"
         return [LogFinding("log", "_delta_log", "has no checkpoint that can be read, and no first entry", text, True)]
-    table = _open(folder)
-    rolled = LogRepair(folder, survey, set(table.files()), table.step, True, dry_run=True).run()
+    table = _open(storage)
+    rolled = LogRepair(storage, survey, set(table.files()), table.step, dry_run=True).run()
     rows = sum(finding.rows or 0 for finding in rolled)
-    missing = os.path.basename(log.entry_path(survey.version + 1))
+    missing = entry_name(survey.version + 1).removeprefix("_delta_log/")
     problem = f"is torn or missing, and {len(survey.stranded)} whole commits come after it, with up to {rows:,} rows"
     action = f"restore it from a copy, or go back to version {survey.version} with --roll-back, which sets them aside"
     return [LogFinding("log entry", missing, problem, action, True, rows)]
@@ -125,12 +128,11 @@ def _part(table: WritableTable, name: FileName, expected: tuple[int, int], dry_r
         text = f"{rows:,} rows of {steps} are lost; restore it from a copy of the store"
         return LogFinding("data file", name.data, damage, text, True, rows)
     if index is not None:
-        file = RunFile(name, table.location.full_path(name.data), index)
-        problem = _problem(partial(check_run_file, table.location, file, table.settings))
+        problem = _problem(partial(check_run_file, table.storage, name, table.settings))
     if not problem:
         return None
     if not dry_run:
-        replace_index(table.location, name, table.settings, True)
+        replace_index(table.storage, name, table.settings)
     return LogFinding(
         "side file", name.index, problem, f"it {'would be' if dry_run else 'is'} rebuilt from its data file"
     )
@@ -141,7 +143,7 @@ def _read_index(table: WritableTable, name: FileName) -> tuple[IndexFile | None,
     indexes: list[IndexFile] = []
 
     def read() -> None:
-        index = IndexFile(table.location.map_file(name.index), name.index)
+        index = IndexFile(table.storage.uncached().map(name.index), name.index)
         index.check()
         indexes.append(index)
 
@@ -151,10 +153,12 @@ def _read_index(table: WritableTable, name: FileName) -> tuple[IndexFile | None,
 
 def _check_data(table: WritableTable, name: FileName, index: IndexFile | None, expected: tuple[int, int]) -> None:
     """Compare a data file with its index file, or else with the log."""
-    place, path = table.location, table.location.full_path(name.data)
+    storage = table.storage.uncached()
     if index is not None:
-        verify_checksum(place, path, index.info.data_size, index.info.data_crc)
-    elif (os.path.getsize(path), len(load_rows(place, path, table.settings))) != expected:
+        verify_checksum(storage, name.data, index.info.data_size, index.info.data_crc)
+        return
+    size, rows = compute_checksum(storage, name.data)[0], read_sorted_rows(storage, name.data, table.settings)
+    if (size, sum(map(len, rows))) != expected:
         raise CorruptBytesError(f"{name.data} is damaged: it is not as long as it was")
 
 
@@ -173,7 +177,7 @@ def _recent(table: WritableTable) -> list[LogFinding]:
 
 
 def _check_recent(table: WritableTable, name: str) -> None:
-    RecentFile(table.location.map_file(name), name).check()
+    RecentFile(table.storage.uncached().map(name), name).check()
 
 
 def _lost_recent(entry: ManifestEntry, problem: str, clock: TimeClock) -> LogFinding:

@@ -1,8 +1,6 @@
 """Vacuum and restore: remove files that no version of the table needs, restore dropped runs while their files exist."""
 
-import os
 from collections.abc import Container, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +9,9 @@ import pyarrow.parquet as pq
 
 from quantide.errors import CorruptBytesError, InvalidArgumentError
 from quantide.store import fault_points
-from quantide.store.durable_files import check_confined, remove, sync_filesystem
 from quantide.store.file_names import DATA, INDEXES, AddedFile, FileName, RunId, final_name
 from quantide.store.retired_files import RetiredAge, RetiredFiles
+from quantide.store.storage import FileStatus, Storage
 from quantide.store.writable_table import WritableTable
 
 MAX_HOURS = 10**6
@@ -38,31 +36,32 @@ def vacuum(table: WritableTable, pending: Iterable[RunId], recent: Container[str
     """Remove files that were compacted away or dropped at least that many hours ago, and files that were never
     committed.
 
-    A reader may still use the files of an older version, so they are removed later. Their age is that of the file's
-    time, which is set when the table removes it. Files of a later epoch stay: then this writer was fenced off and does
-    not know it yet.
+    A reader may still use the files of an older version, so they are removed later. Their age is that of the commit
+    that removed them from the table: it sets the time of a file in a folder, and is in the log for an object store.
+    Files of a later epoch stay: then this writer was fenced off and does not know it yet.
 
     A compaction may run at the same time. So files are listed first, then pending runs, then active files: a listed
-    file that is committed in between is in one of the two. `recent` are the names of pending recent files.
+    file that is committed in between is in one of the two. A file that was active before they were listed stays, too:
+    its time may be older than its removal. `recent` are the names of pending recent files.
     """
-    check_confined(table.path)
+    storage = table.storage
+    storage.check_confined()
     table.check_writer()
-    entries = _entries(table.path)
-    pending_runs = set(pending)
     active = set(table.files())
+    listed = _list_files(storage)
+    pending_runs = set(pending)
+    active.update(table.files())
     latest = table.file_time() - hours * 3600
-    sync_filesystem(table.path)  # replacements must survive a power loss before these are removed
+    storage.sync_all()  # replacements must survive a power loss before these are removed
     removed = table.clear_recent(recent, hours)
     files, size = table.clear_log(hours) + len(removed), sum(removed)
-    for name, is_complete, entry in entries:
-        if name.run in pending_runs or name.run.epoch > table.epoch or (is_complete and name in active):
+    for name, is_complete, file in listed:
+        if name.run in pending_runs or name.epoch > table.epoch or (is_complete and name in active):
             continue
-        with suppress(FileNotFoundError):
-            status = entry.stat(follow_symlinks=False)
-            if is_complete and hours and status.st_mtime > latest:
-                continue
-            is_removed = remove(entry.path)
-            files, size = files + is_removed, size + (status.st_size if is_removed and status.st_nlink == 1 else 0)
+        if is_complete and hours and max(file.modified, table.removed_at(name) or file.modified) > latest:
+            continue
+        if storage.remove(file.name):
+            files, size = files + 1, size + (0 if file.is_linked else file.size)
         fault_points.point("vacuum.removed")
     return VacuumResult(files, size)
 
@@ -84,15 +83,16 @@ def purge_retired(table: WritableTable, retired: RetiredFiles, grace: float | No
         return VacuumResult(*retired.purge(step, is_over))
 
 
-def _entries(path: str) -> list[tuple[FileName, bool, "os.DirEntry[str]"]]:
-    """Return the data and index files on disk, and True for those that are complete, not temporary."""
-    entries = []
+def _list_files(storage: Storage) -> list[tuple[FileName, bool, FileStatus]]:
+    """Return the data and index files of a store, and True for those that are complete, not temporary."""
+    listed = []
     for folder, parse in ((DATA, FileName.parse), (INDEXES, FileName.parse_index)):
-        location = os.path.join(path, folder)
-        listed = sorted(os.scandir(location), key=lambda entry: entry.name) if os.path.isdir(location) else []
-        parsed = [(parse(f"{folder}/{final_name(entry.name)}"), entry) for entry in listed]
-        entries += [(name, final_name(entry.name) == entry.name, entry) for name, entry in parsed if name is not None]
-    return entries
+        for file in (*storage.list_files(folder), *storage.list_remains(folder)):
+            final = final_name(file.name)
+            name = parse(final)
+            if name is not None:
+                listed.append((name, final == file.name, file))
+    return listed
 
 
 @dataclass(frozen=True)
@@ -107,21 +107,22 @@ def restore(table: WritableTable, retired: RetiredFiles) -> RestoreResult:
     """Add every retired file to the table in one commit; runs that are there now stay for one more retention."""
     with retired.lock:
         active, retired_names = set(table.files()), retired.list_files()
-        names = [name for name in retired_names if name not in active]
+        names = [name for name in retired_names if name not in active and name.run.first >= table.first_step]
         retired.restore(names)
         files = [_file(table, name) for name in names]
         fault_points.point("restore.linked")
         if files:
             table.commit(add=files, extended=range(table.step))
         fault_points.point("restore.committed")
-        sync_filesystem(table.path)  # a commit lost in a power loss must find the retired names again
+        table.storage.sync_all()  # a commit lost in a power loss must find the retired names again
         retired.remove(retired_names)  # including runs that are active already
     return RestoreResult(len(files), sum(rows for _, _, rows in files))
 
 
 def _file(table: WritableTable, name: FileName) -> AddedFile:
-    path = os.path.join(table.path, name.data)
     try:
-        return name, os.path.getsize(path), pq.read_metadata(path).num_rows
+        with table.storage.open(name.data) as file:
+            return name, file.size(), pq.read_metadata(file).num_rows
     except (pa.ArrowException, OSError) as error:
+        path = table.storage.full_path(name.data)
         raise CorruptBytesError(f"{path} cannot be restored: {error}; nothing was changed") from error

@@ -108,7 +108,7 @@ class Follower:
         table = self._reader.table
         manifest = table.load_manifest(snapshot.recent)
         keys = key_type(table.settings.keys, snapshot.key_types)
-        files = table.location.map_all(lambda entry: self._open_file(entry, manifest.clock, keys), manifest.entries)
+        files = table.storage.map_all(lambda entry: self._open_file(entry, manifest.clock, keys), manifest.entries)
         return RecentSnapshot(snapshot.version, manifest, files, table.settings.profile, self._cache)
 
     def _open_file(self, entry: ManifestEntry, clock: str | None, keys: Any) -> RecentFile | UnreadableFile:
@@ -117,6 +117,6 @@ class Follower:
         if isinstance(opened, RecentFile):
             return opened
         try:
-            return RecentFile.open(table.location.map_file(entry.name), entry, clock, table.settings, keys)
+            return RecentFile.open(table.storage.map(entry.name), entry, clock, table.settings, keys)
         except (FileNotFoundError, CorruptBytesError) as error:
             return UnreadableFile(entry.name, str(error))

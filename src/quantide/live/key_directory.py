@@ -9,7 +9,6 @@ import pyarrow.compute as pc
 
 from quantide.history.run import Run, key_at
 from quantide.history.snapshot import Snapshot
-from quantide.store.file_names import RunId
 from quantide.summary.key_encoding import encode_keys
 
 
@@ -17,7 +16,7 @@ class KeyDirectory:
     """Keys of snapshots. The keys of ended steps are cached as long as the runs are the same."""
 
     def __init__(self) -> None:
-        self._runs: tuple[RunId, ...] = ()
+        self._runs: tuple[Any, ...] = ()  # identities
         self._run_keys: list[pa.Array] = []
         self._lock = Lock()
 
@@ -35,7 +34,7 @@ class KeyDirectory:
     def _merge(self, snapshot: Snapshot) -> list[pa.Array]:
         """Return one array of all keys; none if there are no keys."""
         with self._lock:
-            runs = tuple(run.id for run in snapshot.runs)
+            runs = tuple(run.identity for run in snapshot.runs)
             if runs != self._runs:
                 self._runs, self._run_keys = runs, _distinct(_directories(snapshot.runs))
             return _distinct([*self._run_keys, *_directories(snapshot.chunks)])

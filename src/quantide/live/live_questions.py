@@ -17,7 +17,7 @@ from quantide.live.live_view import LiveAnswer, LiveBand, LiveComparison, LiveRa
 from quantide.live.scope import QueryScope, ScopeArguments
 from quantide.queries.monitor import Monitor
 from quantide.queries.query_results import Changes
-from quantide.queries.query_sources import Pull
+from quantide.queries.query_sources import Grows, Pull
 from quantide.store.store_settings import StoreSettings
 from quantide.summary.ranks import check_eps, check_phis
 from quantide.summary.summary import Summary
@@ -38,6 +38,11 @@ class LiveQuestions(ABC):
     @abstractmethod
     def version(self) -> int:
         """Version that questions are answered from."""
+
+    @property
+    @abstractmethod
+    def deletes(self) -> int:
+        """Number of deletions up to that version."""
 
     @abstractmethod
     def _view(self, scope: QueryScope) -> View:
@@ -177,7 +182,10 @@ class LiveMonitors(LiveQuestions):
 
     def new_monitor(self, scope: QueryScope, pull: Pull, eps: float | None = None) -> Monitor:
         """Return a monitor over a scope that evaluates the summaries of `pull`, and that monitor() does not share."""
-        grows = not scope.recent and scope.last_steps is None and self.settings.retention is None
+        grows: Grows = False
+        if not scope.recent and scope.last_steps is None and self.settings.retention is None:
+            deletes = self.deletes
+            grows = lambda: self.deletes == deletes  # noqa: E731
         finest = self.finest_eps(scope) if eps is None else eps
         kind, tail = self.settings.value_type, self.finest_tail(scope)
         return Monitor(finest, pull=pull, value_type=kind, grows=grows, tail=tail)

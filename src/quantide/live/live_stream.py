@@ -6,12 +6,14 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from threading import Event, Lock, Thread
 from typing import Any, Self, TypeVar, Unpack
 
+import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from quantide.caching import ByteLRU
+from quantide.caching import ByteLRU, ExpiringValue
 from quantide.errors import EmptyError
 from quantide.history.history_reader import HistoryReader
 from quantide.history.run import Run
@@ -22,7 +24,7 @@ from quantide.live.live_questions import LiveMonitors
 from quantide.live.live_view import LiveViewCache, View
 from quantide.live.scope import QueryScope, ScopeArguments, resolve_window
 from quantide.live.time_series import LiveTimeSeries, compute_time_series, list_windows
-from quantide.store.ingest_status import INGEST_STATUS, IngestStatus
+from quantide.store.ingest_status import IngestStatus, read_status
 from quantide.store.store_settings import StoreSettings, parse_size
 from quantide.summary.copying import NotCopied
 from quantide.summary.ranks import check_phis, check_size
@@ -41,7 +43,6 @@ from quantide.windows.wall_clock import wall_clock_ns
 LOG = logging.getLogger("quantide.live")
 T = TypeVar("T")
 
-POLL_SECONDS, REMOTE_POLL_SECONDS = 0.02, 0.25  # between polls of a folder, of an object store
 HISTORY_SHARE = 4  # 1/4 of the memory is for caches of the history reader: blocks, summaries of the open step
 
 
@@ -91,6 +92,8 @@ class LiveStream(NotCopied, LiveMonitors):
         max_bytes, span = parse_size(memory), None if window is None else read_span(window)
         self._reader = HistoryReader(path, max_bytes // HISTORY_SHARE, storage_options)
         self._cache = ByteLRU(max_bytes - max_bytes // HISTORY_SHARE)
+        storage = self._reader.table.storage
+        self._ingest_status = ExpiringValue(partial(read_status, storage), storage.stale_seconds)
         stored = self._reader.settings.span
         self._max_span = stored if span is None or stored is None else min(span, stored)
         self._keys = KeyDirectory()
@@ -101,7 +104,7 @@ class LiveStream(NotCopied, LiveMonitors):
         self._closed = Event()
         if follow:
             name = f"quantide-live-{os.path.basename(self._reader.path)}"
-            seconds = REMOTE_POLL_SECONDS if self._reader.table.location.is_remote else POLL_SECONDS
+            seconds = storage.poll_seconds
             Thread(target=_follow, args=(weakref.ref(self), self._closed, seconds), name=name, daemon=True).start()
         weakref.finalize(self, self._closed.set).atexit = False
 
@@ -196,6 +199,11 @@ class LiveStream(NotCopied, LiveMonitors):
         return self._follower.recent.version
 
     @property
+    def deletes(self) -> int:
+        """Number of deletions up to that version."""
+        return self._reader.snapshot.deletes
+
+    @property
     def last_error(self) -> Exception | None:
         """Error of the last poll, which questions raise; None if it succeeded."""
         return self._follower.last_error
@@ -222,6 +230,11 @@ class LiveStream(NotCopied, LiveMonitors):
     def settings(self) -> StoreSettings:
         """Settings of the store: eps, keys, filters, the type of its values, the longest window."""
         return self._reader.settings
+
+    @property
+    def key_types(self) -> list[pa.DataType] | None:
+        """Types of the key columns; None until the first rows with keys are stored."""
+        return self._reader.snapshot.key_types if self.settings.keys else None
 
     @property
     def eps(self) -> float:
@@ -287,10 +300,7 @@ class LiveStream(NotCopied, LiveMonitors):
 
     def ingest_status(self) -> IngestStatus | None:
         """Return the status that ingestion last published; None if a program appends directly."""
-        try:
-            return IngestStatus.from_bytes(bytes(self._reader.table.location.map_file(INGEST_STATUS)))
-        except FileNotFoundError:
-            return None
+        return self._ingest_status.get()
 
     def __repr__(self) -> str:
         return f"LiveStream({self._reader.path!r}, values={self.n}, version={self.version})"

@@ -107,7 +107,7 @@ class LiveHistoryView:
 
     def answer(self, phi: float, mode: str) -> LiveAnswer:
         a = self.stored.answer(phi, mode)
-        return _live_answer(a, self.version, mode, a.blocks_read, a.last_steps, None, None)
+        return _live_answer(a, self.version, mode, a.blocks_read, a.last_steps, None, None, a.requests)
 
     def band(self, phi: float, mode: str) -> LiveBand:
         return LiveBand(self.answer(phi, mode), *self.stored.bounds(phi, mode))
@@ -166,10 +166,10 @@ View = LiveHistoryView | LiveWindowView
 
 
 def _live_answer(
-    a: Answer, version: int, mode: str, blocks: int, steps: int | None, since: Any, until: Any
+    a: Answer, version: int, mode: str, blocks: int, steps: int | None, since: Any, until: Any, requests: int = 0
 ) -> LiveAnswer:
     same = (a.value, a.phi, a.target, a.rank_lo, a.rank_hi, a.n, a.error, a.n_lo, a.n_hi)
-    return LiveAnswer(*same, version, mode, blocks, steps, since, until)
+    return LiveAnswer(*same, version, mode, blocks, steps, since, until, requests)
 
 
 class LiveViewCache:
