@@ -5,11 +5,13 @@ import os
 import re
 import tomllib
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
+from quantide.config.push_source import PUSHED_VALUE, is_push, landing_source, resolve_columns
 from quantide.config.server_config import parse_server
-from quantide.config.stream_config import BUILT_IN, FILES, Config, Source, Step, StreamConfig
+from quantide.config.source_config import parse_options, parse_source
+from quantide.config.storage_options import SERVER_STATE, check_uri, is_uri, resolve_option, state_folder
+from quantide.config.stream_config import BUILT_IN, FILES, PUSH, TABLES, Config, Source, Step, StreamConfig
 from quantide.config.toml_table import ConfigTable, find_similar, format_value
 from quantide.errors import ConfigError, InvalidArgumentError
 from quantide.store.store_settings import StoreSettings, format_max_ahead, parse_size
@@ -17,18 +19,12 @@ from quantide.summary.ranks import DEFAULT, check_eps, check_tail
 from quantide.summary.value_types import type_named
 from quantide.windows.time_clock import read_span, show_span
 
-SCHEMA_NEEDED = set(FILES) - {"parquet", "orc", "avro", "text"}  # formats whose files do not contain their columns
 STREAM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 FILTER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 LATE_CHOICES = ("keep", "quarantine")
 TIME_UNITS = ("s", "ms", "us", "ns")
-RESERVED_OPTIONS = {"path": "path", "maxFilesPerTrigger": "max_files", "maxBytesPerTrigger": "max_bytes"}
-QUARANTINE_OPTIONS = {  # options of Spark that would hide bad records from the quarantine
-    "mode": "lines that Spark cannot read go to the quarantine; streams.NAME.bad_records decides about them",
-    "columnnameofcorruptrecord": "the quarantine needs that column",
-    "ignorecorruptfiles": "files that Spark cannot read go to the quarantine",
-}
 TIME_ZONE = "spark.sql.session.timeZone"
+SOURCE_HINT = 'write source = { format = "parquet", path = "incoming" }, or source = "push"'
 STREAM_HINT = "write its settings below a line [streams.latency]"
 
 
@@ -50,7 +46,7 @@ def read_config(path: str | os.PathLike[str]) -> Config:
 
 def _parse_config(top: ConfigTable, path: str) -> Config:
     base = os.path.dirname(path)
-    store = os.path.normpath(os.path.join(base, top.text("store", '"data"', needed=True) or ""))
+    store, options = _parse_store(top, base)
     tables = top.table("streams", STREAM_HINT)
     spark = _parse_spark(top.table("spark", 'write settings of Spark, such as "spark.jars.packages" = "..."'))
     server = top.table("server", "write its settings below a line [server]")
@@ -59,11 +55,16 @@ def _parse_config(top: ConfigTable, path: str) -> Config:
     if tables is None or not named_tables:
         raise ConfigError(f"streams is missing: there is nothing to do; {STREAM_HINT}")
     streams = {
-        name: _parse_stream(name, ConfigTable(values, f"streams.{name}", STREAM_HINT), store, base)
+        name: _parse_stream(name, ConfigTable(values, f"streams.{name}", STREAM_HINT), store, options, base)
         for name, values in named_tables
     }
     for stream in streams.values():
         _check_format(stream, spark)
+    if options and not is_uri(store) and not any(stream.source.uses_options for stream in streams.values()):
+        raise ConfigError(
+            f"storage_options are for object storage, and store is the folder {format_value(top.get('store'))}; leave "
+            "them out, or change store or the path of a source"
+        )
     lower_names = [name.lower() for name in streams]
     for name in streams:
         if lower_names.count(name.lower()) > 1:
@@ -72,23 +73,38 @@ def _parse_config(top: ConfigTable, path: str) -> Config:
     def resolve(*parts: str) -> str:
         return os.path.normpath(os.path.join(base, *parts))
 
-    return Config(path, store, streams, parse_server(server, store, resolve), spark)
+    state = state_folder(store, options) if is_uri(store) else resolve(store, SERVER_STATE)
+    return Config(path, store, streams, parse_server(server, state, resolve), spark, options)
 
 
-def _parse_stream(name: str, table: ConfigTable, store: str, base: str) -> StreamConfig:
+def _parse_store(top: ConfigTable, base: str) -> tuple[str, dict[str, str]]:
+    """Return the folder or the URI of all streams, and the options of an object store."""
+    store = top.text("store", '"data"', needed=True) or ""
+    values = top.get("storage_options")
+    if not isinstance(values, dict | None):
+        raise ConfigError("storage_options is not a table; write its options below a line [storage_options]")
+    options = {name: resolve_option(f"storage_options.{name}", name, value) for name, value in (values or {}).items()}
+    if is_uri(store):
+        return check_uri("store", store), options
+    return os.path.normpath(os.path.join(base, store)), options
+
+
+def _parse_stream(name: str, table: ConfigTable, store: str, options: dict[str, str], base: str) -> StreamConfig:
     if not STREAM_NAME.fullmatch(name):
         raise ConfigError(f"{table.name}: a stream's name is that of a folder: letters, digits, _ . and -; rename it")
-    source = table.table("source", 'write source = { format = "parquet", path = "incoming" }')
-    if source is None:
-        raise table.missing("source", '{ format = "parquet", path = "incoming" }')
+    folder = f"{store}/{name}" if is_uri(store) else os.path.join(store, name)
+    source = _parse_any_source(table, folder, base, options)
+    push, time = source.push, table.text("time", '"ts"')
     step = _parse_step(table)
+    time_unit = None if table.get("time_unit") is None else table.choice("time_unit", TIME_UNITS)
     stream = StreamConfig(
         name=name,
-        folder=os.path.join(store, name),
-        source=_parse_source(source, base),
-        value=table.text("value", '"latency_ms"', needed=True) or "",
-        time=table.text("time", '"ts"'),
-        time_unit=None if table.get("time_unit") is None else table.choice("time_unit", TIME_UNITS),
+        folder=folder,
+        storage_options=options if is_uri(store) else {},
+        source=source,
+        value=table.text("value", '"latency_ms"', needed=push is None) or PUSHED_VALUE,
+        time=time,
+        time_unit=time_unit,
         keys=_parse_keys(table),
         filters=_parse_filters(table),
         value_type=table.parse("value_type", lambda x: type_named(x).name, '"float64"'),
@@ -104,12 +120,23 @@ def _parse_stream(name: str, table: ConfigTable, store: str, base: str) -> Strea
         schema_change=table.choice("schema_change", ("adapt", "quarantine", "fail")),
         late=table.choice("late", LATE_CHOICES),
         late_after=table.parse("late_after", read_span, '"1 hour"'),
-        durable=table.flag("durable"),
+        durable=table.flag("durable", default=push is not None),
         tail=DEFAULT if table.get("tail") is None else table.parse("tail", _parse_tail, '0.01, or "none"'),
     )
     table.reject_unknown_keys()
     _check_combinations(stream)
-    return stream
+    return stream if push is None else resolve_columns(stream, push)
+
+
+def _parse_any_source(table: ConfigTable, folder: str, base: str, options: dict[str, str]) -> Source:
+    """Parse the source of a stream: a table, or the text "push"."""
+    value = table.get("source")
+    if value is None:
+        raise table.missing("source", '{ format = "parquet", path = "incoming" }, or source = "push"')
+    if value == PUSH:
+        return landing_source(ConfigTable({}, table.key("source"), ""), folder, options)
+    source = ConfigTable(value, table.key("source"), SOURCE_HINT)
+    return landing_source(source, folder, options) if is_push(value) else parse_source(source, base, options)
 
 
 def _parse_tail(value: Any) -> float | None:
@@ -125,9 +152,9 @@ def _check_combinations(stream: StreamConfig) -> None:
         raise ConfigError(
             f"{stream.key}.memory chooses eps without a tail; give eps and tail instead, or leave out tail"
         )
-    if stream.late != "keep" and stream.time is None:
+    if stream.late != "keep" and stream.time is None and stream.source.push is None:
         raise ConfigError(f'{stream.key}.late is "{stream.late}" and no times are known; add time = "ts"')
-    if stream.time_unit is not None and stream.time is None:
+    if stream.time_unit is not None and stream.time is None and stream.source.push is None:
         raise ConfigError(f'{stream.key}.time_unit is "{stream.time_unit}" and no times are known; add time = "ts"')
     if stream.late_after is not None and stream.late == "keep":
         raise ConfigError(f'{stream.key}.late_after is of no use with late = "keep"; add late = "quarantine"')
@@ -138,30 +165,9 @@ def _check_combinations(stream: StreamConfig) -> None:
         raise ConfigError(f"{stream.key}.{key}: {error}") from error
 
 
-def _parse_source(table: ConfigTable, base: str) -> Source:
-    name = table.text("format", '"parquet"', needed=True) or ""
-    source_format = name if "." in name else name.lower()  # class names are case-sensitive
-    path = table.text("path", '"incoming/latency"', needed=source_format in FILES)
-    schema = table.text("schema", '"ts TIMESTAMP, latency_ms DOUBLE"', needed=source_format in SCHEMA_NEEDED)
-    options = table.table("options", "write Spark's options of that source, such as { subscribe = 'latency' }")
-    source = Source(
-        format=source_format,
-        path=path if path is None or "://" in path else os.path.normpath(os.path.join(base, path)),
-        schema=schema,
-        options=_parse_options(options),
-        max_files=table.count("max_files", "max_files = 100"),
-        max_bytes=table.parse("max_bytes", partial(parse_size, name="max_bytes"), '"1 GB"'),
-        max_rows=table.count("max_rows", "max_rows = 1_000_000"),
-        settle=table.parse("settle", read_span, '"5 s"') or Source.settle,
-    )
-    table.reject_unknown_keys("; options of Spark's own go into options = { ... }")
-    _check_limits(source, table)
-    return source
-
-
 def _parse_spark(table: ConfigTable | None) -> dict[str, str]:
     """Return Spark's settings; reject those that would change the meaning of data."""
-    spark = _parse_options(table)
+    spark = parse_options(table)
     for name, value in spark.items():
         if name.lower() == TIME_ZONE.lower() and value.upper() not in ("UTC", "Z", "ETC/UTC"):
             raise ConfigError(
@@ -173,7 +179,7 @@ def _parse_spark(table: ConfigTable | None) -> dict[str, str]:
 
 def _check_format(stream: StreamConfig, spark: dict[str, str]) -> None:
     """Reject a format that is neither built in, nor a class (dots in its name), nor in a package under [spark]."""
-    source_format, built_in = stream.source.format, (*FILES, *BUILT_IN)
+    source_format, built_in = stream.source.format, (*FILES, *TABLES, *BUILT_IN)
     if source_format in built_in or "." in source_format or any(name.startswith("spark.jars") for name in spark):
         return
     similar = find_similar(source_format, built_in, 0.6)
@@ -182,43 +188,6 @@ def _check_format(stream: StreamConfig, spark: dict[str, str]) -> None:
         f"{stream.key}.source.format is {format_value(source_format)}, which Spark does not have; {fix} A format "
         'of another package needs [spark] "spark.jars.packages" = "group:artifact:version", or the full class name'
     )
-
-
-def _check_limits(source: Source, table: ConfigTable) -> None:
-    for option in source.options:
-        if source.is_files and option.lower() in QUARANTINE_OPTIONS:
-            raise ConfigError(f"{table.key('options')}.{option}: {QUARANTINE_OPTIONS[option.lower()]}; leave it out")
-    for option, key in RESERVED_OPTIONS.items():
-        if option in source.options:
-            raise ConfigError(f"{table.key('options')}.{option} is set by {table.key(key)}; write it there")
-    if "cleanSource" in source.options:
-        raise ConfigError(
-            f"{table.key('options')}.cleanSource would take away files that will be retried; remove files "
-            "yourself once the store has them"
-        )
-    if source.max_files and source.max_bytes:
-        raise ConfigError(f"{table.key('max_files')} and {table.key('max_bytes')} cannot both be set; leave one out")
-    if source.is_files and source.max_rows:
-        raise ConfigError(f"{table.key('max_rows')} is for sources that are not files; use max_files or max_bytes")
-
-
-def _parse_options(table: ConfigTable | None) -> dict[str, str]:
-    """Return options as text, as Spark takes them; nested tables become dots in the name."""
-    options: dict[str, str] = {}
-
-    def add(name: str, value: Any) -> None:
-        if isinstance(value, dict):
-            for subkey, nested in value.items():
-                add(f"{name}.{subkey}" if name else subkey, nested)
-        elif isinstance(value, (str, int, float)):
-            options[name] = str(value).lower() if isinstance(value, bool) else str(value)
-        else:
-            assert table is not None
-            raise ConfigError(f"{table.key(name)} is {format_value(value)}; write text, a number, true or false")
-
-    for name, value in table.items() if table else ():
-        add(name, value)
-    return options
 
 
 def _parse_keys(table: ConfigTable) -> tuple[str, ...]:

@@ -88,9 +88,8 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def parse_server(table: ConfigTable | None, store: str, resolve: Callable[..., str]) -> ServerConfig:
-    """Parse the table [server]; `resolve` makes paths absolute."""
-    state = resolve(store, "_server")
+def parse_server(table: ConfigTable | None, state: str, resolve: Callable[..., str]) -> ServerConfig:
+    """Parse the table [server]; `state` is the default of its folder, and `resolve` makes paths absolute."""
     if table is None:
         return ServerConfig(state)
     state_folder = table.text("state", '"server-state"')

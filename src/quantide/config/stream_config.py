@@ -4,33 +4,114 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from quantide.config.kafka_source import KAFKA, Decode, is_kafka_secret
 from quantide.config.server_config import ServerConfig
 from quantide.summary.ranks import DEFAULT
 
+if TYPE_CHECKING:
+    from quantide.store.storage import Storage
+
 FILES = ("parquet", "json", "csv", "text", "orc", "avro", "xml")  # formats of files in a folder
 BUILT_IN = ("kafka", "rate", "rate-micro-batch", "rate-streaming", "socket")  # Spark's sources other than files
+PUSH = "push"  # a source of rows that clients send to the server; it is read as a folder of Parquet files
 NUMBERED = ("kafka",)  # formats that number their rows: a new checkpoint can continue where the store ends
+TABLES = ("delta", "iceberg")  # tables whose log names the files that were added
+OBJECT_SCHEMES = ("s3", "s3a", "az", "azure", "abfs", "abfss", "adl", "gs")  # of URIs that are listed without Spark
+
+
+@dataclass(frozen=True)
+class PushSettings:
+    """Settings of a stream that clients push rows to: limits of its landing folder, and how rows are read.
+
+    Above a limit, the server refuses rows until ingestion has caught up.
+    """
+
+    landing_bytes: int = 10**9
+    landing_files: int = 20_000
+    own_time: bool = False
+    """True if `time` is configured: then every row needs one. Otherwise a row without one gets its time of arrival."""
+    time_unit: str = "s"
+    """Unit of times that are numbers."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Source of a stream: a format of Spark, its options, and the limits of a batch."""
+    """Source of a stream: files of a folder, a table, or a format of Spark; its options, and the limits of a batch.
+
+    With `push`, it is the landing folder of the stream's store, and `path` is the path or the URI of that folder.
+    """
 
     format: str
     path: str | None = None
     schema: str | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    decode: Decode | None = None
+    """Decoding of Kafka records; None for rows as Spark's source has them."""
+    on_data_loss: str = "fail"
+    """What missing records of Kafka do: "fail", or "continue" and count them."""
     max_files: int | None = None
     max_bytes: int | None = None
     max_rows: int | None = None
     settle: Fraction = Fraction(5)
     """Seconds without a change after which a file counts as complete, or as damaged if it cannot be read."""
+    listing: str = "spark"
+    """"direct": the driver lists a local folder itself. Object storage and tables are always read this way."""
+    ordered: bool = False
+    """True if names sort by time: most listings then begin after the last name."""
+    after: str = "keep"
+    """"delete": remove a file once its rows are committed."""
+    start: str = "all"
+    """Where a table is read from: "all", "new", or the number of a version or snapshot. Kafka: "earliest", "latest", or
+    offsets."""
+    on_change: str = "fail"
+    """What a table's version does that removes or changes rows: "fail", or "skip"."""
+    table: str | None = None
+    """Name of an Iceberg table in its catalog."""
+    catalog: Mapping[str, str] = field(default_factory=dict, repr=False)
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    push: PushSettings | None = None
 
     @property
     def is_files(self) -> bool:
-        return self.format in FILES
+        return self.format in FILES or self.is_table
+
+    @property
+    def is_table(self) -> bool:
+        """Return True for a table whose log names its files."""
+        return self.format in TABLES
+
+    @property
+    def file_format(self) -> str:
+        """Return the format of the files: data files of tables are Parquet."""
+        return "parquet" if self.is_table else self.format
+
+    @property
+    def is_remote(self) -> bool:
+        """Return True if the files lie in object storage."""
+        scheme, mark, _ = (self.path or "").partition("://")
+        return bool(mark) and scheme in OBJECT_SCHEMES
+
+    @property
+    def uses_options(self) -> bool:
+        """Return True if reading the source needs options of an object store."""
+        return self.is_remote or self.format == "iceberg"
+
+    @property
+    def is_listed(self) -> bool:
+        """Return True if a lister finds the files; otherwise Spark does."""
+        is_direct = self.is_remote or self.listing == "direct" or self.after == "delete"
+        return self.is_table or (self.is_files and is_direct)
+
+    @property
+    def is_kafka(self) -> bool:
+        return self.format == KAFKA
+
+    @property
+    def secrets(self) -> list[str]:
+        """Values of options that no message may show."""
+        return [value for name, value in self.options.items() if self.is_kafka and is_kafka_secret(name)]
 
     @property
     def has_identity(self) -> bool:
@@ -48,7 +129,10 @@ class Step:
 
 @dataclass(frozen=True)
 class StreamConfig:
-    """A stream; `folder` is its store, `retention` counts steps. None means the store's setting, but for `tail`."""
+    """A stream; `folder` is its store, `retention` counts steps. None means the store's setting, but for `tail`.
+
+    `folder` may be a URI, and `storage_options` has its options.
+    """
 
     name: str
     folder: str
@@ -75,6 +159,13 @@ class StreamConfig:
     durable: bool = False
     tail: float | None = DEFAULT
     """Error towards the ends, as a fraction of the distance from the end; None for eps alone."""
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def open_storage(self) -> "Storage":
+        """Return the storage of the stream's store, which need not exist yet."""
+        from quantide.store.location import open_storage
+
+        return open_storage(self.folder, self.storage_options or None, self.durable)
 
     @property
     def key(self) -> str:
@@ -85,8 +176,10 @@ class StreamConfig:
     def fingerprint(self) -> str:
         """Digest of the settings that decide which files can be read; if it changes, files on hold are retried."""
         source = (self.source.format, self.source.path, self.source.schema, sorted(self.source.options.items()))
+        named = (self.source.table,) if self.source.table else ()
         columns = (self.value, self.time, self.time_unit, self.keys, sorted(self.filters.items()), self.schema_change)
-        return sha256(repr((source, columns)).encode()).hexdigest()[:16]
+        decode = () if self.source.decode is None else (self.source.decode,)
+        return sha256(repr((source, columns, *named, *decode)).encode()).hexdigest()[:16]
 
 
 def tail_settings(tail: float | None) -> dict[str, Any]:
@@ -103,3 +196,4 @@ class Config:
     streams: Mapping[str, StreamConfig]
     server: ServerConfig
     spark: Mapping[str, str] = field(default_factory=dict)
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -45,11 +45,11 @@ class ConfigTable:
             )
         return value
 
-    def flag(self, name: str) -> bool:
+    def flag(self, name: str, default: bool = False) -> bool:
         value = self.get(name)
         if value is not None and not isinstance(value, bool):
             raise ConfigError(f"{self.key(name)} is {format_value(value)}; write {name} = true or {name} = false")
-        return bool(value)
+        return default if value is None else bool(value)
 
     def choice(self, name: str, choices: Iterable[str]) -> str:
         """Return one of the choices; the first one by default."""
@@ -96,7 +96,7 @@ class ConfigTable:
             if name not in self._known_keys:
                 similar = find_similar(name, sorted(self._known_keys))
                 fix = f"did you mean {similar}?" if similar else f"known here are {', '.join(sorted(self._known_keys))}"
-                raise ConfigError(f"{self.key(name)} is not a setting; {fix}{hint if not similar else ''}")
+                raise ConfigError(f"{self.key(name)} is not a setting; {fix}{hint}")
 
 
 def find_similar(name: Any, names: Iterable[str], cutoff: float = 0.5) -> str | None:

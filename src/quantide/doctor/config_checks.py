@@ -9,31 +9,91 @@ import ssl
 import stat
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from quantide.config import Config, ServerConfig, StreamConfig
 from quantide.config.server_config import PORT
+from quantide.config.storage_options import is_uri
 from quantide.doctor.finding import FAILED, OK, WARNING, Finding
-from quantide.errors import QuantideError
+from quantide.errors import QuantideError, StorageError
+
+if TYPE_CHECKING:
+    from quantide.store.object_storage import ObjectStorage
 
 GLOB_CHARACTERS = "*?[{"
 REQUEST_TIMEOUT = 3.0
 EXPIRES_SOON_DAYS = 14
 LOCAL_ADDRESSES = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # to reach a server that listens on all
 CERTIFICATE_EXPIRED = 10  # OpenSSL's verify code
+PROBE = "_doctor"  # folder of objects that are written and removed
+ACCESS_FIX = "set the credentials in the environment or in storage_options; they must allow get, put, delete and list"
+NETWORK_FIX = "check the network, and endpoint, region and proxy_url in storage_options"
 
 
 # Sources and stores of streams
 
 
 def check_stores(config: Config | None = None) -> Iterator[Finding]:
-    for stream in config.streams.values() if config else ():
+    if config is None:
+        return
+    probe = probe_store(config) if is_uri(config.store) else None
+    if probe is not None:
+        yield probe
+    for stream in config.streams.values():
         yield from check_source(stream)
-        yield check_store(stream)
+        if probe is None or probe.state == OK:
+            yield check_store(stream)
+
+
+def probe_store(config: Config) -> Finding:
+    """Write, replace, list and remove an object; two puts whose condition is not met must be refused."""
+    from quantide.store.object_storage import ObjectStorage
+
+    storage = ObjectStorage(config.store, config.storage_options)
+    name = f"{PROBE}/{uuid4().hex}"
+    try:
+        before = storage.update(name, b"created", None)
+        try:
+            storage.update(name, b"replaced", before)
+            refusals = [is_refused(storage, name, version) for version in (None, before)]
+            listed = [file.name for file in storage.list_files(PROBE)]
+        finally:
+            storage.remove(name)
+    except FileNotFoundError:
+        fix = "create the bucket or container, or correct store"
+        return Finding("store", FAILED, f"{config.store}: there is no such bucket or container", fix)
+    except FileExistsError:
+        refusals, listed = [False], [name]
+    except StorageError as error:
+        return Finding("store", FAILED, str(error), ACCESS_FIX if "access was refused" in str(error) else NETWORK_FIX)
+    if not all(refusals):
+        text = f"{config.store} does not check the conditions of puts: two writers could overwrite each other's commits"
+        fix = "use S3, Azure, Google Cloud Storage or a server with conditional puts (If-Match, If-None-Match)"
+        return Finding("store", FAILED, text, fix)
+    if name not in listed:
+        return Finding("store", FAILED, f"{config.store}: an object that was written is not listed", ACCESS_FIX)
+    return Finding("store", OK, f"{config.store} can be reached, and objects can be written on conditions")
+
+
+def is_refused(storage: "ObjectStorage", name: str, version: dict[str, str] | None) -> bool:
+    """Return True if a put is refused: a second creation, or a replacement of a former version."""
+    try:
+        storage.update(name, b"refused", version)
+    except FileExistsError:
+        return True
+    return False
 
 
 def check_source(stream: StreamConfig) -> Iterator[Finding]:
     path = stream.source.path
-    if path is None or "://" in path or any(sign in path for sign in GLOB_CHARACTERS) or os.path.exists(path):
+    if (
+        stream.source.push is not None
+        or path is None
+        or "://" in path
+        or any(sign in path for sign in GLOB_CHARACTERS)
+        or os.path.exists(path)
+    ):
         return
     fix = f"mkdir -p {path}, or change source.path under [{stream.key}]"
     yield Finding(stream.name, FAILED, f"its source {path} does not exist", fix)
@@ -42,16 +102,16 @@ def check_source(stream: StreamConfig) -> Iterator[Finding]:
 def check_store(stream: StreamConfig) -> Finding:
     """Open the store, for reading only."""
     from quantide.history.history_reader import HistoryReader
-    from quantide.store.writer_lease import read_lease_holder
 
-    if not os.path.isdir(os.path.join(stream.folder, "_delta_log")):
-        return Finding(stream.name, OK, f"nothing was ingested yet; the store will be {stream.folder}")
+    storage = stream.open_storage()
     try:
-        stats = HistoryReader(stream.folder).stats()
+        if not storage.list_files("_delta_log"):
+            return Finding(stream.name, OK, f"nothing was ingested yet; the store will be {stream.folder}")
+        stats = HistoryReader(stream.folder, storage_options=stream.storage_options or None).stats()
+        writer = storage.lease_holder()
     except QuantideError as error:
         fix = f"quantide history verify {stream.folder} lists the damaged files"
         return Finding(stream.name, FAILED, f"{stream.folder} cannot be read: {error}", fix)
-    writer = read_lease_holder(stream.folder)
     lease = f"{writer} writes it" if writer else "no process writes it now"
     text = f"{stats['values']:,} values in {stats['steps']:,} steps, version {stats['version']:,}; {lease}"
     return Finding(stream.name, OK, text)

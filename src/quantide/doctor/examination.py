@@ -8,6 +8,7 @@ from quantide.config import Config, read_config
 from quantide.doctor.config_checks import check_port, check_registry, check_secret, check_stores, check_tls
 from quantide.doctor.finding import FAILED, OK, WARNING, Check, Finding
 from quantide.doctor.installation_checks import check_kernels, check_packages, check_python, check_sorting
+from quantide.doctor.kafka_checks import check_kafka
 from quantide.doctor.machine_checks import check_clock, check_disk, check_memory, check_open_files
 from quantide.doctor.spark_checks import check_java, check_spark
 from quantide.errors import QuantideError
@@ -27,6 +28,7 @@ CHECKS: dict[str, Check] = {
     "registry": check_registry,
     "webhooks": check_secret,
     "stores": check_stores,
+    "kafka": check_kafka,
     "java": check_java,
     "spark": check_spark,
 }

@@ -3,6 +3,7 @@
 import os
 import resource
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,7 +12,9 @@ from pathlib import Path
 import quantide
 from quantide.config import Config, Limits
 from quantide.config.server_config import MEMORY
+from quantide.config.storage_options import is_uri
 from quantide.doctor.finding import FAILED, OK, WARNING, Finding, format_gigabytes
+from quantide.store.file_cache import cache_folder
 
 LOW_SPACE, LOW_SPACE_SHARE = 5e9, 0.1
 SPARK_MEMORY = 1.5e9  # a JVM with its default settings, and a worker
@@ -21,8 +24,20 @@ DAY = 86_400.0
 
 
 def check_disk(config: Config | None = None) -> Iterator[Finding]:
-    """Check the disk of the store or, without a configuration, of the current folder."""
-    target = config.store if config else os.getcwd()
+    """Check the disk of the store or, without a configuration, of the current folder.
+
+    For a store in object storage, check the disks of checkpoints, of the cache, and of files that are about to be sent.
+    """
+    if config is not None and is_uri(config.store):
+        yield from check_folder(config.server.state, "set QUANTIDE_STATE to another folder")
+        yield from check_folder(cache_folder(), "set QUANTIDE_CACHE to another folder")
+        yield from check_folder(tempfile.gettempdir(), "set TMPDIR to another folder")
+    else:
+        yield from check_folder(config.store if config else os.getcwd(), "set store to another folder")
+
+
+def check_folder(target: str, alternative: str) -> Iterator[Finding]:
+    """Check the free space of a folder, which need not exist yet, and write to it."""
     folder = find_existing_parent(target)
     usage = shutil.disk_usage(folder)
     space = f"{format_gigabytes(usage.free)} of {format_gigabytes(usage.total)} are free for {target}"
@@ -33,7 +48,7 @@ def check_disk(config: Config | None = None) -> Iterator[Finding]:
     try:
         difference = write_and_remove(folder)
     except OSError as error:
-        fix = f"let this user (id {os.geteuid()}) write there, or set store to another folder"
+        fix = f"let this user (id {os.geteuid()}) write there, or {alternative}"
         yield Finding("disk", FAILED, f"{folder} cannot be written to: {error.strerror}", fix)
         return
     if abs(difference) > MAX_CLOCK_DIFFERENCE:
