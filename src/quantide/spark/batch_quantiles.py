@@ -169,7 +169,7 @@ class _BatchQuery:
             schema = _select_fields(full, used)
             rows: RowSource = FrameRows(frame, schema)
         else:
-            session, storage = active_session(), StorageOptions(dict(storage_options or {}))
+            session, storage = active_session(), StorageOptions.of(storage_options)
             paths = [str(path) for path in ([source] if isinstance(source, (str, Path)) else source)]
             files = find_files(paths, storage)
             schema = _select_fields(files.schema, used)

@@ -37,21 +37,26 @@ def build_history(
     nan: str = "refuse",
     storage_options: dict[str, str] | None = None,
     progress: TextIO | None = None,
+    store_options: dict[str, str] | None = None,
     **settings: Any,
 ) -> History:
     """Build a history of one step from a column of a Parquet or Delta table; `by` names the columns to group by.
 
-    One commit makes all values visible: a build that fails, or is killed, leaves an empty history.
+    `storage_options` are those of the source, and of a history at a URI that has no `store_options` of its own. One
+    commit makes all values visible: a build that fails, or is killed, leaves an empty history.
     """
     keys = () if by is None else (by,) if isinstance(by, str) else tuple(by)
-    storage = StorageOptions(dict(storage_options or {}))
+    storage = StorageOptions.of(storage_options)
     files = find_files([source] if isinstance(source, str) else list(source), storage)
     value = column or _only_column(files.schema.names, keys)
     for name in (value, *keys):
         if name not in files.schema.names:
             raise InvalidArgumentError(f"there is no column {name!r}; there are {', '.join(files.schema.names)}")
     kind = type_of_arrow(files.schema.field(value).type).name
-    history = History(path, keys=keys or None, value_type=kind, executor=SparkExecutor(session), **settings)
+    if store_options is None and "://" in os.fspath(path):
+        store_options = storage_options
+    target: dict[str, Any] = {"storage_options": store_options, "executor": SparkExecutor(session)}
+    history = History(path, keys=keys or None, value_type=kind, **target, **settings)
     if history.n:
         raise InvalidArgumentError(f"{path} has {history.n:,} values already; build into a new folder")
     splits = plan_splits(files, (value, *keys), count_cores(session), storage)
@@ -81,6 +86,7 @@ def build(
     master: str,
     out: TextIO,
     json: bool = False,
+    storage_options: dict[str, str] | None = None,
     tail: float | None = DEFAULT,
 ) -> None:
     """Run the command `history build` in the active Spark session, or in a new one (bound to loopback if local)."""
@@ -94,7 +100,9 @@ def build(
     progress = None if json else out
     settings = {"eps": eps, "kappa": kappa} | tail_settings(tail)
     try:
-        with build_history(session, source, path, column, by, progress=progress, **settings) as history:
+        with build_history(
+            session, source, path, column, by, "refuse", storage_options, progress, **settings
+        ) as history:
             stats = history.stats()
         if json:
             write_line(out, {"path": path} | stats)

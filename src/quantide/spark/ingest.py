@@ -19,11 +19,16 @@ from quantide.config import Config, StreamConfig
 from quantide.errors import (
     CheckpointError,
     ConfigError,
+    ConnectorError,
+    DataLossError,
     SettingsError,
+    SourceTableError,
+    StorageError,
     StreamError,
     TypeMismatchError,
     WriterConflictError,
 )
+from quantide.spark.kafka_connector import connector_conf, connector_error
 from quantide.spark.spark_executor import SparkExecutor, run_tasks
 from quantide.spark.spark_session import SparkSetupError, check_workers, count_cores, start_session
 from quantide.spark.stream.batch_task import prepare_worker
@@ -32,7 +37,16 @@ from quantide.spark.stream.running_stream import RunningStream
 from quantide.spark.stream.stream_source import SPARK_ERRORS, first_line
 from quantide.spark.stream.stream_status import StatusBoard
 
-FATAL_ERRORS = (CheckpointError, ConfigError, SettingsError, TypeMismatchError, WriterConflictError)
+FATAL_ERRORS = (
+    CheckpointError,
+    ConfigError,
+    ConnectorError,
+    DataLossError,
+    SettingsError,
+    SourceTableError,
+    TypeMismatchError,
+    WriterConflictError,
+)
 TICK = 0.1  # seconds between two rounds over all streams
 LATE_SIGNAL = 1.0  # seconds to wait for a signal that has already ended Java
 MAX_PREPARED = 8  # workers that are prepared for a first batch
@@ -81,6 +95,8 @@ def ingest(
 ) -> None:
     """Run all streams; with `once`, until all data that exists now is in the store."""
     stop = threading.Event()
+    for stream in config.streams.values():
+        stream.open_storage().list_top()  # raises before Spark starts if the store cannot be reached
     with stop_on_signals(stop), _allow_early_spark_stop(stop), session_for(config, master) as session:
         executor = None if master.startswith("local") else SparkExecutor(session)
         if executor is None and any(map(_has_large_files, config.streams.values())):
@@ -120,10 +136,16 @@ def session_for(config: Config, master: str) -> Iterator[SparkSession]:
     if running is None:
         builder = SparkSession.builder.master(master).appName("quantide ingest")
         for name, value in (
-            START_CONF | (LOCAL_CONF if master.startswith("local") else {}) | dict(config.spark)
+            START_CONF
+            | (LOCAL_CONF if master.startswith("local") else {})
+            | dict(config.spark)
+            | connector_conf(config)
         ).items():
             builder = builder.config(name, value)
-        running = start_session(builder)
+        try:
+            running = start_session(builder)
+        except SparkSetupError as error:
+            raise connector_error(config, str(error)) or error from error
         own = running
     else:
         own = None
@@ -155,6 +177,7 @@ def _run_streams(streams: list[RunningStream], board: StatusBoard, once: bool, s
             break
         stop.wait(TICK)
     for stream in streams:
+        stream.finish_batch()
         stream.refresh_status()
     board.show([stream.status for stream in streams], last=True)
     for stream in streams if once and not stop.is_set() else ():
@@ -170,7 +193,10 @@ def _restart(stream: RunningStream, error: Exception, restart: PendingRestart) -
         restart.due = now + restart.pause
     elif now >= restart.due:
         restart.due = None
-        stream.start()
+        try:
+            stream.start()
+        except (StorageError, StreamError) as again:  # such as brokers that do not answer yet
+            stream.status.last_error = first_line(again)
 
 
 def _stop_streams(streams: list[RunningStream]) -> None:

@@ -18,10 +18,13 @@ import pyarrow.parquet as pq
 
 from quantide.errors import InvalidArgumentError, MissingPackageError, QuantideError, TypeMismatchError
 from quantide.store.location import StorageOptions, read_error
+from quantide.store.storage import Storage
 
 MIN_SPLIT, MAX_SPLIT = 8 << 20, 256 << 20  # bytes of a split
 READ_BYTES = 64 << 20  # bytes that one call reads; larger row groups are streamed
 READ_ROWS = 1 << 20  # rows of a table of a row group that is streamed
+
+FileAccess = StorageOptions | Storage  # to source files, or to files of a store
 
 
 @dataclass(frozen=True)
@@ -54,10 +57,18 @@ def find_files(sources: list[str], storage: StorageOptions) -> SourceFiles:
         schema = pa.unify_schemas([files.schema for files in by_path], promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise InvalidArgumentError(f"the paths have columns of one name and different types: {error}") from error
-    return SourceFiles(tuple(file for files in by_path for file in files.files), _spark_types(schema))
+    return SourceFiles(tuple(file for files in by_path for file in files.files), spark_types(schema))
 
 
-def _spark_types(schema: pa.Schema) -> pa.Schema:
+def open_file(storage: FileAccess, uri: str) -> Any:
+    """Open a file for pyarrow: a source file by its path or URI, or a file of a store, as a whole, by its name."""
+    if isinstance(storage, Storage):
+        return pa.BufferReader(pa.py_buffer(storage.map(uri)))
+    filesystem, path = storage.locate(uri)
+    return filesystem.open_input_file(path)
+
+
+def spark_types(schema: pa.Schema) -> pa.Schema:
     """Replace views, dictionaries and types with long offsets by the types that Spark has."""
 
     def plain(kind: pa.DataType) -> pa.DataType:
@@ -137,7 +148,7 @@ Split = tuple[FilePiece, ...]
 
 
 def plan_splits(
-    files: SourceFiles, columns: Sequence[str], cores: int, storage: StorageOptions, split_size: int | None = None
+    files: SourceFiles, columns: Sequence[str], cores: int, storage: FileAccess, split_size: int | None = None
 ) -> list[Split]:
     """Pack files into splits, in their order. Equal files and cores (or split size) give equal splits.
 
@@ -190,7 +201,7 @@ def _join_pieces(pieces: Sequence[FilePiece]) -> Sequence[FilePiece]:
 
 
 def _cut_file(
-    file: SourceDataFile, columns: Sequence[str], small: int, target: int, storage: StorageOptions
+    file: SourceDataFile, columns: Sequence[str], small: int, target: int, storage: FileAccess
 ) -> Iterator[FilePiece]:
     """Yield a file of about `small` bytes whole, without opening it, and a larger one in pieces of row groups."""
     if file.size <= small * 5 // 4:
@@ -208,11 +219,11 @@ def _cut_file(
         yield FilePiece(file, tuple(groups), size)
 
 
-def _stored_sizes(file: SourceDataFile, columns: Sequence[str], storage: StorageOptions) -> list[int]:
+def _stored_sizes(file: SourceDataFile, columns: Sequence[str], storage: FileAccess) -> list[int]:
     """Return the compressed bytes of some columns in each row group."""
-    filesystem, path = storage.locate(file.uri)
     try:
-        metadata = pq.read_metadata(path, filesystem=filesystem)
+        with open_file(storage, file.uri) as opened:
+            metadata = pq.read_metadata(opened)
     except (OSError, ValueError) as error:
         raise read_error(file.uri, error) from error
     indexes = [i for i in range(metadata.num_columns) if metadata.schema.column(i).path.split(".")[0] in columns]
@@ -224,22 +235,23 @@ def _stored_sizes(file: SourceDataFile, columns: Sequence[str], storage: Storage
 
 
 def read_split(
-    split: Split, columns: Sequence[str], schema: pa.Schema, where: Any, storage: StorageOptions
+    split: Split, columns: Sequence[str], schema: pa.Schema, where: Any, storage: FileAccess
 ) -> Iterator[pa.Table]:
     """Yield tables of some columns, in the types of the schema, with the rows that satisfy `where`."""
     for piece in split:
         try:
             yield from _read_piece(piece, columns, schema, where, storage)
+        except QuantideError:
+            raise
         except (OSError, pa.ArrowInvalid) as error:
             raise read_error(piece.file.uri, error) from error
 
 
 def _read_piece(
-    piece: FilePiece, columns: Sequence[str], schema: pa.Schema, where: Any, storage: StorageOptions
+    piece: FilePiece, columns: Sequence[str], schema: pa.Schema, where: Any, storage: FileAccess
 ) -> Iterator[pa.Table]:
-    filesystem, path = storage.locate(piece.file.uri)
-    with pq.ParquetFile(filesystem.open_input_file(path), pre_buffer=False) as parquet:
-        groups = _prune_groups(piece, parquet, path, filesystem, schema, where)
+    with pq.ParquetFile(open_file(storage, piece.file.uri), pre_buffer=False) as parquet:
+        groups = _prune_groups(piece, parquet, storage, schema, where)
         present = parquet.schema_arrow.names
         used = [name for name in schema.names if name in columns or _may_use(where, name)]
         stored = [name for name in used if name in present]
@@ -249,13 +261,12 @@ def _read_piece(
                 yield (full.filter(where) if where is not None else full).select(columns)
 
 
-def _prune_groups(
-    piece: FilePiece, parquet: Any, path: str, filesystem: Any, schema: pa.Schema, where: Any
-) -> list[int]:
+def _prune_groups(piece: FilePiece, parquet: Any, storage: FileAccess, schema: pa.Schema, where: Any) -> list[int]:
     """Return the row groups that neither their statistics nor the keys of their folder rule out."""
     groups = list(range(parquet.metadata.num_row_groups)) if piece.groups is None else list(piece.groups)
-    if where is None or not groups:
+    if where is None or not groups or isinstance(storage, Storage):
         return groups
+    filesystem, path = storage.locate(piece.file.uri)
     folder_keys = pc.scalar(True)
     for name, value in piece.file.keys:
         folder_keys = folder_keys & (pc.field(name) == pa.scalar(value, schema.field(name).type))

@@ -27,12 +27,10 @@ class SparkExecutor:
         self._session = session
 
     def map(self, tasks: Sequence[CompactionTask]) -> list[CompactionOutput]:
-        messages = [json.dumps(task.to_dict()) for task in tasks]
-
         def merge(number: int) -> Any:
-            return asdict(compact_range(CompactionTask.from_dict(json.loads(messages[number]))))
+            return asdict(compact_range(tasks[number]))
 
-        outputs = [CompactionOutput(**output) for output in run_tasks(self._session, len(messages), merge)]
+        outputs = [CompactionOutput(**output) for output in run_tasks(self._session, len(tasks), merge)]
         return sorted(outputs, key=lambda output: output.part)
 
 

@@ -4,7 +4,6 @@ A file that fails must leave no trace: rows of a piece of a file share no chunk 
 file is read whole before its rows join others.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -14,21 +13,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from quantide.errors import QuantideError
+from quantide.errors import QuantideError, StorageError
 from quantide.history.appended_rows import PIECE_ROWS
 from quantide.history.bulk_load import NameReservation, WrittenFile
 from quantide.kernels.block_sort import sorted_copy
 from quantide.kernels.run_merge import merge_runs
-from quantide.spark.source_files import FilePiece, Split, read_split
+from quantide.spark.source_files import FileAccess, FilePiece, Split, open_file, read_split
 from quantide.spark.stream.column_matching import column_missing
 from quantide.spark.stream.column_selection import ColumnSelection
 from quantide.spark.stream.row_origin import BLOCK, COLUMN, LINE, REASON, ROW, SOURCE_FILE, LineNumbers
 from quantide.spark.stream.row_reader import IngestedRows, RowRules, read_rows, write_rows
 from quantide.spark.stream.stream_source import stat_file
-from quantide.store.durable_files import DurableSink, write_file
 from quantide.store.file_names import QUARANTINE
 from quantide.store.ingest_log import QUARANTINED, WAITING, IngestedFile
-from quantide.store.location import StorageOptions
+from quantide.store.storage import Sink, Storage
 
 SCHEMA_CHANGED, FILE_CHANGED = "the schema changed", "it changed while it was read"
 QUARANTINE_COLUMNS = (SOURCE_FILE, LINE, REASON, COLUMN)  # columns that bad rows have beside their own
@@ -76,11 +74,12 @@ class BatchTask:
     names: NameReservation
     rules: RowRules
     batch: str
-    storage: StorageOptions
+    access: FileAccess
     files: dict[str, IngestedFile]
     types: dict[str, str]
     schema_change: str
     line_numbers: LineNumbers | None = None
+    skipped: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)  # ranges of rows, by path
 
 
 def run_split_task(task: BatchTask, number: int, split: Split) -> TaskResult:
@@ -96,12 +95,16 @@ def run_split_task(task: BatchTask, number: int, split: Split) -> TaskResult:
                 continue
             used = task.rules.selection.used_columns(schema.names)
             added = [name for name in schema.names if name.startswith("=") or name in QUARANTINE_COLUMNS]
-            tables = list(read_split((piece,), [*used, *added], schema, None, task.storage))
+            tables = list(read_split((piece,), [*used, *added], schema, None, task.access))
+            if path in task.skipped:
+                tables = _drop_rows(tables, task.skipped[path], _rows_before(task, piece))
             rows = [read_rows(table, task.rules) for table in tables]
             if LINE not in schema.names:
                 rows = _number_rows(rows, tables, None if SOURCE_FILE in schema.names else _rows_before(task, piece))
             _check_unchanged(task, path)
         except READ_ERRORS as error:
+            if is_outage(error, path):
+                raise
             collector.result.failed[path] = (WAITING, str(error))
         else:
             if is_part:
@@ -111,6 +114,11 @@ def run_split_task(task: BatchTask, number: int, split: Split) -> TaskResult:
                 collector.flush(path if is_part else None)
     collector.flush()
     return collector.result
+
+
+def is_outage(error: Exception, path: str) -> bool:
+    """Return True if an object store cannot be reached: then the batch is tried again, and no file is at fault."""
+    return isinstance(error, StorageError) and "://" in path
 
 
 def prepare_worker(_number: int) -> None:
@@ -187,17 +195,17 @@ class RowCollector:
         name = f"{self._task.batch}-{self._number}-{self._quarantine_files}.parquet"
         self._quarantine_files += 1
 
-        def fill(sink: DurableSink) -> None:
+        def fill(sink: Sink) -> None:
             pq.write_table(table, pa.PythonFile(sink, "w"))
 
-        write_file(os.path.join(self._task.names.folder, QUARANTINE, name), fill, self._task.names.durable)
+        self._task.names.storage.write(f"{QUARANTINE}/{name}", fill)
         return name
 
 
 def _read_schema(task: BatchTask, piece: FilePiece) -> pa.Schema:
-    filesystem, path = task.storage.locate(piece.file.uri)
-    schema = pq.read_schema(path, filesystem=filesystem)
-    keys = [pa.field(name, pa.scalar(value).type) for name, value in piece.file.keys if name not in schema.names]
+    with open_file(task.access, piece.file.uri) as file:
+        schema = pq.read_schema(file)
+    keys = [pa.field(name, pa.string()) for name, _ in piece.file.keys if name not in schema.names]
     return pa.schema([*schema.remove_metadata(), *keys])
 
 
@@ -220,9 +228,21 @@ def _rows_before(task: BatchTask, piece: FilePiece) -> int:
     """Count the rows of a file before its piece."""
     if not piece.groups:
         return 0
-    filesystem, path = task.storage.locate(piece.file.uri)
-    metadata = pq.read_metadata(path, filesystem=filesystem)
+    with open_file(task.access, piece.file.uri) as file:
+        metadata = pq.read_metadata(file)
     return sum(metadata.row_group(group).num_rows for group in range(piece.groups[0]))
+
+
+def _drop_rows(tables: Sequence[pa.Table], ranges: Sequence[tuple[int, int]], first: int) -> list[pa.Table]:
+    """Return consecutive tables of a file, of which row `first` is the first one, without some ranges of rows."""
+    out = []
+    for table in tables:
+        mask = np.ones(len(table), dtype=bool)
+        for start, end in ranges:
+            mask[max(0, start - first) : max(0, end - first)] = False
+        out.append(table.filter(pa.array(mask)))
+        first += len(table)
+    return out
 
 
 def _number_rows(
@@ -242,7 +262,9 @@ def _number_rows(
 def _check_unchanged(task: BatchTask, path: str) -> None:
     """Raise if a file changed while it was read."""
     expected = task.files.get(path)
-    if expected is not None and stat_file(task.storage, path) != expected:
+    if expected is None or isinstance(task.access, Storage) or task.access.immutable:
+        return
+    if stat_file(task.access, path) != expected:
         raise QuantideError(FILE_CHANGED)
 
 

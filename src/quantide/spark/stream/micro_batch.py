@@ -1,9 +1,8 @@
 """Micro-batches: files, or the rows of a Spark micro-batch, become chunks of a history in one commit."""
 
 import os
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -25,14 +24,17 @@ from quantide.spark.stream.batch_task import (
 )
 from quantide.spark.stream.column_matching import as_sentence, is_column_mismatch
 from quantide.spark.stream.column_selection import TIME, ColumnSelection
+from quantide.spark.stream.frame_tasks import run_frame_tasks
+from quantide.spark.stream.landing_folder import LandingBatch, LandingFolder
 from quantide.spark.stream.read_plan import ReadPlan, ReadPlanner
 from quantide.spark.stream.row_origin import CORRUPT
 from quantide.spark.stream.row_reader import THEN_RETRY, TIME_AHEAD, WRONG_UNIT, RowRules, clock_of
+from quantide.spark.stream.source_access import source_access
+from quantide.spark.stream.staged_rows import remove_staged
 from quantide.spark.stream.step_clock import Origin, reference_time
 from quantide.spark.stream.stream_source import list_files, raise_task_errors, stat_file
 from quantide.store import fault_points
 from quantide.store.ingest_log import DONE, QUARANTINED, WAITING, BatchRecord, FileRecord, IngestedFile, IngestLog
-from quantide.store.location import StorageOptions
 from quantide.windows.time_clock import TimeHorizon
 from quantide.windows.wall_clock import wall_clock
 
@@ -53,6 +55,9 @@ class MicroBatch:
     offsets: str = ""
     settled: tuple[str, ...] = ()
     keep_late: bool = False
+    rows: int | None = None  # number of rows, if it is known before they are read
+    lost: int = 0
+    topics: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def id(self) -> tuple[str, int]:
@@ -68,9 +73,10 @@ class BatchWriter:
 
     def __init__(self, stream: StreamConfig, history: History, ingest_log: IngestLog, session: SparkSession) -> None:
         self.stream, self.history, self.ingest_log, self.session = stream, history, ingest_log, session
-        self.storage = StorageOptions()
+        self.source, self.store = source_access(stream.source), history.table.storage
+        self.landing = LandingFolder(history) if stream.source.push is not None else None
         self.selection = ColumnSelection.of(stream, str(session.conf.get("spark.sql.session.timeZone")))
-        self.planner = ReadPlanner(stream, session, self.storage, self.selection)
+        self.planner = ReadPlanner(stream, session, self.source, self.store, self.selection)
         self.origin: Origin | None = None
         self._uncertain: BatchRecord | None = None  # of a batch that may be in the table
 
@@ -82,67 +88,106 @@ class BatchWriter:
         in_table = self.history.batch_seen((record.source, record.number))
         self._uncertain = None
         if in_table:
-            self.ingest_log.mark_committed(record)
+            self._mark_committed(record)
         return record if in_table else None
+
+    def _mark_committed(self, record: BatchRecord) -> None:
+        self.ingest_log.mark_committed(record)
+        if self.landing is not None:
+            self.landing.mark_committed(record)
 
     def ingest_files(
         self, batch: MicroBatch, files: Sequence[IngestedFile], removed: Sequence[str] = ()
     ) -> BatchRecord | None:
         """Ingest new files in one commit, and record those that were `removed`; None if there is nothing to do."""
-        form = self.stream.source.format
+        form = self.stream.source.file_format
         if not (files or removed) or self.history.batch_seen(batch.id):
             return None
         entries = [FileRecord(IngestedFile(path, 0, 0), QUARANTINED, REMOVED_FILE) for path in removed]
         entries += [FileRecord(file, WAITING, EMPTY_FILE) for file in files if not file.size]
         files = [file for file in files if file.size]
-        always = batch.last_try or form == "parquet"
+        always = batch.last_try or form == "parquet" or self.stream.source.is_remote  # an object is complete
         unsettled = [] if always else [file for file in files if not self._is_settled(file)]
         settled = [file for file in files if file not in unsettled]
+        landing = None
+        if self.landing is not None:
+            landing = self.landing.plan(settled, self.source)
+            settled = landing.files
+            entries += [FileRecord(file, DONE, "") for file in landing.repeats]
+            state = QUARANTINED if batch.last_try else WAITING
+            entries += [FileRecord(file, state, reason) for file, reason in landing.unreadable.items()]
         plan = self.planner.plan_files(settled, form, batch.name, self._schema_mismatch) if settled else ReadPlan()
         entries += [FileRecord(file, WAITING, UNSETTLED_FILE) for file in unsettled]
-        return self._write(batch, plan, settled, entries)
+        return self._write(batch, plan, settled, entries, landing)
+
+    def save_position(self, batch: MicroBatch) -> BatchRecord | None:
+        """Commit a batch without files, whose record has the position of a lister."""
+        return None if self.history.batch_seen(batch.id) else self._write(batch, ReadPlan(), [], [])
 
     def retry_files(self, batch: MicroBatch, paths: Iterable[str]) -> BatchRecord | None:
         """Ingest files by their paths, in their present state, in one commit."""
-        by_path = {path: stat_file(self.storage, path) for path in paths}
-        files = [file for file in by_path.values() if file is not None]
+        by_path = {path: stat_file(self.source, path) for path in paths}
+        known = {**self.ingest_log.waiting, **self.ingest_log.quarantined_files}
+        keys = {path: entry.file.keys for path, entry in known.items()}
+        files = [replace(file, keys=keys.get(path, ())) for path, file in by_path.items() if file is not None]
         return self.ingest_files(batch, files, [path for path, file in by_path.items() if file is None])
 
     def retry_rows(
         self, batch: MicroBatch, files: Sequence[IngestedFile], quarantined: tuple[str, ...]
     ) -> BatchRecord | None:
         """Ingest rows from files of the quarantine in one commit, after which those files are not needed."""
-        plan = self.planner.plan_files(files, "parquet", batch.name, self._schema_mismatch)
+        planner = ReadPlanner(self.stream, self.session, self.store, self.store, self.selection)
+        plan = planner.plan_files(files, "parquet", batch.name, self._schema_mismatch)
         return self._write(replace(batch, settled=quarantined), plan, [], [])
 
     def ingest_frame(self, batch: MicroBatch, frame: DataFrame) -> BatchRecord | None:
         """Ingest the rows of a Spark micro-batch in one commit."""
         if self.history.batch_seen(batch.id):
             return None
-        plan = self.planner.plan_rows(frame, batch.name)
-        if plan.table is not None and not len(plan.table):
+        plan = self.planner.plan_rows(frame, batch.name, batch.rows)
+        if plan.table is not None and not len(plan.table) and not batch.offsets:
             return None
         return self._write(batch, plan, [], [])
 
     def _write(
-        self, batch: MicroBatch, plan: ReadPlan, files: Sequence[IngestedFile], entries: Sequence[FileRecord]
+        self,
+        batch: MicroBatch,
+        plan: ReadPlan,
+        files: Sequence[IngestedFile],
+        entries: Sequence[FileRecord],
+        landing: LandingBatch | None = None,
     ) -> BatchRecord | None:
         """Reserve names, run the tasks, write the record, then commit; None if the batch is in the table already."""
+        skipped = {} if landing is None else landing.skipped
+        if skipped and not plan.is_direct:
+            raise StorageError(
+                f"{self.stream.key}: a landing file repeats a request, and Spark computes the filters; remove the "
+                "filters that Arrow cannot compute until the landing folder is empty"
+            )
         types, rules = self._types(plan.schema), self._rules(batch, plan)
         expected = ({file.path: file for file in files}, types) if plan.is_direct else ({}, {})
         try:
             with self.history.bulk_load(rules.key_types, batch.id) as load:
                 if load.is_repeat:
                     return None
-                names = load.reserve(max(1, len(plan.splits)))
+                names = load.reserve(max(1, plan.tasks))
                 task = BatchTask(
-                    names, rules, batch.name, self.storage, *expected, self.stream.schema_change, plan.line_numbers
+                    names,
+                    rules,
+                    batch.name,
+                    plan.files,
+                    *expected,
+                    self.stream.schema_change,
+                    plan.line_numbers,
+                    skipped,
                 )
                 results = self._run_tasks(task, plan)
                 record = self._make_record(batch, plan, results, files, entries, types)
                 failed = {entry.file.path for entry in record.entries if entry.state != DONE}
                 written = [file for output in _complete_outputs(results, failed) for file in output.written]
                 record = self.ingest_log.write(record)
+                if self.landing is not None and landing is not None:
+                    self.landing.write_keys(record, landing)
                 fault_points.point("ingest.recorded")
                 try:
                     load.commit(names, written)
@@ -150,15 +195,17 @@ class BatchWriter:
                     self._uncertain = record
                     raise
             fault_points.point("ingest.committed")
-            self.ingest_log.mark_committed(record)
+            self._mark_committed(record)
             return record
         finally:
-            if plan.staged is not None:
-                shutil.rmtree(plan.staged, ignore_errors=True)
+            if plan.staged:
+                remove_staged(self.store, batch.source)
 
     def _run_tasks(self, task: BatchTask, plan: ReadPlan) -> list[TaskResult]:
         if plan.table is not None:
             return [run_table_task(task, plan.table)]
+        if plan.frame is not None:
+            return run_frame_tasks(task, plan.frame)
         splits = plan.splits
         if plan.size <= LOCAL_BYTES:
             return [run_split_task(task, number, split) for number, split in enumerate(splits)]
@@ -210,6 +257,8 @@ class BatchWriter:
             held=tuple(name for output in outputs for name in output.quarantined),
             settled=settled,
             ahead=sum(count for reason, count in counts if reason.startswith(TIME_AHEAD)),
+            lost=batch.lost,
+            topics=dict(batch.topics),
             config=self.stream.fingerprint,
             entries=(*entries, *states),
         )
@@ -229,7 +278,7 @@ class BatchWriter:
     def _others_fit(self, states: Sequence[FileRecord]) -> bool:
         """Return True if some other file of the source has the columns."""
         own = {entry.file.path for entry in states}
-        others = [file for path, file in list_files(self.stream.source, self.storage).items() if path not in own]
+        others = [file for path, file in list_files(self.stream.source, self.source).items() if path not in own]
         return any(self.planner.has_columns(file) for file in others[:MAX_PROBED])
 
     def check_any_readable(self, quarantined: Iterable[FileRecord]) -> None:

@@ -1,7 +1,6 @@
 """The quarantine: files that could not be read and bad rows, listed with their reasons, and ingested again."""
 
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, TextIO
@@ -11,20 +10,21 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from quantide.config import Config, StreamConfig
-from quantide.errors import CorruptBytesError, InvalidArgumentError
+from quantide.errors import CorruptBytesError, InvalidArgumentError, StorageError
 from quantide.history.history import History
 from quantide.spark.ingest import session_for
+from quantide.spark.source_files import open_file
 from quantide.spark.stream.file_retries import next_retry
 from quantide.spark.stream.micro_batch import BatchWriter
 from quantide.spark.stream.row_origin import COLUMN, CORRUPT, LINE, REASON, SOURCE_FILE, TEXT_FORMATS
 from quantide.spark.stream.running_stream import open_history
-from quantide.spark.stream.stream_source import changed_files, list_files, stat_file
+from quantide.spark.stream.source_access import source_access
+from quantide.spark.stream.stream_source import changed_files, list_files
 from quantide.spark.stream.stream_status import StreamStatus
-from quantide.store.durable_files import remove
 from quantide.store.file_names import QUARANTINE
-from quantide.store.ingest_log import IngestLog
+from quantide.store.ingest_log import RETRY, IngestedFile, IngestLog, list_log_files, source_of
 from quantide.store.ingest_status import publish_status
-from quantide.store.location import StorageOptions, open_regular
+from quantide.store.storage import Storage
 from quantide.summary.value_json import count, write_line
 
 ROWS = 3  # bad rows that are shown for each file and reason
@@ -47,7 +47,8 @@ def show(config: Config, name: str | None, out: TextIO, json: bool = False, rows
             f"{listing['stream']}: {count(len(listing['files']), 'file')} and {count(bad_rows, 'row')} are held, "
             f"{count(len(listing['waiting']), 'file')} to be tried again\n"
         )
-        unit = "line" if config.streams[listing["stream"]].source.format in TEXT_FORMATS else "row"
+        source = config.streams[listing["stream"]].source
+        unit = "offset" if source.is_kafka else "line" if source.format in TEXT_FORMATS else "row"
         out.writelines(f"  file  {file['path']}: {file['reason']}\n" for file in listing["files"])
         for group in listing["rows"]:
             out.write(f"  rows  {group['count']:,} of {group['path'] or 'the stream'}: {group['reason']}\n")
@@ -74,24 +75,26 @@ def _list_quarantine(stream: StreamConfig, rows: int) -> dict[str, Any]:
         "waiting": [],
         "changed": [],
     }
-    if not os.path.isdir(os.path.join(stream.folder, "_delta_log")):
+    storage = stream.open_storage()
+    if not storage.list_files("_delta_log"):
         return empty
-    ingest_log = IngestLog(stream.folder, History(stream.folder).batch_seen)
+    history = History(stream.folder, storage_options=stream.storage_options or None)
+    ingest_log = IngestLog(history.table.storage, history.batch_seen)
     return empty | {
         "begun": True,
         "files": [
             {"path": path, "reason": entry.reason} for path, entry in sorted(ingest_log.quarantined_files.items())
         ],
-        "rows": _list_bad_rows(stream, ingest_log, rows),
+        "rows": _list_bad_rows(storage, ingest_log, rows),
         "waiting": [{"path": path, "reason": entry.reason} for path, entry in sorted(ingest_log.waiting.items())],
         "changed": [{"path": path, "reason": reason} for path, reason in _find_changed(stream, ingest_log).items()],
     }
 
 
 def _find_changed(stream: StreamConfig, ingest_log: IngestLog) -> dict[str, str]:
-    if not stream.source.is_files:
+    if not stream.source.is_files or stream.source.is_table:
         return {}
-    return changed_files(ingest_log.ingested, list_files(stream.source, StorageOptions()))
+    return changed_files(ingest_log.ingested, list_files(stream.source, source_access(stream.source)))
 
 
 def retry(config: Config, name: str | None, master: str, out: TextIO, json: bool = False) -> None:
@@ -100,15 +103,17 @@ def retry(config: Config, name: str | None, master: str, out: TextIO, json: bool
     with session_for(config, master) as session:
         results = []
         for stream in streams:
+            listed = list_log_files(stream.open_storage())
             with open_history(stream) as history:
-                ingest_log = IngestLog(stream.folder, history.batch_seen, stream.durable)
-                ingest_log.clean()
+                ingest_log = IngestLog(history.table.storage, history.batch_seen)
                 writer = BatchWriter(stream, history, ingest_log, session)
+                all_sources = not writer.store.loses_local_files  # else ingestion writes some of them again
+                ingest_log.clean(name for name in listed if all_sources or source_of(name).startswith(RETRY))
                 before = ingest_log.rows
                 _retry_files(writer)
                 _retry_rows(writer)
                 ingested, files = ingest_log.rows - before, len(ingest_log.quarantined_files)
-                rows = sum(group["count"] for group in _list_bad_rows(stream, ingest_log, 0))
+                rows = sum(group["count"] for group in _list_bad_rows(writer.store, ingest_log, 0))
                 _publish_counts(stream, ingest_log, history)
             results.append({"stream": stream.name, "rows": ingested, "held_files": files, "held_rows": rows})
             if not json:
@@ -128,28 +133,28 @@ def _retry_files(writer: BatchWriter) -> None:
 def _retry_rows(writer: BatchWriter) -> None:
     """Ingest bad rows again, from the Parquet files that have their original columns."""
     names = tuple(writer.ingest_log.quarantined_rows)
-    paths = [_quarantine_path(writer.stream, name) for name in names]
-    files = [file for path in paths if (file := stat_file(writer.storage, path)) is not None]
+    sizes = {file.name: file.size for file in writer.store.list_files(QUARANTINE)}
+    files = [IngestedFile(name, sizes[name], 0) for name in map(_stored_name, names) if name in sizes]
     if files:
         writer.retry_rows(next_retry(writer), files, names)
         for name in set(names) - set(writer.ingest_log.quarantined_rows):
-            remove(_quarantine_path(writer.stream, name))
+            writer.store.remove(_stored_name(name))
 
 
 def _publish_counts(stream: StreamConfig, ingest_log: IngestLog, history: History) -> None:
     """Publish the counts after a retry for readers of the store; ingestion is not running."""
-    status = StreamStatus(stream.name, ingest_log.rows, ingest_log.bad, ingest_log.ahead)
+    status = StreamStatus(stream.name, ingest_log.rows, ingest_log.bad, ingest_log.ahead, ingest_log.lost)
     status.quarantined_files, status.waiting_files = len(ingest_log.quarantined_files), len(ingest_log.waiting)
     status.clock_problem = history.stats()["clock_problem"] or ""
-    publish_status(stream.folder, status.to_ingest_status(running=False))
+    publish_status(history.table.storage, status.to_ingest_status(running=False))
 
 
-def _list_bad_rows(stream: StreamConfig, ingest_log: IngestLog, examples: int) -> list[dict[str, Any]]:
-    return read_bad_rows([_quarantine_path(stream, name) for name in ingest_log.quarantined_rows], examples)
+def _list_bad_rows(storage: Storage, ingest_log: IngestLog, examples: int) -> list[dict[str, Any]]:
+    return read_bad_rows(storage, [_stored_name(name) for name in ingest_log.quarantined_rows], examples)
 
 
-def _quarantine_path(stream: StreamConfig, name: str) -> str:
-    return os.path.join(stream.folder, QUARANTINE, name)
+def _stored_name(name: str) -> str:
+    return f"{QUARANTINE}/{name}"
 
 
 def _select_streams(config: Config, name: str | None) -> list[StreamConfig]:
@@ -168,17 +173,19 @@ class QuarantinedRows:
     examples: list[dict[str, Any]] = field(default_factory=list)
 
 
-def read_bad_rows(paths: Iterable[str], examples: int) -> list[dict[str, Any]]:
+def read_bad_rows(storage: Storage, names: Iterable[str], examples: int) -> list[dict[str, Any]]:
     """Group the bad rows in files of the quarantine by source file and reason, with some examples of each."""
     groups: dict[tuple[str, str], QuarantinedRows] = {}
-    for path in paths:
+    for name in names:
         try:
-            with open_regular(path) as file, pq.ParquetFile(file) as parquet:
+            with open_file(storage, name) as file, pq.ParquetFile(file) as parquet:
                 for batch in parquet.iter_batches():
                     _add_rows(groups, pa.Table.from_batches([batch]), examples)
+        except StorageError:
+            raise
         except (OSError, ValueError, LookupError, TypeError, pa.ArrowException) as error:
             raise CorruptBytesError(
-                f"{path} is damaged: {error}; it holds rows of the quarantine: restore it from a copy"
+                f"{storage.full_path(name)} is damaged: {error}; it has rows of the quarantine: restore it from a copy"
             ) from error
     return [
         {"path": path or None, "reason": reason, "count": rows.count, "examples": rows.examples}

@@ -1,6 +1,5 @@
 """Read plans: how the data of a batch is read. Tasks read Parquet themselves; Spark reads any other format."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -9,33 +8,46 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from quantide.config import StreamConfig
 from quantide.errors import QuantideError
-from quantide.spark.source_files import MIN_SPLIT, SourceDataFile, SourceFiles, Split, plan_splits
+from quantide.spark.source_files import (
+    MIN_SPLIT,
+    FileAccess,
+    SourceDataFile,
+    SourceFiles,
+    Split,
+    open_file,
+    plan_splits,
+)
 from quantide.spark.spark_session import count_cores
 from quantide.spark.stream.batch_task import FILE_CHANGED, READ_ERRORS, SCHEMA_CHANGED
 from quantide.spark.stream.column_matching import column_missing
 from quantide.spark.stream.column_selection import ColumnSelection
 from quantide.spark.stream.file_layouts import NAMED_FORMATS, FileLayouts, parse_schema
+from quantide.spark.stream.frame_tasks import frame_schema
+from quantide.spark.stream.kafka_records import decode_records, record_origin
+from quantide.spark.stream.local_copies import LocalCopies, copy_objects
 from quantide.spark.stream.row_origin import (
     BLOCK,
     CORRUPT,
     CORRUPT_FORMATS,
-    ROW,
+    NO_ORIGIN,
     SOURCE_FILE,
     LineNumbers,
     TextFormat,
     count_blocks,
     origin_of_files,
 )
+from quantide.spark.stream.source_access import source_access
+from quantide.spark.stream.staged_rows import read_stored_files, stage_rows
 from quantide.spark.stream.stream_source import SPARK_ERRORS, first_line, stat_file
-from quantide.store.file_names import STAGING
 from quantide.store.ingest_log import QUARANTINED, WAITING, IngestedFile
 from quantide.store.location import StorageOptions
+from quantide.store.storage import Storage
 
 MAX_TASK_BYTES = 64 << 20  # bytes of files that a task reads, all of them before it sorts any
 MAX_TABLE_ROWS = 100_000  # rows that Spark sends to the driver; more are staged as files
@@ -49,10 +61,13 @@ class ReadPlan:
     """Splits of Parquet files, or a table, to read; and the files that cannot be read."""
 
     splits: tuple[Split, ...] = ()
+    files: FileAccess = field(default_factory=StorageOptions)
     table: pa.Table | None = None
     schema: pa.Schema | None = None
     failed: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    staged: str | None = None
+    staged: bool = False
+    frame: DataFrame | None = None  # rows that Spark tasks ingest as they read them
+    partitions: int = 0  # of the frame
     line_numbers: LineNumbers | None = None
 
     @property
@@ -60,22 +75,33 @@ class ReadPlan:
         return sum(piece.size for split in self.splits for piece in split)
 
     @property
+    def tasks(self) -> int:
+        return self.partitions or len(self.splits)
+
+    @property
     def is_direct(self) -> bool:
         """Return True if tasks read the source files themselves."""
-        return self.staged is None and self.table is None
+        return not self.staged and self.table is None and self.frame is None
 
 
 class ReadPlanner:
-    """Makes read plans for files of a stream, or for the rows of a micro-batch."""
+    """Makes read plans for files of a stream, or of its store (`files`), or for the rows of a micro-batch."""
 
     def __init__(
-        self, stream: StreamConfig, session: SparkSession, storage: StorageOptions, selection: ColumnSelection
+        self,
+        stream: StreamConfig,
+        session: SparkSession,
+        files: FileAccess,
+        store: Storage,
+        selection: ColumnSelection,
     ) -> None:
-        self._stream, self._session, self._storage, self._selection = stream, session, storage, selection
+        self._stream, self._session, self._files, self._store = stream, session, files, store
+        self._selection, self._source = selection, source_access(stream.source)
+        self._copies = LocalCopies()
         self.uses_spark = False  # True if Spark reads Parquet, because only Spark can compute the expressions
 
     def plan_files(self, files: Sequence[IngestedFile], form: str, name: str, check: SchemaCheck) -> ReadPlan:
-        """Plan how to read files; `name` is the folder for files that are staged."""
+        """Plan how to read files; `name` is that of their batch."""
         if form != "parquet":
             return self._plan_by_spark(files, form, name)
         first = self._first_schema(files)
@@ -89,51 +115,68 @@ class ReadPlanner:
 
     def has_columns(self, file: IngestedFile) -> bool:
         """Return True if a file has the required columns."""
-        form = self._stream.source.format
+        form = self._stream.source.file_format
         try:
             if form == "parquet":
                 return not self._selection.missing_columns(self._read_schema(file).names)
-            layouts = FileLayouts(self._stream, self._storage, self._selection)
+            layouts = FileLayouts(self._stream, self._source, self._selection)
             return form in NAMED_FORMATS and not layouts.find_failures([file], form, self._folder_keys)
         except READ_ERRORS:
             return False
 
-    def plan_rows(self, frame: DataFrame, name: str) -> ReadPlan:
-        """Plan how to read the rows of a source that is not files."""
-        return self._stage(self._selection.compute(frame), name)
+    def plan_rows(self, frame: DataFrame, name: str, rows: int | None = None) -> ReadPlan:
+        """Plan how to read the rows of a source that is not files; `rows` is their number, if it is known."""
+        origin = record_origin() if self._stream.source.is_kafka else NO_ORIGIN
+        if self._stream.source.decode is not None:
+            frame, origin = decode_records(frame, self._stream)
+        selected = self._selection.compute(frame, origin)
+        if rows is None:
+            return self._stage(selected, name)
+        if rows <= MAX_TABLE_ROWS:
+            table = selected.toArrow()
+            return ReadPlan(table=table, schema=table.schema)
+        partitions = int(selected._jdf.queryExecution().toRdd().getNumPartitions())
+        return ReadPlan(frame=selected, partitions=partitions, schema=frame_schema(selected))
 
     def _plan_parquet(self, files: Sequence[IngestedFile], schema: pa.Schema | None) -> ReadPlan:
         """Plan Parquet files that Arrow reads: values never cross the JVM."""
-        data_files = [SourceDataFile(file.path, file.size, self._folder_keys(file.path)) for file in files]
+        data_files = [SourceDataFile(file.path, file.size, self._keys(file)) for file in files]
         used = self._selection.used_columns(schema.names) if schema is not None else []
         failed: Failures = {}
         try:
-            splits = self._plan_splits(data_files, used)
+            splits = self._plan_splits(data_files, used, self._files)
         except QuantideError:  # of a large file, whose footer is read to cut it
             splits = []
             for file in data_files:
                 try:
-                    splits += self._plan_splits([file], used)
+                    splits += self._plan_splits([file], used, self._files)
                 except QuantideError as error:
                     failed[file.uri] = (WAITING, str(error))
-        return ReadPlan(tuple(splits), None, schema, failed)
+        return ReadPlan(tuple(splits), self._files, None, schema, failed)
 
-    def _plan_splits(self, files: Sequence[SourceDataFile], columns: Sequence[str]) -> list[Split]:
+    def _plan_splits(self, files: Sequence[SourceDataFile], columns: Sequence[str], storage: FileAccess) -> list[Split]:
         """Plan a task for each core, or more if that is too much for one: starting tasks takes longer than sorting."""
         all_files, tasks = SourceFiles(tuple(files), pa.schema([])), count_cores(self._session)
         size = min(MAX_TASK_BYTES, max(MIN_SPLIT, all_files.size * 11 // (10 * tasks)))  # row groups do not fit exactly
-        return plan_splits(all_files, columns, tasks, self._storage, size)
+        return plan_splits(all_files, columns, tasks, storage, size)
 
     def _plan_by_spark(self, files: Sequence[IngestedFile], form: str, name: str) -> ReadPlan:
         """Plan files that only Spark can read, or expressions that only Spark can compute."""
-        layouts = FileLayouts(self._stream, self._storage, self._selection)
+        layouts = FileLayouts(self._stream, self._source, self._selection)
         failed = layouts.find_failures(files, form, self._folder_keys)
         files = [file for file in files if file.path not in failed]
+        with copy_objects(files, self._files, self._session, self._stream.key) as self._copies:
+            return self._plan_copied(files, form, name, layouts, failed)
+
+    def _plan_copied(
+        self, files: Sequence[IngestedFile], form: str, name: str, layouts: FileLayouts, failed: Failures
+    ) -> ReadPlan:
+        """Plan files that Spark can open; those that fail are left out."""
         while files:
             try:
                 frame = self._compute_rows(files, form, layouts)
-                plan = ReadPlan() if frame is None else self._number_lines(self._stage(frame, name), form)
-                changed = [file for file in files if stat_file(self._storage, file.path) != file]
+                plan = ReadPlan() if frame is None else self._stage(frame, name, form)
+                changed = [file for file in files if self._has_changed(file)]
                 failures = {file.path: (WAITING, FILE_CHANGED) for file in changed}
                 if not failures:
                     return replace(plan, failed=failed)
@@ -148,7 +191,7 @@ class ReadPlanner:
     def _try_file(self, file: IngestedFile, form: str, layouts: FileLayouts) -> tuple[str, str] | None:
         """Let Spark read one file; return the failure, or None."""
         try:
-            frame = self._read([file], form, None)
+            (frame,) = self._read([file], form, None)
             missing = self._selection.missing_columns(frame.columns)
             if missing:
                 return QUARANTINED, f"{SCHEMA_CHANGED}: {column_missing(missing[0], frame.columns)}"
@@ -162,9 +205,9 @@ class ReadPlanner:
         """Read files, each in the order of its own columns; None if no file has a line."""
         options, frames = self._stream.source.options, []
         for schema, alike in layouts.group_files(files, form).items():
-            frame = self._read(alike, form, schema)
-            origin = origin_of_files(frame, TextFormat.of(form, options), schema, options)
-            frames.append(self._selection.compute(self._add_missing(frame, schema), origin))
+            for frame in self._read(alike, form, schema):
+                origin = origin_of_files(frame, TextFormat.of(form, options), schema, options, self._copies.prefix)
+                frames.append(self._selection.compute(self._add_missing(frame, schema), origin))
         return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames) if frames else None
 
     def _add_missing(self, frame: DataFrame, schema: StructType | None) -> DataFrame:
@@ -176,7 +219,15 @@ class ReadPlanner:
             {column.name: F.lit(None).cast(column.dataType) for column in columns if column.name not in frame.columns}
         )
 
-    def _read(self, files: Sequence[IngestedFile], form: str, schema: StructType | None) -> DataFrame:
+    def _has_changed(self, file: IngestedFile) -> bool:
+        """Return True if a file changed since it was listed; files of the store never change."""
+        if isinstance(self._files, Storage) or self._files.immutable:
+            return False
+        return stat_file(self._files, file.path) != file
+
+    def _read(self, files: Sequence[IngestedFile], form: str, schema: StructType | None) -> list[DataFrame]:
+        if isinstance(self._files, Storage):
+            return read_stored_files(self._session, self._files, [file.path for file in files])
         source = self._stream.source
         reader = self._session.read.format(form)
         if form == source.format:
@@ -185,33 +236,43 @@ class ReadPlanner:
                 reader = reader.schema(add_corrupt_column(schema or parse_schema(source.schema or ""), form))
         if form == "csv":  # or Spark does not count columns, and fills short lines with nulls
             reader = reader.option("columnPruning", "false").option("enforceSchema", "true")
+        if source.is_table:
+            return self._read_by_keys(files, reader)
         if any(self._folder_keys(file.path) for file in files):
-            reader = reader.option("basePath", source.path or "")
-        return reader.option("__globPaths__", "false").load([file.path for file in files])
+            reader = reader.option("basePath", self._copies.local_path(source.path or ""))
+        paths = [self._copies.local_path(file.path) for file in files]
+        return [reader.option("__globPaths__", "false").load(paths)]
 
-    def _stage(self, frame: DataFrame, name: str) -> ReadPlan:
-        """Collect a few rows as a table; write many as Parquet that tasks read."""
+    def _read_by_keys(self, files: Sequence[IngestedFile], reader: DataFrameReader) -> list[DataFrame]:
+        """Read files of a table, with the partition columns that its log has."""
+        by_keys: dict[tuple[tuple[str, str | None], ...], list[str]] = {}
+        for file in files:
+            by_keys.setdefault(file.keys, []).append(self._copies.local_path(file.path))
+        return [
+            reader.option("recursiveFileLookup", "true")  # or names of folders become columns, too
+            .option("__globPaths__", "false")
+            .load(paths)
+            .withColumns({name: F.lit(value).cast("string") for name, value in keys})
+            for keys, paths in by_keys.items()
+        ]
+
+    def _stage(self, frame: DataFrame, name: str, form: str = "") -> ReadPlan:
+        """Collect a few rows as a table; stage many as files that tasks read."""
         table = frame.limit(MAX_TABLE_ROWS + 1).toArrow()
         if len(table) <= MAX_TABLE_ROWS:
-            return ReadPlan(table=table, schema=table.schema)
-        folder = os.path.join(self._stream.folder, STAGING, name)
-        frame.write.mode("overwrite").parquet(folder)
-        names = sorted(name for name in os.listdir(folder) if name.endswith(".parquet"))
-        files = [SourceDataFile(path := os.path.join(folder, name), os.path.getsize(path)) for name in names]
-        return ReadPlan(tuple(self._plan_splits(files, frame.columns)), None, table.schema, staged=folder)
+            blocks = count_blocks(table, SOURCE_FILE) if BLOCK in table.column_names else []
+            return self._number_lines(ReadPlan(table=table, schema=table.schema), blocks, form)
+        staged = stage_rows(frame, self._store, name)
+        splits = self._plan_splits(staged.files, frame.columns, self._store)
+        plan = ReadPlan(tuple(splits), self._store, schema=table.schema, staged=True)
+        return self._number_lines(plan, staged.blocks, form)
 
-    def _number_lines(self, plan: ReadPlan, form: str) -> ReadPlan:
+    def _number_lines(self, plan: ReadPlan, blocks: Sequence[Mapping[str, Any]], form: str) -> ReadPlan:
         """Return the plan with the row counts that give the lines of its rows."""
         if plan.schema is None or BLOCK not in plan.schema.names:
             return plan
         text = TextFormat.of(form, self._stream.source.options)
-        if plan.table is not None:
-            blocks = count_blocks(plan.table, SOURCE_FILE)
-        else:
-            rows = self._session.read.parquet(plan.staged or "").groupBy(SOURCE_FILE, BLOCK)
-            counts = rows.agg(F.min(ROW).alias("first"), F.count("*").alias("rows"))
-            blocks = counts.withColumnsRenamed({SOURCE_FILE: "path", BLOCK: "block"}).toArrow().to_pylist()
-        return replace(plan, line_numbers=LineNumbers.of(text, self._storage, blocks))
+        return replace(plan, line_numbers=LineNumbers.of(text, self._source, blocks))
 
     def _first_schema(self, files: Sequence[IngestedFile]) -> pa.Schema | None:
         """Return the schema of the first file that has the required columns."""
@@ -237,10 +298,14 @@ class ReadPlanner:
         return failed
 
     def _read_schema(self, file: IngestedFile) -> pa.Schema:
-        filesystem, path = self._storage.locate(file.path)
-        schema = pq.read_schema(path, filesystem=filesystem).remove_metadata()
-        keys = [pa.field(name, pa.string()) for name, _ in self._folder_keys(file.path) if name not in schema.names]
+        with open_file(self._files, file.path) as opened:
+            schema = pq.read_schema(opened).remove_metadata()
+        keys = [pa.field(name, pa.string()) for name, _ in self._keys(file) if name not in schema.names]
         return pa.schema([*schema, *keys])
+
+    def _keys(self, file: IngestedFile) -> tuple[tuple[str, Any], ...]:
+        """Return the columns that the file itself does not have: from its table's log, or from names of folders."""
+        return file.keys if self._stream.source.is_table else self._folder_keys(file.path)
 
     def _folder_keys(self, path: str) -> tuple[tuple[str, Any], ...]:
         """Return the columns that only the names of folders have: day=2026-01-01/part.parquet."""

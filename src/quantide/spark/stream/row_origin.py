@@ -29,7 +29,7 @@ CORRUPT = "_corrupt_record"  # column for the text of CSV, JSON and XML records 
 CORRUPT_FORMATS = ("csv", "json", "xml")
 TEXT_FORMATS = ("csv", "json", "text")
 BLANK = "".join(map(chr, range(33)))  # characters that Java treats as white space
-MALFORMED = {"csv": "the line has fewer or more columns than there should be", "json": "the line is not JSON"}
+MALFORMED = {"csv": "the {} has fewer or more columns than there should be", "json": "the {} is not JSON"}
 LINE_OPTIONS = ("sep", "delimiter", "quote", "escape", "comment", "ignoreleadingwhitespace", "ignoretrailingwhitespace",
                 "nullvalue", "emptyvalue", "allowcomments", "allowunquotedfieldnames", "allowsinglequotes",
                 "allownumericleadingzeros", "allowbackslashescapinganycharacter")  # fmt: skip
@@ -176,12 +176,20 @@ NO_ORIGIN = RowOrigin()
 
 
 def origin_of_files(
-    frame: DataFrame, form: TextFormat, schema: StructType | None, options: Mapping[str, str]
+    frame: DataFrame,
+    form: TextFormat,
+    schema: StructType | None,
+    options: Mapping[str, str],
+    prefix: tuple[str, str] = ("", ""),
 ) -> RowOrigin:
-    """Return the origin of rows of files; `schema` has the columns of a text file in its own order."""
+    """Return the origin of rows of files; `schema` has the columns of a text file in its own order.
+
+    `prefix` is the beginning of the paths of local copies, and the beginning of the URIs that they are copies of.
+    """
     if SOURCE_FILE in frame.columns:  # rows of the quarantine have it already
         return RowOrigin(tuple(F.col(name) for name in (SOURCE_FILE, LINE, REASON, COLUMN) if name in frame.columns))
-    columns = [F.regexp_replace("_metadata.file_path", "^file:(//)?(?=/)", "").alias(SOURCE_FILE)]
+    path = F.regexp_replace("_metadata.file_path", "^file:(//)?(?=/)", "")
+    columns = [(F.replace(path, F.lit(prefix[0]), F.lit(prefix[1])) if prefix[0] else path).alias(SOURCE_FILE)]
     if form.kind == "parquet":
         columns.append((F.col("_metadata.row_index") + 1).alias(LINE))
     if form.is_lines:
@@ -191,18 +199,18 @@ def origin_of_files(
         ]
     if form.kind not in MALFORMED or schema is None:
         return RowOrigin(tuple(columns))
-    return RowOrigin(tuple(columns), *_error_columns(form.kind, schema, options))
+    return RowOrigin(tuple(columns), *find_error_columns(form.kind, schema, options))
 
 
-def _error_columns(
-    kind: str, schema: StructType, options: Mapping[str, str]
+def find_error_columns(
+    kind: str, schema: StructType, options: Mapping[str, str], noun: str = "line"
 ) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
     """Parse lines that Spark cannot read once more as text: a column that is null only in its own type is at fault."""
     names = [*schema.names, CORRUPT]
     line_options = {name: value for name, value in options.items() if name.lower() in LINE_OPTIONS}
     text = ", ".join(f"{quote_name(name)} STRING" for name in names)
     parsed = (F.from_csv if kind == "csv" else F.from_json)(F.col(CORRUPT), text, line_options)
-    errors = [F.when(parsed[CORRUPT].isNotNull(), F.lit(MALFORMED[kind]))]
+    errors = [F.when(parsed[CORRUPT].isNotNull(), F.lit(MALFORMED[kind].format(noun)))]
     error_columns = [F.when(parsed[CORRUPT].isNotNull(), F.lit(""))]
     for column in schema.fields:
         wrong = F.col(quote_name(column.name)).isNull() & parsed[column.name].isNotNull()

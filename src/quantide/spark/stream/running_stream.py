@@ -1,7 +1,6 @@
 """A running stream: its Spark query and its history, and beside them file retries, ends of steps and vacuum."""
 
-import os
-import shutil
+import logging
 import time
 from contextlib import suppress
 from threading import RLock
@@ -18,22 +17,39 @@ from quantide.history.compaction_tasks import Executor
 from quantide.history.history import History
 from quantide.spark.stream.column_selection import ColumnSelection
 from quantide.spark.stream.file_layouts import check_schema
+from quantide.spark.stream.file_lister import is_position
 from quantide.spark.stream.file_retries import FileRetries
+from quantide.spark.stream.kafka_batches import KafkaBatches
+from quantide.spark.stream.kafka_records import check_decode
+from quantide.spark.stream.listed_batches import FileRemoval, ListedBatches
+from quantide.spark.stream.listing_loop import ListingLoop
 from quantide.spark.stream.micro_batch import BatchWriter, MicroBatch
 from quantide.spark.stream.spark_checkpoint import (
     CheckpointRollover,
+    begins,
+    check_reset,
     checkpoint_folder,
     choose_checkpoint,
+    choose_listed_source,
     planned_files,
     read_offsets,
+    remove_checkpoints,
 )
+from quantide.spark.stream.staged_rows import clear_staging
 from quantide.spark.stream.step_clock import StreamClock, grace_hours
-from quantide.spark.stream.stream_source import SPARK_ERRORS, collect_batch_files, first_line, open_source, stat_file
+from quantide.spark.stream.stream_source import (
+    SPARK_ERRORS,
+    collect_batch_files,
+    first_line,
+    hide_secrets,
+    open_source,
+    stat_file,
+)
 from quantide.spark.stream.stream_status import StreamStatus
-from quantide.store.file_names import STAGING
-from quantide.store.ingest_log import BatchRecord, IngestedFile, IngestLog
+from quantide.store.ingest_log import BatchRecord, IngestedFile, IngestLog, list_log_files, source_of
 from quantide.store.ingest_status import publish_status
 
+LOG = logging.getLogger(__name__)
 TRIGGER = "100 milliseconds"
 STATUS_INTERVAL = 1.0  # seconds between two updates of the status; more if they take long
 VACUUM_INTERVAL = 600.0  # seconds between two vacuums
@@ -59,18 +75,37 @@ class RunningStream:
         self.config, self.session, self._once = stream, session, once
         _check_expressions(session, stream)
         check_schema(stream, ColumnSelection.of(stream, "UTC"))
+        check_decode(stream, ColumnSelection.of(stream, "UTC"))
+        listed = list_log_files(stream.open_storage())
         self.history = open_history(stream, executor)
+        self.storage = self.history.table.storage
         try:
-            self.ingest_log = IngestLog(stream.folder, self.history.batch_seen, stream.durable)
-            self.source = choose_checkpoint(stream, self.ingest_log, reset, allow_duplicates)
-            if reset and stream.source.is_files and self.ingest_log.last:
-                self.ingest_log.rebase(self.source)  # then one batch skips all files that are in the store
+            self.ingest_log = IngestLog(self.storage, self.history.batch_seen, self.history.table.check_writer)
+            table = self.history.table.identity
+            if stream.source.is_listed:
+                check_reset(stream, self.ingest_log, reset, allow_duplicates)
+                self.source = choose_listed_source(self.storage, self.ingest_log, reset, table)
+            else:
+                self.source = choose_checkpoint(stream, self.storage, self.ingest_log, reset, allow_duplicates, table)
+            if self.ingest_log.last and begins(self.storage, self.ingest_log, self.source):
+                LOG.warning("%s: a new checkpoint begins, %s", stream.key, self.source)
+                if stream.source.is_files:
+                    self.ingest_log.rebase(self.source)  # then one batch skips all files that are in the store
+                if stream.source.is_listed:
+                    remove_checkpoints(self.storage)
             self.ingest_log.forget_source(self.source)
-            self.ingest_log.clean()
-            self._rollover = CheckpointRollover(stream, self.ingest_log, session, self.source)
-            shutil.rmtree(os.path.join(stream.folder, STAGING), ignore_errors=True)
+            repeated = self.source if self.storage.loses_local_files else None  # its last batch is written again
+            self.ingest_log.clean(name for name in listed if source_of(name) != repeated)
+            self._rollover = CheckpointRollover(stream, self.storage, self.ingest_log, session, self.source)
+            clear_staging(self.storage)
             self.writer = BatchWriter(stream, self.history, self.ingest_log, session)
+            self._listed = ListedBatches(self.writer, self.source, reset) if stream.source.is_listed else None
+            self._removal = FileRemoval(self.writer)
+            if self.writer.landing is not None:
+                self.writer.landing.remove_stored(self.ingest_log)
             self._retries = FileRetries(self.writer)
+            if self._listed is not None:
+                self._retries = FileRetries(self.writer, self._listed.lister.list_present, self._listed.trim_log)
             self._clock = StreamClock(stream, self.ingest_log, self.history)
             self.writer.origin = self._clock.origin
             self._grace = grace_hours(stream.step, self.history.settings.retention)
@@ -78,8 +113,10 @@ class RunningStream:
         except BaseException:
             self.history.close()
             raise
-        self.status = StreamStatus(stream.name, self.ingest_log.rows, self.ingest_log.bad, self.ingest_log.ahead)
-        self.query: StreamingQuery | None = None
+        counts = (self.ingest_log.rows, self.ingest_log.bad, self.ingest_log.ahead, self.ingest_log.lost)
+        self.status = StreamStatus(stream.name, *counts)
+        self._kafka = KafkaBatches(stream, self.storage, self.ingest_log) if stream.source.is_kafka else None
+        self.query: StreamingQuery | ListingLoop | None = None
         self.error: Exception | None = None
         self._lock, self._stopping, self._pausing = RLock(), False, False
         self._settled = False  # True if files were retried after the query ended
@@ -89,14 +126,24 @@ class RunningStream:
         """Start, or restart, the query."""
         self.error, self._pausing, self._settled = None, False, False
         self._catch_up()
+        if self._listed is not None:
+            self.query = ListingLoop(self._list_and_ingest, self.config.name).start()
+            return
         self._roll_over()
         if self._rollover.skips_most() and not self._skip_stored():
             return
-        is_new = self.source not in self.ingest_log.last
-        frame = open_source(self.session, self.config, self.ingest_log.offsets if is_new else "")
+        frame = open_source(self.session, self.config, self._start_offsets())
         writer = self._stream_writer(frame)
         writer = writer.trigger(availableNow=True) if self._once else writer.trigger(processingTime=TRIGGER)
         self.query = writer.start()
+
+    def _start_offsets(self) -> str:
+        """Return the offsets at which the query continues if its checkpoint is new; empty for a source without any."""
+        if self._kafka is not None:
+            self.source, offsets = self._kafka.start(self.session, self.source)
+            return offsets
+        is_new = self.source not in self.ingest_log.last and not is_position(self.ingest_log.offsets)
+        return self.ingest_log.offsets if is_new else ""
 
     def _roll_over(self) -> None:
         """Begin a new checkpoint if the old one has grown; if that fails, continue with the old one."""
@@ -110,14 +157,15 @@ class RunningStream:
     def _skip_stored(self) -> bool:
         """Let a new checkpoint skip all files that are in the store, in one batch; return True if that worked."""
         frame = open_source(self.session, self.config, "", limited=False)
-        self.query = self._stream_writer(frame).trigger(availableNow=True).start()
+        self.query = query = self._stream_writer(frame).trigger(availableNow=True).start()
         with suppress(*SPARK_ERRORS):  # failure() returns it
-            self.query.awaitTermination()
-        return self.query.exception() is None
+            query.awaitTermination()
+        return query.exception() is None
 
     def _stream_writer(self, frame: DataFrame) -> DataStreamWriter:
-        folder = checkpoint_folder(self.config, self.source)
-        return frame.writeStream.foreachBatch(self._process_batch).option("checkpointLocation", folder)
+        folder = checkpoint_folder(self.storage, self.source)
+        writer = frame.writeStream.foreachBatch(self._process_batch)
+        return writer.option("checkpointLocation", f"file:{folder}")  # whatever file system is Spark's default
 
     @property
     def running(self) -> bool:
@@ -130,6 +178,8 @@ class RunningStream:
 
     def tick(self) -> QuantideError | None:
         """Retry files, end steps and clean up, unless a batch runs; return an error, which the status shows, too."""
+        ended = not self.running
+        self._retries.list_files(ended and not self._settled)
         if not self._lock.acquire(blocking=False):
             return None
         try:
@@ -166,21 +216,22 @@ class RunningStream:
         self.status.waiting_files, self.status.quarantined_files = self.waiting, len(self.ingest_log.quarantined_files)
         self.status.changed_files = len(self._retries.changed)
         by_spark = "expressions by Spark" if self.writer.planner.uses_spark else ""
-        self.status.note = "  ".join(note for note in (by_spark, self._retries.note) if note)
+        notes = (by_spark, self._retries.note, self._removal.last_error)
+        self.status.note = "  ".join(note for note in notes if note)
         self._publish(running=True)
         self._next_status = time.monotonic() + max(STATUS_INTERVAL, 20 * (time.monotonic() - began))
 
     def _publish(self, running: bool) -> None:
         """Publish the status for readers of the store."""
         try:
-            publish_status(self.config.folder, self.status.to_ingest_status(running))
+            publish_status(self.storage, self.status.to_ingest_status(running))
         except StorageError as error:
             self.status.last_error = str(error)
 
     def _to_stream_error(self, error: Exception) -> QuantideError:
         if isinstance(error, QuantideError):
             return error
-        return StreamError(f"{self.config.key} failed: {first_line(error)}")
+        return StreamError(f"{self.config.key} failed: {hide_secrets(first_line(error), self.config.source)}")
 
     @property
     def waiting(self) -> int:
@@ -196,11 +247,17 @@ class RunningStream:
         """Raise if nothing was ingested because the configuration does not match the columns of the files."""
         self.writer.check_any_readable(self.ingest_log.quarantined_files.values())
 
-    def stop(self) -> None:
-        """Let the running batch finish, or abandon it if it takes too long; then close everything."""
+    def finish_batch(self) -> None:
+        """Wait once for the running batch, unless it takes too long; no other one begins."""
+        if self._stopping:
+            return
         self._stopping = True
         if self._lock.acquire(timeout=STOP_TIMEOUT):
             self._lock.release()
+
+    def stop(self) -> None:
+        """Let the running batch finish, or abandon it if it takes too long; then close everything."""
+        self.finish_batch()
         try:
             if self.query is not None:
                 self.query.stop()
@@ -223,19 +280,38 @@ class RunningStream:
                 self.error = error
                 raise
 
+    def _list_and_ingest(self) -> float | None:
+        """List the source and ingest one batch; return the pause until the next round, None after the last."""
+        assert self._listed is not None
+        self._listed.list()
+        if self._removal.is_due:
+            self._removal.remove_remaining(self._listed.lister.list_present().values())
+        with self._lock:
+            if self._stopping:
+                return None
+            began = time.monotonic()
+            self.session.sparkContext.setLocalProperty("spark.scheduler.pool", self.config.name)
+            self._add_record(self.writer.settle(), 0.0)
+            record = self._listed.ingest(save=self._once)
+            self._add_record(record, time.monotonic() - began)
+            self._end_steps()
+        return None if self._once and self._listed.is_done else self._listed.pause
+
     def _ingest_batch(self, frame: DataFrame, number: int) -> BatchRecord | None:
         self._add_record(self.writer.settle(), 0.0)
+        if self._kafka is not None:
+            return self.writer.ingest_frame(self._kafka.plan(self.source, number), frame)
         if not self.config.source.is_files:
-            offsets = read_offsets(self.config, self.source, number)
+            offsets = read_offsets(checkpoint_folder(self.storage, self.source), number)
             return self.writer.ingest_frame(MicroBatch(self.source, number, offsets=offsets), frame)
         batch = MicroBatch(self.source, number)
         if self.history.batch_seen(batch.id):
             return None
         files = collect_batch_files(frame)
         self._rollover.add_files(len(files))
-        planned = planned_files(checkpoint_folder(self.config, self.source), number)
+        planned = planned_files(checkpoint_folder(self.storage, self.source), number)
         paths = sorted(set(planned) - {file.path for file in files})  # Spark skipped them: they are empty, or removed
-        skipped = {path: stat_file(self.writer.storage, path) for path in paths}
+        skipped = {path: stat_file(self.writer.source, path) for path in paths}
         new = [file for file in (*files, *skipped.values()) if file is not None and self._is_new(file)]
         removed = [path for path, file in skipped.items() if file is None and path not in self.ingest_log.ingested]
         return self.writer.ingest_files(batch, new, removed)
@@ -250,6 +326,7 @@ class RunningStream:
         if record is not None:
             self._open_rows += record.rows
             self.status.add_batch(record, seconds)
+            self._removal.remove_ingested(record)
 
     def _end_steps(self) -> None:
         """End steps that are over. While merges of the last one run, the open step continues."""
@@ -304,6 +381,7 @@ def open_history(stream: StreamConfig, executor: Executor | None = None) -> Hist
             filters=list(stream.filters),
             durable=stream.durable,
             executor=executor,
+            storage_options=stream.storage_options or None,
             **tail_settings(stream.tail),
         )
         if history.settings.keys != stream.keys:

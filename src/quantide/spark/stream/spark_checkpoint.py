@@ -3,6 +3,10 @@
 A stream's checkpoint is a numbered folder of its store; its batches count upwards under that number. A checkpoint that
 is lost, or older than the store, must be noticed: its batches would be mistaken for batches that are in the store.
 
+The checkpoint of a store in object storage is a folder of the driver's disk, which may be lost. Such a checkpoint has a
+name that no other machine and no other table uses, and continues only if the newest batch of the store belongs to it.
+Otherwise another one begins, and the ingest log decides which data is new.
+
 Spark skips a file that is empty, or removed before it is read, and never reads that name again. The source log in the
 checkpoint has its name.
 
@@ -15,51 +19,116 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from urllib.parse import unquote
+from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
 from quantide.config import StreamConfig
 from quantide.errors import CheckpointError, StorageError
 from quantide.spark.stream.stream_source import MAX_BYTES, SPARK_ERRORS, UNFINISHED_SUFFIXES, list_source
-from quantide.store.durable_files import check_tree
 from quantide.store.file_names import CHECKPOINTS
+from quantide.store.folder_storage import check_tree
 from quantide.store.ingest_log import IngestLog
+from quantide.store.storage import Storage
 
-_NAME = re.compile(r"c(0|[1-9][0-9]{0,8})")
+_NAME = re.compile(r"[cf](0|[1-9][0-9]{0,8})(?:x([0-9a-f]{8})[0-9a-f]{8})?")
 _BATCH = re.compile(r"[0-9]{1,18}")
 _LOG = re.compile(r"[0-9]{1,18}(\.compact)?")
 _COMPACT = re.compile(r"[0-9]{1,18}\.compact")
+LISTED = "f"  # begins the names of sources whose files a lister finds; they count with the names of checkpoints
 MAX_FILES = 10_000  # names that a source log may have, plus twice the number of files that exist
 
 
-def choose_checkpoint(stream: StreamConfig, ingest_log: IngestLog, reset: bool, allow_duplicates: bool) -> str:
-    """Return the name of the checkpoint to continue with; it is the source of its batches, too."""
-    folder = os.path.join(stream.folder, CHECKPOINTS)
+def choose_checkpoint(
+    stream: StreamConfig,
+    storage: Storage,
+    ingest_log: IngestLog,
+    reset: bool,
+    allow_duplicates: bool,
+    table: str = "",
+) -> str:
+    """Return the name of the checkpoint to continue with, or to begin; it is the source of its batches, too.
+
+    `table` is the identity of the table: an earlier one may have been at the same location.
+    """
+    folder, mark = storage.local_folder(CHECKPOINTS), _mark(table, storage)
     existing = [name for name in _list_folder(folder) if _NAME.fullmatch(name)]
+    own = [name for name in existing if _NAME.sub(r"\2", name) == mark]
     logged = [name for name in (*ingest_log.last, ingest_log.checkpoint) if _NAME.fullmatch(name)]
-    newest = max([*existing, *logged], key=_number, default=None)
+    newest = max(logged or own if storage.loses_local_files else [*own, *logged], key=_number, default=None)
     if newest is None:
-        return "c0"
-    if not reset:
-        _check_complete(stream, folder, newest, ingest_log)
+        return _name(0, mark)
+    if reset:
+        if logged and not stream.source.has_identity and not allow_duplicates:
+            raise CheckpointError(
+                f"{stream.key}: a source of format {stream.source.format} does not identify its rows: with a new "
+                "checkpoint, rows in the store may be ingested twice. Pass --allow-duplicates with --reset to accept "
+                "that"
+            )
+    elif not newest.startswith(LISTED) and _is_current(stream, storage, newest, ingest_log):
         check_tree(os.path.join(folder, newest))
-        for name in existing:
-            if _number(name) < _number(newest):
-                shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+        _remove_others(folder, existing, newest)
         return newest
-    if logged and not stream.source.has_identity and not allow_duplicates:
+    elif not (storage.loses_local_files and stream.source.has_identity):
+        raise _lost_error(stream, os.path.join(folder, newest), ingest_log.last.get(newest, -1))
+    return _name(max(map(_number, [*own, *logged])) + 1, mark)
+
+
+def choose_listed_source(storage: Storage, ingest_log: IngestLog, reset: bool, table: str) -> str:
+    """Return the name of a lister's batches: it continues with the newest one, unless that is Spark's.
+
+    In an object store every writer begins a new one, because an earlier one may be paused, and wake up.
+    """
+    mark = _mark(table, storage)
+    logged = [name for name in (*ingest_log.last, ingest_log.checkpoint) if _NAME.fullmatch(name)]
+    folders = [name for name in _list_folder(storage.local_folder(CHECKPOINTS)) if _NAME.fullmatch(name)]
+    newest = max([*logged, *folders], key=_number, default=None)
+    if newest is None:
+        return _name(0, mark, LISTED)
+    if newest.startswith(LISTED) and not reset and not mark:
+        return newest
+    return _name(_number(newest) + 1, mark, LISTED)
+
+
+def remove_checkpoints(storage: Storage) -> None:
+    """Remove Spark's checkpoints of a store whose source a lister reads from now on."""
+    folder = storage.local_folder(CHECKPOINTS)
+    _remove_others(folder, [name for name in _list_folder(folder) if _NAME.fullmatch(name)], "")
+
+
+def check_reset(stream: StreamConfig, ingest_log: IngestLog, reset: bool, allow_duplicates: bool) -> None:
+    """Raise if a table would be read again from its start, where a compaction may have put old rows into new files."""
+    if reset and stream.source.is_table and stream.source.start != "new" and ingest_log.last and not allow_duplicates:
         raise CheckpointError(
-            f"{stream.key}: a source of format {stream.source.format} does not identify its rows: with a new "
-            "checkpoint, rows in the store may be ingested twice. Pass --allow-duplicates with --reset to accept that"
+            f"{stream.key}: with --reset the table is read again from its start. Files that the store has recorded are "
+            "skipped, but files that a compaction wrote since have the same rows again. Pass --allow-duplicates with "
+            f'--reset to accept that, or set {stream.key}.source.start = "new" to continue with rows that are added '
+            "from now on"
         )
-    return next_checkpoint(newest)
+
+
+def begins(storage: Storage, ingest_log: IngestLog, name: str) -> bool:
+    """Return True if a checkpoint is new, in the store and on this machine."""
+    is_logged = name in ingest_log.last or name == ingest_log.checkpoint
+    return not is_logged and not os.path.exists(checkpoint_folder(storage, name))
 
 
 def next_checkpoint(name: str) -> str:
     """Return the name of the checkpoint after this one."""
-    return f"c{_number(name) + 1}"
+    return _name(_number(name) + 1, _NAME.sub(r"\2", name))
+
+
+def _name(number: int, mark: str, kind: str = "c") -> str:
+    """Return a name for a checkpoint. One with the mark of a table is unique: other machines begin others."""
+    return f"{kind}{number}x{mark}{uuid4().hex[:8]}" if mark else f"{kind}{number}"
+
+
+def _mark(table: str, storage: Storage) -> str:
+    """Return the mark that names of checkpoints have if local folders are not part of the store; else nothing."""
+    return sha256(table.encode()).hexdigest()[:8] if storage.loses_local_files else ""
 
 
 def count_files(folder: str) -> int:
@@ -71,26 +140,49 @@ def count_files(folder: str) -> int:
     return sum(_count_names(os.path.join(log, name)) for name in valid)
 
 
-def checkpoint_folder(stream: StreamConfig, name: str) -> str:
-    return os.path.join(stream.folder, CHECKPOINTS, name)
+def checkpoint_folder(storage: Storage, name: str) -> str:
+    return os.path.join(storage.local_folder(CHECKPOINTS), name)
 
 
-def read_offsets(stream: StreamConfig, name: str, batch: int) -> str:
-    """Return the source's offsets at the end of a batch; empty if they are not there."""
+def read_offsets(folder: str, batch: int) -> str:
+    """Return the source's offsets at the end of a batch of a checkpoint; empty if they are not there."""
     try:
-        with open(os.path.join(checkpoint_folder(stream, name), "offsets", str(batch)), encoding="utf-8") as file:
+        with open(os.path.join(folder, "offsets", str(batch)), encoding="utf-8") as file:
             return file.read().strip().splitlines()[-1]
     except (OSError, IndexError):
         return ""
 
 
-def _check_complete(stream: StreamConfig, folder: str, name: str, ingest_log: IngestLog) -> None:
-    """Raise CheckpointError if a checkpoint lacks a batch that is in the store."""
-    offsets = os.path.join(folder, name, "offsets")
-    batches = [int(entry) for entry in _list_folder(offsets) if _BATCH.fullmatch(entry)]
-    last = ingest_log.last.get(name, -1)
-    if max(batches, default=-1) >= last:
-        return
+def last_offsets(folder: str) -> str:
+    """Return the source's offsets at the end of the newest batch of a checkpoint; empty if it has none."""
+    batches = _list_batches(folder, "offsets")
+    return read_offsets(folder, batches[-1]) if batches else ""
+
+
+def _is_current(stream: StreamConfig, storage: Storage, name: str, ingest_log: IngestLog) -> bool:
+    """Return True if a checkpoint has every batch that is in the store and, if it may be lost, not more than those."""
+    folder, last = checkpoint_folder(storage, name), ingest_log.last.get(name, -1)
+    if max(_list_batches(folder, "offsets"), default=-1) < last:
+        return False
+    if not storage.loses_local_files:
+        return True
+    return os.path.isdir(folder) and not _is_ahead(stream, folder, last, ingest_log)
+
+
+def _is_ahead(stream: StreamConfig, folder: str, last: int, ingest_log: IngestLog) -> bool:
+    """Return True if the store lacks data that a checkpoint has as done: it was restored from a copy, or replaced."""
+    done = [batch for batch in _list_batches(folder, "commits") if batch > last]
+    if not stream.source.is_files:  # reading batches again changes nothing if they were empty
+        return stream.source.has_identity and bool(done and ingest_log.offsets)
+    known = (ingest_log.ingested, ingest_log.waiting, ingest_log.quarantined_files)
+    try:
+        paths = [path for batch in done for path in planned_files(folder, batch)]
+    except StorageError:  # it has removed its entries of those batches
+        return True
+    return not all(any(path in files for files in known) for path in paths)
+
+
+def _lost_error(stream: StreamConfig, folder: str, last: int) -> CheckpointError:
     skips = (
         "source files that are in the store are skipped"
         if stream.source.is_files
@@ -98,10 +190,22 @@ def _check_complete(stream: StreamConfig, folder: str, name: str, ingest_log: In
         if stream.source.has_identity
         else "rows that are in the store may be ingested twice, since this source does not identify them"
     )
-    raise CheckpointError(
-        f"{stream.key}: the checkpoint {os.path.join(folder, name)} is lost, or older than the store, which has "
+    return CheckpointError(
+        f"{stream.key}: the checkpoint {folder} is lost, or older than the store, which has "
         f"{last + 1:,} of its batches. Put it back, or pass --reset to begin a new one: {skips}"
     )
+
+
+def _remove_others(folder: str, existing: Sequence[str], chosen: str) -> None:
+    """Remove the checkpoints that are not used any more."""
+    for name in existing:
+        if name != chosen:
+            shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+
+
+def _list_batches(folder: str, kind: str) -> list[int]:
+    """Return the batches of a checkpoint that have an entry in its folder "offsets" or "commits"."""
+    return sorted(int(entry) for entry in _list_folder(os.path.join(folder, kind)) if _BATCH.fullmatch(entry))
 
 
 def _list_folder(folder: str) -> list[str]:
@@ -158,8 +262,10 @@ def _read_entry(checkpoint: str, number: int) -> Iterator[str]:
 class CheckpointRollover:
     """Counts the files of a stream's checkpoint, and begins the next one when they are too many."""
 
-    def __init__(self, stream: StreamConfig, ingest_log: IngestLog, session: SparkSession, source: str) -> None:
-        self._stream, self._ingest_log, self._session = stream, ingest_log, session
+    def __init__(
+        self, stream: StreamConfig, storage: Storage, ingest_log: IngestLog, session: SparkSession, source: str
+    ) -> None:
+        self._stream, self._storage, self._ingest_log, self._session = stream, storage, ingest_log, session
         self._use(source)
 
     def add_files(self, count: int) -> None:
@@ -180,7 +286,7 @@ class CheckpointRollover:
             return self.source
         before, after = self.source, next_checkpoint(self.source)
         self._ingest_log.rebase(after, present)
-        shutil.rmtree(checkpoint_folder(self._stream, before), ignore_errors=True)
+        shutil.rmtree(checkpoint_folder(self._storage, before), ignore_errors=True)
         self._use(after)
         return after
 
@@ -190,7 +296,7 @@ class CheckpointRollover:
 
     def skips_most(self) -> bool:
         """Return True if most files of a new checkpoint are in the store: then one batch may have them all."""
-        offsets = os.path.join(checkpoint_folder(self._stream, self.source), "offsets")
+        offsets = os.path.join(checkpoint_folder(self._storage, self.source), "offsets")
         if self.source != self._ingest_log.checkpoint or not self._ingest_log.base_files or os.path.isdir(offsets):
             return False
         try:
@@ -202,5 +308,5 @@ class CheckpointRollover:
 
     def _use(self, source: str) -> None:
         self.source = source
-        self._files = count_files(checkpoint_folder(self._stream, source)) if self._stream.source.is_files else 0
+        self._files = count_files(checkpoint_folder(self._storage, source)) if self._stream.source.is_files else 0
         self._limit = MAX_FILES + 2 * self._ingest_log.base_files

@@ -129,7 +129,7 @@ class StreamClock:
         self._stream, self._ingest_log, self._history = stream, ingest_log, history
         now, retention = wall_clock(), history.settings.retention
         self._steps = StepClock(stream.step, ingest_log.origin, history.step, now, running_time(), retention)
-        self._gap = read_clock_gap(stream.folder)  # the first step after the clock went ahead
+        self._gap = read_clock_gap(history.table.storage)  # the first step after the clock went ahead
         self._accepted: AcceptedClock | None = None
         self.problem, self._published = "", True  # perhaps by an earlier process
         self._apply_acceptance()
@@ -154,7 +154,7 @@ class StreamClock:
 
     def _apply_acceptance(self) -> None:
         """Trust the clock if an operator accepted it since the last call."""
-        accepted = read_accepted_clock(self._stream.folder)
+        accepted = read_accepted_clock(self._history.table.storage)
         if accepted is None or accepted == self._accepted:
             return
         self._accepted, step = accepted, self._history.step
@@ -168,10 +168,10 @@ class StreamClock:
         before, self.problem = self.problem, self.problem if deviation is not None else ""
         if deviation is None and self._published:
             self._gap, self._published = None, False
-            write_clock_problem(self._stream.folder, None)
+            write_clock_problem(self._history.table.storage, None)
         elif deviation is not None and not before:
             self.problem, self._published = self._describe(deviation), True
-            write_clock_problem(self._stream.folder, self.problem, self._gap)
+            write_clock_problem(self._history.table.storage, self.problem, self._gap)
         if before != self.problem:
             LOG.warning("%s: %s", self._stream.key, self.problem or "the clock is plausible again")
 

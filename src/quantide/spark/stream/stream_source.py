@@ -3,6 +3,7 @@
 Spark streams the names of files, and the rows of any other source.
 """
 
+import glob
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -19,7 +20,8 @@ from quantide import errors
 from quantide.config import Source, StreamConfig
 from quantide.errors import ConfigError, InvalidArgumentError
 from quantide.store.ingest_log import IngestedFile
-from quantide.store.location import StorageOptions, unreachable_error
+from quantide.store.location import StorageOptions, matches_glob, unreachable_error
+from quantide.store.object_files import SourceAccess
 
 BINARY_SCHEMA = "path STRING, modificationTime TIMESTAMP, length LONG, content BINARY"
 LISTING_OPTIONS = (
@@ -51,8 +53,9 @@ def open_source(session: SparkSession, stream: StreamConfig, offsets: str, limit
             return _open_files(session, stream, limited)
         return _open_rows(session, stream, offsets)
     except SPARK_ERRORS as error:
+        reason = hide_secrets(first_line(error), stream.source)
         raise ConfigError(
-            f"{stream.key}.source cannot be opened: {first_line(error)}. Check its format, path and "
+            f"{stream.key}.source cannot be opened: {reason}. Check its format, path and "
             'options; add what Spark does not include with [spark] "spark.jars.packages"'
         ) from error
 
@@ -85,10 +88,11 @@ def _open_rows(session: SparkSession, stream: StreamConfig, offsets: str) -> Dat
     reader = session.readStream.format(source.format).options(**source.options)
     if source.schema:
         reader = reader.schema(source.schema)
-    if source.format == "kafka":
-        reader = reader.option("maxOffsetsPerTrigger", source.max_rows or MAX_ROWS)
-        if offsets:
-            reader = reader.option("startingOffsets", offsets)
+    if source.is_kafka:
+        headers = source.decode is not None and bool(source.decode.headers)
+        reader = reader.option("maxOffsetsPerTrigger", source.max_rows or MAX_ROWS).option("failOnDataLoss", "true")
+        reader = reader.option("startingOffsets", offsets or source.start)
+        reader = reader.option("includeHeaders", "true") if headers else reader
     for name, limit in (("maxFilesPerTrigger", source.max_files), ("maxBytesPerTrigger", source.max_bytes)):
         if limit:
             reader = reader.option(name, limit)
@@ -106,6 +110,13 @@ def raise_task_errors() -> Iterator[None]:
         if match is None or kind is None:
             raise
         raise kind(match[2].strip()) from error
+
+
+def hide_secrets(text: str, source: Source) -> str:
+    """Replace the secrets of a source in a text."""
+    for secret in source.secrets:
+        text = text.replace(secret, "***")
+    return text
 
 
 def first_line(error: Exception) -> str:
@@ -131,8 +142,12 @@ def _local_path(path: str) -> str:
 
 
 def list_files(source: Source, storage: StorageOptions) -> dict[str, IngestedFile]:
-    """Return all files of a source by path, as Spark would find them."""
+    """Return all files of a source by path, as Spark would find them; none for a table, whose log has them."""
     base = source.path or ""
+    if source.is_table:
+        return {}
+    if isinstance(storage, SourceAccess):
+        return {file.path: file for file in list_objects(source, storage)}
     try:
         paths = [path for pattern in _expand_braces(base) for path in _expand_glob(pattern, storage)]
         return {file.path: file for path in paths for file in _list_below(path, source, storage)}
@@ -175,22 +190,58 @@ def _list_below(uri: str, source: Source, storage: StorageOptions) -> list[Inges
     ]
 
 
-def _is_listed(below: str, name: str, source: Source) -> bool:
+def list_objects(source: Source, access: SourceAccess, after: str | None = None) -> list[IngestedFile]:
+    """Return the objects of a source in object storage; only those whose name sorts after `after`, if given."""
+    files: dict[str, IngestedFile] = {}
+    for pattern in _expand_braces((source.path or "").rstrip("/")):
+        parts = pattern.split("/")
+        fixed = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+        for file in access.list_below("/".join(parts[:fixed]), after):
+            below = _below_pattern(file.name.split("/"), parts)
+            if below is not None and is_listed_name("/".join(below), source):
+                files[file.name] = IngestedFile(file.name, file.size, round(file.modified * 1000))
+    return list(files.values())
+
+
+def _below_pattern(names: list[str], pattern: list[str]) -> list[str] | None:
+    """Return the names below the folder that matches a pattern, or of the file that does; None if none matches."""
+    for end in range(len(pattern) if "**" not in pattern else 1, len(names) + 1):
+        if matches_glob(names[:end], pattern):
+            return names[end:] or names[-1:]
+        if "**" not in pattern:
+            return None
+    return None
+
+
+def expand_folders(pattern: str) -> list[str]:
+    """Return the local folders and files that exist for a path or a glob, sorted."""
+    paths = [path for one in _expand_braces(pattern) for path in _expand_glob(one, StorageOptions())]
+    return sorted({path for path in paths if os.path.exists(path)})
+
+
+def is_listed_name(below: str, source: Source, is_folder: bool = False) -> bool:
+    """Return True if Spark lists a file, or the files of a folder, of that path below its source's folder."""
+    return _is_listed(below, below.rpartition("/")[2], source, is_folder)
+
+
+def _is_listed(below: str, name: str, source: Source, is_folder: bool = False) -> bool:
     """Return True if Spark lists a file of that name."""
     hidden = any(part.startswith(HIDDEN_PREFIXES) and "=" not in part for part in below.split("/"))
+    if is_folder:
+        return not hidden
     pattern = source.options.get("pathGlobFilter", "*")
     return not hidden and not name.endswith(UNFINISHED_SUFFIXES) and fnmatchcase(name, pattern)
 
 
 def changed_files(taken: Mapping[str, IngestedFile], listed: Mapping[str, IngestedFile]) -> dict[str, str]:
     """Return, by path, the reason of files that changed after their rows were stored."""
+    changed = [(path, file) for path, file in taken.items() if (now := listed.get(path)) is not None and now != file]
     return {
         path: (
-            f"it changed after it was ingested: {file.size:,} bytes then, {now.size:,} now. The new content is not in "
-            "the store; write new rows to a new file, or rename this one to ingest all of it"
+            f"it changed after it was ingested: {file.size:,} bytes then, {listed[path].size:,} now. The new content "
+            "is not in the store; write new rows to a new file, or rename this one to ingest all of it"
         )
-        for path, file in sorted(taken.items())
-        if (now := listed.get(path)) is not None and now != file
+        for path, file in sorted(changed, key=lambda item: item[0])
     }
 
 

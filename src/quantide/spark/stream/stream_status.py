@@ -20,9 +20,9 @@ UP, CLEAR = "\x1b[{}A", "\x1b[K"
 class StreamStatus:
     """Counters of a stream's ingestion, and its last error."""
 
-    def __init__(self, name: str, rows: int, bad: int, ahead: int = 0) -> None:
+    def __init__(self, name: str, rows: int, bad: int, ahead: int = 0, lost: int = 0) -> None:
         self.name = name
-        self.rows, self.bad, self.ahead = rows, bad, ahead
+        self.rows, self.bad, self.ahead, self.lost = rows, bad, ahead, lost
         self.batches = 0
         self.seconds = self.lag = 0.0
         self.waiting_files = self.quarantined_files = self.changed_files = 0
@@ -38,7 +38,7 @@ class StreamStatus:
         self.lag = max(0.0, now - min(times, default=now - seconds))
         self.seconds, self.last_error = seconds, ""
         self.rows, self.bad, self.batches = self.rows + record.rows, self.bad + record.bad, self.batches + 1
-        self.ahead += record.ahead
+        self.ahead, self.lost = self.ahead + record.ahead, self.lost + record.lost
         self._recent.append((time.monotonic(), record.rows))
 
     @property
@@ -75,6 +75,8 @@ class StreamStatus:
         ]
         if self.bad:
             parts.append(f"{self.bad:,} bad" + (f", {self.ahead:,} ahead of the clock" if self.ahead else ""))
+        if self.lost:
+            parts.append(f"{self.lost:,} offsets lost")
         if self.quarantined_files:
             parts.append(f"{count(self.quarantined_files, 'file')} in quarantine")
         if self.waiting_files:
@@ -103,6 +105,7 @@ class StreamStatus:
             "runs": self.stats["runs"] + self.stats["chunks"],
             "bad": self.bad,
             "ahead": self.ahead,
+            "lost": self.lost,
             "quarantined_files": self.quarantined_files,
             "waiting_files": self.waiting_files,
             "changed_files": self.changed_files,
