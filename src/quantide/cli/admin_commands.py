@@ -23,7 +23,7 @@ def _doctor(args: argparse.Namespace) -> int:
 DOCTOR = Command(
     "doctor",
     "Check this machine, the packages, Java, Spark, the disk; and a configuration",
-    "Prints what to do about every problem, and exits with 1 if a check failed. It changes nothing. "
+    "Prints what to do about every problem, and exits with 1 if a check failed. It leaves no files. "
     "Starting Spark takes about ten seconds of it.",
     ("quantide doctor", "quantide doctor quantide.toml --json"),
     _add_doctor_arguments,

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from importlib.util import find_spec
 from typing import NoReturn
 
-from quantide.errors import InvalidArgumentError, MissingPackageError
+from quantide.errors import ConfigError, InvalidArgumentError, MissingPackageError
 
 CHECK_FAILED = 1  # exit code
 EXAMPLE_CONFIG = "quantide.toml"
@@ -16,6 +16,7 @@ DEFAULT_MASTER = "local[*]"
 EXTRA_PACKAGES = {"history": "deltalake", "spark": "pyspark", "server": "fastapi"}
 PACKAGE_EXTRAS = {
     "deltalake": "history",
+    "obstore": "history",
     "pyspark": "spark",
     "py4j": "spark",
     "pandas": "spark",
@@ -111,6 +112,42 @@ def describe_import_error(error: ImportError) -> str:
 
 def add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG", help=f"a TOML file, such as {EXAMPLE_CONFIG}")
+
+
+def add_storage_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--storage-option",
+        action="append",
+        default=[],
+        metavar="OPTION",
+        help="NAME=VALUE, an option of a store in object storage, such as region=eu-central-1; a credential is written "
+        "as NAME=env:VARIABLE; repeat for more",
+    )
+
+
+def read_storage_options(args: argparse.Namespace) -> dict[str, str] | None:
+    """Return the options that were given; None without any."""
+    from quantide.config.storage_options import resolve_option
+
+    options = {}
+    for item in args.storage_option:
+        name, sign, value = item.partition("=")
+        if name in options:
+            raise UsageError(f"--storage-option {name} is given twice; leave one out")
+        if not name or not sign:
+            raise UsageError("--storage-option is not understood; write it as NAME=VALUE, such as region=eu-central-1")
+        try:
+            options[name] = resolve_option(f"--storage-option {name}", name, value)
+        except ConfigError as error:
+            raise UsageError(str(error)) from error
+    return options or None
+
+
+def check_path(path: str) -> str:
+    """Return the path of a history; refuse a URI with credentials."""
+    from quantide.config.storage_options import check_uri, is_uri
+
+    return check_uri("PATH", path) if is_uri(path) else path
 
 
 def add_master(parser: argparse.ArgumentParser) -> None:

@@ -1,10 +1,10 @@
-"""Commands about one history: quantile; history, and its verify, repair, clock and restore."""
+"""Commands about one history: quantile; history, and its verify, repair, clock, restore and delete."""
 
 import argparse
 import sys
 from collections.abc import Callable
 
-from quantide.cli.command import CHECK_FAILED, Command
+from quantide.cli.command import CHECK_FAILED, Command, add_storage_options, check_path, read_storage_options
 from quantide.errors import InvalidArgumentError
 
 
@@ -19,11 +19,18 @@ def _history_command(
     """Return a command whose first argument is the path of a history."""
 
     def add_arguments(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("path", metavar="PATH", help="the folder of a history")
+        parser.add_argument(
+            "path", metavar="PATH", help="the folder of a history, or its URI, such as s3://bucket/name"
+        )
         if add_options is not None:
             add_options(parser)
+        add_storage_options(parser)
 
-    return Command(name, summary, description, examples, add_arguments, run, ("history",))
+    def run_at_path(args: argparse.Namespace) -> int | None:
+        args.path, args.storage_options = check_path(args.path), read_storage_options(args)
+        return run(args)
+
+    return Command(name, summary, description, examples, add_arguments, run_at_path, ("history",))
 
 
 def _add_quantile_options(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +50,8 @@ def _add_quantile_options(parser: argparse.ArgumentParser) -> None:
 def _quantile(args: argparse.Namespace) -> None:
     from quantide.history.history_report import show_answers
 
-    show_answers(sys.stdout, args.path, args.phis, args.mode, args.last_steps, args.widen, args.key, args.json)
+    scope = (args.mode, args.last_steps, args.widen, args.key)
+    show_answers(sys.stdout, args.path, args.phis, *scope, args.json, args.storage_options)
 
 
 QUANTILE = _history_command(
@@ -59,7 +67,7 @@ QUANTILE = _history_command(
 def _history(args: argparse.Namespace) -> None:
     from quantide.history.history_report import show_history
 
-    show_history(sys.stdout, args.path, args.json)
+    show_history(sys.stdout, args.path, args.json, args.storage_options)
 
 
 HISTORY = _history_command(
@@ -67,7 +75,7 @@ HISTORY = _history_command(
     "Show a history: values, steps, and a picture of its runs",
     "It also lists the values that --last-steps can have. `quantide history build` makes a history, "
     "`quantide history verify` checks one.",
-    ("quantide history data/latency",),
+    ("quantide history data/latency", "quantide history s3://bucket/latency --storage-option region=eu-central-1"),
     _history,
 )
 
@@ -75,7 +83,7 @@ HISTORY = _history_command(
 def _verify(args: argparse.Namespace) -> int:
     from quantide.history.history_report import show_verified
 
-    return 0 if show_verified(sys.stdout, args.path, args.json) else CHECK_FAILED
+    return 0 if show_verified(sys.stdout, args.path, args.json, args.storage_options) else CHECK_FAILED
 
 
 VERIFY = _history_command(
@@ -110,7 +118,8 @@ def _repair(args: argparse.Namespace) -> int:
     if args.newer_than is not None and args.future is None:
         raise InvalidArgumentError("--newer-than selects rows for --future; add --future remove or redate")
     future = None if args.future is None else (args.future, args.newer_than)
-    repaired = show_repaired(sys.stdout, args.path, args.dry_run, args.roll_back, future, args.json)
+    options = args.storage_options
+    repaired = show_repaired(sys.stdout, args.path, args.dry_run, args.roll_back, future, args.json, options)
     return 0 if repaired else CHECK_FAILED
 
 
@@ -131,7 +140,7 @@ def _add_clock_options(parser: argparse.ArgumentParser) -> None:
 def _clock(args: argparse.Namespace) -> None:
     from quantide.history.history_report import show_clock
 
-    show_clock(sys.stdout, args.path, args.accept, args.json)
+    show_clock(sys.stdout, args.path, args.accept, args.json, args.storage_options)
 
 
 CLOCK = _history_command(
@@ -148,7 +157,7 @@ CLOCK = _history_command(
 def _restore(args: argparse.Namespace) -> None:
     from quantide.history.history_report import show_restored
 
-    show_restored(sys.stdout, args.path, args.json)
+    show_restored(sys.stdout, args.path, args.json, args.storage_options)
 
 
 RESTORE = _history_command(
@@ -158,4 +167,38 @@ RESTORE = _history_command(
     "Stop ingestion first: a store has one writer.",
     ("quantide history restore data/latency",),
     _restore,
+)
+
+
+def _add_delete_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--key", action="append", metavar="KEY", help="a key; repeat for each of its columns")
+    parser.add_argument(
+        "--before",
+        metavar="WHEN",
+        help="all steps before this one, or all that ended before a time such as 2026-03-01T12:00 (UTC)",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only print how much would be deleted")
+    parser.add_argument("--vacuum", action="store_true", help="remove the files from disk at once, not an hour later")
+
+
+def _delete(args: argparse.Namespace) -> None:
+    from quantide.history.history_report import show_deleted
+
+    if (args.key is None) == (args.before is None):
+        raise InvalidArgumentError("give --key for the rows of a key, or --before for the oldest steps: one of them")
+    chosen = (args.key, args.before, args.dry_run, args.vacuum)
+    show_deleted(sys.stdout, args.path, *chosen, args.json, args.storage_options)
+
+
+DELETE = _history_command(
+    "history delete",
+    "Delete the rows of a key, or the oldest steps, for good",
+    "One commit; readers see it at once, and restore does not bring the rows back. Stop ingestion first: a store has "
+    "one writer.",
+    (
+        "quantide history delete data/latency --key /pay --dry-run",
+        "quantide history delete data/latency --before 2026-03-01T12:00 --vacuum",
+    ),
+    _delete,
+    _add_delete_options,
 )

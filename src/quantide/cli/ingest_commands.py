@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from quantide.cli.command import Command, add_config, add_master
+from quantide.cli.command import Command, add_config, add_master, add_storage_options, check_path, read_storage_options
 
 
 def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +40,7 @@ INGEST = Command(
 
 def _add_build_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="SOURCE", help="a Parquet file, folder or glob, or a Delta table")
-    parser.add_argument("path", metavar="PATH", help="a new folder, for the history")
+    parser.add_argument("path", metavar="PATH", help="a new folder, or a URI such as s3://bucket/name, for the history")
     parser.add_argument("--column", help="the column of values (default: the only one that is not a key)")
     parser.add_argument("--by", action="append", metavar="COLUMN", help="a column to group by; repeat for more")
     parser.add_argument("--eps", type=float, help="error allowed on the open step (0.001)")
@@ -51,6 +51,7 @@ def _add_build_arguments(parser: argparse.ArgumentParser) -> None:
         help="error allowed towards the ends, as a fraction of the distance from them, or none (10 * eps up to 0.01)",
     )
     parser.add_argument("--kappa", type=int, help="maximum number of runs per level (10)")
+    add_storage_options(parser)
     add_master(parser)
 
 
@@ -71,7 +72,7 @@ def _build(args: argparse.Namespace) -> None:
 
     build(
         args.source,
-        args.path,
+        check_path(args.path),
         args.column,
         args.by,
         args.eps,
@@ -79,6 +80,7 @@ def _build(args: argparse.Namespace) -> None:
         args.master,
         sys.stdout,
         args.json,
+        read_storage_options(args),
         getattr(args, "tail", DEFAULT),
     )
 

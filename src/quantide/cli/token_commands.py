@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from quantide.cli.command import Command, add_config
+from quantide.errors import InvalidArgumentError
 from quantide.summary.value_json import write_line
 
 if TYPE_CHECKING:
@@ -33,8 +34,10 @@ def _add_create_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--role",
         required=True,
-        help="a reader queries, a writer also registers queries and alarms, an admin also manages tokens",
+        help="a pusher pushes rows and nothing else, a reader queries, a writer also pushes rows and registers queries "
+        "and alarms, an admin also manages tokens",
     )
+    parser.add_argument("--streams", metavar="NAMES", help="streams it is limited to, such as latency,errors (all)")
     parser.add_argument("--name", help="its owner, for `quantide token list` (default: the role)")
     parser.add_argument("--expires", metavar="TIME", help='how long it is valid, such as "90 days" (default: forever)')
 
@@ -45,19 +48,39 @@ def _create(args: argparse.Namespace) -> None:
 
     expires = None if args.expires is None else time.time() + float(read_span(args.expires))
     name = args.role if args.name is None else args.name
+    streams = None if args.streams is None else _read_streams(args.config, args.streams)
     with open_registry(args.config) as registry:
-        id, token = create_token(registry, name, args.role, expires)
+        id, token = create_token(registry, name, args.role, expires, streams)
     if args.json:
-        body = {"id": id, "name": name, "role": args.role, "expires": _format_time(expires), "token": token}
+        body = {
+            "id": id,
+            "name": name,
+            "role": args.role,
+            "expires": _format_time(expires),
+            "streams": streams,
+            "token": token,
+        }
         write_line(sys.stdout, body)
         return
     print(token, flush=True)
     validity = "" if expires is None else f" until {_format_time(expires)}"
+    validity += "" if streams is None else f" for {', '.join(streams)}"
     print(
         f"The token {id} of the {args.role} {name!r} is valid{validity}. It is shown only now: store it safely.\n"
         f"To revoke it: quantide token revoke {args.config} {id}",
         file=sys.stderr,
     )
+
+
+def _read_streams(config_path: str, text: str) -> list[str]:
+    """Return the names in a list with commas; raise if one is not a stream of the configuration."""
+    from quantide.config import read_config
+
+    names, known = [name.strip() for name in text.split(",")], read_config(config_path).streams
+    for name in names:
+        if name not in known:
+            raise InvalidArgumentError(f"--streams: there is no stream {name!r}; there are {', '.join(known)}")
+    return sorted(set(names))
 
 
 def _list(args: argparse.Namespace) -> None:
@@ -75,6 +98,7 @@ def _list(args: argparse.Namespace) -> None:
                 "created": _format_time(token.created),
                 "expires": _format_time(token.expires),
                 "expired": token.expires is not None and token.expires <= now,
+                "streams": None if token.streams is None else sorted(token.streams),
             }
             for token in tokens
         ]
@@ -89,7 +113,9 @@ def _list(args: argparse.Namespace) -> None:
     for token in tokens:
         expires = _format_time(token.expires) or "never"
         expired = " (expired)" if token.expires is not None and token.expires <= now else ""
-        print(f"{token.id:<10}{token.role:<8}{_format_time(token.created):<22}{expires + expired:<30}{token.name}")
+        limited = "" if token.streams is None else f"  ({', '.join(sorted(token.streams))})"
+        columns = f"{token.id:<10}{token.role:<8}{_format_time(token.created):<22}{expires + expired:<30}"
+        print(f"{columns}{token.name}{limited}")
 
 
 def _add_revoke_arguments(parser: argparse.ArgumentParser) -> None:
@@ -134,6 +160,7 @@ TOKEN_CREATE = Command(
     (
         'quantide token create quantide.toml --role reader --name grafana --expires "90 days"',
         "TOKEN=$(quantide token create quantide.toml --role writer)",
+        "quantide token create quantide.toml --role pusher --streams latency,errors",
     ),
     _add_create_arguments,
     _create,

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from quantide.client.connection import Connection, api_path, drop_none, parsing_response
 from quantide.client.event_reader import Events
+from quantide.client.push_methods import PushMethods
 from quantide.client.request_parameters import (
     QuantileParameters,
     ScopeParameters,
@@ -312,8 +313,8 @@ class AlarmMethods(Connection):
         self.change("DELETE", api_path("alarms", check_id(id)))
 
 
-class Client(ReadMethods, QueryMethods, AlarmMethods):
-    """Client of a server: the queries of LiveStream, continuous queries, alarms and events.
+class Client(ReadMethods, QueryMethods, AlarmMethods, PushMethods):
+    """Client of a server: the queries of LiveStream, continuous queries, alarms and events; and rows to push.
 
     Parameters: `address`, such as "http://127.0.0.1:8642"; `token`, sent in a header only, and over plain http to this
     machine only; `timeout`, the seconds that the server may stay silent; `ca`, a file of certificates (PEM) to trust
@@ -322,7 +323,8 @@ class Client(ReadMethods, QueryMethods, AlarmMethods):
     An error response is raised as the error that the library itself would raise: UnknownKeyError for a key without
     values. A server that cannot be reached, or whose response is not understood, is a ServerError.
 
-    A read is retried once when the connection breaks; a change, such as register(), is never sent twice.
+    A read is retried once when the connection breaks, and so are pushed rows, which have an idempotency key; any other
+    change, such as register(), is never sent twice.
     Threads may share a client. Only one thread at a time may use an iterator of events.
 
     Guide: docs/client.md.

@@ -4,7 +4,7 @@ import json
 import math
 import re
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from ipaddress import ip_address
 from typing import Any, Self
@@ -13,13 +13,14 @@ from urllib.parse import quote, urlsplit
 import httpx
 
 from quantide import errors
-from quantide.errors import InvalidArgumentError, QuantideError, ServerError
+from quantide.errors import BacklogError, InvalidArgumentError, QuantideError, ServerError
 from quantide.summary.copying import NotCopied
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8642"
 TOKEN = re.compile(r"[!-~]{1,1000}")
 KEEPALIVE_SECONDS = 4.0  # idle connections are reused for less than the 5 s after which servers close them
 BROKEN_CONNECTION = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError, httpx.CloseError)
+MAX_RETRY_AFTER = 600  # seconds
 MAX_MESSAGE_LENGTH = 2_000  # characters shown of a server's error message
 ERROR_TYPES: dict[str, type[QuantideError]] = {
     error_type.code: error_type
@@ -50,7 +51,7 @@ class Connection(NotCopied):
         if token is not None:
             headers["Authorization"] = f"Bearer {check_token(token, self.address)}"
         encrypted = self.address.startswith("https:")
-        self._http = httpx.Client(
+        self._open_http: Callable[[], httpx.Client] = lambda: httpx.Client(
             base_url=self.address,
             headers=headers,
             timeout=self.timeout,
@@ -59,10 +60,15 @@ class Connection(NotCopied):
             follow_redirects=False,
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=KEEPALIVE_SECONDS),
         )
+        self._http = self._open_http()
 
     def close(self) -> None:
         """Close all connections."""
         self._http.close()
+
+    def reconnect(self) -> None:
+        """Open new connections and leave the old ones alone: a process that was forked shares them with its parent."""
+        self._http = self._open_http()
 
     def __enter__(self) -> Self:
         return self
@@ -95,6 +101,17 @@ class Connection(NotCopied):
             options |= {"content": _encode_json(body), "headers": {"Content-Type": "application/json"}}
         content = self._send(method, path, **options)
         return self._parse_json(content) if content else {}
+
+    def send_rows(self, path: str, content_type: str, content: bytes, key: str) -> dict[str, Any]:
+        """Send rows; retry once if the connection breaks, which the idempotency key makes harmless."""
+        options: dict[str, Any] = {"content": content}
+        options["headers"] = {"Content-Type": content_type, "Idempotency-Key": key}
+        try:
+            return self._parse_json(self._send("POST", path, **options))
+        except ServerError as error:
+            if not isinstance(error.__cause__, BROKEN_CONNECTION):
+                raise
+        return self._parse_json(self._send("POST", path, **options))
 
     def open_event_stream(self, path: str, parameters: Any, headers: Any, read_timeout: float) -> httpx.Response:
         """Return an open event-stream response; reading it fails after `read_timeout` seconds without a byte."""
@@ -133,7 +150,12 @@ class Connection(NotCopied):
         if response.has_redirect_location:
             target = response.headers["Location"][:200]
             raise ServerError(f"{self.address} redirects to {target!r}; if you trust that, give it as the address")
-        raise parse_error(response.status_code, response.content, self.address)
+        error = parse_error(response.status_code, response.content, self.address)
+        if isinstance(error, ServerError):
+            error.status = response.status_code
+        if isinstance(error, BacklogError) and response.headers.get("Retry-After", "").isdigit():
+            error.retry_after = min(int(response.headers["Retry-After"]), MAX_RETRY_AFTER)
+        raise error
 
     def _send(self, method: str, path: str, **options: Any) -> bytes:
         with self.translate_errors(changes_state=method != "GET"):

@@ -143,6 +143,7 @@ def _parse_answer(answer: dict[str, Any], body: dict[str, Any], value_type: Valu
         last_steps=span.get("last_steps"),
         since=parse_time(span.get("since")),
         until=parse_time(span.get("until")),
+        requests=int(answer.get("requests", 0)),  # a server of 0.1 has none
     )
 
 

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from quantide import __version__
 from quantide.config import Config
-from quantide.errors import InvalidArgumentError, QuantideError
+from quantide.errors import BacklogError, InvalidArgumentError, QuantideError
 from quantide.server.http.query_parameters import reject_unknown_parameters
 from quantide.server.http.response_cache import ResponseCache
 from quantide.server.http.response_json import Problem, error_body, error_status, json_response
@@ -24,6 +24,7 @@ from quantide.server.routes import (
     event_routes,
     health_routes,
     page_routes,
+    push_routes,
     quantile_routes,
     query_routes,
     session_routes,
@@ -34,7 +35,16 @@ from quantide.server.service import Service
 
 LOG = logging.getLogger("quantide.server")
 FAST_ROUTES = (quantile_routes, chart_routes)  # most requested: matched first, without a router of their own
-ROUTES = (stream_routes, query_routes, alarm_routes, event_routes, session_routes, health_routes, page_routes)
+ROUTES = (
+    push_routes,
+    stream_routes,
+    query_routes,
+    alarm_routes,
+    event_routes,
+    session_routes,
+    health_routes,
+    page_routes,
+)
 
 
 class Application(FastAPI):
@@ -96,7 +106,10 @@ async def _respond_to_error(_request: Request, error: Exception) -> Response:
         error = _routing_problem(error)
     if error_status(error) == 500:
         LOG.error("a request failed", exc_info=error)
-    return json_response(error_body(error), error_status(error))
+    response = json_response(error_body(error), error_status(error))
+    if isinstance(error, BacklogError):
+        response.headers["Retry-After"] = str(error.retry_after)
+    return response
 
 
 def _routing_problem(error: HTTPException) -> Problem:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, exposition
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -22,6 +22,13 @@ STREAM_GAUGES = {  # entry of LiveStream.stats(): name and help text
     "recent_files": ("recent_files", "Files of recent rows"),
     "runs": ("runs", "Runs of ended steps"),
     "monitors": ("monitors", "Windows with continuous queries"),
+}
+STREAM_COUNTERS = {  # entry of LiveStream.stats(): name and help text
+    "requests": ("storage_requests", "Requests to an object store"),
+    "retries": ("storage_retries", "Requests to an object store that were repeated after a failure"),
+    "bytes_fetched": ("storage_fetched_bytes", "Bytes read from an object store"),
+    "bytes_stored": ("storage_stored_bytes", "Bytes written to an object store"),
+    "cache_hits": ("storage_cache_hits", "Reads that the cache on local disk answered"),
 }
 HEALTH_GAUGES = {
     "lag_seconds": "Seconds from the newest time to now; negative when that time is ahead of the clock",
@@ -44,6 +51,7 @@ class ServerMetrics:
         self.seconds = Histogram(
             "quantide_request_seconds", "Time of a request", ["route"], registry=self._registry, buckets=LATENCY_BUCKETS
         )
+        self._streams = streams
         self._gauges = GaugeCollector(streams)
         self._registry.register(self._gauges)
         ProcessCollector(registry=self._registry)
@@ -52,30 +60,39 @@ class ServerMetrics:
         """Add a gauge; `read` returns its value."""
         self._gauges.gauges[f"quantide_{name}"] = (help, read)
 
-    def exposition(self) -> tuple[bytes, str]:
-        """Return the text of all metrics, and its media type."""
-        return exposition.generate_latest(self._registry), exposition.CONTENT_TYPE_LATEST
+    def exposition(self, streams: frozenset[str] | None = None) -> tuple[bytes, str]:
+        """Return the text of all metrics, or of the gauges of some streams, and its media type."""
+        registry = self._registry
+        if streams is not None:
+            registry = CollectorRegistry()
+            registry.register(GaugeCollector(self._streams, streams))
+        return exposition.generate_latest(registry), exposition.CONTENT_TYPE_LATEST
 
 
 class GaugeCollector(Collector):
-    """Gauges of each stream, and those that other components add."""
+    """Gauges and counters of each stream, and gauges that other components add."""
 
-    def __init__(self, streams: ServedStreams) -> None:
+    def __init__(self, streams: ServedStreams, names: frozenset[str] | None = None) -> None:
+        self._names = names
         self.gauges: dict[str, tuple[str, Callable[[], float]]] = {}
         self._streams = streams
 
     def collect(self) -> Iterator[Metric]:
         unopened = self._streams.open_errors
         ready = GaugeMetricFamily("quantide_stream_ready", "1 when a stream can be queried, else 0", labels=["stream"])
-        of_stats = {
+        of_stats: dict[str, GaugeMetricFamily | CounterMetricFamily] = {
             name: GaugeMetricFamily(f"quantide_stream_{short}", help, labels=["stream"])
             for name, (short, help) in STREAM_GAUGES.items()
         }
+        for name, (short, help) in STREAM_COUNTERS.items():
+            of_stats[name] = CounterMetricFamily(f"quantide_stream_{short}", help, labels=["stream"])
         of_health = {
             name: GaugeMetricFamily(f"quantide_stream_{name}", help, labels=["stream"])
             for name, help in HEALTH_GAUGES.items()
         }
         for stream in self._streams.names:
+            if self._names is not None and stream not in self._names:
+                continue
             ready.add_metric([stream], 0 if self._streams.failure_reason(stream) else 1)
             if stream not in unopened:
                 stats = self._streams.live(stream).stats()

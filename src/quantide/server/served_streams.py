@@ -7,7 +7,7 @@ from functools import partial
 from threading import Event, Thread
 
 from quantide.config import Config
-from quantide.errors import NotReadyError, UnknownStreamError
+from quantide.errors import AccessRefusedError, NotReadyError, StorageError, UnknownStreamError
 from quantide.live.live_stream import LiveStream
 
 LOG = logging.getLogger("quantide.server")
@@ -26,8 +26,8 @@ class ServedStreams:
     """
 
     def __init__(self, config: Config) -> None:
-        self._folders = {name: stream.folder for name, stream in config.streams.items()}
-        self._memory = config.server.memory // len(self._folders)
+        self._streams = dict(config.streams)
+        self._memory = config.server.memory // len(self._streams)
         self._readers: dict[str, LiveStream] = {}
         self._open_errors: dict[str, str] = {}
         self._subscribers: list[OnCommit] = []
@@ -39,7 +39,7 @@ class ServedStreams:
 
     @property
     def names(self) -> list[str]:
-        return list(self._folders)
+        return list(self._streams)
 
     def live(self, name: str) -> LiveStream:
         """Return the reader of a stream; raise if it is unknown or not open yet."""
@@ -52,8 +52,8 @@ class ServedStreams:
 
     def check_name(self, name: str) -> None:
         """Raise if no stream of this name is configured."""
-        if name not in self._folders:
-            raise UnknownStreamError(f"there is no stream {name[:100]!r}; there are {', '.join(self._folders)}")
+        if name not in self._streams:
+            raise UnknownStreamError(f"there is no stream {name[:100]!r}; there are {', '.join(self._streams)}")
 
     @property
     def versions(self) -> dict[str, int]:
@@ -70,7 +70,7 @@ class ServedStreams:
         if name in self._open_errors:
             return self._open_errors.get(name)
         error = self.live(name).last_error
-        return None if error is None else _public_reason(error, self._folders[name])
+        return None if error is None else _public_reason(error, self._streams[name].folder)
 
     def subscribe(self, on_commit: OnCommit) -> None:
         """Call a function after every commit."""
@@ -90,12 +90,15 @@ class ServedStreams:
             live.close()
 
     def _open_all(self) -> None:
-        for name, folder in self._folders.items():
+        for name, stream in self._streams.items():
             if name not in self._readers:
                 try:
-                    live = LiveStream(folder, self._memory)
+                    live = LiveStream(stream.folder, self._memory, storage_options=stream.storage_options or None)
                 except Exception as error:  # any error: other streams are served
-                    self._open_errors[name] = _public_reason(error, folder)
+                    reason = _public_reason(error, stream.folder)
+                    if self._open_errors.get(name) != reason and _is_unreachable(error, stream.folder):
+                        LOG.warning("the stream %s cannot be opened yet: %s", name, error)
+                    self._open_errors[name] = reason
                 else:
                     self._readers[name] = live
                     self._open_errors.pop(name, None)
@@ -128,7 +131,15 @@ class ServedStreams:
                 LOG.exception("a subscriber to the stream %s failed", name)
 
 
+def _is_unreachable(error: Exception, folder: str) -> bool:
+    """Return True if an object store cannot be reached, or refuses access."""
+    return "://" in folder and isinstance(error, StorageError)
+
+
 def _public_reason(error: Exception, folder: str) -> str:
     """Return the reason of a failure without the location of the store: every client may request /readyz."""
+    if _is_unreachable(error, folder):
+        is_refused = isinstance(error, AccessRefusedError)
+        return "its object store refused the credentials" if is_refused else "its object store cannot be reached"
     lines = str(error).replace(folder, "its folder").splitlines()
     return lines[0][:300] if lines else type(error).__name__

@@ -12,17 +12,18 @@ from typing import Any
 from urllib.parse import quote
 
 from quantide.errors import CorruptBytesError, QuantideError, StorageError
-from quantide.store.durable_files import sync
+from quantide.store.folder_storage import FolderStorage
 
 NAME = "registry.db"
 CLOSED = "tokens-required"
 """File beside the registry of a server that needs tokens. It stays when the registry is lost, or restored from an older
 copy."""
-VERSION = 3
+VERSION = 4
+SINCE_ACCESS = 3  # the first version with the table `access`
 SCHEMA = """
 CREATE TABLE tokens (
     id TEXT PRIMARY KEY, name TEXT NOT NULL, role TEXT NOT NULL, hash BLOB NOT NULL UNIQUE,
-    created REAL NOT NULL, expires REAL
+    created REAL NOT NULL, expires REAL, streams TEXT
 );
 CREATE TABLE sessions (
     hash BLOB PRIMARY KEY, token TEXT NOT NULL REFERENCES tokens (id) ON DELETE CASCADE, expires REAL NOT NULL
@@ -63,6 +64,7 @@ IS_CLOSED = "SELECT COALESCE((SELECT MAX(closed) FROM access), 1)"
 UPGRADES = {  # statements that upgrade each version to the next
     1: "ALTER TABLE queries ADD COLUMN idle REAL",
     2: f"CREATE TABLE access (closed INTEGER NOT NULL); INSERT INTO access SELECT {HAD_TOKENS}",
+    3: "ALTER TABLE tokens ADD COLUMN streams TEXT",
 }
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
@@ -126,7 +128,7 @@ class ServerRegistry:
         if closed and not os.path.exists(self._closed_file):
             with open(self._closed_file, "x", opener=open_private, encoding="utf-8") as file:
                 file.write("This server answers requests with a token only. `quantide token open` changes that.\n")
-            sync(self._closed_file, os.path.dirname(self._closed_file))
+            FolderStorage(os.path.dirname(self._closed_file), durable=True).sync(CLOSED, "")
         write.execute("UPDATE access SET closed = ?", (closed,))
         if not closed:
             with suppress(FileNotFoundError):
@@ -201,7 +203,7 @@ def read_access(path: str) -> tuple[bool, int]:
     try:
         check_size(path)
         with closing(sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, timeout=3)) as database:
-            closed = IS_CLOSED if read_version(database, path) == VERSION else f"SELECT {HAD_TOKENS}"
+            closed = IS_CLOSED if read_version(database, path) >= SINCE_ACCESS else f"SELECT {HAD_TOKENS}"
             valid = "SELECT COUNT(*) FROM tokens WHERE expires IS NULL OR expires > ?"
             marked = os.path.exists(os.path.join(os.path.dirname(path), CLOSED))
             return (
@@ -222,7 +224,7 @@ def read_version(database: sqlite3.Connection, path: str) -> int:
     version = int(database.execute("PRAGMA user_version").fetchone()[0])
     if version > VERSION:
         raise StorageError(f"the registry {path} was made by a newer Quantide; use that, or move it away")
-    needed = TABLES if version == VERSION else TABLES - {"access"}
+    needed = TABLES if version >= SINCE_ACCESS else TABLES - {"access"}
     missing = needed - {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if version < 1 or missing:
         reason = f"it has no table {min(missing)}" if missing else f"its version is {version}"

@@ -12,6 +12,7 @@ from quantide.server.alarms.alarm_engine import AlarmEngine
 from quantide.server.alarms.webhook_delivery import WebhookOutbox, WebhookSender
 from quantide.server.events.event_hub import EventHub
 from quantide.server.metrics import ServerMetrics
+from quantide.server.push.stream_pusher import StreamPusher
 from quantide.server.served_streams import ServedStreams
 from quantide.server.server_registry import ServerRegistry
 from quantide.server.stream_health import HealthLog
@@ -42,6 +43,11 @@ class Service:
         self.alarms.subscribe(self.webhooks.notify)
         self.alarms.subscribe(self.hub.notify)
         self.health_log = HealthLog(self.streams)
+        self.pushers = {
+            name: StreamPusher(stream, self.streams.live, self.limits.body)
+            for name, stream in config.streams.items()
+            if stream.source.push is not None
+        }
         self._add_gauges()
         self._threads = ThreadPoolExecutor(THREADS, "quantide-answers")
         self._queued = 0
@@ -55,6 +61,9 @@ class Service:
         gauge("webhooks_waiting", "Webhook deliveries in the outbox", self.outbox.count_pending)
         gauge("webhooks_delivered", "Webhook deliveries done, since the start", lambda: self.webhooks.delivered)
         gauge("webhooks_failed", "Webhook attempts that failed, since the start", lambda: self.webhooks.failed)
+        gauge(
+            "pushed_rows", "Rows that were pushed, since the start", lambda: sum(p.rows for p in self.pushers.values())
+        )
         gauge("webhooks_given_up", "Webhook deliveries given up, since the start", lambda: self.outbox.given_up)
 
     async def compute(self, function: Callable[[], T]) -> T:
@@ -78,6 +87,8 @@ class Service:
         self.health_log.start()
 
     def close(self) -> None:
+        for pusher in self.pushers.values():
+            pusher.close()
         self.health_log.close()
         self.hub.close()
         self.alarms.close()  # before the streams, whose end must not change an alarm

@@ -33,11 +33,15 @@ COMMENT = b":\n\n"
 
 @dataclass(frozen=True, eq=False)
 class Subscription:
-    """Queries, streams and alarms that a client subscribes to; `alarms` None: all of them."""
+    """Queries, streams and alarms that a client subscribes to; `alarms` None: all of them.
+
+    `allowed` are the streams that the client is limited to (None: all); alarms of others are not sent.
+    """
 
     queries: QuerySet
     streams: list[str]
     alarms: set[int] | None
+    allowed: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -105,8 +109,11 @@ class Subscriber:
         if ids == set() or (self._position is not None and self._position.transition >= last):
             return []
         if self._position is None:
-            return await asyncio.to_thread(alarms.states, ids)
-        return await asyncio.to_thread(alarms.transitions, self._position.transition, ids)
+            events = await asyncio.to_thread(alarms.states, ids)
+        else:
+            events = await asyncio.to_thread(alarms.transitions, self._position.transition, ids)
+        allowed = self._subscription.allowed
+        return events if allowed is None else [event for event in events if event["stream"] in allowed]
 
     def _query_events(self, since: int, upto: int) -> Iterator[Event]:
         """Yield changes of the subscribed queries, searched batch by batch as the client reads, so that little is

@@ -1,6 +1,7 @@
 """Request limits: on the number of connections, on the size and time of a request's head, and on JSON bodies."""
 
 import asyncio
+import re
 import socket
 from typing import Any
 
@@ -20,7 +21,17 @@ STATUS_LINES = {400: b"400 Bad Request", 431: b"431 Request Header Fields Too La
 SMALL_BODY = 10_000  # bytes; for requests without a token, and for methods that need no body
 METHODS_WITH_BODY = ("POST", "PUT", "PATCH")
 BODY_TIMEOUT = 30.0  # seconds for a whole body
-JSON_TYPES = (b"application/json", b"application/json;charset=utf-8", b'application/json;charset="utf-8"')
+UTF8 = (b"", b"charset=utf-8", b'charset="utf-8"')  # parameters of a content type
+JSON_TYPE = "application/json"
+PUSH_TYPES = {  # of the rows of a push request. An HTML form can send none of these without a preflight
+    JSON_TYPE: "json",
+    "application/x-ndjson": "lines",
+    "application/jsonl": "lines",
+    "text/csv": "csv",
+    "application/vnd.apache.arrow.stream": "arrow",
+    "application/vnd.apache.parquet": "parquet",
+}
+PUSH_PATH = re.compile(r"/api/streams/([^/]+)/rows")
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -108,16 +119,31 @@ def has_body(headers: dict[bytes, bytes]) -> bool:
     return b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
 
 
-def check_content_type(method: str, headers: dict[bytes, bytes]) -> None:
-    """Raise unless the body is JSON: a page of another site cannot send JSON without a preflight, which is refused.
+def check_content_type(method: str, path: str, headers: dict[bytes, bytes]) -> None:
+    """Raise unless the body is JSON, or has rows: a page of another site cannot send these types without a preflight,
+    which is refused.
 
     Without a preflight it can use no method but GET, HEAD and POST, so other methods may omit the body and its type.
     """
     if method != "POST" and not has_body(headers):
         return
-    content_type = headers.get(b"content-type", b"").replace(b" ", b"").lower()
-    if content_type not in JSON_TYPES or headers.get(b"content-encoding", b"identity").lower() != b"identity":
+    content_type = read_content_type(headers.get(b"content-type", b""))
+    is_plain = headers.get(b"content-encoding", b"identity").lower() == b"identity"
+    if method == "POST" and PUSH_PATH.fullmatch(path):
+        if content_type not in PUSH_TYPES or not is_plain:
+            raise Problem("not_rows", f"rows are not compressed, and have a Content-Type: {', '.join(PUSH_TYPES)}")
+    elif content_type != JSON_TYPE or not is_plain:
         raise Problem("not_json", "a body is JSON in UTF-8, not compressed; send Content-Type: application/json")
+
+
+def read_content_type(header: bytes) -> str | None:
+    """Return the content type without its charset, which must be UTF-8; None if it is another.
+
+    >>> read_content_type(b"text/csv; charset=UTF-8"), read_content_type(b"text/csv; charset=latin-1")
+    ('text/csv', None)
+    """
+    name, _, parameter = header.replace(b" ", b"").lower().partition(b";")
+    return name.decode("latin-1") if parameter in UTF8 else None
 
 
 class BodyReader:

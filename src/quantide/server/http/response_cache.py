@@ -50,7 +50,7 @@ class ResponseCache:
         return self._responses.nbytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] != "GET" or not scope["query_string"]:
+        if scope["type"] != "http" or scope["method"] != "GET" or not scope["query_string"] or _needs_route(scope):
             await self._app(scope, receive, send)
             return
         key = (scope["path"], scope["query_string"])
@@ -128,6 +128,13 @@ class ResponseCache:
             self._responses.pop(None, key)
             self._responses.put(None, key, response, size)
         return response
+
+
+def _needs_route(scope: Scope) -> bool:
+    """Return True if only the route can check the streams of a request: the client is limited to some, and the path
+    names none."""
+    identity = scope.get("state", {}).get("identity")
+    return identity is not None and identity.streams is not None and not scope["path"].startswith("/api/streams/")
 
 
 def _copy(message: Message) -> Message:

@@ -40,8 +40,11 @@ ERROR_STATUS: dict[type[QuantideError], int] = {
     errors.UnknownStreamError: 404,
     errors.UnknownAlarmError: 404,
     errors.LimitError: 429,
+    errors.BacklogError: 429,
     errors.CorruptBytesError: 500,
     errors.StorageError: 503,
+    errors.AccessRefusedError: 503,
+    errors.DiskFullError: 507,
     errors.NotReadyError: 503,
 }
 PROBLEM_STATUS: dict[str, int] = {
@@ -49,6 +52,7 @@ PROBLEM_STATUS: dict[str, int] = {
     "method_not_allowed": 405,
     "too_large": 413,
     "not_json": 415,
+    "not_rows": 415,
     "wrong_host": 421,
     "wrong_origin": 403,
     "timeout": 408,
@@ -59,7 +63,7 @@ PROBLEM_STATUS: dict[str, int] = {
 def encode_answer(answer: Answer) -> dict[str, Any]:
     """Return the fields of an answer with its rank bounds; routes add the span it covers."""
     return value_json.encode_answer(answer) | (
-        {"blocks_read": answer.blocks_read} if isinstance(answer, LiveAnswer) else {}
+        {"blocks_read": answer.blocks_read, "requests": answer.requests} if isinstance(answer, LiveAnswer) else {}
     )
 
 

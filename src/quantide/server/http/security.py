@@ -25,6 +25,7 @@ from quantide.server.http.request_limits import (
 )
 from quantide.server.http.response_json import Problem, error_body, error_status, json_response
 from quantide.server.http.tokens import (
+    ADMIN_PATHS,
     ANONYMOUS,
     LOCAL,
     READ_METHODS,
@@ -59,8 +60,9 @@ OWN_CONTENT: Header = (
 Headers = dict[bytes, bytes]
 SINGLE_HEADERS = frozenset(
     b"host origin authorization cookie content-type content-length content-encoding transfer-encoding "
-    b"sec-fetch-site sec-fetch-mode sec-fetch-dest".split()
+    b"sec-fetch-site sec-fetch-mode sec-fetch-dest idempotency-key".split()
 )
+STREAM_PATH = re.compile(r"/api/streams/([^/]+)")
 SECRET = re.compile(rb"(?:^|[&;])\s*(?:access_?|auth_?)?token=", re.IGNORECASE)
 TOKEN_NEEDED = "this needs a valid token: send it as Authorization: Bearer; `quantide token create` creates one"
 NO_VALID_TOKEN = (
@@ -168,7 +170,8 @@ class SecurityMiddleware:
             raise ForbiddenError(
                 f"this needs the role {role}; the token {identity.name!r} has the role {identity.role}"
             )
-        check_content_type(method, headers)
+        check_streams(identity, path)
+        check_content_type(method, path, headers)
         scope.setdefault("state", {})["identity"] = identity
         guard.check_access = None if role is None else lambda: self._identify(method, headers)
         if not has_body(headers):
@@ -243,6 +246,18 @@ def check_target(path: str, query: bytes) -> None:
         raise InvalidArgumentError(
             "a token must not be in a URL, which is logged in many places; send it as Authorization: Bearer"
         )
+
+
+def check_streams(identity: Identity, path: str) -> None:
+    """Raise if a path is about a stream that the identity may not use, or about all tokens if it is limited.
+
+    Routes check streams that are named elsewhere: in parameters, in bodies, by queries and alarms.
+    """
+    if identity.streams is not None:
+        if match := STREAM_PATH.match(path):
+            identity.check_stream(match[1])
+        if path.startswith(ADMIN_PATHS):
+            raise ForbiddenError("tokens are managed by an admin whose own token is not limited to some streams")
 
 
 def is_navigation(method: str, path: str, headers: Headers) -> bool:

@@ -4,14 +4,25 @@ A browser exchanges its token for a session cookie, because a page cannot send a
 """
 
 import hashlib
+import json
 import secrets
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from quantide.errors import InvalidArgumentError, TokenError
+from quantide.errors import ForbiddenError, InvalidArgumentError, TokenError
+from quantide.server.http.request_limits import PUSH_PATH
 from quantide.server.server_registry import IS_CLOSED, ServerRegistry
 
-ROLES = ("reader", "writer", "admin")  # each includes the ones before it
+ROLES = ("pusher", "reader", "writer", "admin")
+INCLUDED = {  # roles that each role includes
+    "pusher": ("pusher",),
+    "reader": ("reader",),
+    "writer": ("pusher", "reader", "writer"),
+    "admin": ROLES,
+}
+ANY_ROLE = "any"  # required of requests that every valid token may send
 MAX_NAME = 100  # characters
 MAX_TOKEN = 200  # characters
 SESSION_SECONDS = 12 * 3600.0
@@ -23,27 +34,49 @@ PUBLIC = {(method, path) for method in READ_METHODS for path in ("/healthz", "/r
     ("POST", "/api/session")
 }
 PAGE_FILES = "/page/"  # public: these files contain no data, which the page requests through the API
-READER_CHANGES = {("DELETE", "/api/session")}
+OWN_SESSION = {(method, "/api/session") for method in (*READ_METHODS, "DELETE")}
 ADMIN_PATHS = ("/api/tokens",)
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Client of a request: the id, the name and the role of its token."""
+    """Client of a request: the id, the name and the role of its token, and the streams it is limited to (None: all)."""
 
     id: str
     name: str
     role: str
+    streams: frozenset[str] | None = None
 
     def has_role(self, role: str) -> bool:
         """Return True if the identity has this role, or one that includes it."""
-        return ROLES.index(self.role) >= ROLES.index(role)
+        return role == ANY_ROLE or role in INCLUDED[self.role]
+
+    def may_use(self, stream: str) -> bool:
+        """Return True unless the identity is limited to other streams."""
+        return self.streams is None or stream in self.streams
+
+    def check_stream(self, stream: str) -> None:
+        """Raise if the identity is limited to other streams; the message is the same if there is no such stream."""
+        if not self.may_use(stream):
+            raise ForbiddenError(f"the token {self.name!r} is limited to other streams than {stream[:100]!r}")
+
+    @classmethod
+    def of_row(cls, row: Sequence[Any]) -> "Identity":
+        """Return the identity of a row of the registry: id, name, role and streams of a token."""
+        id, name, role, streams = row
+        return cls(id, name, role, _read_streams(streams))
 
 
 LOCAL = Identity("local", "local", "admin")
 """Every client on this machine, until the first token is created."""
 ANONYMOUS = Identity("nobody", "nobody", "reader")
 """Client of a route that needs no token."""
+
+
+def identity_of(request: Any) -> Identity:
+    """Return the identity that the security middleware found."""
+    identity: Identity = request.state.identity
+    return identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +88,32 @@ class Token:
     role: str
     created: float
     expires: float | None
+    streams: frozenset[str] | None = None
 
 
 def required_role(method: str, path: str) -> str | None:
     """Return the role that a request needs; None for public routes. Unlisted routes need a reader to read, a writer
-    for everything else."""
+    for everything else; rows need a pusher."""
     if path.startswith(ADMIN_PATHS):
         return "admin"
     if (method, path) in PUBLIC or (method in READ_METHODS and path.startswith(PAGE_FILES)):
         return None
-    return "reader" if method in READ_METHODS or (method, path) in READER_CHANGES else "writer"
+    if (method, path) in OWN_SESSION:
+        return ANY_ROLE
+    if method == "POST" and PUSH_PATH.fullmatch(path):
+        return "pusher"
+    return "reader" if method in READ_METHODS else "writer"
 
 
-def create_token(registry: ServerRegistry, name: str, role: str, expires: float | None = None) -> tuple[str, str]:
-    """Create a token; return its id and its secret text, which is not stored and cannot be shown again."""
+def create_token(
+    registry: ServerRegistry,
+    name: str,
+    role: str,
+    expires: float | None = None,
+    streams: Iterable[str] | None = None,
+) -> tuple[str, str]:
+    """Create a token, for all streams or for some; return its id and its secret text, which is not stored and cannot
+    be shown again."""
     if role not in ROLES:
         raise InvalidArgumentError(f"the role is {role[:40]!r}; write one of {', '.join(ROLES)}")
     if not name.isprintable() or not 0 < len(name) <= MAX_NAME:
@@ -80,16 +125,22 @@ def create_token(registry: ServerRegistry, name: str, role: str, expires: float 
     token = f"qt_{id}_{secrets.token_urlsafe(32)}"
     with registry.transaction() as write:
         registry.set_closed(write, True)
+        limited = None if streams is None else json.dumps(sorted(streams))
         write.execute(
-            "INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?)", (id, name, role, hash_secret(token), now, expires)
+            "INSERT INTO tokens (id, name, role, hash, created, expires, streams) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (id, name, role, hash_secret(token), now, expires, limited),
         )
     return id, token
 
 
 def list_tokens(registry: ServerRegistry) -> list[Token]:
     """Return all tokens, oldest first; expired ones are listed until they are revoked."""
-    rows = registry.rows("SELECT id, name, role, created, expires FROM tokens ORDER BY created, id")
-    return [Token(*row) for row in rows]
+    rows = registry.rows("SELECT id, name, role, created, expires, streams FROM tokens ORDER BY created, id")
+    return [Token(**{**dict(row), "streams": _read_streams(row["streams"])}) for row in rows]
+
+
+def _read_streams(text: str | None) -> frozenset[str] | None:
+    return None if text is None else frozenset(json.loads(text))
 
 
 def revoke_token(registry: ServerRegistry, id: str) -> None:
@@ -111,8 +162,8 @@ def identify_token(registry: ServerRegistry, token: str, now: float) -> Identity
     """Return the identity of a token; None if it is unknown, revoked or expired."""
     if len(token) > MAX_TOKEN:
         return None
-    sql = "SELECT id, name, role FROM tokens WHERE hash = ? AND (expires IS NULL OR expires > ?)"
-    return next((Identity(*row) for row in registry.rows(sql, (hash_secret(token), now))), None)
+    sql = "SELECT id, name, role, streams FROM tokens WHERE hash = ? AND (expires IS NULL OR expires > ?)"
+    return next((Identity.of_row(row) for row in registry.rows(sql, (hash_secret(token), now))), None)
 
 
 def tokens_required(registry: ServerRegistry) -> bool:
@@ -165,12 +216,13 @@ def open_session(registry: ServerRegistry, identity: Identity, now: float) -> tu
 def identify_session(registry: ServerRegistry, secret: str, now: float) -> Identity | None:
     """Return the identity of a session; None if it is unknown or has ended."""
     sql = (
-        "SELECT tokens.id, tokens.name, tokens.role FROM sessions JOIN tokens ON tokens.id = sessions.token "
+        "SELECT tokens.id, tokens.name, tokens.role, tokens.streams "
+        "FROM sessions JOIN tokens ON tokens.id = sessions.token "
         "WHERE sessions.hash = ? AND sessions.expires > ?"
     )
     if len(secret) > MAX_TOKEN:
         return None
-    return next((Identity(*row) for row in registry.rows(sql, (hash_secret(secret), now))), None)
+    return next((Identity.of_row(row) for row in registry.rows(sql, (hash_secret(secret), now))), None)
 
 
 def close_session(registry: ServerRegistry, secret: str) -> None:

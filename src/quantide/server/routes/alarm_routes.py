@@ -13,7 +13,7 @@ from quantide.errors import InvalidArgumentError
 from quantide.server.alarms.alarm_state import AlarmSetting, AlarmState
 from quantide.server.http.query_parameters import FILTER_TEXT, MAX_KEY, WINDOW_TEXT
 from quantide.server.http.response_json import format_time, json_response
-from quantide.server.http.tokens import Identity
+from quantide.server.http.tokens import Identity, identity_of
 from quantide.server.service import Service
 from quantide.server.webhooks import MAX_URL
 from quantide.summary.ranks import check_eps
@@ -109,12 +109,19 @@ def routes(service: Service) -> APIRouter:
     router = APIRouter(prefix="/api/alarms", tags=["alarms"])
     alarms, webhooks, outbox = service.alarms, service.webhooks, service.outbox
 
+    def find_alarm(request: Request, id: int) -> AlarmState:
+        """Return an alarm; raise if there is none, or if the client may not use its stream."""
+        alarm = alarms.get(id)
+        identity_of(request).check_stream(alarm.setting.stream)
+        return alarm
+
     def encode(alarm: AlarmState, full: bool) -> dict[str, Any]:
         return alarms.read_consistent(lambda: encode_alarm(alarm, outbox.last_of(alarm.id), full))
 
     @router.post("", summary="Create an alarm")
     async def add(request: Request, body: AlarmRequest) -> Response:
-        setting = body.setting(request.state.identity.id)
+        identity_of(request).check_stream(body.stream)
+        setting = body.setting(identity_of(request).id)
         if setting.webhook is not None:
             webhooks.check_url(setting.webhook)
         alarm = await service.compute(lambda: alarms.add(setting))
@@ -122,31 +129,34 @@ def routes(service: Service) -> APIRouter:
 
     @router.get("", summary="All alarms and their states")
     async def list_alarms(request: Request) -> Response:
-        identity: Identity = request.state.identity
+        identity = identity_of(request)
 
         def encode_all() -> list[dict[str, Any]]:
             deliveries = outbox.last()
             return [
                 encode_alarm(alarm, deliveries.get(alarm.id), may_see_webhook(alarm, identity))
                 for alarm in alarms.list_alarms()
+                if identity.may_use(alarm.setting.stream)
             ]
 
         return json_response({"alarms": await service.compute(lambda: alarms.read_consistent(encode_all))})
 
     @router.get("/{id}", summary="One alarm")
     async def one(request: Request, id: Id) -> Response:
-        alarm = alarms.get(id)
-        full = may_see_webhook(alarm, request.state.identity)
+        alarm = find_alarm(request, id)
+        full = may_see_webhook(alarm, identity_of(request))
         return json_response(await service.compute(lambda: encode(alarm, full)))
 
     @router.delete("/{id}", summary="Drop an alarm", status_code=204)
     async def drop(request: Request, id: Id) -> Response:
-        identity: Identity = request.state.identity
+        identity = identity_of(request)
+        find_alarm(request, id)
         await service.compute(lambda: alarms.drop(id, None if identity.has_role("admin") else identity.id))
         return Response(status_code=204)
 
     @router.get("/{id}/history", summary="The transitions of an alarm, newest first")
-    async def history(id: Id, query: Annotated[TransitionQuery, Query()]) -> Response:
+    async def history(request: Request, id: Id, query: Annotated[TransitionQuery, Query()]) -> Response:
+        find_alarm(request, id)
         transitions = await service.compute(lambda: alarms.history(id, query.before, query.limit))
         more = transitions[-1]["number"] if len(transitions) == query.limit else None
         return json_response({"transitions": transitions, "next": more})

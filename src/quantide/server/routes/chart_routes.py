@@ -25,6 +25,7 @@ from quantide.server.http.query_parameters import (
 )
 from quantide.server.http.response_cache import set_versions
 from quantide.server.http.response_json import encode_key, encode_value, json_response
+from quantide.server.http.tokens import identity_of
 from quantide.server.routes.response_schemas import ERROR_RESPONSES, QQPlotModel, TimeSeriesListModel
 from quantide.server.service import Service
 
@@ -107,6 +108,8 @@ def routes(service: Service) -> APIRouter:
         if query.to <= query.start:
             raise InvalidArgumentError(f"from={query.start} and to={query.to}: from must be below to")
         addresses = Selector.read(query.x), Selector.read(query.y)
+        for address in addresses:
+            identity_of(request).check_stream(address.stream)
         phis = np.linspace(query.start, query.to, query.points).tolist()
         spacing = (query.to - query.start) / (query.points - 1)
         x, y = [await answer_axis(address, phis, spacing) for address in addresses]

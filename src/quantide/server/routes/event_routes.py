@@ -3,11 +3,13 @@
 from typing import Annotated
 
 import numpy as np
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from quantide.errors import InvalidArgumentError, UnknownQueryError
 from quantide.server.events.event_stream import EventPosition, EventStream, Subscription
+from quantide.server.http.tokens import Identity, identity_of
+from quantide.server.routes.query_routes import limit_streams
 from quantide.server.service import Service
 from quantide.server.subscriptions.continuous_queries import unknown_query
 from quantide.server.subscriptions.query_table import QuerySet
@@ -39,28 +41,32 @@ def routes(service: Service) -> APIRouter:
         responses={200: {"content": {"text/event-stream": {}}}},
     )
     async def events(
+        request: Request,
         parameters: Annotated[EventParameters, Query()],
         last_event_id: Annotated[str | None, Header(description=LAST_EVENT_ID_TEXT, max_length=100)] = None,
     ) -> EventStream:
         position = EventPosition.read(last_event_id, service)
-        subscription = await make_subscription(service, parameters, position is not None)
+        subscription = await make_subscription(service, parameters, position is not None, identity_of(request))
         return EventStream(service, subscription, position)
 
     return router
 
 
-async def make_subscription(service: Service, parameters: EventParameters, reconnects: bool) -> Subscription:
-    """Return the subscription; raise if it names something unknown. A client that reconnects may name queries and
-    alarms that were dropped since."""
+async def make_subscription(
+    service: Service, parameters: EventParameters, reconnects: bool, identity: Identity
+) -> Subscription:
+    """Return the subscription; raise if it names something unknown, or of a stream that the client may not use. A
+    client that reconnects may name queries and alarms that were dropped since."""
     if not parameters.model_fields_set:
         raise InvalidArgumentError(
             "the request subscribes to nothing; choose with query=, label=, stream=, alarm= or alarms=all"
         )
     for name in parameters.stream:
+        identity.check_stream(name)
         service.streams.check_name(name)
     for alarm in parameters.alarm:
         if not reconnects:
-            service.alarms.get(alarm)
+            identity.check_stream(service.alarms.get(alarm).setting.stream)
     ids = np.unique(np.array(parameters.query, dtype=np.int64))
     present = service.queries.table.find(ids)[1]
     if not present.all() and not reconnects:
@@ -72,4 +78,13 @@ async def make_subscription(service: Service, parameters: EventParameters, recon
             raise UnknownQueryError(f"no query has the label {label!r}; register some, then subscribe")
         queries = QuerySet(np.union1d(queries.ids, labelled.ids)) if len(queries.ids) else labelled
     alarms = None if parameters.alarms else set(parameters.alarm)
-    return Subscription(queries, list(dict.fromkeys(parameters.stream)), alarms)
+    if identity.streams is not None:
+        queries = await service.compute(lambda: allowed_queries(service, queries, identity))
+    return Subscription(queries, list(dict.fromkeys(parameters.stream)), alarms, identity.streams)
+
+
+def allowed_queries(service: Service, queries: QuerySet, identity: Identity) -> QuerySet:
+    """Return those of the queries that are about streams of the client."""
+    condition, streams = limit_streams(identity)
+    rows = service.registry.rows(f"SELECT id FROM queries WHERE {condition}", streams)
+    return QuerySet(np.intersect1d(queries.ids, np.array([row[0] for row in rows], dtype=np.int64)))

@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
 from quantide.server.http.response_json import json_response
+from quantide.server.http.tokens import identity_of
 from quantide.server.service import Service
 from quantide.server.stream_health import stream_health
 
@@ -25,8 +26,9 @@ def routes(service: Service) -> APIRouter:
         return json_response(body, 503 if reasons else 200)
 
     @router.get("/metrics", summary="Metrics in the format of Prometheus")
-    async def metrics() -> Response:
-        text, media_type = await service.compute(service.metrics.exposition)
+    async def metrics(request: Request) -> Response:
+        streams = identity_of(request).streams
+        text, media_type = await service.compute(lambda: service.metrics.exposition(streams))
         return Response(text, media_type=media_type)
 
     return router

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from quantide.errors import ForbiddenError
 from quantide.server.http.response_json import json_response
-from quantide.server.http.tokens import Identity
+from quantide.server.http.tokens import Identity, identity_of
 from quantide.server.service import Service
 from quantide.server.subscriptions.continuous_queries import unknown_query
 from quantide.server.subscriptions.register_request import QueryRequest, RegisterRequest, read_ids
@@ -73,16 +73,18 @@ def routes(service: Service) -> APIRouter:
         "/queries", status_code=201, summary="Register a continuous query, or a list: all or none", **QUERY_BODY
     )
     async def register(request: Request) -> Response:
-        data, owner = await request.body(), identity_of(request).id
-        return await service.compute(lambda: json_response(register_queries(service, data, owner), 201))
+        data, identity = await request.body(), identity_of(request)
+        return await service.compute(lambda: json_response(register_queries(service, data, identity), 201))
 
     @router.get("/queries", summary="Continuous queries, a page at a time")
-    async def list_queries(parameters: Annotated[QueryListParameters, Query()]) -> Response:
-        return await service.compute(lambda: json_response(query_page(service, parameters)))
+    async def list_queries(request: Request, parameters: Annotated[QueryListParameters, Query()]) -> Response:
+        identity = identity_of(request)
+        return await service.compute(lambda: json_response(query_page(service, parameters, identity)))
 
     @router.get("/queries/{id}", summary="A continuous query and its current answer")
-    async def get_query(id: Id) -> Response:
-        return await service.compute(lambda: json_response(answer_query(service, id)))
+    async def get_query(request: Request, id: Id) -> Response:
+        identity = identity_of(request)
+        return await service.compute(lambda: json_response(answer_query(service, id, identity)))
 
     @router.delete("/queries", summary="Drop those of your queries that have a label")
     async def drop_labelled(request: Request, parameters: Annotated[LabelParameters, Query()]) -> Response:
@@ -107,33 +109,46 @@ def routes(service: Service) -> APIRouter:
         )
 
     @router.get("/monitors", summary="Windows with continuous queries, and the counters of their monitors")
-    async def monitors(parameters: Annotated[MonitorQuery, Query()]) -> Response:
+    async def monitors(request: Request, parameters: Annotated[MonitorQuery, Query()]) -> Response:
+        identity = identity_of(request)
         if parameters.stream is not None:
+            identity.check_stream(parameters.stream)
             service.streams.check_name(parameters.stream)
-        return await service.compute(lambda: json_response(list_monitors(service, parameters)))
+        return await service.compute(lambda: json_response(list_monitors(service, parameters, identity)))
 
     return router
 
 
-def register_queries(service: Service, data: bytes, owner: str) -> dict[str, Any]:
+def register_queries(service: Service, data: bytes, identity: Identity) -> dict[str, Any]:
     """Register queries; return the id and the precision in force of each, in the order given."""
-    request = RegisterRequest(data, service.streams, service.limits)
-    ids = service.queries.add(request.windows, request.phis, request.epss, request.labels, owner, request.idles)
+    request = RegisterRequest(data, service.streams, service.limits, identity.check_stream)
+    ids = service.queries.add(request.windows, request.phis, request.epss, request.labels, identity.id, request.idles)
     return {"queries": [{"id": id, "eps": eps} for id, eps in zip(ids.tolist(), request.epss, strict=True)]}
 
 
-def query_page(service: Service, parameters: QueryListParameters) -> dict[str, Any]:
+def query_page(service: Service, parameters: QueryListParameters, identity: Identity) -> dict[str, Any]:
     columns = ("label", parameters.label), ("stream", parameters.stream)
     conditions = [(column, value) for column, value in columns if value is not None]
-    where = "".join(f" AND {column} = ?" for column, _ in conditions)
+    allowed, streams = limit_streams(identity)
+    where = "".join(f" AND {column} = ?" for column, _ in conditions) + f" AND {allowed}"
     sql = f"SELECT * FROM queries WHERE id > ?{where} ORDER BY id LIMIT ?"
-    rows = service.registry.rows(sql, (parameters.after, *(value for _, value in conditions), parameters.limit))
+    rows = service.registry.rows(
+        sql, (parameters.after, *(value for _, value in conditions), *streams, parameters.limit)
+    )
     more = len(rows) == parameters.limit
     return {"queries": [encode_query(row) for row in rows], "next": rows[-1]["id"] if more else None}
 
 
-def answer_query(service: Service, id: int) -> dict[str, Any]:
+def limit_streams(identity: Identity) -> tuple[str, list[str]]:
+    """Return a condition of SQL on queries that a client may see, and the values of its question marks."""
+    if identity.streams is None:
+        return "TRUE", []
+    return f"stream IN ({', '.join('?' * len(identity.streams))})", sorted(identity.streams)
+
+
+def answer_query(service: Service, id: int, identity: Identity) -> dict[str, Any]:
     for row in service.registry.rows("SELECT * FROM queries WHERE id = ?", (id,)):
+        identity.check_stream(row["stream"])
         return encode_query(row) | {"answer": orjson.Fragment(service.queries.answer(id))}
     raise unknown_query(np.array([id]))
 
@@ -149,6 +164,10 @@ def drop_queries(service: Service, ids: Ints, identity: Identity) -> dict[str, i
     present = service.queries.table.find(ids)[1]
     if not present.all():
         raise unknown_query(ids[~present])
+    if identity.streams is not None:
+        condition, streams = limit_streams(identity)
+        if not np.isin(ids, _select_ids(service, condition, *streams)).all():
+            raise ForbiddenError(f"the token {identity.name!r} is limited to other streams")
     if not identity.has_role("admin"):
         others = ids[~np.isin(ids, _select_ids(service, "owner = ?", identity.id))]
         if len(others):
@@ -160,22 +179,18 @@ def drop_queries(service: Service, ids: Ints, identity: Identity) -> dict[str, i
 
 def labelled_queries(service: Service, label: str, identity: Identity) -> Ints:
     """Return the ids of queries with a label: all for an admin, otherwise the identity's own."""
+    condition, streams = limit_streams(identity)
     if identity.has_role("admin"):
-        return _select_ids(service, "label = ?", label)
-    return _select_ids(service, "label = ? AND owner = ?", label, identity.id)
+        return _select_ids(service, f"label = ? AND {condition}", label, *streams)
+    return _select_ids(service, f"label = ? AND owner = ? AND {condition}", label, identity.id, *streams)
 
 
-def list_monitors(service: Service, parameters: MonitorQuery) -> dict[str, Any]:
+def list_monitors(service: Service, parameters: MonitorQuery, identity: Identity) -> dict[str, Any]:
     """Return the windows, those with subscribers first, then those with most queries."""
-    windows = service.queries.monitors(parameters.stream)
+    windows = [w for w in service.queries.monitors(parameters.stream) if identity.may_use(w["stream"])]
     windows.sort(key=lambda window: (not window["listened"], -window["queries"]))
     totals = {name: sum(window.get(name, 0) for window in windows) for name in TOTALS}
     return {"count": len(windows), "monitors": windows[: parameters.limit], "totals": totals}
-
-
-def identity_of(request: Request) -> Identity:
-    identity: Identity = request.state.identity
-    return identity
 
 
 def _select_ids(service: Service, where: str, *values: str) -> Ints:

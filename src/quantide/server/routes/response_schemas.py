@@ -34,6 +34,7 @@ class AnswerModel(BaseModel):
     low: Any = Field(None, description="With band=true: the true quantile is proved to be at least this...")
     high: Any = Field(None, description="...and at most this.")
     blocks_read: int = Field(description="Blocks of history that were read for the answer.")
+    requests: int = Field(description="Requests that were made to an object store for the answer; 0 for a folder.")
     span: SpanModel
 
 
@@ -69,7 +70,7 @@ YEAR = NOW | {"window": "all"}
 
 
 class QuantilesModel(AsOfModel):
-    model_config = example(ABOUT | {"answers": [P99 | {"blocks_read": 0, "span": SPAN}]})
+    model_config = example(ABOUT | {"answers": [P99 | {"blocks_read": 0, "requests": 0, "span": SPAN}]})
 
     answers: list[AnswerModel]
 

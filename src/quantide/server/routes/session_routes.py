@@ -75,7 +75,8 @@ def routes(service: Service) -> APIRouter:
 
 
 def encode_identity(identity: Identity | Token) -> dict[str, Any]:
-    return {"id": identity.id, "name": identity.name, "role": identity.role}
+    streams = None if identity.streams is None else sorted(identity.streams)
+    return {"id": identity.id, "name": identity.name, "role": identity.role, "streams": streams}
 
 
 def encode_token(token: Token) -> dict[str, Any]:

@@ -2,11 +2,12 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from quantide.live.live_stream import LiveStream
 from quantide.server.http.response_json import encode_key, encode_value, json_response
+from quantide.server.http.tokens import identity_of
 from quantide.server.service import Service
 from quantide.server.stream_health import stream_health
 
@@ -26,8 +27,8 @@ def routes(service: Service) -> APIRouter:
     router = APIRouter(prefix="/api/streams", tags=["streams"])
 
     @router.get("", summary="All streams")
-    async def streams() -> Response:
-        names = service.streams.names
+    async def streams(request: Request) -> Response:
+        names = [name for name in service.streams.names if identity_of(request).may_use(name)]
         overviews = await service.compute(lambda: [stream_overview(service, name) for name in names])
         return json_response({"streams": overviews})
 

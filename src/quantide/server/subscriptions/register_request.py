@@ -1,5 +1,6 @@
 """Register requests: continuous queries parsed from a request's body and checked; errors name the query's index."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Any, NotRequired
@@ -60,8 +61,10 @@ QUERY_LIST: TypeAdapter[list[QueryRequest]] = TypeAdapter(list[QueryRequest])
 class RegisterRequest:
     """Queries to register, as columns: window, phi, precision in force, label and idle time of each."""
 
-    def __init__(self, data: bytes, streams: ServedStreams, limits: Limits) -> None:
-        self._streams = streams
+    def __init__(
+        self, data: bytes, streams: ServedStreams, limits: Limits, check_stream: Callable[[str], None]
+    ) -> None:
+        self._streams, self._check_stream = streams, check_stream
         self._windows: dict[Any, tuple[WindowKey, float, float | None]] = {}  # checked, with eps and tail
         self._tried: set[tuple[str, str, str | None]] = set()  # stream, window and filter, whatever the key
         self.windows: list[WindowKey] = []
@@ -102,6 +105,7 @@ class RegisterRequest:
         A window is tried once for all its keys.
         """
         try:
+            self._check_stream(key.stream)
             live = self._streams.live(key.stream)
             scope = key.check(live)
             window = (key.stream, key.window, key.filter)

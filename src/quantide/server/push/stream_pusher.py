@@ -1,0 +1,85 @@
+"""Stream pusher: checks the rows of a request, refuses them if ingestion lags, and acknowledges them once durable.
+
+Repeats: a request whose idempotency key this server has seen is acknowledged without writing. A repeat that reaches
+another server, or this one after a restart, is written again with its key; ingestion, the only writer of the store,
+drops it.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TypeVar
+
+import pyarrow as pa
+
+from quantide.config import StreamConfig
+from quantide.errors import InvalidArgumentError, NotReadyError
+from quantide.live.live_stream import LiveStream
+from quantide.server.push.group_commit import GroupCommit
+from quantide.server.push.landing_backlog import LandingBacklog
+from quantide.server.push.row_checks import check_rows
+from quantide.server.push.row_formats import parse_rows
+from quantide.store.landing_file import digest_key
+
+T = TypeVar("T")
+MAX_KEY = 200  # characters
+RECENT_KEYS = 10_000  # requests whose repeats are not written again
+
+
+class StreamPusher:
+    """Accepts rows for one stream."""
+
+    def __init__(self, stream: StreamConfig, find_live: Callable[[str], LiveStream], max_bytes: int) -> None:
+        self.stream, self._find_live, self._max_bytes = stream, find_live, max_bytes
+        storage = stream.open_storage()
+        self.backlog = LandingBacklog(stream, storage)
+        self._commit = GroupCommit(storage, self.backlog.add, shares_files=not stream.filters)
+        self._recent: OrderedDict[bytes, asyncio.Task[str]] = OrderedDict()
+        self.rows = 0
+
+    def read_body(self, content_type: str, body: bytes) -> pa.Table:
+        """Return the checked rows of a body. It runs in a thread, and changes nothing."""
+        if self.backlog.is_stale:
+            self.backlog.measure()
+        self.backlog.check()
+        table = parse_rows(content_type, body, self._max_bytes, self.stream.keys)
+        try:
+            live = self._find_live(self.stream.name)
+            value_type, key_types = live.settings.value_type, live.key_types
+        except NotReadyError:  # the store has no rows yet, or does not exist
+            value_type, key_types = None, None
+        return check_rows(table, self.stream, time.time(), value_type, key_types)
+
+    async def add(self, table: pa.Table, key: str | None) -> str:
+        """Return the id of a request when its rows are durable, or were before."""
+        digest = None if key is None else digest_key(check_key(key))
+        if digest is None:
+            name = await self._commit.write(table, None)
+        else:
+            name = await asyncio.shield(self._recent.get(digest) or self._begin(table, digest))
+        self.rows += len(table)
+        return name.partition(".")[0]
+
+    def _begin(self, table: pa.Table, digest: bytes) -> "asyncio.Task[str]":
+        """Start to write rows with a key; a request that fails is forgotten, so that it can be repeated."""
+        task = asyncio.ensure_future(self._commit.write(table, digest))
+        self._recent[digest] = task
+        if len(self._recent) > RECENT_KEYS:
+            self._recent.popitem(last=False)
+
+        def forget(done: "asyncio.Task[str]") -> None:
+            if (done.cancelled() or done.exception() is not None) and self._recent.get(digest) is done:
+                del self._recent[digest]
+
+        task.add_done_callback(forget)
+        return task
+
+    def close(self) -> None:
+        self._commit.close()
+
+
+def check_key(key: str) -> str:
+    if not 0 < len(key) <= MAX_KEY or not key.isprintable():
+        raise InvalidArgumentError(f"an idempotency key has 1 to {MAX_KEY} printable characters; send a UUID")
+    return key
