@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quantide.store import durable_files
-from quantide.store.durable_files import DurableSink
+from quantide.store import folder_storage
+from quantide.store.folder_storage import FileSink, FolderStorage
 
 
 @dataclass
@@ -160,9 +160,9 @@ def recorded(root: Path) -> Iterator[Disk]:
         real["mkdir"](path, *rest, **named)
         disk.appeared(path, "mkdir")
 
-    class Recorded(DurableSink):
-        def __init__(self, path: str, checked: bool = True) -> None:
-            super().__init__(path, checked)
+    class Recorded(FileSink):
+        def __init__(self, path: str, checked: bool = True, has_faults: bool = True) -> None:
+            super().__init__(path, checked, has_faults)
             disk._inodes.pop(os.stat(path).st_ino, None)  # inode numbers of removed files are reused
             disk.appeared(path, "create")
             self.path = path
@@ -181,8 +181,8 @@ def recorded(root: Path) -> Iterator[Disk]:
             "mkdir": mkdir,
         }.items():
             patch.setattr(os, name, replacement)
-        patch.setattr(durable_files, "DurableSink", Recorded)
-        patch.setattr("quantide.store.writable_table.sync_filesystem", lambda path: disk.everything_synced())
+        patch.setattr(folder_storage, "FileSink", Recorded)
+        patch.setattr(FolderStorage, "sync_all", lambda storage: disk.everything_synced())
         yield disk
 
 

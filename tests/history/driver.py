@@ -22,12 +22,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from quantide import StreamSketch, Summary
+from quantide import History, StreamSketch, Summary
 from quantide.errors import QuantideError, StorageError
 from quantide.history.chunk_sort import sort_chunk
 from quantide.history.compaction_tasks import write_run_file
 from quantide.store import fault_points
 from quantide.store.file_names import FileName, RunId
+from quantide.store.folder_storage import FolderStorage
 from quantide.store.index_file import IndexFile, IndexFileInfo
 from quantide.store.store_settings import ErrorProfile
 from quantide.summary.value_column import read_column
@@ -154,6 +155,12 @@ def expire_and_restore(folder: str, settings: dict[str, Any]) -> None:
     doing.history.restore()
 
 
+def delete(folder: str, key: str | None, before: int | None) -> None:
+    """Delete a key or the oldest steps of a store that exists."""
+    with History(folder) as history:
+        history.delete(key, before)
+
+
 def trickle(folder: str, settings: dict[str, Any], wait: bool = True, batches: int = 24) -> None:
     """Append small batches in few steps. With `wait` each is compacted before the next one, so points are passed in
     order.
@@ -183,6 +190,7 @@ TASKS: dict[str, Callable[..., None]] = {
         keep_writing,
         expire,
         expire_and_restore,
+        delete,
         trickle,
         live_work,
         live_count,
@@ -252,16 +260,8 @@ def _warm() -> None:
     for keys, names in ((None, ()), (pa.array(HOSTS[np.arange(200) % 3]), ("host",))):
         with tempfile.TemporaryDirectory() as folder:
             rows = sort_chunk(keys, column, kind, "refuse").partitions[0]()
-            write_run_file(
-                folder,
-                name,
-                rows,
-                names,
-                IndexFileInfo(len(rows), "float64", BLOCK, 0, 0),
-                ErrorProfile(0.01, 0.1),
-                200,
-                False,
-            )
+            about, profile = IndexFileInfo(len(rows), "float64", BLOCK, 0, 0), ErrorProfile(0.01, 0.1)
+            write_run_file(FolderStorage(folder), name, [rows], names, about, profile, 200, 0)
             total = IndexFile((Path(folder) / name.index).read_bytes()).total
         sketch = StreamSketch(0.05)
         sketch.update_summary(total)

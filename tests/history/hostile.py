@@ -24,6 +24,7 @@ from quantide.history import HistoryReader
 from quantide.history.store_repair import repair
 from quantide.live import LiveStream
 from quantide.store import index_file, recent_file, section_file
+from quantide.store.folder_storage import FolderStorage
 from quantide.store.ingest_log import QUARANTINED, BatchRecord, FileRecord, IngestedFile, IngestLog
 from quantide.store.recent_manifest import CRC
 
@@ -104,7 +105,7 @@ def grow(folder: Path, keyed: bool) -> None:
     """Make a store with runs of two levels, chunks, recent files with summaries, an ingest log and a quarantine."""
     rng = np.random.default_rng(7 + keyed)
     with History(folder, eps=0.05, kappa=2, window="1 hour", filters=["f", "g"], **settings(keyed)) as history:
-        ledger = IngestLog(str(folder), history.batch_seen)
+        ledger = IngestLog(FolderStorage(str(folder)), history.batch_seen)
         for number in range(BATCHES):
             name = f"c0-{number}-0-0.parquet"
             files = (
@@ -244,7 +245,7 @@ def write(folder: Path, keyed: bool) -> None:
 
 def use_ledger(folder: Path) -> None:
     history = History(folder)
-    ledger = IngestLog(str(folder), lambda batch: bool(history.batch_seen(batch)))
+    ledger = IngestLog(FolderStorage(str(folder)), lambda batch: bool(history.batch_seen(batch)))
     ledger.clean()
     ledger.mark_committed(ledger.write(BatchRecord("c0", BATCHES)))
     ledger.fold("c0")

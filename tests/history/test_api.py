@@ -186,7 +186,7 @@ def test_places_that_are_no_store(tmp_path: Path) -> None:
     locations: dict[Any, type[Exception]] = {
         "": errors.InvalidArgumentError,
         b"bytes": errors.InvalidArgumentError,
-        "s3://bucket/store": errors.InvalidArgumentError,
+        "ftp://host/store": errors.InvalidArgumentError,
         tmp_path / "a%20b": errors.InvalidArgumentError,
         tmp_path / "file": errors.StorageError,
         tmp_path / "file" / "below": errors.StorageError,

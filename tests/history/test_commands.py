@@ -149,3 +149,59 @@ def test_rows_of_the_future_are_repaired(how: str, left: int, newest: float, tmp
     assert (report["ok"], report["future"]["action"], report["future"]["rows"]) == (True, how, 1)
     with LiveStream(path, follow=False) as live:
         assert (live.newest, live.answer(0.5, within="1 min").n, live.n) == (newest, left, 3)
+
+
+# --- deleting -----------------------------------------------------------------------------------------------
+
+
+def test_delete_a_key(store: str, capsys: Out) -> None:
+    key = ["--key", "b", "--key", "0"]
+    assert main(["history", "delete", store, *key, "--dry-run"]) == 0
+    text = capsys.readouterr().out
+    assert re.fullmatch(rf"{re.escape(store)}: 325 rows in \d+ files of [\d,]+ bytes would be deleted\n", text)
+    assert main(["history", "delete", store, *key]) == 0
+    done = capsys.readouterr().out.splitlines()
+    assert done[0] == text.strip().replace("would be deleted", "deleted")
+    assert "--vacuum does so at once" in done[1]
+    assert main(["history", "delete", store, *key, "--vacuum"]) == 0
+    again = capsys.readouterr().out.splitlines()
+    assert again[0] == f"{store}: 0 rows in 0 files of 0 bytes deleted"
+    assert re.fullmatch(r"[1-9]\d* files of [\d,]+ bytes removed from disk", again[1])
+    assert main(["quantile", store, "1", *key]) == 2
+    assert History(store).n == 1302 - 325
+
+
+def test_delete_steps(store: str, capsys: Out) -> None:
+    first = History(store).runs()[1].id.first
+    assert main(["history", "delete", store, "--before", str(first), "--json"]) == 0
+    body = json.loads(capsys.readouterr().out)
+    assert body.pop("bytes") > 0
+    assert body.pop("files") > 0
+    rows = 100 * (first - 1)
+    expected = {"path": store, "key": None, "before": str(first), "dry_run": False, "rows": rows}
+    assert body == expected | {"unchecked": [], "removed_files": 0}
+    assert History(store).n == 1302 - rows
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "one of them"),
+        (["--key", "a", "--before", "2"], "one of them"),
+        (["--key", "a"], "2 parts"),
+        (["--before", "99"], "is not a step"),
+        (["--before", "2"], "it can be 1, which leaves the run"),
+        (["--before", "2026-03-01T12:00"], "number of a step"),
+        (["--before", "noon"], "neither the number of a step nor a time"),
+    ],
+)
+def test_deletions_that_are_refused(arguments: list[str], message: str, store: str, capsys: Out) -> None:
+    assert main(["history", "delete", store, *arguments]) == 2
+    assert message in capsys.readouterr().err
+    assert History(store).n == 1302
+
+
+def test_delete_makes_no_store(tmp_path: Path, capsys: Out) -> None:
+    assert main(["history", "delete", str(tmp_path / "none"), "--before", "1"]) == 2
+    assert "no history" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()

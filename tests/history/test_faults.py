@@ -17,9 +17,8 @@ import pytest
 from quantide.errors import CorruptBytesError, StorageError
 from quantide.history import History, compaction_tasks
 from quantide.history import recent_writer as recent_files
-from quantide.store import ingest_log as ledgers
-from quantide.store.durable_files import remove
 from quantide.store.file_names import final_name
+from quantide.store.folder_storage import FolderStorage
 from quantide.store.ingest_log import BatchRecord, IngestLog
 from tests.conftest import seed_of
 from tests.history.driver import ROOT, Child, Driver
@@ -58,12 +57,19 @@ POINTS = (
     "write.side",
 )
 OF_RETENTION = ("retention.linked", "restore.linked", "restore.committed")  # tried in test_retention.py
+OF_DELETION = ("delete.written", "delete.committed")  # tried in test_delete.py
 OF_STREAMS = (
+    "push.folded",
+    "push.keys",
+    "push.stored",
+    "push.write",
+    "push.written",
+    "source.remove",
     "ingest.recorded",
     "ingest.committed",
     "ledger.based",
     "ledger.cleared",
-)  # tried in tests/spark/test_ingest_faults.py
+)  # tried in tests/spark: test_ingest_faults.py, test_push_ingest.py, test_listed_folders.py; tests/server/test_push.py
 WRITES = ("disk.write", "disk.named", "commit.before")  # where the system reports a full disk
 STORES = {"plain": SETTINGS, "keyed": KEYED}
 SOME = [(point, store) for point, store in zip(POINTS, cycle(STORES), strict=False)]
@@ -127,7 +133,7 @@ def check_child(child: Child, settings: dict[str, Any]) -> None:
 def test_all_points_are_passed(counts: dict[str, dict[str, int]]) -> None:
     """A new fault point must be tested below, or, where the work does not pass it, in a test of its own."""
     text = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
-    others = {"side.rebuilt", "log.trimmed", *OF_RETENTION, *OF_STREAMS}
+    others = {"side.rebuilt", "log.trimmed", *OF_RETENTION, *OF_DELETION, *OF_STREAMS}
     assert set(re.findall(r'fault_points\.point\("(.*?)"\)', text)) == {*POINTS, *others}
     assert set(counts["plain"]) == set(counts["keyed"]) == {*POINTS, "log.trimmed"}
 
@@ -355,14 +361,15 @@ def test_a_fold_is_flushed_before_its_records_go(tmp_path: Path, monkeypatch: py
         order.append(f"flushed {os.path.basename(os.readlink(f'/proc/self/fd/{handle}'))}")
         fsync(handle)
 
-    def removed(path: str) -> bool:
+    def removed(storage: FolderStorage, name: str) -> bool:
         order.append("removed")
-        return remove(path)
+        return remove(storage, name)
 
-    ledger = IngestLog(str(tmp_path), lambda _: True, durable=True)
+    remove = FolderStorage.remove
+    ledger = IngestLog(FolderStorage(str(tmp_path), durable=True), lambda _: True)
     for number in range(3):
         ledger.write(BatchRecord("c0", number))
     monkeypatch.setattr(os, "fsync", flushed)
-    monkeypatch.setattr(ledgers, "remove", removed)
+    monkeypatch.setattr(FolderStorage, "remove", removed)
     ledger.fold("c0")
     assert order[-4:] == ["flushed sources", *["removed"] * 3]

@@ -72,7 +72,7 @@ def flip(folder: Path, path: Path, offset: int, bit: int) -> int:
     before = History(folder)
     assert before.n == len(DATA)
     with damaged(path, offset, bit):
-        assert count_refused(before) == 0 or path.suffix == ".parquet"
+        count_refused(before)  # an index file is read again when it is used again
         history = History(folder)
         for one in (history, before):
             with pytest.raises(CorruptBytesError, match=path.name):

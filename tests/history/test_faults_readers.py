@@ -287,7 +287,7 @@ def test_appends_go_on_while_files_are_removed(tmp_path: Path, monkeypatch: pyte
     work.close(0)
 
 
-@pytest.mark.parametrize("moment", ["_entries", "files", "clear_log"])
+@pytest.mark.parametrize("moment", ["_list_files", "files", "clear_log"])
 def test_vacuum_while_a_merge_is_committed(moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The compaction commits while vacuum lists files: they are no longer pending, and were not active before."""
     work = Work(str(tmp_path), SETTINGS)
@@ -297,7 +297,7 @@ def test_vacuum_while_a_merge_is_committed(moment: str, tmp_path: Path, monkeypa
         gate = Gate(patch, "merge.written")
         work.history.end_step(wait=False)
         assert gate.reached.wait(20)
-    owner: Any = vacuum if moment == "_entries" else work.history.table
+    owner: Any = vacuum if moment == "_list_files" else work.history.table
     function = getattr(owner, moment)
 
     def then_merged(*arguments: Any) -> Any:
@@ -327,10 +327,10 @@ def test_a_question_while_a_merge_is_committed(tmp_path: Path, monkeypatch: pyte
         work.history.end_step(wait=False)
         assert gate.reached.wait(20)
     table = work.history.table
-    files = table.files
+    state = table.state
 
-    def then_merged() -> Any:
-        names = files()
+    def then_merged(since: Any) -> Any:
+        found = state(since)
         gate.open.set()
         merging = work.history._writer.compactor._level_task
         assert merging is not None
@@ -338,10 +338,10 @@ def test_a_question_while_a_merge_is_committed(tmp_path: Path, monkeypatch: pyte
             if merging.done():
                 break
             Event().wait(0.01)
-        return names
+        return found
 
     work.append(2)  # so that the next query reads the table
-    monkeypatch.setattr(table, "files", then_merged)
+    monkeypatch.setattr(table, "state", then_merged)
     assert work.history.n == 3 * ROWS
     monkeypatch.undo()
     work.history.end_step()

@@ -256,6 +256,7 @@ def test_a_lost_checkpoint_is_no_failure(tmp_path: Path) -> None:
         checkpoint.mkdir()
         history.append(batch(number))
         done.append(number)
+        history.table.maintenance.wait()
         checkpoint.rmdir()
         assert history.n == sum(map(len, map(batch, done)))
     check_stored(tmp_path, done)

@@ -1,6 +1,5 @@
 """Guarantee: for any appends and compactions, every answer is within its error bound, and within the promised one."""
 
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from quantide.errors import EmptyError, InvalidArgumentError, SpanError, Unknown
 from quantide.history import History, span_view
 from tests.conftest import seed_of
 from tests.history.model import BY_NAME, KINDS, MODES, SHAPES, Model, Rng, check_all, check_span, small
+from tests.history.work import remove_store
 from tests.oracle import SLACK, bound_faults, exact_quantile
 
 KEYS: dict[str, list[tuple[Any, ...]]] = {
@@ -127,7 +127,7 @@ class Operations(RuleBasedStateMachine):
             assert not self.settled or max(runs.values(), default=0) <= self.history.settings.kappa
         finally:
             self.small.__exit__(None, None, None)
-            shutil.rmtree(self.folder)
+            remove_store(self.folder)
 
     def _key(self, own: list[tuple[Any, ...]], one_key: bool) -> Any:
         """Return keys as one for all, an array beside the values, or tuples."""

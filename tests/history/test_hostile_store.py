@@ -25,12 +25,11 @@ from quantide.history import recent_writer as written
 from quantide.history.future_rows import repair_future_rows
 from quantide.history.store_repair import repair
 from quantide.live import LiveStream
-from quantide.store.durable_files import check_tree
 from quantide.store.file_names import FileName
+from quantide.store.folder_storage import FolderStorage, check_tree
 from quantide.store.index_file import IndexFile
 from quantide.store.ingest_log import BatchRecord, FileRecord, IngestedFile, IngestLog
 from quantide.store.json_fields import parse_json
-from quantide.store.location import FolderLocation
 from quantide.store.log_entry import MANIFEST, LogEntry, encode_entry
 from quantide.store.recent_file import RecentFile
 from quantide.store.recent_manifest import RecentManifest
@@ -263,8 +262,8 @@ def test_records_of_the_ledger(made: Made, tmp_path: Path, share: str, rng: Rng)
 
     for text in chosen(cases(), share, 500, rng):
         (folder / "c0-0.jsonl").write_text(text, errors="surrogatepass")
-        if not refusal(lambda: IngestLog(str(tmp_path), lambda _: True), "c0-0.jsonl"):
-            ledger = IngestLog(str(tmp_path), lambda _: True)
+        if not refusal(lambda: IngestLog(FolderStorage(str(tmp_path)), lambda _: True), "c0-0.jsonl"):
+            ledger = IngestLog(FolderStorage(str(tmp_path)), lambda _: True)
             assert all(name.startswith("c0-") and "/" not in name for name in ledger.quarantined_rows)
             ledger.clean()
             ledger.write(BatchRecord("c0", 1))
@@ -287,7 +286,7 @@ def test_a_name_that_leads_elsewhere(name: str, made: Made, tmp_path: Path) -> N
         (tmp_path / "_quantide/sources").mkdir(parents=True, exist_ok=True)
         (tmp_path / "_quantide/sources/c0-0.jsonl").write_bytes(record.to_lines())
         with pytest.raises(CorruptBytesError, match="not the name of a file of the quarantine"):
-            IngestLog(str(tmp_path), lambda _: True)
+            IngestLog(FolderStorage(str(tmp_path)), lambda _: True)
 
 
 @pytest.mark.parametrize("name", ["../x", "../outside/E1-1.recent", "_quantide/recent/../../../x"])
@@ -700,7 +699,7 @@ def test_transactions_that_deltas_reader_refuses(what: str, box: Box) -> None:
 @pytest.mark.parametrize("what", UNREADABLE)
 def test_a_transaction_that_arrives_while_a_store_is_open(what: str, box: Box) -> None:
     store = box.reset()
-    opened, writer = WritableTable.open(FolderLocation(str(store))), WritableTable.open(FolderLocation(str(store)))
+    opened, writer = WritableTable.open(FolderStorage(str(store))), WritableTable.open(FolderStorage(str(store)))
     assert opened is not None
     assert writer is not None
     writer.take_over()
@@ -729,7 +728,8 @@ def test_the_store_itself(box: Box, keyed: bool) -> None:
     box.check()
     with History(box.reset()) as history:
         assert history.verify().values == (hostile.BATCHES + 1) * hostile.ROWS
-        values = np.concatenate([pq.read_table(uri)["value"].to_numpy() for uri in history.table._table.file_uris()])
+        paths = [store / name.data for name in history.table.files()]
+        values = np.concatenate([pq.read_table(path)["value"].to_numpy() for path in paths])
         assert history.answer(0.3, "exact").value == exact_quantile(values, 0.3)
         hostile.append(history, np.random.default_rng(1), keyed, 80.0)
         history.end_step()
@@ -737,7 +737,7 @@ def test_the_store_itself(box: Box, keyed: bool) -> None:
     assert len(table) >= len(values)
     live = LiveStream(store, follow=False)
     assert live.answer(0.5, last=20).n == 20
-    ledger = IngestLog(str(store), History(store).batch_seen)
+    ledger = IngestLog(FolderStorage(str(store)), History(store).batch_seen)
     assert ledger.last["c0"] == hostile.BATCHES - 1
     assert ledger.quarantined_files == {
         "/in/b.csv": FileRecord(IngestedFile("/in/b.csv", 1, 2), "quarantined", "bad", 1)

@@ -1,5 +1,6 @@
 """Compaction of levels: runs dropped by retention, the length of runs, and the same files for the same appends."""
 
+import pickle
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -74,7 +75,7 @@ class OneByOne:
     """Executor that runs tasks in another order, serialised as for another machine."""
 
     def map(self, tasks: Sequence[CompactionTask]) -> list[CompactionOutput]:
-        outputs = [compact_range(CompactionTask.from_dict(task.to_dict())) for task in reversed(tasks)]
+        outputs = [compact_range(pickle.loads(pickle.dumps(task))) for task in reversed(tasks)]
         return outputs[::-1]
 
 

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from quantide.errors import RepairWarning
 from quantide.history import History, HistoryReader
 from quantide.history import recent_writer as recent_files
-from quantide.store import durable_files
+from quantide.store.folder_storage import FolderStorage
 from tests.history.crash import KINDS, Crash, Disk, lay_out, recorded
 from tests.history.work import KEYED, SETTINGS, Work, all_of, check_stored, small
 
@@ -111,11 +111,11 @@ def test_nothing_is_torn_in_a_durable_store(tmp_path: Path, rng: np.random.Gener
 def test_the_simulator_finds_a_missing_sync(tmp_path: Path, rng: np.random.Generator, monkeypatch: Any) -> None:
     """With entries that are named before they are synced, as Delta's library does it, acknowledged batches are lost."""
 
-    def unsynced(path: str, data: bytes, durable: bool) -> None:
-        put(path, data, False)
+    def unsynced(storage: FolderStorage, name: str, data: bytes) -> None:
+        create(FolderStorage(storage.path), name, data)
 
-    put = durable_files.create_file
-    monkeypatch.setattr("quantide.store.delta_log.create_file", unsynced)
+    create = FolderStorage.create
+    monkeypatch.setattr(FolderStorage, "create", unsynced)
     disk = work(tmp_path / "store", SETTINGS, 6)
     monkeypatch.undo()
     small(monkeypatch.setattr)
@@ -137,7 +137,7 @@ def test_files_are_removed_once_others_outlast_it(tmp_path: Path, monkeypatch: p
         doing.append(number)
     doing.step(0)
     monkeypatch.setattr(os, "remove", removed)
-    monkeypatch.setattr("quantide.history.vacuum.sync_filesystem", lambda path: order.append(f"flushed {path}"))
+    monkeypatch.setattr(FolderStorage, "sync_all", lambda storage: order.append(f"flushed {storage.path}"))
     doing.vacuum(0)
     doing.close(0)
     assert order[0] == f"flushed {tmp_path}"

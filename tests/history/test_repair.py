@@ -20,7 +20,9 @@ from quantide.history.store_repair import repair
 from quantide.history.verify import check_log
 from quantide.live import LiveStream
 from quantide.store import writable_table
-from quantide.store.delta_library import DeltaError, is_readable, panics_as_errors
+from quantide.store.checkpoint_file import is_readable
+from quantide.store.delta_library import DeltaError, panics_as_errors
+from quantide.store.folder_storage import FolderStorage
 from quantide.store.log_repair import LogFinding
 from quantide.store.recent_manifest import RecentManifest
 from tests.history.work import ROWS, SETTINGS, Work, active, all_of, batch, check_stored, few, recent, small
@@ -311,7 +313,7 @@ def flip(folder: Path, text: bytes) -> Path:
     data = bytearray(path.read_bytes())
     data[data.index(text) + 1] ^= 0x80
     path.write_bytes(data)
-    assert is_readable(str(path))
+    assert is_readable(0, path.read_bytes())
     return path
 
 
@@ -321,7 +323,7 @@ def test_a_checkpoint_that_only_deltas_reader_refuses(what: str, folder: Path) -
     reader = HistoryReader(folder)
     assert reader.n == LiveStream(folder, follow=False).answer(0.5).n == len(all_of(NUMBERS))
     with pytest.raises(CorruptBytesError, match="quantide history repair"):
-        check_log(str(folder))
+        check_log(FolderStorage(str(folder)))
     [finding] = [one for one in repair(folder, dry_run=True) if one.name == path.name]
     assert (finding.kind, finding.problem, finding.lost) == ("checkpoint", "cannot be read", False)
     with History(folder) as history, pytest.warns(RepairWarning) as warned:

@@ -13,6 +13,7 @@ from quantide.errors import CorruptBytesError, InvalidArgumentError, StorageErro
 from quantide.history import History
 from quantide.store import file_clock, retired_files
 from quantide.store.file_names import RETIRED
+from quantide.store.folder_storage import FolderStorage
 from quantide.store.ingest_status import read_accepted_clock, write_clock_problem
 from quantide.windows.wall_clock import VARIABLE
 from tests.history.driver import Driver
@@ -142,11 +143,11 @@ def test_a_clock_that_runs_ahead_does_not_shorten_the_grace(tmp_path: Path, monk
 def test_a_damaged_list_of_ages_lets_files_wait(damage: bytes, tmp_path: Path) -> None:
     with filled(tmp_path, retention=4, steps=8) as history:
         expired = restorable(tmp_path)
-        (tmp_path / RETIRED / retired_files.AGES).write_bytes(damage)
+        (tmp_path / retired_files.AGES).write_bytes(damage)
         history.vacuum(0)
         history.vacuum(0, grace_hours=0.5)
         assert restorable(tmp_path) == expired
-        assert len(json.loads((tmp_path / RETIRED / retired_files.AGES).read_text())["files"]) == len(expired)
+        assert len(json.loads((tmp_path / retired_files.AGES).read_text())["files"]) == len(expired)
 
 
 def test_a_data_file_that_is_damaged_is_named(tmp_path: Path) -> None:
@@ -236,14 +237,14 @@ def test_commands(tmp_path: Path, capsys: Out) -> None:
         "steps": 8,
         "restorable_runs": 4,
     }
-    write_clock_problem(store, "the clock is 60 days ahead")
+    write_clock_problem(FolderStorage(store), "the clock is 60 days ahead")
     assert main(["history", "clock", store]) == 0
     assert "problem: the clock is 60 days ahead" in capsys.readouterr().out
     assert History(store).stats()["clock_problem"] == "the clock is 60 days ahead"
-    assert read_accepted_clock(store) is None
+    assert read_accepted_clock(FolderStorage(store)) is None
     assert main(["history", "clock", store, "--accept"]) == 0
     assert "accepted: " in capsys.readouterr().out
-    accepted = read_accepted_clock(store)
+    accepted = read_accepted_clock(FolderStorage(store))
     assert accepted is not None
     assert accepted.step == 9
     assert main(["history", "restore", store, "--json"]) == 0
@@ -271,9 +272,10 @@ def test_second_names_are_removed_once_the_restored_files_outlast_a_loss_of_powe
 
     monkeypatch.setattr(os, "remove", removed)
     monkeypatch.setattr(
-        "quantide.history.vacuum.sync_filesystem",
-        lambda path: order.append(
-            "synced" if history.table.version > before and path == str(tmp_path) else "too early"
+        FolderStorage,
+        "sync_all",
+        lambda storage: order.append(
+            "synced" if history.table.version > before and storage.path == str(tmp_path) else "too early"
         ),
     )
     files = history.restore().files

@@ -12,7 +12,7 @@ from quantide.errors import CorruptBytesError, StorageError, UnknownKeyError
 from quantide.history import History, HistoryReader
 from quantide.history.span_view import SpanView
 from quantide.store.file_names import LOCK
-from quantide.store.location import FolderLocation
+from quantide.store.folder_storage import FolderStorage
 from quantide.store.stream_table import StreamTable
 from tests.history.work import KEYED, ROWS, SETTINGS, Work, active, all_of, batch, key_of, small
 from tests.oracle import bound_faults, exact_quantile
@@ -91,7 +91,7 @@ def test_no_store_and_no_lease(tmp_path: Path) -> None:
     with HistoryReader(tmp_path / "store") as reader:
         assert reader.n == 0
         assert not (tmp_path / "store" / LOCK).exists()
-        table = StreamTable.open(FolderLocation(str(tmp_path / "store")))
+        table = StreamTable.open(FolderStorage(str(tmp_path / "store")))
         assert table is not None
         assert HistoryReader(table).table is table
 

@@ -6,6 +6,8 @@ between two. The keyed store has the key "a", "b" or "c", by k.
 
 import json
 import os
+import shutil
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -106,11 +108,15 @@ def key_of(values: Floats) -> NDArray[np.str_]:
 
 
 class Work:
-    """Does the work on one store, through one handle."""
+    """Does the work on one store, through one handle.
+
+    The store is in the folder, or at the `uri` of the settings, which have its `storage_options`, too.
+    """
 
     def __init__(self, folder: str, settings: dict[str, Any], durable: bool = False) -> None:
         self.folder, self.keyed = folder, "keys" in settings
-        self.history = History(folder, **settings, durable=durable)
+        arguments = {name: value for name, value in settings.items() if name != "uri"}
+        self.history = History(settings.get("uri", folder), **arguments, durable=durable)
 
     def do(self, op: Op) -> None:
         what, number = op
@@ -161,9 +167,12 @@ class Work:
         return out
 
 
-def stored(folder: str | Path) -> dict[int, Floats]:
+def stored(folder: str | Path, options: dict[str, str] | None = None) -> dict[int, Floats]:
     """Return the values in the active files, by batch, in order: read without Quantide."""
-    tables = [pq.read_table(uri) for uri in DeltaTable(folder).file_uris()]
+    if options is None:
+        tables = [pq.read_table(uri) for uri in DeltaTable(folder).file_uris()]
+    else:
+        tables = [DeltaTable(folder, storage_options=options).to_pyarrow_table()]
     values = np.sort(np.concatenate([np.empty(0), *(table["value"].to_numpy() for table in tables)]))
     for table in tables:
         if "host" in table.column_names:
@@ -198,9 +207,21 @@ def leftovers(folder: str | Path) -> set[str]:
     return existing - needed - log - {"_delta_log/_last_checkpoint", "_quantide/writer.lock"}
 
 
-def check_stored(folder: str | Path, surely: Sequence[int], perhaps: Sequence[int] = ()) -> list[int]:
+def remove_store(folder: str | Path) -> None:
+    """Delete a store; repeat that while a handle that was dropped still writes a checkpoint in its thread."""
+    for _ in range(100):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not Path(folder).exists():
+            return
+        time.sleep(0.05)
+    shutil.rmtree(folder)
+
+
+def check_stored(
+    folder: str | Path, surely: Sequence[int], perhaps: Sequence[int] = (), options: dict[str, str] | None = None
+) -> list[int]:
     """Check that each acknowledged batch is there once, one in flight at most once; return all batches."""
-    batches = stored(folder)
+    batches = stored(folder, options)
     assert set(surely) <= set(batches), f"lost: {set(surely) - set(batches)}"
     assert set(batches) <= {*surely, *perhaps}, f"came from nowhere: {set(batches) - {*surely, *perhaps}}"
     for number, values in batches.items():

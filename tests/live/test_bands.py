@@ -39,7 +39,7 @@ def test_every_rank_is_in_its_band(shape: str, rows: int, tmp_path: Path, rng: R
         data = np.sort(grown.model.steps(None, None))
         view = live._view(QueryScope())
         assert isinstance(view, LiveHistoryView)
-        n, gap = len(data), view.stored.open_step.gap
+        n, gap = len(data), view.stored.open_step.gap + 1
         assert gap == (5 if rows > 1 else 1)
         ranks = np.unique([*range(1, 9), *range(n - 8, n + 1), *rng.integers(1, n + 1, 40)])
         for rank, band in zip(ranks.tolist(), live.bands(ranks / n, mode="accurate"), strict=True):

@@ -18,6 +18,7 @@ from quantide.history import recent_writer as written
 from quantide.history.recent_writer import next_recent_compaction
 from quantide.live.recent_snapshot import RecentSnapshot, RowSelection, TimeInterval
 from quantide.store.file_names import recent_name
+from quantide.store.folder_storage import FolderStorage
 from quantide.store.recent_file import RecentFile, write_recent
 from quantide.store.recent_manifest import ManifestEntry, RecentManifest
 from quantide.store.store_settings import ErrorProfile
@@ -88,7 +89,7 @@ def files(
     with tempfile.TemporaryDirectory() as folder:
         for number, part in enumerate(parts):
             name = recent_name(1, number)
-            size, about = write_recent(str(Path(folder, name)), part, ("f", "g"), profile, False)
+            size, about = write_recent(FolderStorage(folder), name, part, ("f", "g"), profile)
             entry = ManifestEntry(name, 0, about.rows, about.oldest, about.newest, size)
             manifest = manifest.with_entries([entry], "seconds", True)
             out.append(RecentFile(Path(folder, name).read_bytes(), name))
