@@ -1,3 +1,3 @@
 """Plugins of every test, those in src, docs and README.md included."""
 
-pytest_plugins = ["tests.time_limit", "tests.random_order", "tests.distribution"]
+pytest_plugins = ["tests.time_limit", "tests.random_order", "tests.distribution", "tests.object_servers.fixtures"]

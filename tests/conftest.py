@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -20,6 +21,15 @@ settings.register_profile(
     "slow", derandomize=True, deadline=None, max_examples=3000, suppress_health_check=_QUIET, database=None
 )
 settings.load_profile(os.environ.get("QUANTIDE_HYPOTHESIS", "default"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def local_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Folders of this machine for stores in object storage, instead of those of the user."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("QUANTIDE_CACHE", "QUANTIDE_STATE"):
+            patch.setenv(name, str(tmp_path_factory.mktemp(name.lower())))
+        yield
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-HEAVY = ("spark", "browser", "demo", "task_docs", "first_hour", "cli_run", "release")
+HEAVY = ("spark", "kafka", "browser", "demo", "task_docs", "first_hour", "cli_run", "release")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:

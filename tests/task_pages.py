@@ -55,7 +55,7 @@ class Reader:
     def do(self, kind: str, block: str, told: str) -> None:
         for long, short in self.shorter.items():
             block = block.replace(long, short)
-        block = block.replace('store = "data"', 'store = "data"\n[server]\nport = 8642')
+        block = re.sub(r'^(store = ".*")$', r"\1\n[server]\nport = 8642", block, flags=re.M)
         for port, free in self.ports.items():
             block = block.replace(port, free)
         if GOES_ON.fullmatch(block):

@@ -1,6 +1,11 @@
-"""ByteLRU: limits in bytes and entries, groups, eviction order."""
+"""ByteLRU: limits in bytes and entries, groups, eviction order. ExpiringValue: computed when it is too old."""
 
-from quantide.caching import ENTRY_BYTES, ByteLRU
+from threading import Event, Thread
+
+import pytest
+
+from quantide import caching
+from quantide.caching import ENTRY_BYTES, ByteLRU, ExpiringValue
 
 
 def fill(cache: ByteLRU, *keys: int, size: int = 100) -> None:
@@ -60,3 +65,57 @@ def test_put_does_not_replace_a_value() -> None:
     cache.put("group", "key", 2, 20)
     assert cache.peek("group", "key") == 1
     assert cache.nbytes == ENTRY_BYTES + 10
+
+
+def test_a_value_is_computed_again_once_it_has_expired(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, numbers = [0.0], iter(range(9))
+    monkeypatch.setattr(caching, "monotonic", lambda: now[0])
+    value = ExpiringValue(lambda: next(numbers), 5.0)
+    assert [value.get(), value.get()] == [0, 0]
+    now[0] = 4.9
+    assert value.get() == 0
+    now[0] = 5.0
+    assert value.get() == 1
+    always = ExpiringValue(lambda: next(numbers), 0.0)
+    assert [always.get(), always.get()] == [2, 3]
+
+
+def test_an_error_expires_like_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, results = [0.0], iter(list[OSError | str]([OSError("gone"), "here"]))
+    monkeypatch.setattr(caching, "monotonic", lambda: now[0])
+
+    def compute() -> str:
+        result = next(results)
+        if isinstance(result, OSError):
+            raise result
+        return result
+
+    value = ExpiringValue(compute, 5.0)
+    for _ in range(2):
+        with pytest.raises(OSError, match="gone"):
+            value.get()
+    now[0] = 5.0
+    assert value.get() == "here"
+
+
+def test_the_last_value_is_returned_while_another_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, started, finish, numbers = [0.0], Event(), Event(), iter(range(9))
+    monkeypatch.setattr(caching, "monotonic", lambda: now[0])
+
+    def compute() -> int:
+        number = next(numbers)
+        if number:
+            started.set()
+            finish.wait(30)
+        return number
+
+    value = ExpiringValue(compute, 5.0)
+    assert value.get() == 0
+    now[0] = 5.0
+    thread = Thread(target=value.get)
+    thread.start()
+    assert started.wait(30)
+    assert value.get() == 0
+    finish.set()
+    thread.join()
+    assert value.get() == 1

@@ -42,7 +42,7 @@ def test_every_command_and_no_other_has_a_section() -> None:
 def test_a_section_has_every_option_and_an_example(name: str) -> None:
     section = SECTIONS[name]
     names = {action.option_strings[0] if action.option_strings else str(action.metavar) for action in actions(name)}
-    checks = {"configuration", "disk", "kernels", "port", "sorting"} if name == "doctor" else set()
+    checks = {"configuration", "disk", "kafka", "kernels", "port", "sorting", "store"} if name == "doctor" else set()
     assert rows(section) - checks == names
     assert re.search(rf"```\n(TOKEN=\$\()?quantide {name}", section)
     assert "With `--json`" in section

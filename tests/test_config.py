@@ -1,11 +1,12 @@
 """The configuration: its settings, its defaults, and every error."""
 
+import re
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
-from quantide.config import Config, Step, read_config
+from quantide.config import Config, Step, StreamConfig, read_config
 from quantide.config.stream_config import tail_settings
 from quantide.errors import ConfigError
 from quantide.summary.ranks import DEFAULT
@@ -78,8 +79,8 @@ def test_all_settings(tmp_path: Path) -> None:
     assert clicks.source.options == {
         "subscribe": "clicks",
         "kafka.bootstrap.servers": "k:9092",
-        "failOnDataLoss": "false",
     }
+    assert clicks.source.on_data_loss == "continue"
     assert (clicks.memory, clicks.step, clicks.retention) == (100_000_000, Step(None, 1_000_000), 30)
     assert not clicks.source.is_files
 
@@ -181,7 +182,7 @@ def test_invalid_settings_of_a_stream(tmp_path: Path, line: str, message: str) -
         ('{ format = "parquet", path = "in", max_rows = 5 }', r"max_rows is for sources that are not files"),
         ('{ format = "parquet", path = "in", settle = 0 }', r"source\.settle is 0"),
         ('{ format = "parqet", path = "in" }', r'source\.format is "parqet", which .*did you mean "parquet"\?'),
-        ('{ format = "deltalake" }', r"Spark itself has parquet, .*spark\.jars\.packages"),
+        ('{ format = "deltalake" }', r'did you mean "delta"\?.*spark\.jars\.packages'),
         (
             '{ format = "json", path = "in", schema = "a INT", options = { MODE = "DROPMALFORMED" } }',
             r"MODE: .*bad_rec",
@@ -253,6 +254,106 @@ def test_the_fingerprint_covers_settings_that_decide_which_files_can_be_read(tmp
     assert read(tmp_path, SMALL + 'time = "t"\ntime_unit = "ms"').streams["s"].fingerprint != one
 
 
+REMOTE = """
+store = "s3://bucket/quantide/"
+[storage_options]
+region = "eu-central-1"
+access_key_id = "env:STORE_KEY"
+secret_access_key = "env:STORE_SECRET"
+allow_http = true
+cache_bytes = 1_000
+"""
+SECRET = "wJalrXUtnFEMI"
+
+
+@pytest.fixture
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STORE_KEY", "AKIAIOSFODNN7")
+    monkeypatch.setenv("STORE_SECRET", SECRET)
+
+
+@pytest.mark.usefixtures("credentials")
+def test_a_store_in_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QUANTIDE_STATE", str(tmp_path / "state"))
+    config = read(tmp_path, SMALL.replace('store = "data"', REMOTE))
+    stream = config.streams["s"]
+    assert (config.store, stream.folder) == ("s3://bucket/quantide", "s3://bucket/quantide/s")
+    assert stream.storage_options == {
+        "region": "eu-central-1",
+        "access_key_id": "AKIAIOSFODNN7",
+        "secret_access_key": SECRET,
+        "allow_http": "true",
+        "cache_bytes": "1000",
+    }
+    assert stream.open_storage().path == stream.folder
+    assert Path(config.server.state).is_relative_to(tmp_path / "state"), "a bucket cannot have the server's registry"
+    state = read(tmp_path, SMALL.replace('store = "data"', REMOTE) + '[server]\nstate = "own"').server.state
+    assert state == str(tmp_path / "own")
+
+
+@pytest.mark.usefixtures("credentials")
+def test_credentials_are_not_shown(tmp_path: Path) -> None:
+    config = read(tmp_path, SMALL.replace('store = "data"', REMOTE))
+    shown = f"{config!r} {config.streams['s']!r} {config.streams['s'].open_storage()!r}"
+    assert "AKIA" not in shown
+    assert SECRET not in shown
+    other = read(tmp_path, SMALL.replace('store = "data"', REMOTE.replace("STORE_KEY", "STORE_SECRET")))
+    assert other.streams["s"].fingerprint == config.streams["s"].fingerprint, "it is written into the store"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (f'secret_access_key = "{SECRET}"', r'storage_options\.secret_access_key is a cred.*"env:SECRET_ACCESS_KEY"'),
+        (f'account_key = "{SECRET}"', r"storage_options\.account_key is a credential in plain text"),
+        (f'azure_storage_sas_token = "{SECRET}"', r"storage_options\.azure_storage_sas_token is a credential"),
+        (f'sas = "{SECRET}"', r"storage_options\.sas is a credential"),
+        (f'password = "{SECRET}"', r"storage_options\.password is a credential"),
+        (f'proxy_url = "http://me:{SECRET}@proxy"', r"storage_options\.proxy_url is a credential in plain text"),
+        ('secret_access_key = "env:NOT_SET_ANYWHERE"', r"secret_access_key .*environment variable NOT_SET_ANYWHERE is"),
+        ('region = "env:"', r'storage_options\.region is not the name of an environment variable; write "env:NAME"'),
+        (f'region = ["{SECRET}"]', r"storage_options\.region must be text"),
+        (
+            'regoin = "eu"',
+            "store: the storage option 'regoin' of s3://bucket/quantide is unknown; did you mean 'region'",
+        ),
+    ],
+)
+def test_invalid_storage_options(tmp_path: Path, line: str, message: str) -> None:
+    text = f'store = "s3://bucket/quantide"\n[storage_options]\n{line}'
+    with pytest.raises(ConfigError, match=message) as error:
+        read(tmp_path, SMALL.replace('store = "data"', text))
+    assert SECRET not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["sse_kms_key_id", "web_identity_token_file", "sse_bucket_key_enabled"])
+def test_options_that_name_a_credential_without_being_one(tmp_path: Path, name: str) -> None:
+    text = f'store = "s3://bucket/quantide"\n[storage_options]\nregion = "eu"\n{name} = "true"'
+    assert read(tmp_path, SMALL.replace('store = "data"', text)).storage_options[name] == "true"
+
+
+@pytest.mark.parametrize(
+    ("store", "message"),
+    [
+        (f'"s3://AKIA:{SECRET}@bucket/x"', r"store is more than a location; write \"s3://bucket/prefix\""),
+        (f'"s3://{SECRET}@bucket/x"', r"store is more than a location"),
+        (f'"az://container/x?sv=1&sig={SECRET}"', r"store is more than a location"),
+        ('"ftp://host/x"', r"store: ftp://host/x: a store lies in a folder, or at s3://"),
+        (f'"s3://bucket/x"\nstorage_options = "{SECRET}"', r"storage_options is not a table; write its options below"),
+        ('"data"\nstorage_options = { region = "eu" }', r"storage_options are for object storage, .*folder \"data\""),
+    ],
+)
+def test_invalid_stores(tmp_path: Path, store: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as error:
+        read(tmp_path, SMALL.replace('"data"', store))
+    assert SECRET not in str(error.value)
+
+
+def test_a_container_of_an_account(tmp_path: Path) -> None:
+    uri = "abfss://container@account.dfs.core.windows.net/quantide"
+    assert read(tmp_path, SMALL.replace('"data"', f'"{uri}"')).streams["s"].folder == f"{uri}/s"
+
+
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"missing\.toml cannot be read: No such file.*; name a TOML file"):
         read_config(tmp_path / "missing.toml")
@@ -305,3 +406,50 @@ def test_invalid_hosts(tmp_path: Path, host: str) -> None:
 def test_who_can_reach_a_server(tmp_path: Path, settings: str, for_this_machine: bool, secure: bool) -> None:
     server = read(tmp_path, SMALL.replace("[streams.s]", f"[server]\n{settings}\n[streams.s]")).server
     assert (server.for_this_machine, server.secure) == (for_this_machine, secure)
+
+
+# Push streams
+
+PUSH = 'store = "data"\n[streams.s]\n'
+
+
+def read_push(tmp_path: Path, text: str) -> StreamConfig:
+    (tmp_path / "push.toml").write_text(PUSH + text)
+    return read_config(tmp_path / "push.toml").streams["s"]
+
+
+def test_a_push_stream_needs_nothing_else(tmp_path: Path) -> None:
+    stream = read_push(tmp_path, 'source = "push"')
+    assert (stream.value, stream.time, stream.time_unit, stream.durable) == ("value", "time", None, True)
+    assert stream.source.format == "parquet"
+    assert stream.source.path == str(tmp_path / "data" / "s" / "_quantide" / "landing")
+    assert stream.source.push is not None
+    assert not stream.source.push.own_time
+
+
+def test_settings_of_a_push_stream(tmp_path: Path) -> None:
+    settings = 'value = "ms"\ntime = "ts"\ntime_unit = "ms"\nkeys = ["k"]\ndurable = false\nlate = "quarantine"'
+    source = 'source = { format = "push", landing_bytes = "10 MB", landing_files = 7, max_files = 5 }\n'
+    stream = read_push(tmp_path, source + settings)
+    push = stream.source.push
+    assert push is not None
+    assert (push.landing_bytes, push.landing_files, push.own_time, push.time_unit) == (10**7, 7, True, "ms")
+    assert (stream.value, stream.time, stream.time_unit, stream.durable) == ("ms", "ts", None, False)
+    assert stream.source.max_files == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ('source = "pull"', "streams.s.source"),
+        ('source = { format = "push", path = "in" }', "source.path"),
+        ('source = { format = "push", landing_files = 0 }', "landing_files"),
+        ('source = { format = "push", max_files = 1, max_bytes = "1 MB" }', "max_bytes"),
+        ('source = "push"\nvalue = "a / 1000"', "not an expression"),
+        ('source = "push"\ntime = "to_timestamp(t)"', "not an expression"),
+        ('source = "push"\nkeys = ["time"]', "different columns"),
+    ],
+)
+def test_wrong_settings_of_a_push_stream(tmp_path: Path, text: str, part: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(part)):
+        read_push(tmp_path, text)

@@ -10,6 +10,7 @@ import ssl
 import sys
 import time
 import venv
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from quantide import History
 from quantide.cli import main
 from quantide.config import Config, read_config
 from quantide.doctor import config_checks, installation_checks, machine_checks, spark_checks
@@ -27,6 +29,9 @@ from quantide.doctor.finding import FAILED, OK, WARNING, Finding
 from quantide.kernels import block_sort
 from quantide.server.http.tokens import create_token, revoke_token
 from quantide.server.server_registry import ServerRegistry
+from quantide.store import object_storage
+from tests.object_servers.object_location import ObjectLocation
+from tests.object_servers.servers import ObjectServer
 from tests.server.serving import configure, make_store, serving
 
 Out = pytest.CaptureFixture[str]
@@ -366,3 +371,69 @@ def test_stores(tmp_path: Path) -> None:
     finding = only(list(config_checks.check_stores(config)))
     assert finding.state == FAILED
     assert "quantide history verify" in (finding.fix or "")
+
+
+def configure_remote(tmp_path: Path, store: ObjectLocation, monkeypatch: Patch, uri: str | None = None) -> Config:
+    """Write a configuration of a store in object storage, with a credential from the environment."""
+    monkeypatch.setenv("QUANTIDE_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("THE_SECRET", store.options["secret_access_key"])
+    options = store.options | {"access_key_id": "env:THE_KEY", "secret_access_key": "env:THE_SECRET"}
+    monkeypatch.setenv("THE_KEY", store.options["access_key_id"])
+    lines = [f'{name} = "{value}"' for name, value in options.items()]
+    (tmp_path / "in").mkdir(exist_ok=True)
+    stream = '[streams.latency]\nsource = { format = "parquet", path = "in" }\nvalue = "v"\n'
+    text = [f'store = "{uri or store.uri + "/quantide"}"', "[storage_options]", *lines, stream]
+    (tmp_path / "quantide.toml").write_text("\n".join(text))
+    return read_config(tmp_path / "quantide.toml")
+
+
+def test_a_store_in_a_bucket(tmp_path: Path, s3_store: ObjectLocation, monkeypatch: Patch) -> None:
+    config = configure_remote(tmp_path, s3_store, monkeypatch)
+    probe, store = config_checks.check_stores(config)
+    assert (probe.check, probe.state, store.state) == ("store", OK, OK)
+    assert "can be reached, and objects can be written on conditions" in probe.found
+    assert f"nothing was ingested yet; the store will be {s3_store.uri}/quantide/latency" in store.found
+    assert [meta for page in s3_store.open().list() for meta in page] == [], "the probe is removed"
+    stream = config.streams["latency"]
+    with History(stream.folder, storage_options=stream.storage_options) as history:
+        history.append([1.0])
+        assert "1 values in 0 steps" in list(config_checks.check_stores(config))[1].found
+        assert f"process {os.getpid()}" in list(config_checks.check_stores(config))[1].found
+    disks = list(machine_checks.check_disk(config))
+    assert f"free for {config.server.state}" in disks[0].found
+    assert len(disks) == 6
+
+
+def test_a_store_in_a_bucket_that_is_not_there(tmp_path: Path, s3_store: ObjectLocation, monkeypatch: Patch) -> None:
+    config = configure_remote(tmp_path, s3_store, monkeypatch, "s3://no-such-bucket-here/x")
+    finding = only(list(config_checks.check_stores(config)))
+    assert (finding.state, finding.fix) == (FAILED, "create the bucket or container, or correct store")
+
+
+def test_a_store_that_cannot_be_reached(tmp_path: Path, s3_store: ObjectLocation, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(object_storage, "FIRST_PAUSE", 0.001)
+    nobody = ObjectLocation(s3_store.uri, s3_store.options | {"endpoint": "http://127.0.0.1:9"})
+    finding = only(list(config_checks.check_stores(configure_remote(tmp_path, nobody, monkeypatch))))
+    assert (finding.state, finding.fix) == (FAILED, config_checks.NETWORK_FIX)
+    assert s3_store.options["secret_access_key"] not in finding.found
+
+
+def test_a_store_with_wrong_credentials(
+    tmp_path: Path, start_object_server: Callable[[str], ObjectServer], monkeypatch: Patch
+) -> None:
+    store = start_object_server("versitygw").new_location()  # moto accepts any
+    other = ObjectLocation(store.uri, store.options | {"secret_access_key": "guessed-secret"})
+    finding = only(list(config_checks.check_stores(configure_remote(tmp_path, other, monkeypatch))))
+    assert (finding.state, finding.fix) == (FAILED, config_checks.ACCESS_FIX)
+    assert "guessed-secret" not in finding.found
+
+
+def test_a_store_that_ignores_conditions(tmp_path: Path, s3_store: ObjectLocation, monkeypatch: Patch) -> None:
+    def put(storage: object_storage.ObjectStorage, name: str, data: bytes, version: object) -> dict[str, str]:
+        storage.replace(name, data)
+        return {"e_tag": "any"}
+
+    monkeypatch.setattr(object_storage.ObjectStorage, "update", put)
+    finding = only(list(config_checks.check_stores(configure_remote(tmp_path, s3_store, monkeypatch))))
+    assert (finding.state, "two writers could overwrite" in finding.found) == (FAILED, True)
+    assert "conditional puts" in (finding.fix or "")

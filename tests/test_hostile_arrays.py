@@ -12,7 +12,9 @@ import pytest
 from quantide import GKSketch, Summaries, Summary, errors
 from quantide.live.recent_snapshot import KeyRows
 from quantide.store import index_file, recent_file
-from quantide.store.index_file import IndexFile, IndexFileInfo, build_index_file
+from quantide.store.folder_storage import FolderStorage
+from quantide.store.index_builder import build_index_file
+from quantide.store.index_file import IndexFile, IndexFileInfo
 from quantide.store.recent_file import RecentFile, write_recent
 from quantide.store.section_file import SectionFile, pack
 from quantide.store.store_settings import ErrorProfile
@@ -40,7 +42,7 @@ def recent_bytes(tmp_path: Path) -> bytes:
     rng = np.random.default_rng(3)
     keys, values = pa.array(rng.integers(0, 2, 400)), rng.random(400)
     rows = RecentRows.of(KIND, "seconds", keys, values, np.arange(400.0), None)
-    write_recent(str(tmp_path / "recent"), rows, [], ErrorProfile(0.1, None), False)
+    write_recent(FolderStorage(str(tmp_path)), "recent", rows, [], ErrorProfile(0.1, None))
     return (tmp_path / "recent").read_bytes()
 
 

@@ -74,7 +74,7 @@ def test_the_wheel_has_every_file_of_the_package_and_no_other(built: tuple[Path,
 def test_the_metadata(metadata: Message) -> None:
     assert metadata["Version"] == quantide.__version__
     assert metadata["License-Expression"] == "Apache-2.0"
-    assert {*EXTRAS, "all", "dev", "bench"} == {*metadata.get_all("Provides-Extra", [])}
+    assert {*EXTRAS, "iceberg", "all", "dev", "bench"} == {*metadata.get_all("Provides-Extra", [])}
     alone = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
     assert {re.split("[<>=]", line)[0] for line in alone} == {"numpy", "numba", "pyarrow"}
 

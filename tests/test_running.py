@@ -75,9 +75,13 @@ def run(folder: Path, files: dict[str, str], *options: str) -> subprocess.Comple
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_test_that_hangs_fails_and_the_rest_goes_on(tmp_path: Path, processes: int) -> None:
     files = {"swallows": SWALLOWS, "teardown": TEARDOWN, "gil": HOLDS_THE_GIL}
-    done = run(tmp_path, files, "-n", str(processes), "--dist", "loadgroup", "-o", f"timeout={LIMIT}")
+    for attempt in range(3):
+        (folder := tmp_path / str(attempt)).mkdir()
+        done = run(folder, files, "-n", str(processes), "--dist", "loadgroup", "-o", f"timeout={LIMIT}")
+        if done.returncode != pytest.ExitCode.INTERNAL_ERROR:  # of xdist, if two processes crash at the same moment
+            break
     assert done.returncode == 1
-    assert (tmp_path / "hung").read_text() == "x"  # it runs once
+    assert (folder / "hung").read_text() == "x"  # it runs once
     assert "2 passed" in done.stdout
     for name in ("test_swallows.py::test_hangs", "test_gil.py::test_loops", "test_teardown.py::test_fails"):
         assert re.search(rf"^FAILED {name} - worker '\w+' crashed", done.stdout, re.M), name

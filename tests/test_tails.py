@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from quantide import SlidingWindow, StreamSketch, Summaries, Summary
 from quantide.errors import CorruptBytesError, InvalidArgumentError
-from quantide.kernels.error_profile import ranks_of_profile
+from quantide.kernels.error_profile import ranks_in_range, ranks_of_profile
 from quantide.sketches.running_summary import DOUBLINGS
 from quantide.sketches.stream_sketch import MIN_LEAF
 from quantide.summary.ranks import MAX_N
@@ -43,6 +43,19 @@ def test_every_order(order: str, size: int, rng: Rng) -> None:
     assert sketch.tail == TAIL
     assert not faults(values, sketch.summary())
     assert sketch.nbytes <= StreamSketch.max_nbytes(EPS, size, tail=TAIL)
+
+
+def test_values_one_by_one(rng: Rng) -> None:
+    """The state does not depend on how values are divided into calls, nor on queries in between."""
+    values = rng.lognormal(0, 2, 9000)
+    at_once, one_by_one = StreamSketch(0.01), StreamSketch(0.01)
+    at_once.update(values)
+    for i, value in enumerate(values.tolist()):
+        one_by_one.update(value)
+        if i % 1500 == 7:
+            assert not faults(values[: i + 1], one_by_one.summary(), 0.01, 0.1)
+    assert one_by_one.to_bytes() == at_once.to_bytes()
+    assert not faults(values, one_by_one.summary(), 0.01, 0.1)
 
 
 @pytest.mark.parametrize("where", ["early", "late", "alternating", "in one block", "at block edges"])
@@ -136,6 +149,21 @@ def test_ranks_of_a_profile(n: int, limit: int, slope: float) -> None:
     assert (gaps >= 0).all()
     assert gaps.max(initial=0) <= limit
     assert (gaps <= slope * np.minimum(n - ranks[1:], ranks[:-1] - 1)).all()
+
+
+@given(st.data(), st.integers(1, 3000), st.integers(0, 60), st.sampled_from([-1.0, 0.001, 0.02, 0.11, 0.5, 1.9]))
+def test_ranks_of_a_range_count_from_the_ends_of_all(data: st.DataObject, n: int, limit: int, slope: float) -> None:
+    first = data.draw(st.integers(1, n))
+    last = data.draw(st.integers(first, n))
+    ranks = ranks_in_range(first, last, n, limit, slope)
+    gaps = np.diff(ranks) - 1
+    assert (ranks[0], ranks[-1]) == (first, last)
+    assert (gaps >= 0).all()
+    assert gaps.max(initial=0) <= limit
+    if slope >= 0:
+        assert (gaps <= slope * np.minimum(n - ranks[1:], ranks[:-1] - 1)).all()
+    middle = (ranks[:-1] > n / 4) & (ranks[1:] < 3 * n / 4) & (ranks[:-1] > first)
+    assert (gaps[middle] >= min(limit, (slope if slope >= 0 else 1) * n / 8 - 2)).all(), "more ranks than are needed"
 
 
 @given(st.data())

@@ -9,7 +9,7 @@ import pytest
 from bench import cost_model, documents, tables
 from bench.__main__ import main
 from bench.cost_measure import open_step
-from bench.cost_model import COSTS, Cost, Limit, Target, Use, depth, fit, rewritten, summary_tuples
+from bench.cost_model import COSTS, Cost, Limit, Target, Use, depth, fit, rewritten, stored_files, summary_tuples
 from bench.report import Report
 from bench.subjects import CHARACTERIZATION
 from quantide import History, Summaries
@@ -90,6 +90,7 @@ def test_formulas_of_levels_are_those_of_a_true_history(kappa: int, tmp_path: Pa
             assert max(name.level for name in runs) + 1 == depth(step, kappa)
             assert written / step == pytest.approx(rewritten(step, kappa))
             assert len(runs) <= kappa * depth(step, kappa)
+            assert len(history.snapshot.files) == stored_files(1, step, kappa)
 
 
 def test_an_open_step_is_compacted_by_size() -> None:
@@ -103,7 +104,7 @@ def test_an_open_step_is_compacted_by_size() -> None:
 def test_a_size_by_hand(quick: Path) -> None:
     use = Use(Report.read(quick / "scale.json"), Target(values=86_400 * 2**22 / 3_600 * 10))
     assert use.steps == 8_760
-    assert use.files == pytest.approx(10 * 24 * 365)  # ten files an hour
+    assert use.files == 4 * 10 + 4 * 64 + 6 * 76 + 6 * 832  # runs of levels 0 to 3
     assert use.runs == 40
     assert use.largest_merge == pytest.approx(10 * 2**22 * 11**3)
     assert use.written_again_by_levels == pytest.approx(rewritten(8_760, 10))

@@ -147,7 +147,7 @@ def test_problems_of_a_stream(tmp_path: Path, page: Page, monkeypatch: pytest.Mo
     live, problems = page.locator("#live"), page.locator("#problems")
     with store(tmp_path) as history:
         fill(history)
-        publish_status(history.path, IngestStatus(wall_clock(), True, 100, 7, 3, 0, "a batch failed"))
+        publish_status(history.table.storage, IngestStatus(wall_clock(), True, 100, 7, 3, 0, "a batch failed"))
         monkeypatch.setenv(VARIABLE, str(-2 * 365 * 86_400))
         with small(tmp_path) as server:
             open_page(page, server.url, window="within:1h")

@@ -19,7 +19,7 @@ from quantide.server.serve import report_access, serve
 from quantide.server.server_registry import SCHEMA, ServerRegistry
 from tests.server.serving import configure, serving
 
-LOCAL = {"id": "local", "name": "local", "role": "admin"}
+LOCAL = {"id": "local", "name": "local", "role": "admin", "streams": None}
 QUERY = "INSERT INTO queries (stream, key, window, phi, owner, created) VALUES ('latency', '', '', 0.5, ?, 1)"
 ALARM = """INSERT INTO alarms (stream, key, window, phi, above, threshold, clear, hold, owner, created, state, firing,
 since) VALUES ('latency', '', '', 0.5, 1, '1', '1', 0, ?, 1, 'ok', 0, 1)"""
@@ -125,9 +125,13 @@ def test_an_older_copy_of_the_registry_does_not_open_the_server(tmp_path: Path, 
 
 
 def older(folder: Path, version: int, *statements: str, values: tuple[str, ...] = ()) -> Path:
-    """Write a registry as Quantide 0.1 did: without the table `access`, in version 1 without `idle`."""
-    schema = SCHEMA.replace("CREATE TABLE access (closed INTEGER NOT NULL);\nINSERT INTO access VALUES (0)\n", "")
+    """Write a registry as Quantide 0.1 did: without the streams of tokens and the table `access`, at first `idle`."""
+    schema = SCHEMA.replace(", streams TEXT", "")
     assert schema != SCHEMA
+    if version < 3:
+        before = schema
+        schema = schema.replace("CREATE TABLE access (closed INTEGER NOT NULL);\nINSERT INTO access VALUES (0)\n", "")
+        assert schema != before
     if version == 1:
         schema = schema.replace(",\n    idle REAL", "")
     folder.mkdir()

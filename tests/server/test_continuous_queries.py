@@ -13,6 +13,7 @@ import orjson
 import pytest
 
 from quantide.errors import LimitError, StorageError, UnknownQueryError
+from quantide.server.http.tokens import LOCAL
 from quantide.server.routes import query_routes
 from quantide.server.service import Service
 from quantide.server.subscriptions.query_table import QuerySet, QueryTable, WindowKey
@@ -235,6 +236,6 @@ def test_monitors_report_saved_evaluations(service: tuple[Service, Truth]) -> No
     assert (recent["key"], recent["window"], recent["n"], recent["deadline"]) == ("/pay", "last:500", 500, None)
     assert everything["deadline"] > 0
     assert everything["n"] == live.n
-    result = query_routes.list_monitors(served, query_routes.MonitorQuery(stream="latency", limit=1))
+    result = query_routes.list_monitors(served, query_routes.MonitorQuery(stream="latency", limit=1), LOCAL)
     assert (result["count"], len(result["monitors"]), result["totals"]["queries"]) == (2, 1, 42)
     assert result["totals"]["saved"] == recent["saved"] + everything["saved"]

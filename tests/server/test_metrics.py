@@ -30,6 +30,8 @@ def test_numbers_of_streams(client: httpx.Client, served: Served) -> None:
         assert result["quantide_stream_version", f"stream={name}"] == served.stores[name].stats()["version"]
         assert result["quantide_stream_looked_seconds", f"stream={name}"] < 60
         assert result["quantide_stream_memory_bytes", f"stream={name}"] > 0
+        for counter in ("requests", "retries", "fetched_bytes", "stored_bytes", "cache_hits"):
+            assert result[f"quantide_stream_storage_{counter}_total", f"stream={name}"] == 0, "it is in a folder"
 
 
 def test_requests_are_counted_by_their_route(client: httpx.Client) -> None:

@@ -60,7 +60,7 @@ def test_a_newest_time_ahead_of_the_clock_is_not_ready(tmp_path: Path, monkeypat
 def test_the_status_of_ingestion_is_shown(tmp_path: Path) -> None:
     with store_with_times(tmp_path, -10.0) as store, serving(configure(tmp_path)) as client:
         publish_status(
-            store.path,
+            store.table.storage,
             IngestStatus(wall_clock(), True, 100, 7, 3, 2, "a batch failed", "the clock moved by 60 d"),
         )
         response = client.get("/readyz")
@@ -87,7 +87,7 @@ def test_the_status_of_ingestion_is_shown(tmp_path: Path) -> None:
 )
 def test_an_ingestion_that_fell_silent_is_a_problem(tmp_path: Path, age: float, running: bool, told: list[str]) -> None:
     with store_with_times(tmp_path, -10.0) as store, serving(configure(tmp_path)) as client:
-        publish_status(store.path, IngestStatus(wall_clock() - age, running))
+        publish_status(store.table.storage, IngestStatus(wall_clock() - age, running))
         assert client.get("/readyz").json()["streams"]["latency"]["problems"] == told
 
 
@@ -128,7 +128,7 @@ def test_hostile_statuses_get_a_named_error(found: bytes) -> None:
 def test_the_time_of_a_status_is_text(tmp_path: Path) -> None:
     """As all times of the server: ISO 8601 in UTC."""
     with store_with_times(tmp_path, -10.0) as store, serving(configure(tmp_path)) as client:
-        publish_status(store.path, IngestStatus(1769860800.5, running=False))
+        publish_status(store.table.storage, IngestStatus(1769860800.5, running=False))
         health = client.get("/readyz").json()["streams"]["latency"]
         [stream] = client.get("/api/streams").json()["streams"]
         assert health["ingest"]["time"] == stream["ingest"]["time"] == "2026-01-31T12:00:00.500000Z"
@@ -156,7 +156,7 @@ def test_the_log_has_each_problem_once(tmp_path: Path, caplog: pytest.LogCapture
             log = HealthLog(streams)
             with caplog.at_level(logging.INFO, "quantide.server"):
                 for result in (1, 2, 0):
-                    publish_status(store.path, IngestStatus(wall_clock(), True, held_files=result))
+                    publish_status(store.table.storage, IngestStatus(wall_clock(), True, held_files=result))
                     log.check()
             results = [record.getMessage() for record in caplog.records]
             assert len(results) == 2

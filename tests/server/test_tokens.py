@@ -15,8 +15,10 @@ from quantide.server.http.tokens import (
     ROLES,
     Identity,
     create_token,
+    identify_session,
     identify_token,
     list_tokens,
+    open_session,
     revoke_token,
     tokens_required,
 )
@@ -136,9 +138,27 @@ def test_invalid_creations_and_revocations(registry: ServerRegistry) -> None:
         revoke_token(registry, "' OR 1=1 --")
 
 
-def test_roles_are_ordered() -> None:
-    results = [[Identity("a", "a", role).has_role(needed) for needed in ROLES] for role in ROLES]
-    assert results == [[True, False, False], [True, True, False], [True, True, True]]
+def test_roles_include_others() -> None:
+    included = {role: [needed for needed in ROLES if Identity("a", "a", role).has_role(needed)] for role in ROLES}
+    assert included == {
+        "pusher": ["pusher"],
+        "reader": ["reader"],
+        "writer": ["pusher", "reader", "writer"],
+        "admin": ["pusher", "reader", "writer", "admin"],
+    }
+
+
+def test_a_token_may_be_limited_to_streams(tmp_path: Path) -> None:
+    registry = ServerRegistry(str(tmp_path))
+    _, token = create_token(registry, "app", "pusher", streams=["latency", "errors"])
+    identity = identify_token(registry, token, time.time())
+    assert identity is not None
+    assert identity.streams == frozenset({"errors", "latency"})
+    assert (identity.may_use("latency"), identity.may_use("other")) == (True, False)
+    assert [token.streams for token in list_tokens(registry)] == [identity.streams]
+    secret, _ = open_session(registry, identity, time.time())
+    assert identify_session(registry, secret, time.time()) == identity
+    registry.close()
 
 
 def test_a_closed_registry_admits_no_request(tmp_path: Path) -> None:

@@ -27,8 +27,11 @@ class Cluster:
 
 
 @contextmanager
-def cluster(folder: Path) -> Iterator[Cluster]:
-    """A cluster whose workers are registered; logs and working folders are in `folder`."""
+def cluster(folder: Path, apart: bool = False) -> Iterator[Cluster]:
+    """A cluster whose workers are registered; logs and working folders are in `folder`.
+
+    Workers that are `apart` share no folder for temporary files, caches or state.
+    """
     spark_class, log = str(SPARK / "bin" / "spark-class"), folder / "master.log"
     with ExitStack() as stack:
         command = [spark_class, "org.apache.spark.deploy.master.Master", *LOOPBACK]
@@ -39,9 +42,19 @@ def cluster(folder: Path) -> Iterator[Cluster]:
         for number in range(WORKERS):
             work = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"worker-{number}")]
             command = [spark_class, "org.apache.spark.deploy.worker.Worker", *LOOPBACK, *work, url]
-            workers.append(stack.enter_context(running(command, folder / f"worker-{number}.log", environment())))
+            env = environment() | (own_folders(folder / f"machine-{number}") if apart else {})
+            workers.append(stack.enter_context(running(command, folder / f"worker-{number}.log", env)))
         wait_until(lambda: log.read_text().count("Registering worker") == WORKERS, [master, *workers], log)
         yield Cluster(url, master, workers)
+
+
+def own_folders(machine: Path) -> dict[str, str]:
+    """Return environment variables by which a process uses folders of its own machine alone."""
+    names = ("TMPDIR", "SPARK_LOCAL_DIRS", "QUANTIDE_CACHE", "QUANTIDE_STATE", "HOME")
+    folders = {name: machine / name.lower() for name in names}
+    for path in folders.values():
+        path.mkdir(parents=True, exist_ok=True)
+    return {name: str(path) for name, path in folders.items()}
 
 
 def _url(log: Path) -> str | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pyspark
 
 from bench.processes import spawn
+from tests.spark.streams import Feed
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -71,6 +72,15 @@ def finish(process: subprocess.Popen[bytes], log: Path) -> str:
     wait_until(lambda: process.poll() is not None, [], log)
     assert process.returncode == 0, tail(log)
     return log.read_text(errors="replace")
+
+
+def kill_at(fault: str, feed: Feed) -> None:
+    """Let a driver that ingests a feed die at a fault point."""
+    log, command = feed.folder / "driver.log", [sys.executable, "-m", "quantide", "ingest", str(feed.config), "--once"]
+    env = environment() | {"QUANTIDE_FAULT": f"{fault}:kill"}
+    with running([*command, "--master", "local[2]"], log, env) as driver:
+        wait_until(lambda: driver.poll() is not None, [], log)
+        assert driver.returncode == -signal.SIGKILL, tail(log)
 
 
 def wait_until(is_met: Callable[[], bool], needed: Iterable[subprocess.Popen[bytes]], log: Path) -> None:

@@ -36,6 +36,7 @@ from quantide.history.span_view import MODES
 from quantide.live import LiveStream
 from quantide.queries.monitor import Monitor
 from quantide.spark.stream.row_reader import TIME_AHEAD, WRONG_UNIT
+from quantide.store.folder_storage import FolderStorage
 from quantide.store.ingest_log import IngestLog
 from quantide.store.log_entry import SOURCE as BATCHES
 from quantide.store.log_entry import LogEntry
@@ -173,7 +174,7 @@ class Soak:
 
     def checkpoint_begun(self) -> bool:
         """Return True if the store has a batch of the newest checkpoint."""
-        log = IngestLog(str(self.feed.store), lambda _: True)
+        log = IngestLog(FolderStorage(str(self.feed.store)), lambda _: True)
         numbers = [int(name[1:]) for name in (*log.last, log.checkpoint) if re.fullmatch(r"c\d+", name)]
         return bool(numbers) and log.last.get(f"c{max(numbers)}", -1) >= 0
 
@@ -479,9 +480,14 @@ class Soak:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.spark.soak", description="Kill ingestion at random.")
     parser.add_argument("--seed", type=int, default=1, help="another seed, other faults (%(default)s)")
+    parser.add_argument("--source", choices=("files", "kafka"), default="files", help="what is ingested (%(default)s)")
     options = parser.parse_args(arguments)
     seconds = float(read_span(os.environ.get("SOAK") or "10 min"))
     folder = Path(tempfile.mkdtemp(prefix="quantide-soak-"))
+    if options.source == "kafka":
+        from tests.kafka.kafka_soak import soak_kafka  # needs a broker
+
+        return soak_kafka(folder, options.seed, seconds)
     soak = Soak(folder, options.seed, seconds)
     try:
         soak.run()

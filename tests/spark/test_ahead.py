@@ -24,6 +24,7 @@ from quantide.spark.stream.quarantine import retry
 from quantide.spark.stream.row_origin import REASON
 from quantide.spark.stream.row_reader import RowRules, read_rows
 from quantide.spark.stream.step_clock import reference_time
+from quantide.store.folder_storage import FolderStorage
 from quantide.store.ingest_log import BatchRecord, IngestLog
 from quantide.windows.time_clock import TimeHorizon
 from quantide.windows.wall_clock import VARIABLE
@@ -92,11 +93,11 @@ def test_the_time_that_late_rows_are_compared_with() -> None:
 
 
 def test_an_ingest_log_remembers_the_newest_times(tmp_path: Path) -> None:
-    ingest_log = IngestLog(str(tmp_path), lambda _: True)
+    ingest_log = IngestLog(FolderStorage(str(tmp_path)), lambda _: True)
     for number, newest in enumerate([5.0, None, 9e9, 7.0]):
         record = BatchRecord("c0", number, at=float(number), newest=newest, bad=2, ahead=1)
         ingest_log.mark_committed(ingest_log.write(record))
-    reopened = IngestLog(str(tmp_path), lambda _: True)
+    reopened = IngestLog(FolderStorage(str(tmp_path)), lambda _: True)
     assert list(reopened.newest_times) == list(ingest_log.newest_times) == [(0.0, 5.0), (2.0, 9e9), (3.0, 7.0)]
     assert (reopened.ahead, reopened.bad) == (4, 8)
 

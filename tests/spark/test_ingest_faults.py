@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from quantide import History
 from tests.spark.cluster import cluster
-from tests.spark.processes import end, environment, finish, running, tail, wait_until
+from tests.spark.processes import end, environment, finish, kill_at, running, wait_until
 from tests.spark.streams import Feed
 
 COMMAND = [sys.executable, "-m", "quantide", "ingest"]
@@ -34,11 +34,7 @@ POINTS = [
 
 def killed_at(fault: str, feed: Feed) -> None:
     """Let a driver die at a point; then ingest everything with this one."""
-    log = feed.folder / "driver.log"
-    env = environment() | {"QUANTIDE_FAULT": f"{fault}:kill"}
-    with running([*COMMAND, str(feed.config), "--once", "--master", "local[2]"], log, env) as driver:
-        wait_until(lambda: driver.poll() is not None, [], log)
-        assert driver.returncode == -signal.SIGKILL, tail(log)
+    kill_at(fault, feed)
     before = History(feed.store).n
     assert before < sum(map(len, feed.values)) or fault.startswith(("ingest.committed@3", "step", "merge"))
     feed.ingest()

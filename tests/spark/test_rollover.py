@@ -21,6 +21,7 @@ from quantide.spark.stream import spark_checkpoint
 from quantide.spark.stream.running_stream import RunningStream
 from quantide.spark.stream.spark_checkpoint import count_files
 from quantide.store import ingest_log as ingest_logs
+from quantide.store.folder_storage import FolderStorage
 from quantide.store.ingest_log import QUARANTINED, RETRY, WAITING, BatchRecord, FileRecord, IngestedFile, IngestLog
 from tests.spark.processes import environment, running, tail, wait_until
 from tests.spark.streams import Feed
@@ -48,7 +49,7 @@ def checkpoint(feed: Feed) -> Path:
 
 
 def taken(feed: Feed) -> IngestLog:
-    return IngestLog(str(feed.store), History(feed.store).batch_seen)
+    return IngestLog(FolderStorage(str(feed.store)), History(feed.store).batch_seen)
 
 
 # Streams
@@ -180,7 +181,9 @@ def test_the_bound_holds_over_many_checkpoints(
     committed: dict[str, int] = {}
     ingest_log = opened(tmp_path, committed)
     config = StreamConfig("s", str(tmp_path), Source("parquet", "in"), "v")
-    rolling = spark_checkpoint.CheckpointRollover(config, ingest_log, cast("SparkSession", None), "c0")
+    rolling = spark_checkpoint.CheckpointRollover(
+        config, FolderStorage(config.folder), ingest_log, cast("SparkSession", None), "c0"
+    )
     numbers = dict.fromkeys((f"c{i}" for i in range(1000)), -1)
     most = 20 + 2 * (stay + files) + files
     for batch in range(300):
@@ -209,7 +212,7 @@ def test_the_bound_holds_over_many_checkpoints(
 
 
 def opened(folder: Path, committed: dict[str, int]) -> IngestLog:
-    return IngestLog(str(folder), lambda batch: committed.get(batch[0], -1) >= batch[1])
+    return IngestLog(FolderStorage(str(folder)), lambda batch: committed.get(batch[0], -1) >= batch[1])
 
 
 def filled(folder: Path, committed: dict[str, int]) -> IngestLog:

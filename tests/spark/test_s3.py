@@ -1,8 +1,5 @@
 """In a bucket: one set of storage_options for listing, for Delta's log and for the workers."""
 
-import re
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +14,8 @@ from pyspark.sql import SparkSession
 from quantide import errors
 from quantide.spark import quantiles, summarize
 from quantide.store.location import StorageOptions
+from tests.object_servers.servers import ObjectServer, aws_names, s3_files
 from tests.spark.driver import rows_of
-from tests.spark.processes import environment, running, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -26,35 +23,10 @@ PHIS = [0.1, 0.5, 0.99]
 
 
 @pytest.fixture(scope="module")
-def options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """moto's server on a free port of loopback, with one empty bucket."""
-    log = tmp_path_factory.mktemp("s3") / "moto.log"
-    with running([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"], log, environment()) as server:
-        wait_until(lambda: _endpoint(log) is not None, [server], log)
-        options = {
-            "AWS_ACCESS_KEY_ID": "testing",
-            "AWS_SECRET_ACCESS_KEY": "testing",
-            "AWS_REGION": "us-east-1",
-            "AWS_ENDPOINT_URL": _endpoint(log) or "",
-            "AWS_ALLOW_HTTP": "true",
-        }
-        filesystem(options).create_dir("bucket")
-        yield options
-
-
-def _endpoint(log: Path) -> str | None:
-    match = re.search(r"http://127\.0\.0\.1:[1-9]\d*", log.read_text())
-    return match[0] if match else None
-
-
-def filesystem(options: dict[str, str]) -> pafs.S3FileSystem:
-    return pafs.S3FileSystem(
-        access_key=options["AWS_ACCESS_KEY_ID"],
-        secret_key=options["AWS_SECRET_ACCESS_KEY"],
-        region=options["AWS_REGION"],
-        endpoint_override=options["AWS_ENDPOINT_URL"],
-        allow_bucket_creation=True,
-    )
+def options(s3_server: ObjectServer) -> dict[str, str]:
+    """Options of a server that has one empty bucket."""
+    s3_server.create_bucket("bucket")
+    return aws_names(s3_server.options)
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +39,11 @@ def rows() -> pa.Table:
 
 
 @pytest.fixture(scope="module")
-def lakes(options: dict[str, str], rows: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def lakes(
+    s3_server: ObjectServer, options: dict[str, str], rows: pa.Table, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """The same plain files, hive folders and Delta table twice: in the bucket, and here."""
-    here, store = tmp_path_factory.mktemp("here"), filesystem(options)
+    here, store = tmp_path_factory.mktemp("here"), s3_files(s3_server.options)
     for root, place in ((str(here), pafs.LocalFileSystem()), ("bucket", store)):
         for number in range(3):
             place.create_dir(f"{root}/plain/deep")

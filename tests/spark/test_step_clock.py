@@ -10,6 +10,7 @@ from quantide.config import Source, Step, StreamConfig
 from quantide.spark.stream import step_clock
 from quantide.spark.stream.step_clock import MAX_STEPS, StepClock, StreamClock, grace_hours
 from quantide.store.file_names import CLOCK_ACCEPTED, CLOCK_PROBLEM
+from quantide.store.folder_storage import FolderStorage
 from quantide.store.ingest_log import IngestLog
 from quantide.store.ingest_status import accept_clock
 
@@ -174,7 +175,7 @@ def test_a_clock_that_goes_back_and_forth_ends_no_more_steps(tmp_path: Path, mon
     monkeypatch.setattr(step_clock, "running_time", lambda: 0.0)
     with History(tmp_path, retention=40) as history:
         config = StreamConfig("s", str(tmp_path), Source("parquet", "in"), "v")
-        clock = StreamClock(config, IngestLog(str(tmp_path), history.batch_seen), history)
+        clock = StreamClock(config, IngestLog(FolderStorage(str(tmp_path)), history.batch_seen), history)
         problems = 0
         for turn in range(80):
             now["wall"] = START + (turn % 2) * 60 * DAY
@@ -195,7 +196,7 @@ def test_a_problem_is_published_and_accepted_through_files(
     config = StreamConfig("s", str(tmp_path), Source("parquet", "in"), "v")
     history = History(tmp_path, retention=MONTH)
     history.append([1.0])
-    ingest_log = IngestLog(str(tmp_path), history.batch_seen)
+    ingest_log = IngestLog(FolderStorage(str(tmp_path)), history.batch_seen)
     clock = StreamClock(config, ingest_log, history)
     assert (clock.due(1), clock.problem, history.stats()["clock_problem"]) == (0, "", None)
     now["wall"] += 60 * DAY
@@ -214,7 +215,7 @@ def test_a_problem_is_published_and_accepted_through_files(
     (tmp_path / CLOCK_ACCEPTED).write_text('{"time": "soon"}')
     assert second.due(1) == 0
     assert second.problem, "an unreadable acceptance does not count"
-    accept_clock(str(tmp_path), 2)
+    accept_clock(FolderStorage(str(tmp_path)), 2)
     assert second.due(1) == MAX_STEPS
     assert second.problem == ""
     assert not (tmp_path / CLOCK_PROBLEM).exists()

@@ -25,6 +25,7 @@ from quantide.spark.stream.spark_checkpoint import choose_checkpoint
 from quantide.spark.stream.step_clock import StepClock
 from quantide.spark.stream.stream_status import StatusBoard, StreamStatus
 from quantide.store import ingest_log as ingest_logs
+from quantide.store.folder_storage import FolderStorage
 from quantide.store.ingest_log import QUARANTINED, RETRY, WAITING, BatchRecord, FileRecord, IngestedFile, IngestLog
 from tests.spark.streams import Feed
 
@@ -249,7 +250,9 @@ def test_advice_follows_a_reason(column: str, advice: str, tmp_path: Path, monke
 
 
 def opened(folder: Path, committed: Committed) -> IngestLog:
-    return IngestLog(str(folder), lambda batch: any(s == batch[0] and n >= batch[1] for s, n in committed))
+    return IngestLog(
+        FolderStorage(str(folder)), lambda batch: any(s == batch[0] and n >= batch[1] for s, n in committed)
+    )
 
 
 def test_records_count_when_their_batch_does(tmp_path: Path) -> None:
@@ -332,24 +335,24 @@ def test_many_records_become_one_file(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_a_checkpoint_that_is_lost_or_old_is_refused(tmp_path: Path) -> None:
     ingest_log = opened(tmp_path, set())
-    files, rate = stream(tmp_path), stream(tmp_path, source=Source("rate"))
-    assert choose_checkpoint(files, ingest_log, False, False) == "c0"
+    files, rate, storage = stream(tmp_path), stream(tmp_path, source=Source("rate")), FolderStorage(str(tmp_path))
+    assert choose_checkpoint(files, storage, ingest_log, False, False) == "c0"
     ingest_log.last = {"c0": 3}
     with pytest.raises(CheckpointError, match=r"streams\.s: .*c0 is lost.*4 of its batches.*--reset.*are skipped"):
-        choose_checkpoint(files, ingest_log, False, False)
+        choose_checkpoint(files, storage, ingest_log, False, False)
     offsets = tmp_path / "_quantide/checkpoints/c0/offsets"
     offsets.mkdir(parents=True)
     (offsets / "2").touch()
     with pytest.raises(CheckpointError, match="older than the store"):
-        choose_checkpoint(files, ingest_log, False, False)
+        choose_checkpoint(files, storage, ingest_log, False, False)
     (offsets / "3").touch()
-    assert choose_checkpoint(files, ingest_log, False, False) == "c0"
-    assert choose_checkpoint(files, ingest_log, True, False) == "c1"
+    assert choose_checkpoint(files, storage, ingest_log, False, False) == "c0"
+    assert choose_checkpoint(files, storage, ingest_log, True, False) == "c1"
     with pytest.raises(CheckpointError, match="--allow-duplicates"):
-        choose_checkpoint(rate, ingest_log, True, False)
-    assert choose_checkpoint(rate, ingest_log, True, True) == "c1"
+        choose_checkpoint(rate, storage, ingest_log, True, False)
+    assert choose_checkpoint(rate, storage, ingest_log, True, True) == "c1"
     (tmp_path / "_quantide/checkpoints/c1").mkdir()
-    assert choose_checkpoint(files, ingest_log, False, False) == "c1", "an interrupted reset continues"
+    assert choose_checkpoint(files, storage, ingest_log, False, False) == "c1", "an interrupted reset continues"
     assert not offsets.exists()
 
 

@@ -1,0 +1,190 @@
+"""Landing files: ingested once, removed afterwards; repeated requests add nothing, also after kill -9 at any step."""
+
+import io
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from quantide import History
+from quantide.config import read_config
+from quantide.spark.ingest import ingest
+from quantide.spark.stream.landing_folder import LandingFolder
+from quantide.store.file_names import CHECKPOINTS, LANDING, PUSH_KEYS
+from quantide.store.folder_storage import FolderStorage
+from quantide.store.landing_file import PushedRequest, digest_key, prepare_landing, write_landing_file
+from quantide.store.push_keys import PushKeys
+from tests.object_servers.object_location import ObjectLocation
+from tests.spark.processes import environment, running, tail, wait_until
+from tests.spark.streams import configure_store, credentials
+
+COMMAND = [sys.executable, "-m", "quantide", "ingest"]
+
+
+class PushFeed:
+    """Writes landing files of one stream, as servers do; each request is a key, or None, and its values."""
+
+    def __init__(self, folder: Path, location: ObjectLocation | None = None) -> None:
+        self.folder, self.config = folder, folder / "quantide.toml"
+        store = 'store = "data"\n' if location is None else configure_store(location)
+        self.config.write_text(f'{store}[streams.s]\nsource = "push"\n')
+        self.stream = read_config(self.config).streams["s"]
+        self.storage = self.stream.open_storage()
+        prepare_landing(self.storage)
+
+    def push(self, *requests: tuple[str | None, Sequence[float]]) -> str:
+        values = [value for _, some in requests for value in some]
+        times = pa.array(np.full(len(values), np.datetime64("now", "us")), pa.timestamp("us", "UTC"))
+        listed = [PushedRequest(None if key is None else digest_key(key), len(some)) for key, some in requests]
+        table = pa.table({"value": pa.array(values, pa.float64()), "time": times})
+        return write_landing_file(self.storage, table, listed)
+
+    def ingest(self) -> None:
+        ingest(read_config(self.config), io.StringIO(), once=True)
+
+    @property
+    def stored(self) -> list[float]:
+        """All values of the store, sorted."""
+        history = History(self.stream.folder, storage_options=self.stream.storage_options or None)
+        return [float(history.quantile(rank / history.n, "exact")) for rank in range(1, history.n + 1)]
+
+    @property
+    def landing(self) -> list[str]:
+        return [file.name for file in self.storage.list_files(LANDING)]
+
+
+@pytest.fixture
+def feed(tmp_path: Path) -> PushFeed:
+    return PushFeed(tmp_path)
+
+
+def test_rows_are_ingested_once_and_landing_files_removed(spark: SparkSession, feed: PushFeed) -> None:
+    feed.push((None, [1.0, 2.0]), ("a", [3.0]), ("b", [4.0, 5.0]))
+    feed.push(("a", [3.0]), (None, [6.0]), ("c", [7.0]))  # of another server: a is a repeat
+    feed.push(("b", [4.0, 5.0]))  # nothing but a repeat
+    feed.ingest()
+    assert feed.stored == [1, 2, 3, 4, 5, 6, 7]
+    assert feed.landing == []
+    feed.push(("c", [7.0]), ("d", [8.0]))  # the rows of c are in the store
+    feed.push((None, [1.0]))
+    feed.ingest()
+    assert feed.stored == [1, 1, 2, 3, 4, 5, 6, 7, 8]
+    assert feed.landing == []
+
+
+def test_a_landing_file_that_is_in_the_store_is_only_removed(
+    spark: SparkSession, feed: PushFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a process that ended between the commit and the removal."""
+    feed.push((None, [1.0]), ("a", [2.0]))
+    with monkeypatch.context() as patch:
+        patch.setattr(LandingFolder, "_remove", lambda self, paths: None)
+        feed.ingest()
+    assert len(feed.landing) == 1
+    feed.ingest()
+    assert (feed.stored, feed.landing) == ([1, 2], [])
+
+
+def test_there_is_no_checkpoint_that_grows(
+    spark: SparkSession, feed: PushFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quantide.spark.stream.listed_batches.MAX_FILES", 1)
+    for number in range(4):
+        feed.push((f"a{number}", [10.0 * number]))
+        feed.push((f"b{number}", [10.0 * number + 1]))
+        feed.push(("a0", [0.0]))
+        feed.ingest()
+        assert feed.landing == []
+    assert feed.stored == [0, 1, 10, 11, 20, 21, 30, 31]
+    assert feed.storage.list_files(CHECKPOINTS) == []
+
+
+def test_rows_of_a_store_in_a_bucket(
+    spark: SparkSession, tmp_path: Path, s3_store: ObjectLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Servers write landing files to the bucket; the driver lists them there, and removes them."""
+    for name, value in credentials(s3_store).items():
+        monkeypatch.setenv(name, value)
+    feed = PushFeed(tmp_path, s3_store)
+    feed.push((None, [1.0, 2.0]), ("a", [3.0]))
+    feed.push(("a", [3.0]), ("b", [4.0]))
+    feed.ingest()
+    feed.push(("b", [4.0]), (None, [5.0]))
+    feed.ingest()
+    assert (feed.stored, feed.landing) == ([1, 2, 3, 4, 5], [])
+
+
+POINTS = ["ingest.recorded", "push.keys", "ingest.committed", "push.stored"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", POINTS)
+def test_killed_anywhere(spark: SparkSession, feed: PushFeed, fault: str) -> None:
+    feed.push((None, [1.0]), ("a", [2.0]))
+    feed.push(("a", [2.0]), ("b", [3.0]))
+    log = feed.folder / "driver.log"
+    env = environment() | {"QUANTIDE_FAULT": f"{fault}:kill"}
+    with running([*COMMAND, str(feed.config), "--once", "--master", "local[2]"], log, env) as driver:
+        wait_until(lambda: driver.poll() is not None, [], log)
+        assert driver.returncode == -signal.SIGKILL, tail(log)
+    feed.push(("b", [3.0]), ("a", [2.0]), ("c", [4.0]))
+    feed.ingest()
+    assert (feed.stored, feed.landing) == ([1, 2, 3, 4], [])
+
+
+# Keys
+
+
+def committed(*batches: tuple[str, int]) -> set[tuple[str, int]]:
+    return set(batches)
+
+
+def test_keys_take_effect_with_their_batch(tmp_path: Path) -> None:
+    storage, batches = FolderStorage(str(tmp_path)), committed()
+    keys = PushKeys(storage, batches.__contains__)
+    keys.write(("c0", 0), [digest_key("a")], 100.0)
+    assert digest_key("a") not in keys
+    assert digest_key("a") not in PushKeys(storage, batches.__contains__)  # which removes the file
+    assert not storage.list_files(PUSH_KEYS)
+    keys.write(("c0", 0), [digest_key("a")], 100.0)
+    batches.add(("c0", 0))
+    keys.mark_committed(("c0", 0), 100.0)
+    for opened in (keys, PushKeys(storage, batches.__contains__)):
+        assert digest_key("a") in opened
+        assert digest_key("b") not in opened
+
+
+def test_keys_are_folded_and_expire(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quantide.store.push_keys.FOLD", 4)
+    storage, batches = FolderStorage(str(tmp_path)), committed()
+    keys = PushKeys(storage, batches.__contains__)
+    day = 86_400.0
+    for number in range(8):
+        now = number * day / 4
+        keys.write(("c0", number), [digest_key(str(number))], now)
+        batches.add(("c0", number))
+        keys.mark_committed(("c0", number), now)
+    assert [file.name for file in storage.list_files(PUSH_KEYS)] == [f"{PUSH_KEYS}/base.keys"]
+    for opened in (keys, PushKeys(storage, batches.__contains__)):
+        assert [number for number in range(8) if digest_key(str(number)) in opened] == [3, 4, 5, 6, 7]
+    monkeypatch.setattr("quantide.store.push_keys.MAX_KEYS", 2)
+    keys.fold(0.0)
+    assert [number for number in range(8) if digest_key(str(number)) in keys] == [6, 7]
+
+
+def test_damaged_keys_are_reported(tmp_path: Path) -> None:
+    from quantide.errors import CorruptBytesError
+
+    storage = FolderStorage(str(tmp_path))
+    keys = PushKeys(storage, lambda batch: True)
+    keys.write(("c0", 0), [digest_key("a")], 1.0)
+    path = tmp_path / PUSH_KEYS / "c0-0.keys"
+    for damage in (path.read_bytes()[:-1], path.read_bytes()[:-5] + b"\0\0\0\0\0", b""):
+        path.write_bytes(damage)
+        with pytest.raises(CorruptBytesError, match=r"c0-0\.keys is damaged"):
+            PushKeys(storage, lambda batch: True)
