@@ -1,5 +1,7 @@
 """Costs of the product at three sizes, for the cost model; the merges of an open step are simulated."""
 
+import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,11 +17,13 @@ from bench.report import Part, Row, settings_at, sized
 from bench.timing import scratch
 from quantide import History
 from quantide.history.compaction_plan import next_chunk_compaction, next_level_compaction
+from quantide.history.history_reader import HistoryReader
 from quantide.history.run import Run
 from quantide.live import LiveStream
-from quantide.store.file_names import RunId
+from quantide.store.file_names import AddedFile, FileName, RunId
 
 RUNS, POLLS, TINY = 3, 20, 10  # runs of a merge; polls without a commit; rows where only the commit matters
+PARTS_PER_RUN, LINKS = 100, 50_000  # files of a run; links that a file system allows for one file
 
 
 @dataclass(frozen=True)
@@ -29,10 +33,10 @@ class Settings:
     eps: float = 0.01
     values: tuple[int, ...] = sized((65_536, 524_288, 2_097_152), quick=(1_000, 4_000, 16_000))
     keys: tuple[int, ...] = sized((100, 10_000, 100_000), quick=(4, 16, 64))
-    files: tuple[int, ...] = sized((50, 200, 600), quick=(2, 4, 8))
+    files: tuple[int, ...] = sized((1_000, 5_000, 20_000), quick=(20, 40, 80))
     readers: tuple[int, ...] = sized((1, 4, 16), quick=(1, 2, 3))
     rounds: int = sized(5, quick=1)
-    commit_rounds: int = sized(10, quick=2)  # as many as from one checkpoint to the next
+    commit_rounds: int = sized(30, quick=3)
     appends: int = 360  # one in ten seconds
     append_rows: tuple[int, ...] = (10_000, 100_000, 1_000_000, 10_000_000)
 
@@ -73,7 +77,7 @@ def writing(s: Settings) -> dict[str, list[Row]]:
                 if run < RUNS - 1:
                     history.end_step()
             about, files = {"values": values, "keys": keys, "touched": len(np.unique(owners))}, history.snapshot.files
-            folder, recent = Path(files[0].path).parent.parent, history.table.current_manifest().entries
+            folder, recent = Path(history.path), history.table.current_manifest().entries
             stored = {"eps": history.table.settings.chunk_eps, "recent": sum(entry.size for entry in recent) // RUNS}
             stored["data"] = sum(one.index.info.data_size for one in files) // len(files)
             stored["side"] = sum((folder / one.name.index).stat().st_size for one in files) // len(files)
@@ -85,18 +89,53 @@ def writing(s: Settings) -> dict[str, list[Row]]:
 
 
 def files(s: Settings) -> dict[str, list[Row]]:
-    """Measure a commit, and a reader that follows it, by the files of the store."""
-    rows: dict[str, list[Row]] = {"commit": [], "follow": []}
-    with _store(eps=0.01, kappa=max(s.files) + 1, window=0) as history:
-        for wanted in s.files:
-            for _ in range(wanted - len(history.snapshot.files)):
-                history.append(_values(TINY))
-                history.end_step()
-            with LiveStream(history.path, follow=False) as live:  # averaged between two checkpoints
-                pairs = [(_used(history.append, _values(TINY)), _used(live.poll)) for _ in range(s.commit_rounds)]
-            for name, seconds in zip(rows, zip(*pairs, strict=True), strict=True):
-                rows[name].append({"files": len(history.snapshot.files), "seconds": sum(seconds) / len(seconds)})
+    """Measure a commit, a reader that follows it or opens the table, and a checkpoint, by the files of the table."""
+    rows: dict[str, list[Row]] = {"commit": [], "follow": [], "open": [], "checkpoint": []}
+    for wanted in s.files:
+        with _store(eps=0.01, kappa=10**6, window=0) as history:
+            history.append(_values(TINY))
+            history.end_step()
+            add_files(history, wanted)
+            opening = _used(lambda path=history.path: HistoryReader(path).n)
+            with LiveStream(history.path, follow=False) as live:
+                pairs = [(_used_by_commit(history), _used(live.poll)) for _ in range(s.commit_rounds)]
+            checkpoints = [_used_by_checkpoint(history) for _ in range(3)]  # one of them may exist already
+            count, columns = len(history.snapshot.files), [*zip(*pairs, strict=True), [opening], checkpoints]
+        for name, column in zip(rows, columns, strict=True):
+            rows[name].append({"files": count, "seconds": float(np.median(column))})
     return rows
+
+
+def _used_by_checkpoint(history: History) -> float:
+    history.append(_values(TINY))
+    maintenance = history.table.maintenance
+    maintenance.wait()
+    return _used(maintenance.write_checkpoint, history.table.version)
+
+
+def _used_by_commit(history: History) -> float:
+    """Return the processor seconds of the thread that commits: another one may be making a checkpoint."""
+    before = time.thread_time()
+    history.append(_values(TINY))
+    return round(time.thread_time() - before, 7)
+
+
+def add_files(history: History, count: int) -> None:
+    """Add files to a table: links to copies of its first one, in runs of a hundred."""
+    table, folder = history.table, Path(history.path)
+    name = table.files()[0]
+    (size, rows), sources, added = table.sizes()[name.data], [name.data, name.index], list[AddedFile]()
+    for number in range(count):
+        if number % LINKS == LINKS - 1:
+            copies = [f"_quantide/{number}-{i}" for i in range(2)]
+            for source, copy in zip(sources, copies, strict=True):
+                shutil.copy(folder / source, folder / copy)
+            sources = copies
+        new = FileName(RunId(1, 1, 3, table.epoch, 10**6 + number // PARTS_PER_RUN), number % PARTS_PER_RUN)
+        for source, target in zip(sources, (new.data, new.index), strict=True):
+            os.link(folder / source, folder / target)
+        added.append((new, size, rows))
+    table.commit(add=added)
 
 
 def readers(s: Settings) -> list[Row]:

@@ -17,8 +17,9 @@ from bench.cost_measure import Settings, stage
 from bench.report import Report, Row
 from bench.tables import amount
 from quantide.history.appended_rows import PIECE_ROWS
-from quantide.history.compaction_plan import TASK_ROWS
-from quantide.live.live_stream import POLL_SECONDS
+from quantide.history.compaction_plan import file_count
+from quantide.store.folder_storage import FolderStorage
+from quantide.store.log_maintenance import checkpoint_interval
 from quantide.store.store_settings import StoreSettings
 
 TOLERANCE, DAY, MOST = 0.3, 86_400, 2**53  # a prediction further away is off; seconds; values that ranks are proved for
@@ -99,6 +100,20 @@ def rewritten(steps: int, kappa: int) -> float:
     return sum(span * (steps // span - steps // (span * (kappa + 1))) for span in spans) / steps
 
 
+def stored_files(rows: float, steps: int, kappa: int) -> int:
+    """Return the data files after so many steps with so many rows each: runs of level l have (kappa + 1)^l steps.
+
+    >>> stored_files(2**22, 4, 3), stored_files(2**22, 5, 3), stored_files(1e9, 8_760, 10)
+    (4, 5, 133408)
+    """
+    files, left = 0, steps
+    for level in reversed(range(depth(steps, kappa))):
+        span = (kappa + 1) ** level
+        runs, left = divmod(left, span)
+        files += runs * file_count(math.ceil(rows * span), level)
+    return files
+
+
 def _costs() -> dict[str, Cost]:
     """Read templates/costs.txt: name, title, rows, column, unit, terms as expressions over a row, and the reason."""
     found = {}
@@ -128,9 +143,9 @@ def costs_off(report: Report) -> list[str]:
 
 @dataclass(frozen=True)
 class Target:
-    """A size. `every`: seconds between commits of a table; `step`, `window`: seconds; `share`: the part of the time
+    """A size. `every`: seconds between commits of a table; `step`, `window`: seconds; `opening`: seconds that a new
 
-    that a table's writer and reader may spend on the log; `cores`: of a merge; `memory`: bytes of a process.
+    reader may take, with all its cores; `cores`: of a merge, or of a reader; `memory`: bytes of a process.
     """
 
     values: float
@@ -141,7 +156,7 @@ class Target:
     window: int = 300
     kappa: int = 10
     eps: float = 0.01
-    share: float = 0.1
+    opening: int = 60
     cores: int = 8
     memory: float = 16e9
 
@@ -169,7 +184,7 @@ class Use:
         t, f = target, {name: one.predict for name, one in self.fits.items()}
         self.all_values, self.steps = t.values * t.days, t.days * DAY // t.step
         self.levels = depth(self.steps, t.kappa)
-        self.files, self.runs = self.all_values / TASK_ROWS, t.kappa * self.levels
+        self.files, self.runs = stored_files(t.values * t.step / DAY, self.steps, t.kappa), t.kappa * self.levels
         self.largest_merge = t.values * t.step / DAY * float((t.kappa + 1) ** (self.levels - 1))
         self._merged_value = f["merge"](values=1e12, touched=t.keys, runs=1) / 1e12  # seconds, in a very large merge
         eps, recent = StoreSettings.of(eps=t.eps).run_eps, t.values * t.window / DAY
@@ -188,8 +203,9 @@ class Use:
         self.written_again = self.written_again_in_step + self.written_again_by_levels
         self.merge_cores = self._merged_value * self.written_again * t.values / DAY
         self.merge_cores_at_worst = self._merged_value * self.largest_merge / t.step  # all tables at once
-        follow, idle = f["follow"](files=files) / t.every, f["idle"](readers=1) / POLL_SECONDS
-        self.log_cores = (f["commit"](files=files) / t.every + follow + idle) * self.tables
+        follow, idle = f["follow"](files=files) / t.every, f["idle"](readers=1) / FolderStorage.poll_seconds
+        checkpoint = f["checkpoint"](files=files) / checkpoint_interval(int(files)) / t.every
+        self.log_cores = (f["commit"](files=files) / t.every + checkpoint + follow + idle) * self.tables
         self.readers_of_a_log = 1 / (follow + idle)
         self.cores = self.ingest_cores + self.merge_cores + self.log_cores
 
@@ -199,24 +215,31 @@ class Use:
         return sorted([*self.table_limits(), counted], key=lambda limit: -limit.times)
 
     def table_limits(self) -> list[Limit]:
-        t, interval = self.target, f"within {self.target.share:.0%} of the interval"
-        log = "the keys of a stream can be split over several tables; larger files would help, too, but are not written"
+        t = self.target
         merge = "merges run as Spark tasks over ranges; only the next step waits; several tables; a smaller kappa"
         reader, mapped = "one reader for some of the tables", "pages of files: the system drops those that are not read"
+        opened = f"a new reader opens the table within {t.opening} s"
         largest, most = f"the largest merge within a step, on {t.cores} cores", t.step * t.cores / self._merged_value
-        return [
-            Limit(f"a reader follows a commit {interval}", "files", self._most_files("follow"), self.files, log),
-            Limit(f"a commit {interval}", "files", self._most_files("commit"), self.files, log),
+        limits = [
             Limit(largest, "values", most, self.largest_merge, merge),
+            Limit(opened, "files", self._most_files("open", t.opening), self.files, "files grow with their level"),
             Limit("a reader's directories and fences in memory", "bytes", t.memory, self.held_bytes, reader),
             Limit("recent rows of a window in memory, mapped", "bytes", t.memory, self.recent_bytes, mapped),
         ]
+        for cost, name in (("commit", "a commit"), ("follow", "a reader follows a commit")):
+            most = self._most_files(cost, t.every)
+            if most < math.inf:
+                remedy = "the keys of a stream can be split over several tables"
+                limits.append(Limit(f"{name} within {t.every} s", "files", most, self.files, remedy))
+        between = checkpoint_interval(self.files) * t.every
+        most = self._most_files("checkpoint", between)
+        limits.append(Limit("a checkpoint before the next one is due", "files", most, self.files, "it is made later"))
+        return limits
 
-    def _most_files(self, cost: str) -> float:
-        """Return the files of a table at which a cost takes its whole share of the interval."""
-        weights = self.fits[cost].coefficients
-        room = self.target.share * self.target.every - weights["commit"]
-        return room / weights["file"] if weights["file"] else math.inf
+    def _most_files(self, cost: str, seconds: float) -> float:
+        """Return the files of a table at which a cost takes so many seconds."""
+        fixed, each = self.fits[cost].coefficients.values()
+        return (seconds - fixed) / each if each else math.inf
 
 
 def context(report: Report) -> Row:
@@ -241,7 +264,7 @@ def limits_context(report: Report) -> Row:
     largest |= {"files": max(row["files"] for row in rows["follow"])}
     shared: Row = {"uses": [vars(use) for use in uses], "use": uses[-1], "t": uses[-1].target, "limits": limits}
     shared |= {"off": costs_off(report), "largest": largest, "costs": len(COSTS), "tolerance": TOLERANCE}
-    return shared | {"range": TASK_ROWS, "cores": report.about["machine"]["cores"]}
+    return shared | {"cores": report.about["machine"]["cores"]}
 
 
 ABOUT = "costs at three sizes beside a cost model"

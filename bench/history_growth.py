@@ -24,8 +24,8 @@ from quantide import GKSketch
 from quantide.history import History
 from quantide.history.chunk_sort import SortedChunk, sort_chunk
 from quantide.kernels.warm_up import warm
-from quantide.store.data_file import BLOCK, DataFiles, write_data
-from quantide.store.index_file import build_index_file
+from quantide.store.data_file import BLOCK, DataFiles, DataWriter, write_data
+from quantide.store.index_builder import IndexBuilder
 from quantide.store.writable_table import WritableTable
 
 PARTS_OF_STEP = ("load", "sort", "summary", "merge", "commit")
@@ -163,9 +163,18 @@ class Trial:
             chunk = sort_chunk(*arguments)  # partitions are sorted when they are written
             return replace(chunk, partitions=[timed("sort", partition) for partition in chunk.partitions])
 
-        def write(path: str, rows: Any, *more: Any) -> Any:
-            spend("written", -(-len(rows) // BLOCK))
-            return write_data(path, rows, *more)
+        def write(storage: Any, name: str, pieces: Iterable[Any], keys: Sequence[str]) -> Any:
+            rows = 0
+
+            def count() -> Iterator[Any]:
+                nonlocal rows
+                for piece in pieces:
+                    rows += len(piece)
+                    yield piece
+
+            written = write_data(storage, name, count(), keys)
+            spend("written", -(-rows // BLOCK))
+            return written
 
         def read(files: DataFiles, path: str, groups: list[int]) -> Any:
             spend("read", len(groups))
@@ -174,8 +183,11 @@ class Trial:
         read_blocks, tasks = DataFiles.read_blocks, "quantide.history.compaction_tasks"
         with (
             patch("quantide.history.history.sort_chunk", timed("sort", sort)),
-            patch(f"{tasks}.write_data", timed("load", write)),
-            patch(f"{tasks}.build_index_file", timed("summary", build_index_file)),
+            patch(f"{tasks}.write_data", write),
+            patch.object(DataWriter, "append", timed("load", DataWriter.append)),
+            patch.object(DataWriter, "__exit__", timed("load", DataWriter.__exit__)),
+            patch.object(IndexBuilder, "add", timed("summary", IndexBuilder.add)),
+            patch.object(IndexBuilder, "finish", timed("summary", IndexBuilder.finish)),
             patch.object(WritableTable, "commit", timed("commit", WritableTable.commit)),
             patch.object(DataFiles, "read_blocks", read),
         ):
