@@ -22,6 +22,8 @@ WARM := $(VENV)/.done-kernels
 JAVA := $(VENV)/.done-java
 BROWSER := $(VENV)/.done-browser
 STRACE := $(VENV)/.done-strace
+OBJECT_STORES := build/tools/.done-object-stores
+KAFKA := build/tools/.done-kafka
 PEERS := $(VENV)/.done-bench
 
 .PHONY: help setup demo test test-all test-bounds lint docs bench evidence soak characterize release clean
@@ -32,17 +34,17 @@ help:  ## Show this list
 	@sed -n -E 's/^([a-z-]+):.*  ## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
 		while IFS='|' read -r target text; do printf '%-19s %s\n' "$$target" "$$text"; done
 
-setup: $(PACKAGES) $(WARM) $(JAVA) $(BROWSER) $(STRACE)  ## Install everything: environment, packages, compiled kernels, Java, a browser for tests
+setup: $(PACKAGES) $(WARM) $(JAVA) $(BROWSER) $(STRACE) $(OBJECT_STORES) $(KAFKA)  ## Install everything: environment, packages, compiled kernels, Java, a browser, object stores and Kafka for tests
 	@echo "Ready. Try: make demo"
 
 demo: $(WARM) $(JAVA)  ## Run the demo: a page with live data of a generated market (ARGS="--terminal --port 8700")
 	@$(RUN) python -m quantide demo $(ARGS)
 
-test: lint $(WARM) $(JAVA) $(BROWSER) $(STRACE)  ## Lint, then run the tests and the examples in the documentation (ARGS="-k merge")
+test: lint $(WARM) $(JAVA) $(BROWSER) $(STRACE) $(OBJECT_STORES) $(KAFKA)  ## Lint, then run the tests and the examples in the documentation (ARGS="-k merge")
 	@echo "Tests: all except the slow ones"
 	@$(RUN) python -m pytest -m "not slow" -n 2 --dist loadgroup $(ARGS)
 
-test-all: lint $(WARM) $(JAVA) $(BROWSER) $(STRACE)  ## Like test, including the slow tests
+test-all: lint $(WARM) $(JAVA) $(BROWSER) $(STRACE) $(OBJECT_STORES) $(KAFKA)  ## Like test, including the slow tests
 	@echo "Tests: all"
 	@$(RUN) python -m pytest -n 1 --dist loadgroup $(ARGS)
 
@@ -62,13 +64,13 @@ lint: $(PACKAGES)  ## Check style (ruff), types (mypy, strict) and that packages
 docs: $(PACKAGES)  ## Build the documentation site in build/site (ARGS=serve for a live preview)
 	@$(RUN) NO_MKDOCS_2_WARNING=1 python -m mkdocs $(if $(ARGS),$(ARGS),build --strict)
 
-bench: $(PEERS) $(WARM)  ## Measure speed against other libraries and write docs/results (ARGS are passed on)
+bench: $(PEERS) $(WARM) $(KAFKA)  ## Measure speed against other libraries and write docs/results (ARGS are passed on)
 	@$(RUN) python -m bench $(ARGS)
 
-evidence: $(PEERS) $(WARM) $(JAVA) $(BROWSER)  ## Measure everything in an hour and write docs/results, docs/characterization (FULL=1: large sizes)
+evidence: $(PEERS) $(WARM) $(JAVA) $(BROWSER) $(KAFKA)  ## Measure everything in an hour and write docs/results, docs/characterization (FULL=1: large sizes)
 	@$(RUN) python -m bench evidence $(if $(FULL),--full)
 
-soak: $(WARM) $(JAVA)  ## Kill ingestion at random for ten minutes and check every row (SOAK="1 h", ARGS="--seed 2")
+soak: $(WARM) $(JAVA) $(KAFKA)  ## Kill ingestion at random for ten minutes and check every row (SOAK="1 h", ARGS="--seed 2 --source kafka")
 	@$(RUN) python -m tests.spark.soak $(ARGS)
 
 characterize: $(WARM) $(JAVA)  ## Measure how time and memory grow and write docs/characterization (ARGS are passed on)
@@ -105,3 +107,11 @@ $(BROWSER): $(PACKAGES)
 
 $(STRACE): scripts/setup.sh | $(PACKAGES)
 	@scripts/setup.sh strace $@
+
+# Like Java: only tests need them, and are skipped without them.
+$(OBJECT_STORES): scripts/setup.sh
+	@scripts/setup.sh object-stores $@
+
+# Like Java: only tests need it, and are skipped without it.
+$(KAFKA): scripts/setup.sh tests/kafka/pom.xml
+	@scripts/setup.sh kafka $@

@@ -5,6 +5,8 @@
 #   setup.sh java MARK          find Java 17 or newer, or install it; touch MARK if there is one
 #   setup.sh browser MARK       find Chromium or Chrome for the tests of the page, or install it; touch MARK if there is one
 #   setup.sh strace MARK        find strace for the test of the order of system calls, or install it; touch MARK if there is one
+#   setup.sh object-stores MARK install object stores that tests start into the folder of MARK; touch MARK if all are there
+#   setup.sh kafka MARK         copy a Kafka broker and Spark's connector, for tests, into the folder kafka beside MARK; touch MARK
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -182,11 +184,76 @@ ensure_strace() {
         "and is skipped without it. To install it, run: sudo apt-get install strace"
 }
 
+# Install an object store with a program that this machine may not have: NAME PROGRAM COMMAND...
+install_object_store() {
+    local name=$1 program=$2 output
+    shift 2
+    if ! command -v "$program" >/dev/null; then
+        say "Warning: there is no $program, so $name is not installed. Only its tests need it, and are skipped without it"
+        return 1
+    fi
+    say "Installing $name with $program; the first time this takes a minute or two"
+    output="$(mktemp)"
+    if "$@" >"$output" 2>&1; then
+        rm -f "$output"
+        return 0
+    fi
+    tail -n 5 "$output" >&2
+    rm -f "$output"
+    say "Warning: $program could not install $name. Only its tests need it, and are skipped without it"
+    return 1
+}
+
+# tests/object_servers/servers.py finds them there. Both are installed at the same time: one needs the network most,
+# the other the processor.
+install_object_stores() {
+    local tools azurite=0 versitygw=0 job
+    mkdir -p "$(dirname "$1")"
+    tools="$(cd "$(dirname "$1")" && pwd)"
+    mkdir -p "$tools/azurite"
+    install_object_store Azurite npm npm install --prefix "$tools/azurite" --ignore-scripts --no-audit --no-fund \
+        --save-exact azurite@3.37.0 &
+    job=$!
+    install_object_store versitygw go env GOBIN="$tools" CGO_ENABLED=0 \
+        go install -ldflags='-s -w' github.com/versity/versitygw/cmd/versitygw@v1.8.0 || versitygw=$?
+    wait $job || azurite=$?
+    if [ "$azurite$versitygw" = 00 ]; then touch "$1"; fi
+}
+
+# tests/kafka/broker.py finds them there. tests/kafka/pom.xml has the versions.
+install_kafka() {
+    local tools profile output
+    mkdir -p "$(dirname "$1")"
+    tools="$(cd "$(dirname "$1")" && pwd)/kafka"
+    if ! command -v mvn >/dev/null; then
+        say "Warning: there is no mvn (Maven), so Kafka is not installed. Only its tests need it, and are skipped without it." \
+            "To install it, run: sudo apt-get install maven"
+        return
+    fi
+    say "Installing a Kafka broker and Spark's connector with Maven; the first time this takes a minute"
+    output="$(mktemp)"
+    for profile in broker connector; do
+        rm -rf "${tools:?}/$profile"
+        if ! mvn -B -f tests/kafka/pom.xml -P "$profile" dependency:copy-dependencies -DincludeScope=runtime \
+            -DoutputDirectory="$tools/$profile" >"$output" 2>&1; then
+            rm -rf "${tools:?}/$profile"
+            grep -m 3 ERROR "$output" >&2 || tail -n 5 "$output" >&2
+            rm -f "$output"
+            say "Warning: Maven could not install the $profile of Kafka. Only its tests need it, and are skipped without it"
+            return
+        fi
+    done
+    rm -f "$output"
+    touch "$1"
+}
+
 case "${1:-}" in
 packages) install_packages "${2:?which extras? For example: setup.sh packages all,dev}" ;;
 kernels) warm_kernels "${2:?which file marks that the kernels are compiled?}" ;;
 java) ensure_java "${2:?which file marks that Java is there?}" ;;
 browser) ensure_browser "${2:?which file marks that the browser is there?}" ;;
 strace) ensure_strace "${2:?which file marks that strace is there?}" ;;
+object-stores) install_object_stores "${2:?which file marks that the object stores are there?}" ;;
+kafka) install_kafka "${2:?which file marks that Kafka is there?}" ;;
 *) fail "unknown step '${1:-}'. Run make setup, which runs all steps in order" ;;
 esac
