@@ -5,7 +5,7 @@ between two. The keyed store has the key "a", "b" or "c", by k.
 """
 
 import json
-import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -197,13 +197,21 @@ def recent(folder: str | Path) -> set[str]:
 
 
 def leftovers(folder: str | Path) -> set[str]:
-    """Return the files that no version of the table needs."""
+    """Return the files that no version of the table needs, after a checkpoint that is being written is finished."""
+    for _ in range(40):
+        found = _unneeded(Path(folder))
+        if not any(name.startswith("_delta_log/") for name in found):
+            break
+        time.sleep(0.05)  # the thread of a writer may be writing a checkpoint under a temporary name
+    return found
+
+
+def _unneeded(folder: Path) -> set[str]:
+    """Return the files that no version of the table needs; one listing, so that files may appear beside it."""
     needed = {str(path.relative_to(folder)) for paths in active(folder) for path in paths} | recent(folder)
-    log = {
-        f"_delta_log/{name}" for name in os.listdir(f"{folder}/_delta_log") if name[:1].isdigit() and "#" not in name
-    }
-    existing = {str(path.relative_to(folder)) for path in Path(folder).rglob("*") if path.is_file()}
+    existing = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert needed <= existing, f"active, and not there: {needed - existing}"
+    log = {name for name in existing if re.fullmatch(r"_delta_log/\d+(\.checkpoint)?\.(json|parquet)", name)}
     return existing - needed - log - {"_delta_log/_last_checkpoint", "_quantide/writer.lock"}
 
 
