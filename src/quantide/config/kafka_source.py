@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from quantide.config.storage_options import ENVIRONMENT, read_variable
+from quantide.config.storage_options import resolve_text
 from quantide.config.toml_table import ConfigTable, format_value
 from quantide.errors import ConfigError, InvalidArgumentError
 
@@ -71,7 +71,10 @@ def parse_kafka_options(table: ConfigTable, options: dict[str, str]) -> dict[str
             raise ConfigError(
                 f"{table.key('options')}.{name} is set by {table.key(RESERVED[name.lower()])}; write it there"
             )
-    resolved = {name: resolve_kafka_option(f"{table.key('options')}.{name}", name, v) for name, v in options.items()}
+    resolved = {
+        name: resolve_text(f"{table.key('options')}.{name}", name, v, is_kafka_secret(name))
+        for name, v in options.items()
+    }
     servers = table.text("servers", '"broker:9092"', needed=SERVERS not in options)
     if servers is not None:
         _reject_twice(table, options, "servers", SERVERS)
@@ -109,19 +112,6 @@ def _parse_topics(table: ConfigTable, options: Mapping[str, str]) -> dict[str, s
 def _reject_twice(table: ConfigTable, options: Mapping[str, str], name: str, option: str) -> None:
     if option in options:
         raise ConfigError(f"{table.key(name)} and {table.key('options')}.{option} are the same setting; leave one out")
-
-
-def resolve_kafka_option(key: str, name: str, value: str) -> str:
-    """Return the value of an option; `env:NAME` is that environment variable, and a secret must be one."""
-    if value.startswith(ENVIRONMENT):
-        return read_variable(key, value.removeprefix(ENVIRONMENT))
-    if is_kafka_secret(name):
-        variable = re.sub(r"\W", "_", name).upper()
-        raise ConfigError(
-            f"{key} is a secret in plain text; set an environment variable, and write its name: "
-            f'"{ENVIRONMENT}{variable}"'
-        )
-    return value
 
 
 def is_kafka_secret(name: str) -> bool:

@@ -40,9 +40,14 @@ def resolve_option(key: str, name: str, value: Any) -> str:
         value = str(value)
     if not isinstance(value, str) or not value.strip():
         raise ConfigError(f'{key} must be text, a number, true or false, or "{ENVIRONMENT}NAME"')
+    return resolve_text(key, name, value, is_secret(name) or _has_password(value))
+
+
+def resolve_text(key: str, name: str, value: str, is_credential: bool) -> str:
+    """Return a text, or the value of the environment variable that `env:NAME` names, as which a credential is given."""
     if value.startswith(ENVIRONMENT):
         return read_variable(key, value.removeprefix(ENVIRONMENT))
-    if is_secret(name) or _has_password(value):
+    if is_credential:
         variable = re.sub(r"\W", "_", name).upper()
         raise ConfigError(
             f"{key} is a credential in plain text; set an environment variable, and write its name: "
