@@ -117,6 +117,7 @@ class GroupCommit:
                 self._storage, table, [PushedRequest(rows.digest, len(rows.table)) for rows in group]
             )
         except OSError as error:
+            self._is_prepared = False  # the folder may have been removed
             cause = error if error.errno in FULL else error.__cause__
             if isinstance(cause, OSError) and cause.errno in FULL:
                 raise DiskFullError(

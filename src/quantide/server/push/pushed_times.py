@@ -10,7 +10,8 @@ from quantide.errors import InvalidArgumentError, TypeMismatchError
 TIME_TYPE = pa.timestamp("us", "UTC")
 MICROSECONDS = {"s": 10**6, "ms": 10**3, "us": 1}
 MAX_SECONDS = 4e10  # numbers beyond, read as seconds since 1970, are in another unit
-ZONE = r"T?[0-9:.]+(Z|[+-][0-9]{2}:?([0-9]{2})?)$"
+ZONE = r"[0-9][T ][0-9:.]+(Z|[+-][0-9]{2}:?([0-9]{2})?)$"
+NANOSECONDS = r"(\.[0-9]{6})[0-9]{1,3}"  # as some languages write times; microseconds are stored
 TIMES = 'Send "2026-01-01T00:00:00Z", or a number of seconds since 1970 (time_unit sets another unit)'
 
 
@@ -22,7 +23,7 @@ def convert_times(column: Any, name: str, unit: str) -> Any:
             return pa.nulls(len(column), TIME_TYPE)
         if pa.types.is_timestamp(kind):
             plain = column if kind.tz is not None else pc.assume_timezone(column, "UTC")
-            return plain.cast(TIME_TYPE, safe=False)
+            return plain.cast(TIME_TYPE, safe=kind.unit != "ns")  # nanoseconds are cut, and too large times refused
         if pa.types.is_date(kind):
             return pc.assume_timezone(column.cast(pa.timestamp("us")), "UTC")
         if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
@@ -37,6 +38,7 @@ def convert_times(column: Any, name: str, unit: str) -> Any:
 
 def _parse_texts(column: Any) -> Any:
     text, null = pc.utf8_trim_whitespace(column), pa.scalar(None, pa.string())
+    text = pc.replace_substring_regex(text, NANOSECONDS, r"\1")
     has_zone = pc.match_substring_regex(text, ZONE)
     zoned = pc.if_else(has_zone, text, null).cast(TIME_TYPE)
     plain = pc.if_else(has_zone, null, text).cast(pa.timestamp("us"))
@@ -44,11 +46,12 @@ def _parse_texts(column: Any) -> Any:
 
 
 def _read_numbers(column: Any, name: str, unit: str) -> Any:
-    newest = pc.max_element_wise(pc.max(column), pc.negate(pc.min(column))).as_py()
+    extremes = pc.min_max(column).as_py()
+    furthest = max((number for number in extremes.values() if number is not None), key=abs, default=0)
     each = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
-    if newest is not None and not float(newest) / each < MAX_SECONDS:
+    if not abs(furthest) / each < MAX_SECONDS:
         raise TypeMismatchError(
-            f"the column {name!r} has {newest}, which is no time in the unit {unit} since 1970; configure time_unit. "
+            f"the column {name!r} has {furthest}, which is no time in the unit {unit} since 1970; configure time_unit. "
             "Nothing was added"
         )
     if unit == "ns":

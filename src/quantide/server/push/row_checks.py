@@ -12,10 +12,12 @@ import pyarrow.compute as pc
 
 from quantide.config import StreamConfig
 from quantide.errors import InvalidArgumentError, NaNError, TypeMismatchError
+from quantide.history.key_columns import plain_type
 from quantide.server.push.pushed_times import convert_times, fill_times
 from quantide.summary.value_types import ValueType, type_named
 
 SHOWN = 20  # columns in a message
+RESERVED = ("_corrupt_record", "_quantide")  # names of columns that ingestion adds to rows begin so
 
 
 def check_rows(
@@ -99,12 +101,18 @@ def _convert_key(column: Any, name: str, kind: pa.DataType | None) -> Any:
     if column.null_count:
         row = pc.index(column.is_null(), True).as_py() + 1
         raise InvalidArgumentError(f"row {row}: the key {name!r} is missing; send it with every row. Nothing was added")
-    return column if kind is None else _cast(column, kind, name, f"the stream has keys of type {kind}")
+    if kind is None:  # the first keys: of a type that the store can have, or ingestion would stop at them
+        text = pa.types.is_string_view(column.type)
+        kind = plain_type(pa.string() if text else column.type, name)
+        return _cast(column, kind, name, f"new keys of it would be {kind}")
+    return _cast(column, kind, name, f"the stream has keys of type {kind}")
 
 
 def _check_other(column: Any, name: str) -> Any:
     """Return a column that only filters may need, if its type is one that SQL conditions compare."""
     kind, types = column.type, pa.types
+    if name.lower().startswith(RESERVED):
+        raise InvalidArgumentError(f"the column {name[:80]!r} has a name that ingestion uses; rename it")
     if types.is_primitive(kind) or types.is_decimal(kind) or types.is_null(kind):
         if not types.is_interval(kind) and kind != pa.float16():
             return column

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from quantide.errors import InvalidArgumentError, TypeMismatchError
 from quantide.server.http.request_limits import PUSH_TYPES
+from quantide.server.push.expanded_size import check_arrow_body, check_cells, check_parquet_body, check_table
 
 MAX_EXPANDED = 8  # a body's rows may take so many times limits.body in memory
 MAX_COLUMNS = 1_000
@@ -33,6 +34,7 @@ def parse_rows(content_type: str, body: bytes, max_bytes: int, keys: Sequence[st
     if not len(table):
         raise InvalidArgumentError("the body has no rows; send one or more")
     _check_names(table.column_names)
+    check_table(table, limit)
     return table
 
 
@@ -45,12 +47,12 @@ def _check_names(names: list[str]) -> None:
             raise InvalidArgumentError(f"the column {name[:80]!r} has no name, or its name is not unique; rename it")
 
 
-def _parse_json(body: bytes, _limit: int) -> pa.Table:
+def _parse_json(body: bytes, limit: int) -> pa.Table:
     rows = _load_json(body, "the body")
-    return _table_of(rows if isinstance(rows, list) else [rows], "row")
+    return _table_of(rows if isinstance(rows, list) else [rows], "row", limit)
 
 
-def _parse_lines(body: bytes, _limit: int) -> pa.Table:
+def _parse_lines(body: bytes, limit: int) -> pa.Table:
     lines = body.split(b"\n")
     try:
         rows = orjson.loads(b"[" + b",".join(line for line in lines if line.strip()) + b"]")
@@ -58,7 +60,7 @@ def _parse_lines(body: bytes, _limit: int) -> pa.Table:
         rows = None
     if rows is None or len(rows) != sum(1 for line in lines if line.strip()):  # find the line, for the message
         rows = [_load_json(line, f"line {number}") for number, line in enumerate(lines, 1) if line.strip()]
-    return _table_of(rows, "line")
+    return _table_of(rows, "line", limit)
 
 
 def _load_json(data: bytes, place: str) -> Any:
@@ -68,7 +70,7 @@ def _load_json(data: bytes, place: str) -> Any:
         raise InvalidArgumentError(f"{place} is not JSON: {error}; nothing was added") from error
 
 
-def _table_of(rows: list[Any], unit: str) -> pa.Table:
+def _table_of(rows: list[Any], unit: str, limit: int) -> pa.Table:
     """Return the columns of JSON objects; a field that an object lacks is null."""
     names: dict[str, None] = {}
     for number, row in enumerate(rows, 1):
@@ -76,9 +78,10 @@ def _table_of(rows: list[Any], unit: str) -> pa.Table:
             raise InvalidArgumentError(
                 f'{unit} {number} is not a JSON object; send rows such as {{"value": 12.5}}. Nothing was added'
             )
-        if row.keys() - names.keys():
+        if not row.keys() <= names.keys():
             names |= dict.fromkeys(row)
     _check_names(list(names))
+    check_cells(len(rows), len(names), limit)
     columns = {}
     for name in names:
         try:
@@ -114,30 +117,20 @@ def _parse_csv(body: bytes, keys: Sequence[str]) -> pa.Table:
 
 
 def _parse_arrow(body: bytes, limit: int) -> pa.Table:
+    check_arrow_body(body, limit)
     with pyarrow.ipc.open_stream(body) as reader:
-        batches, size = [], 0
-        for batch in reader:
-            batch.validate(full=True)
-            size += batch.nbytes
-            if size > limit:
-                raise _too_large(limit)
-            batches.append(batch)
-        return pa.Table.from_batches(batches, reader.schema)
+        table = reader.read_all()
+    table.validate(full=True)
+    return table
 
 
 def _parse_parquet(body: bytes, limit: int) -> pa.Table:
-    with pq.ParquetFile(io.BytesIO(body), pre_buffer=False) as file:
-        metadata = file.metadata
-        stored = [metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups)]
-        if max(sum(stored), 8 * metadata.num_rows) > limit:
-            raise _too_large(limit)
+    metadata = pq.read_metadata(io.BytesIO(body))
+    texts = check_parquet_body(metadata, limit)  # their rows stay references to a dictionary until they are measured
+    with pq.ParquetFile(io.BytesIO(body), metadata=metadata, read_dictionary=texts, pre_buffer=False) as file:
         table = file.read(use_threads=False)
-        table.validate(full=True)
-        return table
-
-
-def _too_large(limit: int) -> InvalidArgumentError:
-    return InvalidArgumentError(f"the rows take more than {limit:,} bytes in memory; send them in parts")
+    table.validate(full=True)
+    return table
 
 
 PARSERS: dict[str, Callable[[bytes, int], pa.Table]] = {

@@ -1,0 +1,163 @@
+"""Bodies of push requests that stand for more memory than they have bytes, and columns that a store cannot have."""
+
+import io
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet as pq
+import pytest
+
+from tests.server.pushing import landed, landing_files, push_config
+from tests.server.serving import serving
+
+ARROW, PARQUET, JSON = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet", "application/json"
+BODY = 100_000  # limit of a body; its rows may take eight times as much
+ROWS = 20_000
+STREAMS = '[streams.plain]\nsource = "push"\n[streams.latency]\nsource = "push"\nkeys = ["endpoint"]\n'
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[httpx.Client]:
+    with serving(push_config(tmp_path, f"[server.limits]\nbody = {BODY}", STREAMS)) as client:
+        yield client
+
+
+def arrow_bytes(columns: dict[str, Any], **options: Any) -> bytes:
+    table, sink = pa.table(columns), io.BytesIO()
+    with pyarrow.ipc.new_stream(sink, table.schema, options=pyarrow.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def parquet_bytes(columns: dict[str, Any]) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.table(columns), sink)
+    return sink.getvalue()
+
+
+def text_dictionary(rows: int, length: int) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int8)), pa.array(["a" * length]))
+
+
+def one_view(rows: int, length: int) -> pa.Array:
+    """Return views of one text."""
+    text = pa.array(["a" * length], pa.string_view())
+    views = np.tile(np.frombuffer(text.buffers()[1], np.int64), rows)
+    return pa.Array.from_buffers(pa.string_view(), rows, [None, pa.py_buffer(views), *text.buffers()[2:]])
+
+
+def bombs() -> dict[str, tuple[str, bytes]]:
+    zeros, long = {"value": np.zeros(200_000)}, {"value": np.zeros(1_000)}
+    sparse = [{f"c{number}": 1.5 for number in range(900)} | {"value": 1}, *[{} for _ in range(ROWS)]]
+    return {
+        "nulls": (ARROW, arrow_bytes({"value": pa.nulls(1 << 26)})),
+        "zstd": (ARROW, arrow_bytes(zeros, compression="zstd")),
+        "lz4": (ARROW, arrow_bytes(zeros, compression="lz4")),
+        "Arrow dictionary": (ARROW, arrow_bytes(long | {"x": text_dictionary(1_000, 10_000)})),
+        "dictionary of values": (ARROW, arrow_bytes({"value": text_dictionary(50_000, 50)})),
+        "views": (ARROW, arrow_bytes(long | {"x": one_view(1_000, 10_000)})),
+        "Parquet dictionary": (PARQUET, parquet_bytes(long | {"x": text_dictionary(1_000, 10_000)})),
+        "Parquet runs": (PARQUET, parquet_bytes(zeros)),
+        "sparse objects": (JSON, json.dumps(sparse, separators=(",", ":")).encode()),
+    }
+
+
+@pytest.mark.parametrize("name", bombs())
+def test_small_bodies_of_many_bytes_are_refused(server: httpx.Client, tmp_path: Path, name: str) -> None:
+    content_type, body = bombs()[name]
+    assert len(body) < BODY
+    response = server.post("/api/streams/plain/rows", content=body, headers={"content-type": content_type})
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_argument")
+    assert "in memory" in response.json()["error"]["message"]
+    assert not landing_files(tmp_path, "plain")
+
+
+def test_lists_of_a_parquet_file_are_not_read(server: httpx.Client, tmp_path: Path) -> None:
+    body = parquet_bytes({"value": [1.0], "x": [[1] * 1_000_000]})
+    response = server.post("/api/streams/plain/rows", content=body, headers={"content-type": PARQUET})
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "type_mismatch")
+    assert not landing_files(tmp_path, "plain")
+
+
+@pytest.mark.parametrize("content_type", [ARROW, PARQUET])
+def test_dictionaries_views_and_compression_are_accepted(
+    server: httpx.Client, tmp_path: Path, content_type: str
+) -> None:
+    texts = pa.array(["long enough for a view", None, "short"])
+    columns = {"value": [1.0, 2.0, 3.0], "x": texts.dictionary_encode()}
+    if content_type == ARROW:
+        columns["y"] = texts.cast(pa.string_view())
+    body = arrow_bytes(columns, compression="zstd") if content_type == ARROW else parquet_bytes(columns)
+    assert server.post(
+        "/api/streams/plain/rows", content=body, headers={"content-type": content_type}
+    ).status_code == 201  # fmt: skip
+    rows = landed(tmp_path, "plain")
+    assert [row["value"] for row in rows] == [1, 2, 3]
+    for name in columns.keys() - {"value"}:
+        assert [row[name] for row in rows] == texts.to_pylist()
+
+
+UNSUITABLE = {
+    "time of day": pa.array([1], pa.time32("s")),
+    "decimal256": pa.array([1]).cast(pa.decimal256(60)),
+    "uuid": pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0" * 16], pa.binary(16))),
+    "duration": pa.array([1], pa.duration("s")),
+    "unsigned": pa.array([2**64 - 1], pa.uint64()),
+}
+
+
+@pytest.mark.parametrize("name", UNSUITABLE)
+def test_first_keys_have_a_type_that_a_store_can_have(server: httpx.Client, tmp_path: Path, name: str) -> None:
+    """Ingestion would stop at them."""
+    body = arrow_bytes({"value": [1.0], "endpoint": UNSUITABLE[name]})
+    response = server.post("/api/streams/latency/rows", content=body, headers={"content-type": ARROW})
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "type_mismatch")
+    assert not landing_files(tmp_path, "latency")
+
+
+@pytest.mark.parametrize("name", ["_corrupt_record", "_quantide_line"])
+def test_columns_of_ingestion_are_refused(server: httpx.Client, tmp_path: Path, name: str) -> None:
+    response = server.post("/api/streams/plain/rows", json={"value": 1, name: "x"})
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_argument")
+    assert not landing_files(tmp_path, "plain")
+
+
+TIMES = {
+    "2026-01-02": pa.array(["2026-01-02"]),
+    "2026-01-02T00:00:00.123456": pa.array(["2026-01-02T00:00:00.123456789Z"]),
+    "2026-01-02T03:04:05": pa.array([1767323045], pa.uint64()),
+}
+
+
+@pytest.mark.parametrize("expected", TIMES)
+def test_times(server: httpx.Client, tmp_path: Path, expected: str) -> None:
+    body = arrow_bytes({"value": [1.0], "time": TIMES[expected]})
+    assert server.post(
+        "/api/streams/plain/rows", content=body, headers={"content-type": ARROW}
+    ).status_code == 201  # fmt: skip
+    (row,) = landed(tmp_path, "plain")
+    assert row["time"].isoformat().startswith(expected)
+
+
+@pytest.mark.parametrize("times", [pa.array([-(2**63)]), pa.array([2**62], pa.timestamp("s"))], ids=["number", "time"])
+def test_times_out_of_range_are_refused(server: httpx.Client, tmp_path: Path, times: pa.Array) -> None:
+    body = arrow_bytes({"value": [1.0], "time": times})
+    response = server.post("/api/streams/plain/rows", content=body, headers={"content-type": ARROW})
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "type_mismatch")
+    assert not landing_files(tmp_path, "plain")
+
+
+def test_a_folder_that_was_removed_is_made_again(server: httpx.Client, tmp_path: Path) -> None:
+    path = "/api/streams/plain/rows"
+    assert server.post(path, json={"value": 1}).status_code == 201
+    shutil.rmtree(tmp_path / "data" / "plain")
+    assert server.post(path, json={"value": 2}).status_code == 503
+    assert server.post(path, json={"value": 2}).status_code == 201
+    assert [row["value"] for row in landed(tmp_path, "plain")] == [2]
