@@ -63,25 +63,25 @@ class PushKeys:
     def write(self, batch: tuple[str, int], digests: Iterable[bytes], now: float) -> None:
         """Write the keys of a batch; its commit follows."""
         keys = dict.fromkeys(digests, now)
-        if not keys:
+        if not keys and batch not in self._written:  # or the commit would apply the keys of a failed attempt
             return
         name = f"{PUSH_KEYS}/{batch[0]}-{batch[1]}.keys"
+        self._written[batch] = (name, keys)
         self._storage.replace(name, _encode(keys))
         self._storage.sync(PUSH_KEYS)
         fault_points.point("push.keys")
-        self._written[batch] = (name, keys)
 
     def mark_committed(self, batch: tuple[str, int], oldest: float) -> None:
         """Apply the keys of a batch, which is in the table now. `oldest` is the arrival of its oldest rows: a repeat
         that arrives later is recognized for the whole RETENTION, however long it waits for its ingestion."""
         name, keys = self._written.pop(batch, ("", {}))
-        self._written.clear()  # of batches that failed
         if not name:
             return
         self._keys |= keys
         self._single.append(name)
         if len(self._single) >= FOLD:
-            self.fold(oldest - RETENTION)
+            newest = max(self._keys.values())  # a server whose clock is ahead makes no key older
+            self.fold(min(oldest, newest) - RETENTION)
 
     def fold(self, before: float) -> None:
         """Join all keys into the base, without those from before a time."""
