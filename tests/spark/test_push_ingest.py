@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -20,6 +21,7 @@ from quantide.store.folder_storage import FolderStorage
 from quantide.store.landing_file import PushedRequest, digest_key, prepare_landing, write_landing_file
 from quantide.store.push_keys import PushKeys
 from tests.object_servers.object_location import ObjectLocation
+from tests.server.serving import serving
 from tests.spark.processes import environment, running, tail, wait_until
 from tests.spark.streams import configure_store, credentials
 
@@ -188,3 +190,72 @@ def test_damaged_keys_are_reported(tmp_path: Path) -> None:
         path.write_bytes(damage)
         with pytest.raises(CorruptBytesError, match=r"c0-0\.keys is damaged"):
             PushKeys(storage, lambda batch: True)
+
+
+def test_keys_of_a_failed_attempt_do_not_take_effect(tmp_path: Path) -> None:
+    """The second attempt of a batch may store other files; a request of the first must not be taken for a repeat."""
+    storage = FolderStorage(str(tmp_path))
+    storage.prepare()
+    keys = PushKeys(storage, lambda batch: False)
+    keys.write(("retry", 0), [digest_key("failed")], 1.0)
+    keys.write(("s", 0), [digest_key("other")], 1.0)
+    keys.mark_committed(("s", 0), 1.0)
+    keys.write(("retry", 0), [], 2.0)
+    keys.mark_committed(("retry", 0), 2.0)
+    for known in (keys, PushKeys(storage, lambda batch: True)):
+        assert digest_key("failed") not in known
+        assert digest_key("other") in known
+
+
+def test_a_server_whose_clock_is_ahead_makes_no_key_older(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quantide.store.push_keys.FOLD", 1)
+    storage = FolderStorage(str(tmp_path))
+    storage.prepare()
+    keys = PushKeys(storage, lambda batch: True)
+    for number, arrival in enumerate((1_000.0, 1_000.0 + 10 * 24 * 3600)):
+        keys.write(("s", number), [digest_key(str(number))], 1_000.0)
+        keys.mark_committed(("s", number), arrival)
+    assert digest_key("0") in keys
+    assert digest_key("1") in keys
+
+
+def test_files_with_other_types_are_read_one_after_the_other(spark: SparkSession, tmp_path: Path) -> None:
+    """Only Spark can compute the filter, and it cannot read a column of several types at once."""
+    feed = PushFeed(tmp_path)
+    feed.config.write_text(feed.config.read_text() + '[streams.s.filters]\nlong = "length(x) > 2"\n')
+    times = pa.array(np.full(1, np.datetime64("now", "us")), pa.timestamp("us", "UTC"))
+    for number, other in enumerate((pa.array(["abc"]), pa.array([12345]), pa.array(["a"]))):
+        table = pa.table({"value": [float(number)], "time": times, "x": other})
+        write_landing_file(feed.storage, table, [PushedRequest(None, 1)])
+    feed.ingest()
+    assert (feed.stored, feed.landing) == ([0, 1, 2], [])
+
+
+def test_rows_pushed_to_servers_of_a_bucket(
+    spark: SparkSession, tmp_path: Path, s3_store: ObjectLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two servers accept rows for one store in a bucket; repeats to either add nothing, before and after ingestion."""
+    for name, value in (credentials(s3_store) | {"QUANTIDE_STATE": str(tmp_path / "state")}).items():
+        monkeypatch.setenv(name, value)
+    feed = PushFeed(tmp_path, s3_store)
+    config = read_config(feed.config)
+
+    def push(client: httpx.Client, key: str | None, *values: float) -> None:
+        headers = {} if key is None else {"idempotency-key": key}
+        response = client.post("/api/streams/s/rows", json=[{"value": value} for value in values], headers=headers)
+        assert (response.status_code, response.json()["rows"]) == (201, len(values)), response.text
+
+    with serving(config) as one, serving(config) as two:
+        push(one, "a", 1, 2)
+        push(two, "a", 1, 2)
+        push(one, None, 3)
+        assert one.post("/api/streams/s/rows", json={"value": "no"}).status_code == 400
+        feed.ingest()
+        assert (feed.stored, feed.landing) == ([1, 2, 3], [])
+        push(one, "b", 4)
+        push(two, "b", 4)
+    with serving(config) as again:
+        push(again, "a", 1, 2)
+        push(again, "b", 4)
+    feed.ingest()
+    assert (feed.stored, feed.landing) == ([1, 2, 3, 4], [])

@@ -51,6 +51,7 @@ from quantide.store.storage import Storage
 
 MAX_TASK_BYTES = 64 << 20  # bytes of files that a task reads, all of them before it sorts any
 MAX_TABLE_ROWS = 100_000  # rows that Spark sends to the driver; more are staged as files
+OTHER_TYPES = "its columns have other types than those of other files; it is read in a later batch"
 
 Failures = dict[str, tuple[str, str]]  # state and reason, by path
 SchemaCheck = Callable[[pa.Schema, pa.Schema], str | None]  # of the first file's schema and another file's; a reason
@@ -182,6 +183,7 @@ class ReadPlanner:
                     return replace(plan, failed=failed)
             except SPARK_ERRORS:
                 failures = {file.path: reason for file in files if (reason := self._try_file(file, form, layouts))}
+                failures = failures or self._find_other_types(files, form)
                 if not failures:
                     raise
             failed |= failures
@@ -200,6 +202,17 @@ class ReadPlanner:
         except SPARK_ERRORS as error:
             return WAITING, first_line(error)
         return None
+
+    def _find_other_types(self, files: Sequence[IngestedFile], form: str) -> Failures:
+        """Return Parquet files whose used columns have other types than those of the first one: Spark can read each
+        alone, and not all at once. They are read in a later batch.
+        """
+        if form != "parquet":
+            return {}
+        schemas = [self._read_schema(file) for file in files]
+        used = [self._selection.used_columns(schema.names) for schema in schemas]
+        types = [{name: schema.field(name).type for name in names} for schema, names in zip(schemas, used, strict=True)]
+        return {file.path: (WAITING, OTHER_TYPES) for file, own in zip(files, types, strict=True) if own != types[0]}
 
     def _compute_rows(self, files: Sequence[IngestedFile], form: str, layouts: FileLayouts) -> DataFrame | None:
         """Read files, each in the order of its own columns; None if no file has a line."""
