@@ -1,14 +1,18 @@
 """Delta tables as sources: appended rows are ingested once; other changes are refused or skipped."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
+from quantide.config import read_config
 from quantide.errors import CheckpointError, SourceTableError
+from quantide.spark.stream.delta_lister import DeltaLister
 from tests.object_servers.object_location import ObjectLocation
 from tests.object_servers.servers import aws_names
 from tests.spark.processes import kill_at
@@ -208,3 +212,37 @@ def test_a_table_in_object_storage(
         feed.append(by=["k"])
         feed.ingest()
     feed.check()
+
+
+def delta_lister(folder: Path) -> DeltaLister:
+    config = folder / "lister.toml"
+    config.write_text('store = "d"\n[streams.s]\nsource = { format = "delta", path = "t" }\nvalue = "x"\n')
+    return DeltaLister(read_config(config).streams["s"])
+
+
+def test_a_table_that_is_replaced_while_it_is_followed(tmp_path: Path) -> None:
+    table = pa.table({"x": [1.0]})
+    for _ in range(2):
+        write_deltalake(tmp_path / "t", table, mode="append")
+    lister = delta_lister(tmp_path)
+    position = lister.list_new("", lambda path: False).position
+    assert lister.list_new(position, lambda path: False).files == ()
+    shutil.rmtree(tmp_path / "t")
+    write_deltalake(tmp_path / "t", table.append_column("y", pa.array(["longer than the entry before"])))
+    for _ in range(3):  # the versions after the position are those of another table
+        with pytest.raises(SourceTableError, match="is another table"):
+            lister.list_new(position, lambda path: False)
+        write_deltalake(tmp_path / "t", table, mode="append", schema_mode="merge")
+
+
+def test_a_deletion_vector_in_an_entry_that_adds_before_it_removes(tmp_path: Path) -> None:
+    """The file is still part of the table, so it is refused, not left out."""
+    write_deltalake(tmp_path / "t", pa.table({"x": [1.0, 2.0]}))
+    entry = tmp_path / "t" / "_delta_log" / f"{0:020}.json"
+    add = next(action["add"] for line in entry.read_text().splitlines() if "add" in (action := json.loads(line)))
+    vector = {"storageType": "u", "pathOrInlineDv": "x", "offset": 1, "sizeInBytes": 1, "cardinality": 1}
+    removal = {"remove": {"path": add["path"], "dataChange": True, "deletionTimestamp": 1}}
+    actions = [{"add": add | {"deletionVector": vector}}, removal]
+    entry.with_name(f"{1:020}.json").write_text("\n".join(map(json.dumps, actions)))
+    with pytest.raises(SourceTableError, match="deletion vector"):
+        delta_lister(tmp_path).list_new("", lambda path: False)

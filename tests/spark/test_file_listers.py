@@ -4,7 +4,8 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -12,8 +13,10 @@ from quantide.config import Source, StreamConfig, read_config
 from quantide.errors import ConfigError
 from quantide.spark.stream.file_lister import FileLister
 from quantide.spark.stream.folder_lister import LocalFolderLister, ObjectFolderLister
+from quantide.spark.stream.listed_batches import FileRemoval
+from quantide.spark.stream.micro_batch import BatchWriter
 from quantide.spark.stream.stream_source import list_files, list_objects
-from quantide.store.batch_record import BatchRecord, FileRecord, IngestedFile, read_records
+from quantide.store.batch_record import DONE, BatchRecord, FileRecord, IngestedFile, read_records
 from quantide.store.json_fields import integer, one_of
 from quantide.store.location import StorageOptions
 from quantide.store.object_files import SourceAccess
@@ -174,3 +177,15 @@ def test_invalid_sources(source: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=message) as error:
         read_config(tmp_path / "quantide.toml")
     assert "abc" not in str(error.value)
+
+
+def test_a_file_that_was_replaced_after_it_was_read_is_not_removed(tmp_path: Path) -> None:
+    """Nobody has read its rows."""
+    touch(tmp_path, "same", "replaced")
+    files = local(str(tmp_path)).lister.list_new("", lambda path: False).files
+    (tmp_path / "replaced").write_bytes(b"rows that came later")
+    stream = SimpleNamespace(source=SimpleNamespace(after="delete"), key="streams.s")
+    removal = FileRemoval(cast(BatchWriter, SimpleNamespace(stream=stream, source=StorageOptions())))
+    entries = tuple(FileRecord(file, DONE, "") for file in files)
+    removal.remove_ingested(cast(BatchRecord, SimpleNamespace(entries=entries)))
+    assert [path.name for path in tmp_path.iterdir()] == ["replaced"]

@@ -14,7 +14,7 @@ from quantide.errors import SourceTableError
 from quantide.spark.stream.delta_snapshot import Action, DeltaSnapshot, check_table, read_entry
 from quantide.spark.stream.file_lister import IsRecorded, Listing, read_position, write_position
 from quantide.spark.stream.folder_lister import LOCAL_PAUSE, REMOTE_PAUSE
-from quantide.store.file_names import LOG
+from quantide.store.file_names import LOG, entry_name
 from quantide.store.ingest_log import IngestedFile
 from quantide.store.location import open_storage
 
@@ -33,6 +33,7 @@ class DeltaLister:
         self._storage = open_storage(self._path, dict(source.storage_options) if source.is_remote else None)
         self.pause = REMOTE_PAUSE if source.is_remote else LOCAL_PAUSE
         self._checked = False  # True if the table is the one of the position, and its log reaches back to it
+        self._last_entry: tuple[float, ...] = ()  # version, size and time of the log entry of the position
 
     def list_new(self, position: str, is_recorded: IsRecorded) -> Listing:
         fields = read_position(position, KIND)
@@ -43,6 +44,7 @@ class DeltaLister:
             snapshot = self._read_snapshot(version)  # not the newest one: a compaction may have moved rows since
             files = self._new_files(snapshot.files.values(), is_recorded)
             return Listing(tuple(files), self._position(version, table), True)
+        self._checked = self._checked and not self._has_changed(version)
         if not self._checked:
             self._check(version, table)
         return self._follow(version, table, is_recorded)
@@ -106,6 +108,16 @@ class DeltaLister:
     def _is_change(self, actions: Iterable[Action]) -> bool:
         """Return True if a version removes rows; a compaction only moves them."""
         return any("remove" in action and action["remove"].get("dataChange", True) for action in actions)
+
+    def _has_changed(self, version: int) -> bool:
+        """Return True if the log entry of the position is another one than before: the table may have been replaced."""
+        before = self._last_entry
+        try:
+            status = self._storage.stat(entry_name(version))
+            self._last_entry = (version, status.size, status.modified)
+        except FileNotFoundError:
+            self._last_entry = (version,)
+        return before[:1] == (version,) and before != self._last_entry
 
     def _check(self, version: int, table: str) -> None:
         """Raise if the table was replaced, or its log does not reach back to the version after this one."""

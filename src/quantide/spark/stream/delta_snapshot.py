@@ -67,7 +67,9 @@ class DeltaSnapshot:
                     f'checkpoint replaces it. Set {key}.source.start = "new" and pass --reset to go on with the '
                     "newest version"
                 )
-            snapshot._apply(iter(read_entry(storage, number)), f"{key}: {storage.path}")
+            actions = read_entry(storage, number)
+            actions.sort(key=lambda action: "add" in action)  # a file whose deleted rows change is removed and added
+            snapshot._apply(iter(actions), f"{key}: {storage.path}")
         snapshot.version = last
         return snapshot
 

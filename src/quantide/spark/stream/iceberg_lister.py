@@ -177,8 +177,13 @@ class IcebergLister:
         else:
             with self._files.new_input(self._find_metadata(source.path or "")).open() as stream:
                 metadata = TableMetadataUtil.parse_raw(stream.read().decode())
-        names: dict[int, str] = {}
+        names, numbers = dict[int, str](), dict[str, int]()
         for field in (field for schema in metadata.schemas for field in schema.fields):
+            if numbers.setdefault(field.name, field.field_id) != field.field_id:
+                raise SourceTableError(
+                    f"{self._key}: {self._name} has dropped the column {field.name!r} and added another one of that "
+                    "name, and older files have the values of the dropped one. Rewrite the table"
+                )
             if names.setdefault(field.field_id, field.name) != field.name:
                 raise SourceTableError(
                     f"{self._key}: {self._name} has renamed the column {names[field.field_id]!r} to {field.name!r}, "

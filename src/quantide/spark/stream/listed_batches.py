@@ -134,13 +134,20 @@ class FileRemoval:
         self.last_error, self.is_due = "", False
         access = self._writer.source
         try:
-            paths = [file.path for file in files]
             if isinstance(access, SourceAccess):
-                access.remove_all(paths)
-            for path in () if isinstance(access, SourceAccess) else paths:
+                access.remove_all([file.path for file in files])
+                return
+            for file in files:
                 with suppress(FileNotFoundError):
-                    os.remove(path)
+                    if _is_unchanged(file):  # or rows would be lost that nobody has read
+                        os.remove(file.path)
         except (StorageError, OSError) as error:
             self.is_due = True
             self.last_error = f"ingested files are not removed: {error}"
             LOG.warning("%s: %s", self._writer.stream.key, self.last_error)
+
+
+def _is_unchanged(file: IngestedFile) -> bool:
+    """Return True if a local file is as it was when it was listed."""
+    status = os.stat(file.path)
+    return (status.st_size, status.st_mtime_ns // 10**6) == (file.size, file.modified)
