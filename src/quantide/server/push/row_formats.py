@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from quantide.errors import InvalidArgumentError, TypeMismatchError
 from quantide.server.http.request_limits import PUSH_TYPES
-from quantide.server.push.expanded_size import check_arrow_body, check_cells, check_parquet_body, check_table
+from quantide.server.push.body_limit import check_arrow_body, check_cells, check_parquet_body, check_table
 
 MAX_EXPANDED = 8  # a body's rows may take so many times limits.body in memory
 MAX_COLUMNS = 1_000

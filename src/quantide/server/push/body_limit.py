@@ -1,4 +1,4 @@
-"""Expanded size: the memory that the rows of a body take, computed before it is taken.
+"""Body limit: the memory that the rows of a body take, computed before it is taken.
 
 A body of some hundred bytes may stand for gigabytes of rows: compressed buffers, columns of nulls, dictionaries and
 views whose rows all refer to one long text. The declared sizes are read from the metadata first.
@@ -52,7 +52,7 @@ def _chunk_size(chunk: Any) -> int:
         lengths = pc.binary_length(chunk.dictionary).cast(pa.int64())
         return int(chunk.nbytes) + (pc.sum(lengths.take(chunk.indices)).as_py() or 0)
     if types.is_primitive(value) or types.is_decimal(value):
-        return int(chunk.nbytes) + len(chunk) * max(1, value.bit_width // 8)
+        return int(chunk.nbytes) + len(chunk) * max(1, int(value.bit_width) // 8)
     raise TypeMismatchError(f"a column is {kind}; send text, numbers, true or false, and times. Nothing was added")
 
 
@@ -88,7 +88,7 @@ def check_parquet_body(metadata: Any, limit: int) -> list[str]:
     return [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
 
 
-class FlatTable:
+class MessageTable:
     """Table of a flatbuffer, which Arrow has verified: fields are found by their number."""
 
     def __init__(self, data: bytes, position: int) -> None:
@@ -102,9 +102,9 @@ class FlatTable:
         offset = _number("<H", self._data, self._vtable + entry) if entry < self._size else 0
         return self._position + offset if offset else None
 
-    def table(self, number: int) -> "FlatTable | None":
+    def table(self, number: int) -> "MessageTable | None":
         position = self.field(number)
-        return None if position is None else FlatTable(self._data, position + _number("<I", self._data, position))
+        return None if position is None else MessageTable(self._data, position + _number("<I", self._data, position))
 
     def pairs(self, number: int) -> list[tuple[int, int]]:
         """Return a vector of structs of two 64-bit integers."""
@@ -118,7 +118,7 @@ class FlatTable:
 
 def _batch_size(metadata: bytes, body: Any, limit: int) -> int:
     """Return the bytes of a record batch, or of a dictionary, after decompression; raise if it has too many rows."""
-    message = FlatTable(metadata, _number("<I", metadata, 0))
+    message = MessageTable(metadata, _number("<I", metadata, 0))
     kind = message.field(1)
     batch = message.table(2)
     if batch is not None and kind is not None and metadata[kind] == DICTIONARY_BATCH:
