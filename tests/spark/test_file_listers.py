@@ -19,7 +19,7 @@ from quantide.spark.stream.stream_source import list_files, list_objects
 from quantide.store.batch_record import DONE, BatchRecord, FileRecord, IngestedFile, read_records
 from quantide.store.json_fields import integer, one_of
 from quantide.store.location import StorageOptions
-from quantide.store.object_files import SourceAccess
+from quantide.store.object_files import SourceAccess, split_uri
 from tests.object_servers.fault_proxy import FaultProxy
 from tests.object_servers.object_location import ObjectLocation
 
@@ -189,3 +189,19 @@ def test_a_file_that_was_replaced_after_it_was_read_is_not_removed(tmp_path: Pat
     entries = tuple(FileRecord(file, DONE, "") for file in files)
     removal.remove_ingested(cast(BatchRecord, SimpleNamespace(entries=entries)))
     assert [path.name for path in tmp_path.iterdir()] == ["replaced"]
+
+
+def test_an_object_that_was_replaced_after_it_was_read_is_not_removed(s3_store: ObjectLocation) -> None:
+    access = SourceAccess(dict(s3_store.options), False)
+    bucket = access.bucket(s3_store.uri)
+    folder = split_uri(s3_store.uri)[1]
+    for name in ("same", "replaced", "gone"):
+        bucket.replace(f"{folder}/{name}".lstrip("/"), b"rows")
+    files = [
+        IngestedFile(file.name, file.size, round(file.modified * 1000)) for file in access.list_below(s3_store.uri)
+    ]
+    assert len(files) == 3
+    bucket.replace(f"{folder}/replaced".lstrip("/"), b"rows that came later")
+    bucket.remove(f"{folder}/gone".lstrip("/"))
+    access.remove_unchanged(files)
+    assert [file.name.rpartition("/")[2] for file in access.list_below(s3_store.uri)] == ["replaced"]

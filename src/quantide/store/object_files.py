@@ -4,6 +4,7 @@ One library reads stores and sources, so both take the same options and credenti
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from quantide.errors import InvalidArgumentError
+from quantide.store.batch_record import IngestedFile
 from quantide.store.location import StorageOptions
 from quantide.store.object_storage import ObjectStorage
 from quantide.store.storage import FileStatus
@@ -55,11 +57,19 @@ class SourceAccess(StorageOptions):
         listed = self.bucket(uri).list_below(prefix, offset)
         return [FileStatus(f"{bucket}/{file.name}", file.size, file.modified) for file in listed]
 
-    def remove_all(self, uris: Sequence[str]) -> None:
-        """Remove objects of one bucket, some at a time; those that do not exist are skipped."""
-        if uris:
-            bucket = self.bucket(uris[0])
-            bucket.map_all(bucket.remove, [split_uri(uri)[1] for uri in uris])
+    def remove_unchanged(self, files: Sequence[IngestedFile]) -> None:
+        """Remove objects of one bucket, some at a time, except those that were replaced since they were listed."""
+        if files:
+            bucket = self.bucket(files[0].path)
+
+            def remove(file: IngestedFile) -> None:
+                name = split_uri(file.path)[1]
+                with suppress(FileNotFoundError):
+                    status = bucket.stat(name)
+                    if (status.size, round(status.modified * 1000)) == (file.size, file.modified):
+                        bucket.remove(name)
+
+            bucket.map_all(remove, files)
 
 
 class ObjectFileSystem(pafs.FileSystemHandler):  # type: ignore[misc]

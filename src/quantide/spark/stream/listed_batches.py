@@ -135,7 +135,7 @@ class FileRemoval:
         access = self._writer.source
         try:
             if isinstance(access, SourceAccess):
-                access.remove_all([file.path for file in files])
+                access.remove_unchanged(list(files))
                 return
             for file in files:
                 with suppress(FileNotFoundError):
