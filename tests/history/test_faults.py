@@ -348,8 +348,8 @@ def test_durable_means_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert max(order.index(name) for name in new) < order.index(entry)
         last = len(order) - 1 - order[::-1].index("runs")
         assert max(order.index(name) for name in new) < last < order.index(entry)
+    history.close()  # waits for the checkpoint
     assert any("checkpoint.parquet" in name for name in order)
-    history.close()
 
 
 def test_a_fold_is_flushed_before_its_records_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
