@@ -28,20 +28,22 @@ class KafkaStage:
         self.broker, self.folder, self.topic = broker, folder, topic
         self.config, self.store = folder / "quantide.toml", folder / "data" / "s"
         self.rows: list[float] = []
+        self.selected = f'topic = "{topic}"'
         self.runs = 0
 
     def configure(self, source: str = JSON, settings: str = 'value = "ms"', options: str = QUICK) -> None:
         self.config.write_text(
             'store = "data"\n[streams.s]\n'
-            f'source = {{ format = "kafka", servers = "{self.broker.servers}", topic = "{self.topic}", {source}, '
+            f'source = {{ format = "kafka", servers = "{self.broker.servers}", {self.selected}, {source}, '
             f"options = {{ {options} }} }}\n{settings}\n"
         )
 
-    def produce(self, count: int, partition: int | None = None) -> None:
+    def produce(self, count: int, partition: int | None = None, topic: str | None = None) -> None:
         """Produce rows whose values were never produced before."""
         first = len(self.rows)
         values = [float(first + i) for i in range(count)]
-        self.broker.produce(self.topic, [{"ms": value, "path": "/a"} for value in values], partition=partition)
+        records = [{"ms": value, "path": "/a"} for value in values]
+        self.broker.produce(topic or self.topic, records, partition=partition)
         self.rows += values
 
     def command(self, *arguments: str) -> list[str]:
@@ -91,6 +93,13 @@ class KafkaStage:
         out = io.StringIO()
         show(read_config(self.config), None, out)
         return out.getvalue()
+
+    def retry(self) -> str:
+        """Ingest the quarantine again, and return what `quantide quarantine retry` says."""
+        log = self.next_log()
+        command = self.command("quarantine", "retry", str(self.config), "--master", "local[2]")
+        with running(command, log, self.env()) as process:
+            return next(line for line in finish(process, log).splitlines(True) if line.startswith("s: "))
 
     @property
     def stored(self) -> int:

@@ -21,7 +21,7 @@ from quantide.kernels.run_merge import merge_runs
 from quantide.spark.source_files import FileAccess, FilePiece, Split, open_file, read_split
 from quantide.spark.stream.column_matching import column_missing
 from quantide.spark.stream.column_selection import ColumnSelection
-from quantide.spark.stream.row_origin import BLOCK, COLUMN, LINE, REASON, ROW, SOURCE_FILE, LineNumbers
+from quantide.spark.stream.row_origin import BLOCK, COLUMN, LINE, RAW_RECORD, REASON, ROW, SOURCE_FILE, LineNumbers
 from quantide.spark.stream.row_reader import IngestedRows, RowRules, read_rows, write_rows
 from quantide.spark.stream.stream_source import stat_file
 from quantide.store.file_names import QUARANTINE
@@ -161,7 +161,7 @@ class RowCollector:
             bad = self._add_lines(bad)
         if SOURCE_FILE not in bad.column_names:
             bad = bad.append_column(SOURCE_FILE, pa.repeat(pa.scalar(path), len(bad)))
-        self._bad.append(bad)
+        self._bad += _split_records(bad)
         self.result.bad[path] = self.result.bad.get(path, 0) + len(bad)
         for counted in bad[REASON].value_counts().to_pylist():
             reason = counted["values"]
@@ -266,6 +266,15 @@ def _check_unchanged(task: BatchTask, path: str) -> None:
         return
     if stat_file(task.access, path) != expected:
         raise QuantideError(FILE_CHANGED)
+
+
+def _split_records(bad: pa.Table) -> list[pa.Table]:
+    """Split rows of Kafka into records that cannot be decoded, and decoded rows that are bad for another reason."""
+    if RAW_RECORD not in bad.column_names:
+        return [bad]
+    decoded = bad[RAW_RECORD].is_null()
+    parts = [bad.filter(pc.invert(decoded)), bad.filter(decoded).drop_columns([RAW_RECORD])]
+    return [part for part in parts if len(part)]
 
 
 def _concat_by_schema(tables: Sequence[pa.Table]) -> list[pa.Table]:

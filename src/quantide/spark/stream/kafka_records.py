@@ -1,12 +1,12 @@
 """Kafka records: decoding of their values, keys and headers into columns, and the origin of each row.
 
 Spark decodes JSON, CSV, Avro and numbers; Python decodes Protobuf. A record that cannot be decoded becomes a bad row
-with its content as text, or as base64 if it is no text. The origin of a row is its partition, written as Kafka does
-("latency-0"), and its offset.
+with its content as text, or as base64 if it is no text, and with the whole record, which can be decoded again. The
+origin of a row is its partition, written as Kafka does ("latency-0"), and its offset.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -21,9 +21,10 @@ from quantide.spark.row_source import quote_name
 from quantide.spark.stream.column_matching import as_sentence, column_missing
 from quantide.spark.stream.column_selection import ColumnSelection
 from quantide.spark.stream.file_layouts import parse_schema
-from quantide.spark.stream.row_origin import CORRUPT, LINE, SOURCE_FILE, RowOrigin, find_error_columns
+from quantide.spark.stream.row_origin import CORRUPT, LINE, RAW_RECORD, SOURCE_FILE, RowOrigin, find_error_columns
 
 RECORD, DECODED, EMPTY = "=record", "=decoded", "=empty"  # the value, the decoded value, True for an empty value
+KEY, HEADERS = "=key", "=headers"  # of the record, as bytes
 FAILURE, FAULTY_COLUMN = "=failure", "=faulty"  # the reason why a record cannot be decoded, and the column at fault
 MARK = "_quantide_decoded"  # field of an Avro record that was decoded
 TOMBSTONE = "the record has no value (a tombstone)"
@@ -32,6 +33,16 @@ NOT_TEXT = "the record is not UTF-8"
 NOT_NUMBER = "the record is not a number"
 NOT_AVRO = "the record does not match the Avro schema"
 NOT_PROTOBUF = "the record is not a message of the Protobuf type"
+PERMISSIVE = {"mode": "PERMISSIVE"}
+MISMATCH = "the record does not match the schema"
+SEVERAL_VALUES = "there is something after the JSON value"
+END = "=end"  # an element after the record, to see that the record is one JSON value
+BLANKS = " \t\r\n"
+JAVA_SUFFIX = "[0-9.][dDfF]$"  # of numbers in the source code of Java, which Spark accepts
+RAW_SCHEMA = (
+    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp BIGINT, "
+    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+)
 NUMBER_TYPES = {"int64": "BIGINT", "int32": "BIGINT", "int16": "BIGINT", "int8": "BIGINT"}  # by value_type
 
 
@@ -49,7 +60,24 @@ def decode_records(frame: DataFrame, stream: StreamConfig) -> tuple[DataFrame, R
     failed = F.col(FAILURE).isNotNull()
     rows = rows.withColumn(CORRUPT, F.when(failed, F.coalesce(_as_text(F.col(RECORD)), F.lit(""))))
     faulty = F.when(failed, F.col(FAULTY_COLUMN))
-    return rows, RowOrigin(record_origin("kafka_").columns, (F.col(FAILURE),), (faulty,))
+    raw = F.when(failed, _pack_record(bool(decode.headers))).alias(RAW_RECORD)
+    return rows, RowOrigin((*record_origin("kafka_").columns, raw), (F.col(FAILURE),), (faulty,))
+
+
+def _pack_record(has_headers: bool) -> Column:
+    """Return a record as JSON, with its bytes in base64."""
+    fields = [F.col(KEY).alias("key"), F.col(RECORD).alias("value")]
+    fields += [F.col(f"kafka_{name}").alias(name) for name in ("topic", "partition", "offset")]
+    fields.append(F.unix_micros("kafka_timestamp").alias("timestamp"))
+    return F.to_json(F.struct(*fields, *([F.col(HEADERS).alias("headers")] if has_headers else [])))
+
+
+def unpack_records(frame: DataFrame) -> DataFrame:
+    """Return records of the quarantine in the columns of Spark's Kafka source."""
+    record = F.from_json(RAW_RECORD, RAW_SCHEMA, {"maxStringLen": str(2**31 - 1)})
+    names = ("key", "value", "topic", "partition", "offset", "headers")
+    time = F.timestamp_micros(F.col(DECODED)["timestamp"]).alias("timestamp")
+    return frame.select(record.alias(DECODED)).select(*(F.col(DECODED)[name].alias(name) for name in names), time)
 
 
 def record_origin(prefix: str = "") -> RowOrigin:
@@ -70,7 +98,8 @@ def _record_columns(headers: Sequence[str]) -> list[Column]:
     for name in headers:  # the last one of that name counts
         same = F.filter("headers", _has_name(name))
         columns.append(_as_text(F.try_element_at(same, F.lit(-1))["value"]).alias(name))
-    return [*columns, F.col("value").alias(RECORD)]
+    raw = [F.col("value").alias(RECORD), F.col("key").alias(KEY)]
+    return [*columns, *raw, *([F.col("headers").alias(HEADERS)] if headers else [])]
 
 
 def _has_name(name: str) -> Any:
@@ -86,24 +115,40 @@ def _decode_lines(frame: DataFrame, decode: Decode, stream: StreamConfig) -> tup
     """Decode JSON or CSV; Spark puts a record that it cannot parse into the corrupt column."""
     schema = parse_schema(decode.schema)
     function = F.from_json if decode.format == "json" else F.from_csv
-    options = {**decode.options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+    options = {**decode.options, **PERMISSIVE, "columnNameOfCorruptRecord": CORRUPT}
     is_text = F.is_valid_utf8(F.col(RECORD).cast("string"))
-    text = F.when(is_text, F.col(RECORD).cast("string"))
+    text = F.rtrim(F.when(is_text, F.col(RECORD).cast("string")), F.lit("\r\n"))
     parsed = function(text, f"{decode.schema}, {quote_name(CORRUPT)} STRING", options)
     rows = frame.select("*", parsed.alias(DECODED)).select(
         *(quote_name(name) for name in frame.columns),
         *(F.col(DECODED)[name].alias(name) for name in schema.names),
         F.col(DECODED)[CORRUPT].alias(CORRUPT),
-        (F.col(DECODED).isNull() | (F.length(F.trim(text)) == 0)).alias(EMPTY),
+        (F.col(DECODED).isNull() | (F.length(F.trim(text, F.lit(BLANKS))) == 0)).alias(EMPTY),
     )
     (reason,), (column,) = find_error_columns(decode.format, schema, decode.options, "record")
-    reason = F.when(~is_text, F.lit(NOT_TEXT)).when(F.col(EMPTY), F.lit(NO_CONTENT)).otherwise(reason)
-    return rows, reason, column
+    reason = F.when(F.col(CORRUPT).isNotNull(), F.coalesce(reason, F.lit(MISMATCH)))
+    if decode.format == "json":
+        reason = reason.when(_has_more(text, decode.options), F.lit(SEVERAL_VALUES))
+    return rows, F.when(~is_text, F.lit(NOT_TEXT)).when(F.col(EMPTY), F.lit(NO_CONTENT)).otherwise(reason), column
+
+
+def _has_more(text: Column, options: Mapping[str, str]) -> Column:
+    """Return True for a JSON value that is followed by something, which Spark ignores.
+
+    A flat object ends at its first brace. Any other record becomes an element of an array, with one more after it.
+    """
+    trimmed = F.rtrim(text, F.lit(BLANKS))
+    array = F.from_json(F.concat(F.lit("["), text, F.lit(f'\n,"{END}"]')), "ARRAY<STRING>", {**options, **PERMISSIVE})
+    is_single = (F.size(array) == 2) & (F.try_element_at(array, F.lit(2)) == F.lit(END))
+    return F.when(F.locate("}", trimmed) == F.length(trimmed), F.lit(False)).otherwise(
+        ~F.coalesce(is_single, F.lit(False))
+    )
 
 
 def _decode_number(frame: DataFrame, decode: Decode, stream: StreamConfig) -> tuple[DataFrame, Column, Column]:
     kind = NUMBER_TYPES.get(stream.value_type or "", "DOUBLE")
-    rows = frame.withColumn("value", F.trim(F.col(RECORD).cast("string")).try_cast(kind))
+    text = F.trim(F.col(RECORD).cast("string"), F.lit(BLANKS))
+    rows = frame.withColumn("value", F.when(~text.rlike(JAVA_SUFFIX), text.try_cast(kind)))
     return rows, F.when(F.col("value").isNull(), F.lit(NOT_NUMBER)), F.lit("value")
 
 
@@ -111,11 +156,11 @@ def _decode_avro(frame: DataFrame, decode: Decode, stream: StreamConfig) -> tupl
     """Decode Avro. A record gets one more field, whose default value shows that it was decoded."""
     schema = json.loads(decode.schema)
     if not (isinstance(schema, dict) and schema.get("type") == "record"):
-        value = from_avro(F.col(RECORD), decode.schema, {"mode": "PERMISSIVE"})
+        value = from_avro(F.col(RECORD), decode.schema, PERMISSIVE)
         rows = frame.withColumn("value", value)
         return rows, F.when(F.col("value").isNull(), F.lit(NOT_AVRO)), F.lit("value")
     marked = {**schema, "fields": [*schema["fields"], {"name": MARK, "type": "boolean", "default": True}]}
-    parsed = from_avro(F.col(RECORD), decode.schema, {"mode": "PERMISSIVE", "avroSchema": json.dumps(marked)})
+    parsed = from_avro(F.col(RECORD), decode.schema, {**PERMISSIVE, "avroSchema": json.dumps(marked)})
     rows = frame.select("*", parsed.alias(DECODED)).select(
         *(quote_name(name) for name in frame.columns),
         *(F.col(DECODED)[field["name"]].alias(field["name"]) for field in schema["fields"]),

@@ -1,7 +1,7 @@
 """Micro-batches: files, or the rows of a Spark micro-batch, become chunks of a history in one commit."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -140,14 +140,31 @@ class BatchWriter:
         plan = planner.plan_files(files, "parquet", batch.name, self._schema_mismatch)
         return self._write(replace(batch, settled=quarantined), plan, [], [])
 
-    def ingest_frame(self, batch: MicroBatch, frame: DataFrame) -> BatchRecord | None:
-        """Ingest the rows of a Spark micro-batch in one commit."""
+    def retry_records(
+        self, batch: MicroBatch, names: Sequence[str], quarantined: tuple[str, ...]
+    ) -> BatchRecord | None:
+        """Decode Kafka records from files of the quarantine again, and ingest them in one commit."""
+        if not self.stream.source.is_kafka:
+            raise ConfigError(
+                f"{self.stream.key}: the quarantine has Kafka records that could not be decoded, and the source is not "
+                "Kafka any more; write the former source, with a decode that fits them, and retry"
+            )
+        plan = self.planner.plan_records(names, batch.name)
+        return self._write(replace(batch, settled=quarantined), plan, [], [])
+
+    def ingest_frame(
+        self, batch: MicroBatch, frame: DataFrame, check: Callable[[], dict[str, str]] | None = None
+    ) -> BatchRecord | None:
+        """Ingest the rows of a Spark micro-batch in one commit.
+
+        `check` is called after they are read; it raises if they are not those of the batch, and returns ids of topics.
+        """
         if self.history.batch_seen(batch.id):
             return None
         plan = self.planner.plan_rows(frame, batch.name, batch.rows)
         if plan.table is not None and not len(plan.table) and not batch.offsets:
             return None
-        return self._write(batch, plan, [], [])
+        return self._write(batch, plan, [], [], check=check)
 
     def _write(
         self,
@@ -156,6 +173,7 @@ class BatchWriter:
         files: Sequence[IngestedFile],
         entries: Sequence[FileRecord],
         landing: LandingBatch | None = None,
+        check: Callable[[], dict[str, str]] | None = None,
     ) -> BatchRecord | None:
         """Reserve names, run the tasks, write the record, then commit; None if the batch is in the table already."""
         skipped = {} if landing is None else landing.skipped
@@ -182,6 +200,8 @@ class BatchWriter:
                     skipped,
                 )
                 results = self._run_tasks(task, plan)
+                if check is not None:
+                    batch = replace(batch, topics=check())
                 record = self._make_record(batch, plan, results, files, entries, types)
                 failed = {entry.file.path for entry in record.entries if entry.state != DONE}
                 written = [file for output in _complete_outputs(results, failed) for file in output.written]

@@ -16,7 +16,7 @@ from quantide.spark.ingest import session_for
 from quantide.spark.source_files import open_file
 from quantide.spark.stream.file_retries import next_retry
 from quantide.spark.stream.micro_batch import BatchWriter
-from quantide.spark.stream.row_origin import COLUMN, CORRUPT, LINE, REASON, SOURCE_FILE, TEXT_FORMATS
+from quantide.spark.stream.row_origin import COLUMN, CORRUPT, LINE, RAW_RECORD, REASON, SOURCE_FILE, TEXT_FORMATS
 from quantide.spark.stream.running_stream import open_history
 from quantide.spark.stream.source_access import source_access
 from quantide.spark.stream.stream_source import changed_files, list_files
@@ -29,7 +29,7 @@ from quantide.summary.value_json import count, write_line
 
 ROWS = 3  # bad rows that are shown for each file and reason
 MAX_CONTENT = 500  # characters of a row that are shown
-OWN_COLUMNS = (REASON, COLUMN, SOURCE_FILE, LINE, CORRUPT)
+OWN_COLUMNS = (REASON, COLUMN, SOURCE_FILE, LINE, CORRUPT, RAW_RECORD)
 
 
 def show(config: Config, name: str | None, out: TextIO, json: bool = False, rows: int = ROWS) -> None:
@@ -131,14 +131,25 @@ def _retry_files(writer: BatchWriter) -> None:
 
 
 def _retry_rows(writer: BatchWriter) -> None:
-    """Ingest bad rows again, from the Parquet files that have their original columns."""
+    """Ingest bad rows again, from the Parquet files that have their original columns, and records of Kafka."""
     names = tuple(writer.ingest_log.quarantined_rows)
     sizes = {file.name: file.size for file in writer.store.list_files(QUARANTINE)}
-    files = [IngestedFile(name, sizes[name], 0) for name in map(_stored_name, names) if name in sizes]
+    stored = [name for name in names if _stored_name(name) in sizes]
+    records = [name for name in stored if _has_records(writer.store, name)]
+    rows = tuple(name for name in names if name not in records)
+    files = [IngestedFile(_stored_name(name), sizes[_stored_name(name)], 0) for name in stored if name in rows]
     if files:
-        writer.retry_rows(next_retry(writer), files, names)
-        for name in set(names) - set(writer.ingest_log.quarantined_rows):
-            writer.store.remove(_stored_name(name))
+        writer.retry_rows(next_retry(writer), files, rows)
+    if records:
+        writer.retry_records(next_retry(writer), [_stored_name(name) for name in records], tuple(records))
+    for name in set(names) - set(writer.ingest_log.quarantined_rows):
+        writer.store.remove(_stored_name(name))
+
+
+def _has_records(storage: Storage, name: str) -> bool:
+    """Return True if a file of the quarantine has Kafka records that could not be decoded."""
+    with open_file(storage, _stored_name(name)) as file:
+        return RAW_RECORD in pq.read_schema(file).names
 
 
 def _publish_counts(stream: StreamConfig, ingest_log: IngestLog, history: History) -> None:

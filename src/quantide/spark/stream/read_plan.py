@@ -29,7 +29,7 @@ from quantide.spark.stream.column_matching import column_missing
 from quantide.spark.stream.column_selection import ColumnSelection
 from quantide.spark.stream.file_layouts import NAMED_FORMATS, FileLayouts, parse_schema
 from quantide.spark.stream.frame_tasks import frame_schema
-from quantide.spark.stream.kafka_records import decode_records, record_origin
+from quantide.spark.stream.kafka_records import decode_records, record_origin, unpack_records
 from quantide.spark.stream.local_copies import LocalCopies, copy_objects
 from quantide.spark.stream.row_origin import (
     BLOCK,
@@ -138,6 +138,11 @@ class ReadPlanner:
             return ReadPlan(table=table, schema=table.schema)
         partitions = int(selected._jdf.queryExecution().toRdd().getNumPartitions())
         return ReadPlan(frame=selected, partitions=partitions, schema=frame_schema(selected))
+
+    def plan_records(self, names: Sequence[str], batch: str) -> ReadPlan:
+        """Plan how to decode Kafka records of the quarantine again; `names` are files of the store."""
+        frames = map(unpack_records, read_stored_files(self._session, self._store, names))
+        return self.plan_rows(reduce(DataFrame.unionByName, frames), batch)
 
     def _plan_parquet(self, files: Sequence[IngestedFile], schema: pa.Schema | None) -> ReadPlan:
         """Plan Parquet files that Arrow reads: values never cross the JVM."""

@@ -23,6 +23,7 @@ from quantide.store.location import StorageOptions
 
 SOURCE_FILE = "_quantide_file"  # column of the file that a row comes from, where Spark reads files
 LINE = "_quantide_line"  # column of the line in a text file, or of the row in any other file
+RAW_RECORD = "_quantide_record"  # column of a Kafka record that cannot be decoded: all of it, as JSON
 REASON, COLUMN = "_quantide_reason", "_quantide_column"  # columns of a bad row: the reason, and the column at fault
 ROW, BLOCK = "=row", "=block"  # columns that Spark adds: a number that grows, and the offset of the block in the file
 CORRUPT = "_corrupt_record"  # column for the text of CSV, JSON and XML records that Spark cannot read
