@@ -1,12 +1,14 @@
 """Every record is stored once: drivers and the broker are killed, topics grow, are deleted, and lose their records."""
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.kafka.broker import Broker, missing, running_broker, wait_for
-from tests.kafka.kafka_stage import JSON, KafkaStage
+from tests.kafka.kafka_stage import JSON, QUICK, KafkaStage
 from tests.object_servers.object_location import ObjectLocation
 from tests.spark import soak
 from tests.spark.processes import wait_until
@@ -97,6 +99,87 @@ def test_a_topic_that_is_deleted_and_made_again(stage: KafkaStage) -> None:
     assert "was deleted and made again" in stage.ingest_error()
     stage.configure(f'{JSON}, on_data_loss = "continue"')
     stage.ingest()
+    stage.check()
+
+
+def test_a_topic_that_is_made_again_while_it_is_read(stage: KafkaStage) -> None:
+    """The new topic has more records than the former one had: by offsets alone it looks like the same."""
+    stage.configure(f'{JSON}, on_data_loss = "continue"')
+    stage.broker.create(stage.topic, 1)
+    stage.produce(100)
+    log = stage.next_log()
+    with stage.driver(log=log) as driver:
+        wait_until(lambda: stage.stored == 100, [driver], log)
+        os.killpg(driver.pid, signal.SIGSTOP)
+        stage.broker.delete(stage.topic)
+        stage.broker.create(stage.topic, 1)
+        stage.produce(300)
+        os.killpg(driver.pid, signal.SIGCONT)
+        wait_until(lambda: stage.stored >= 400, [driver], log)
+    stage.ingest()
+    stage.check()
+
+
+def test_topics_come_and_go(stage: KafkaStage) -> None:
+    """A topic is added whose first records are gone, left out, and read again; its records are stored once."""
+    other = f"{stage.topic}-other"
+    stage.configure(f'{JSON}, start = "latest"')
+    stage.broker.create(stage.topic, 1)
+    stage.ingest()
+    stage.produce(10)
+    stage.ingest()
+    stage.broker.create(other, 2)
+    stage.produce(30, 0, other)
+    stage.produce(20, 1, other)
+    stage.broker.delete_before(other, 0, 5)
+    only, stage.selected = stage.selected, f'topic_pattern = "{stage.topic}.*"'
+    stage.configure(f'{JSON}, start = "latest"')
+    stage.ingest()
+    expected = stage.rows[:10] + stage.rows[15:]
+    stage.check(expected)
+    stage.selected = only
+    stage.configure()
+    stage.produce(10)
+    stage.ingest()
+    stage.produce(10, 1, other)
+    stage.selected = f'topic = ["{other}", "{stage.topic}"]'
+    stage.configure()
+    stage.ingest()
+    stage.check(expected + stage.rows[-20:])
+    stage.selected = f'topic_pattern = "{stage.topic}.*"'
+    stage.broker.delete(other)
+    stage.configure()
+    assert f"the topic {other} was deleted" in stage.ingest_error()
+    stage.configure(f'{JSON}, on_data_loss = "continue"')
+    stage.ingest()
+    stage.configure()
+    stage.ingest()
+    stage.check(expected + stage.rows[-20:])
+
+
+def test_assigned_partitions_change(stage: KafkaStage) -> None:
+    stage.broker.create(stage.topic, 2)
+    for partitions in ("[0, 1]", "[0]", "[0, 1]"):
+        stage.produce(10, 0)
+        stage.produce(10, 1)
+        stage.selected = 'start = "earliest"'
+        stage.configure(options=f"{QUICK}, assign = '{{\"{stage.topic}\": {partitions}}}'")
+        stage.ingest()
+    stage.check()
+
+
+@pytest.mark.parametrize("name", ["offsets", "commits", "metadata"])
+def test_a_checkpoint_is_torn(stage: KafkaStage, name: str) -> None:
+    stage.configure()
+    stage.broker.create(stage.topic, 1)
+    stage.produce(10)
+    stage.ingest()
+    checkpoint = stage.store / "_quantide" / "checkpoints" / "c0"
+    torn = checkpoint / name if name == "metadata" else checkpoint / name / "0"
+    torn.write_bytes(torn.read_bytes()[:-7])
+    stage.produce(10)
+    assert "is lost, damaged, or older than the store" in stage.ingest_error()
+    stage.ingest("--reset")
     stage.check()
 
 

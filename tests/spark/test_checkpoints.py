@@ -182,7 +182,9 @@ def test_a_source_that_does_not_identify_its_rows_is_refused(store: Store, machi
     one.plan(name, 1)
     one.finish(name, 1)
     assert one.begin(store.log(), RATE) == name, "a batch without rows has no record"
-    with pytest.raises(CheckpointError, match=r"is lost, or older than the store.*1 of its batches.*ingested twice"):
+    with pytest.raises(
+        CheckpointError, match=r"is lost, damaged, or older than the store.*1 of its batches.*ingested twice"
+    ):
         other.begin(store.log(), RATE)
     with pytest.raises(CheckpointError, match="--allow-duplicates"):
         other.begin(store.log(), RATE, reset=True)

@@ -6,21 +6,23 @@ or the topic was deleted and made again.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from quantide.config import StreamConfig
 from quantide.config.kafka_source import PATTERN, SERVERS, SUBSCRIBE
-from quantide.errors import ConnectorError, DataLossError, StreamError
+from quantide.errors import ConfigError, ConnectorError, DataLossError, StreamError
 from quantide.spark.stream.stream_source import first_line, hide_secrets
 
 Offsets = Mapping[str, Mapping[int, int]]  # by topic and partition
 TIMEOUTS = {"default.api.timeout.ms": "15000", "request.timeout.ms": "10000"}
 EARLIEST, LATEST = -2, -1  # offsets that stand for the first and the next one
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # of a topic of brokers before Kafka 2.8
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,12 @@ class StartPlan:
     reasons: tuple[str, ...] = ()
     topics: Mapping[str, str] = field(default_factory=dict)
     """Ids of the topics."""
+    replaced: frozenset[str] = frozenset()
+    """Topics whose stored offsets do not apply any more: they were deleted, and some of them made again."""
+
+    def with_deleted(self, topics: Iterable[str], reasons: Iterable[str]) -> "StartPlan":
+        """Return the plan with topics that do not exist any more, and the reasons why that is a loss."""
+        return replace(self, reasons=(*self.reasons, *reasons), replaced=self.replaced.union(topics))
 
     def check(self, stream: StreamConfig) -> None:
         """Raise DataLossError if something was lost and the stream is configured to fail."""
@@ -76,29 +84,82 @@ def count_between(start: Offsets, end: Offsets) -> int:
 
 
 def plan_start(start: str, stored: Offsets, ids: Mapping[str, str], topics: Mapping[str, BrokerTopic]) -> StartPlan:
-    """Plan where to continue after the `stored` offsets of topics with these ids; without any, as `start` says."""
+    """Plan where to continue after the `stored` offsets of topics with these ids; without any, as `start` says.
+
+    A topic that is new in a stream that has offsets is read from its beginning, unless `start` has offsets for it.
+    """
     offsets: dict[str, dict[int, int]] = {}
-    lost, reasons = 0, list[str]()
+    lost, reasons, made_again = 0, list[str](), set[str]()
     given = {} if start in ("earliest", "latest") else parse_offsets(start)
     for name, topic in topics.items():
         before = stored.get(name)
         if before is None:
-            offsets[name] = {p: _first_offset(start, given.get(name, {}).get(p), ends) for p, ends in _sorted(topic)}
-            continue
-        is_other = name in ids and topic.id != ids[name]
+            default = "earliest" if stored else start
+            before = {p: _first_offset(default, given.get(name, {}).get(p), ends) for p, ends in _sorted(topic)}
+        elif _is_other(name, topic, before, ids):
+            made_again.add(name)
+            reasons.append(f"the topic {name} was deleted and made again; the rest of the former one is gone")
+            before = {}
         offsets[name] = {}
         for partition, (first, last) in _sorted(topic):
             offset = before.get(partition, first)
-            offsets[name][partition] = first if is_other or not first <= offset <= last else offset
-            if not is_other and offset < first:
+            offsets[name][partition] = min(max(first, offset), last)
+            if offset < first:
                 lost += first - offset
                 reasons.append(f"{name}-{partition} begins at offset {first:,}, and the store continues at {offset:,}")
-            elif not is_other and offset > last:
-                is_other = True
-        if is_other or before.keys() - topic.partitions.keys():
-            reasons.append(f"the topic {name} was deleted and made again; the rest of the former one is gone")
-            offsets[name] = {p: first for p, (first, _) in _sorted(topic)}
-    return StartPlan(offsets, lost, tuple(reasons), {name: topic.id for name, topic in topics.items()})
+            elif offset > last:
+                reasons.append(f"{name}-{partition} ends at offset {last:,}, and the store continues at {offset:,}")
+    return StartPlan(
+        offsets, lost, tuple(reasons), {name: topic.id for name, topic in topics.items()}, frozenset(made_again)
+    )
+
+
+def _is_other(name: str, topic: BrokerTopic, before: Mapping[int, int], ids: Mapping[str, str]) -> bool:
+    """Return True if a topic is not the one whose offsets are stored: by its id or, without one, by its offsets."""
+    if ids.get(name, NO_ID) != NO_ID:
+        return topic.id != ids[name]
+    is_shorter = any(p in before and before[p] > last for p, (_, last) in topic.partitions.items())
+    return is_shorter or bool(before.keys() - topic.partitions.keys())
+
+
+def check_start(stream: StreamConfig, topics: Mapping[str, BrokerTopic]) -> None:
+    """Raise ConfigError if the offsets at which a new stream begins are not those of its topics."""
+    start = stream.source.start
+    if start in ("earliest", "latest"):
+        return
+    for name, offsets in parse_offsets(start).items():
+        for partition, offset in offsets.items():
+            ends = topics[name].partitions.get(partition) if name in topics else None
+            if ends is None:
+                known = ", ".join(f"{topic}-{p}" for topic, found in topics.items() for p, _ in _sorted(found))
+                raise ConfigError(
+                    f"{stream.key}.source.start has offsets of {name}-{partition}, which the stream does not read; "
+                    f"there are {known}"
+                )
+            if offset > ends[1]:
+                raise ConfigError(
+                    f"{stream.key}.source.start is offset {offset:,} of {name}-{partition}, which ends at {ends[1]:,}; "
+                    'correct it, or write "latest"'
+                )
+
+
+def merge_offsets(stored: Offsets, end: Offsets) -> dict[str, dict[int, int]]:
+    """Return the stored offsets, moved to the end of a batch.
+
+    Topics and partitions that are not read any more keep theirs, in case they are read again.
+    """
+    return {topic: {**stored.get(topic, {}), **end.get(topic, {})} for topic in {**stored, **end}}
+
+
+def can_continue(checkpoint: Offsets, planned: Offsets) -> bool:
+    """Return True if a query with these offsets in its checkpoint reads the planned ones.
+
+    Spark reads partitions that are not in its checkpoint from offset 0, and fails if others are gone.
+    """
+    partitions = {(topic, p) for topic, offsets in checkpoint.items() for p in offsets}
+    wanted = {(topic, p): offset for topic, offsets in planned.items() for p, offset in offsets.items()}
+    added = [offset for partition, offset in wanted.items() if partition not in partitions]
+    return not partitions or (partitions <= wanted.keys() and not any(added))
 
 
 def _sorted(topic: BrokerTopic) -> list[tuple[int, tuple[int, int]]]:
@@ -112,31 +173,71 @@ def _first_offset(start: str, given: int | None, ends: tuple[int, int]) -> int:
     return ends[0] if given is None or given == EARLIEST else given
 
 
-def read_topics(session: SparkSession, stream: StreamConfig) -> dict[str, BrokerTopic]:
-    """Read the topics of a stream, with the offsets of their partitions, from the brokers."""
-    options, jvm = stream.source.options, session.sparkContext._jvm
-    assert jvm is not None
-    clients = jvm.org.apache.kafka.clients.admin
-    properties = jvm.java.util.Properties()
-    settings = {name.removeprefix("kafka."): value for name, value in options.items() if name.startswith("kafka.")}
-    for name, value in {**TIMEOUTS, **settings}.items():
-        properties.setProperty(name, value)
+class BrokerClient:
+    """Reads topics of a stream from the brokers, with Kafka's client in Spark's JVM."""
+
+    def __init__(self, session: SparkSession, stream: StreamConfig) -> None:
+        self._stream, self._options, self._admin = stream, stream.source.options, None
+        jvm = session.sparkContext._jvm
+        assert jvm is not None
+        self._jvm: Any = jvm
+
+    def read_topics(self) -> dict[str, BrokerTopic]:
+        """Return the topics with the offsets of their partitions."""
+        with self._open() as admin:
+            names = _topic_names(self._jvm, admin, self._options)
+            topics = _describe_topics(self._jvm, admin, names)
+        return _keep_assigned(topics, json.loads(self._options["assign"])) if "assign" in self._options else topics
+
+    def read_ids(self, names: Iterable[str]) -> dict[str, str]:
+        """Return the ids of topics; a topic that does not exist has none."""
+        with self._open() as admin:
+            futures = admin.describeTopics(_to_java(self._jvm, names)).topicNameValues()
+            return {str(name): found for name in futures if (found := _read_id(futures[name])) is not None}
+
+    def selects(self, topic: str) -> bool:
+        """Return True if the configuration selects topics by a pattern that a name matches."""
+        pattern = self._options.get(PATTERN)
+        return pattern is not None and bool(self._jvm.java.util.regex.Pattern.matches(pattern, topic))
+
+    def close(self) -> None:
+        if self._admin is not None:
+            with suppress(Py4JError):  # the JVM may have ended
+                self._admin.close(self._jvm.java.time.Duration.ofSeconds(1))
+            self._admin = None
+
+    @contextmanager
+    def _open(self) -> Iterator[Any]:
+        """Connect, once; raise StreamError if the brokers do not answer."""
+        try:
+            if self._admin is None:
+                self._admin = self._connect()
+            yield self._admin
+        except Py4JJavaError as error:
+            self.close()
+            raise unreachable(self._stream, error) from error
+
+    def _connect(self) -> Any:
+        properties = self._jvm.java.util.Properties()
+        settings = {n.removeprefix("kafka."): value for n, value in self._options.items() if n.startswith("kafka.")}
+        for name, value in {**TIMEOUTS, **settings}.items():
+            properties.setProperty(name, value)
+        try:
+            return self._jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
+        except TypeError as error:  # py4j found a package of that name instead of a class
+            raise ConnectorError(
+                f"{self._stream.key}: this Spark session has no Kafka connector. Start it with spark.jars.packages = "
+                '"org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION", or let `quantide ingest` start it'
+            ) from error
+
+
+def _read_id(future: Any) -> str | None:
     try:
-        admin = clients.AdminClient.create(properties)
-    except TypeError as error:  # py4j found a package of that name instead of a class
-        raise ConnectorError(
-            f"{stream.key}: this Spark session has no Kafka connector. Start it with spark.jars.packages = "
-            '"org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION", or let `quantide ingest` start it'
-        ) from error
+        return str(future.get().topicId().toString())
     except Py4JJavaError as error:
-        raise unreachable(stream, error) from error
-    try:
-        topics = _describe_topics(jvm, admin, _topic_names(jvm, admin, options))
-        return _keep_assigned(topics, json.loads(options["assign"])) if "assign" in options else topics
-    except Py4JJavaError as error:
-        raise unreachable(stream, error) from error
-    finally:
-        admin.close(jvm.java.time.Duration.ofSeconds(1))
+        if "UnknownTopicOrPartition" in str(error.java_exception.toString()):
+            return None
+        raise
 
 
 def unreachable(stream: StreamConfig, error: Py4JJavaError) -> StreamError:
@@ -174,11 +275,15 @@ def _keep_assigned(topics: Mapping[str, BrokerTopic], assigned: Mapping[str, lis
     }
 
 
-def _describe_topics(jvm: Any, admin: Any, names: list[str]) -> dict[str, BrokerTopic]:
+def _to_java(jvm: Any, names: Iterable[str]) -> Any:
     listed = jvm.java.util.ArrayList()
     for name in names:
         listed.add(name)
-    described = admin.describeTopics(listed).allTopicNames().get()
+    return listed
+
+
+def _describe_topics(jvm: Any, admin: Any, names: list[str]) -> dict[str, BrokerTopic]:
+    described = admin.describeTopics(_to_java(jvm, names)).allTopicNames().get()
     first, last = jvm.java.util.HashMap(), jvm.java.util.HashMap()
     spec = jvm.org.apache.kafka.clients.admin.OffsetSpec
     earliest, latest = spec.earliest(), spec.latest()

@@ -115,7 +115,7 @@ class RunningStream:
             raise
         counts = (self.ingest_log.rows, self.ingest_log.bad, self.ingest_log.ahead, self.ingest_log.lost)
         self.status = StreamStatus(stream.name, *counts)
-        self._kafka = KafkaBatches(stream, self.storage, self.ingest_log) if stream.source.is_kafka else None
+        self._kafka = KafkaBatches(session, stream, self.storage, self.ingest_log) if stream.source.is_kafka else None
         self.query: StreamingQuery | ListingLoop | None = None
         self.error: Exception | None = None
         self._lock, self._stopping, self._pausing = RLock(), False, False
@@ -125,6 +125,7 @@ class RunningStream:
     def start(self) -> None:
         """Start, or restart, the query."""
         self.error, self._pausing, self._settled = None, False, False
+        self._add_record(self.writer.settle(), 0.0)  # or a new checkpoint would repeat the batch
         self._catch_up()
         if self._listed is not None:
             self.query = ListingLoop(self._list_and_ingest, self.config.name).start()
@@ -140,7 +141,7 @@ class RunningStream:
     def _start_offsets(self) -> str:
         """Return the offsets at which the query continues if its checkpoint is new; empty for a source without any."""
         if self._kafka is not None:
-            self.source, offsets = self._kafka.start(self.session, self.source)
+            self.source, offsets = self._kafka.start(self.source)
             return offsets
         is_new = self.source not in self.ingest_log.last and not is_position(self.ingest_log.offsets)
         return self.ingest_log.offsets if is_new else ""
@@ -262,6 +263,8 @@ class RunningStream:
             if self.query is not None:
                 self.query.stop()
         finally:
+            if self._kafka is not None:
+                self._kafka.close()
             self._publish(running=False)
             self.history.close()
 
@@ -300,7 +303,7 @@ class RunningStream:
     def _ingest_batch(self, frame: DataFrame, number: int) -> BatchRecord | None:
         self._add_record(self.writer.settle(), 0.0)
         if self._kafka is not None:
-            return self.writer.ingest_frame(self._kafka.plan(self.source, number), frame)
+            return self.writer.ingest_frame(self._kafka.plan(self.source, number), frame, self._kafka.check_topics)
         if not self.config.source.is_files:
             offsets = read_offsets(checkpoint_folder(self.storage, self.source), number)
             return self.writer.ingest_frame(MicroBatch(self.source, number, offsets=offsets), frame)

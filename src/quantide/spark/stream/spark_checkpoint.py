@@ -39,6 +39,7 @@ _BATCH = re.compile(r"[0-9]{1,18}")
 _LOG = re.compile(r"[0-9]{1,18}(\.compact)?")
 _COMPACT = re.compile(r"[0-9]{1,18}\.compact")
 LISTED = "f"  # begins the names of sources whose files a lister finds; they count with the names of checkpoints
+NO_OFFSET = "-"  # in Spark's notes, of a source without data
 MAX_FILES = 10_000  # names that a source log may have, plus twice the number of files that exist
 
 
@@ -154,19 +155,49 @@ def read_offsets(folder: str, batch: int) -> str:
 
 
 def last_offsets(folder: str) -> str:
-    """Return the source's offsets at the end of the newest batch of a checkpoint; empty if it has none."""
+    """Return the source's offsets at the end of the newest batch of a checkpoint, or those at which it began.
+
+    Empty if it has none. Spark notes where a query begins before it plans the first batch.
+    """
     batches = _list_batches(folder, "offsets")
-    return read_offsets(folder, batches[-1]) if batches else ""
+    if batches:
+        return read_offsets(folder, batches[-1])
+    try:
+        with open(os.path.join(folder, "sources", "0", "0"), "rb") as file:
+            return file.read().decode("utf-8", "replace").strip("\0 \n").partition("\n")[2]
+    except OSError:
+        return ""
 
 
 def _is_current(stream: StreamConfig, storage: Storage, name: str, ingest_log: IngestLog) -> bool:
     """Return True if a checkpoint has every batch that is in the store and, if it may be lost, not more than those."""
     folder, last = checkpoint_folder(storage, name), ingest_log.last.get(name, -1)
-    if max(_list_batches(folder, "offsets"), default=-1) < last:
+    if max(_list_batches(folder, "offsets"), default=-1) < last or _is_torn(folder):
         return False
     if not storage.loses_local_files:
         return True
     return os.path.isdir(folder) and not _is_ahead(stream, folder, last, ingest_log)
+
+
+def _is_torn(folder: str) -> bool:
+    """Return True if Spark could not read its newest notes in a checkpoint, as after a power loss."""
+    newest = [(kind, str(batches[-1])) for kind in ("offsets", "commits") if (batches := _list_batches(folder, kind))]
+    paths = [os.path.join(folder, "metadata"), *(os.path.join(folder, *names) for names in newest)]
+    return not all(map(_ends_in_json, paths))
+
+
+def _ends_in_json(path: str) -> bool:
+    """Return True if the last line of a file is JSON, or if there is no such file."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            line = file.read().strip().splitlines()[-1]
+        if line != NO_OFFSET:
+            json.loads(line)
+    except FileNotFoundError:
+        return True
+    except (ValueError, IndexError):
+        return False
+    return True
 
 
 def _is_ahead(stream: StreamConfig, folder: str, last: int, ingest_log: IngestLog) -> bool:
@@ -191,7 +222,7 @@ def _lost_error(stream: StreamConfig, folder: str, last: int) -> CheckpointError
         else "rows that are in the store may be ingested twice, since this source does not identify them"
     )
     return CheckpointError(
-        f"{stream.key}: the checkpoint {folder} is lost, or older than the store, which has "
+        f"{stream.key}: the checkpoint {folder} is lost, damaged, or older than the store, which has "
         f"{last + 1:,} of its batches. Put it back, or pass --reset to begin a new one: {skips}"
     )
 
