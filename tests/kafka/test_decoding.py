@@ -16,6 +16,7 @@ from tests.kafka.broker import Broker
 from tests.kafka.kafka_stage import KafkaStage
 
 AVRO = {"type": "record", "name": "r", "fields": [{"name": "ms", "type": "double"}, {"name": "at", "type": "string"}]}
+HUGE = b"\xb8\xfe\xff\xff\x0fx"  # the length of a text of 2 GB, and one character of it
 FIELD = descriptor_pb2.FieldDescriptorProto
 STREAMS = {
     "json": ('format = "json", schema = "ms DOUBLE, inner STRUCT<n: INT>, path STRING"', 'value = "ms"'),
@@ -72,7 +73,7 @@ def test_all_formats(broker: Broker, tmp_path: Path) -> None:
             *(b'{"ms": 4} and more', b'{"ms": 5}\n{"ms": 6}', b'{"ms": 7},{"ms": 8}', b'{"ms": 9}] x'),
             *(b'{"ms": 10, "inner": {"n": "x"}}', b"\n", b"[" * 5000),
         ],
-        "avro": [avro_record(1.5, "x"), avro_record(2.5, "y"), b"\x01"],
+        "avro": [avro_record(1.5, "x"), avro_record(2.5, "y"), b"\x01", struct.pack("<d", 3.5) + HUGE],
         "proto": [
             message(inner={"ms": 4.0}, ts={"seconds": 1_700_000_000, "nanos": 5000}, kind=1, tags=["a"]),
             message(inner={"ms": 6.0}, ts={"seconds": 1_700_000_001}),
@@ -115,6 +116,7 @@ def test_all_formats(broker: Broker, tmp_path: Path) -> None:
     }
     assert found == {
         ("avro", "formats-avro-0", 2, "the record does not match the Avro schema", "\x01"),
+        ("avro", "formats-avro-0", 3, "the record does not match the Avro schema", "AAAAAAAADEC4/v//D3g="),
         ("proto", "formats-proto-0", 2, "the record is not a message of the Protobuf type", "//8="),
         ("csv", "formats-csv-0", 2, "the column ms is not DOUBLE", "oops;9"),
         ("csv", "formats-csv-0", 3, "the record is empty", '{"ms": null}'),

@@ -1,9 +1,11 @@
 """A stream reads a topic of a real broker: JSON records with metadata and headers; bad ones go to the quarantine."""
 
 import socket
+import time
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from quantide import History
 from quantide.config import read_config
@@ -43,6 +45,31 @@ def test_json_records(stage: KafkaStage) -> None:
         (f"{stage.topic}-1", 4): ("the column ms is not DOUBLE", '{"ms": "x"}'),
     }
     assert "offset 1: {oops" in stage.quarantine_text()
+
+
+@pytest.mark.slow
+def test_keys_headers_and_timestamps(stage: KafkaStage) -> None:
+    """Keys and headers need not be text, names of headers repeat, and a timestamp may be missing or in the future."""
+    stage.configure(
+        'decode = { format = "number", headers = ["h"] }',
+        'value = "value"\ntime = "kafka_timestamp"\nkeys = ["h", "kafka_key"]',
+    )
+    stage.broker.create(stage.topic, 1, message_timestamp_after_max_ms=str(2**63 - 1))
+    producer, soon = Producer({"bootstrap.servers": stage.broker.servers}), int(time.time() * 1000) + 10**10
+    producer.produce(stage.topic, b"1", b"\xff\xfe", headers=[("h", b"a"), ("h", b"b")])
+    producer.produce(stage.topic, b"2", b"", headers=[("h", b"\xff")])
+    producer.produce(stage.topic, b"3", headers=[("other", b"x"), ("h", None)])
+    producer.produce(stage.topic, b"4", b"k", timestamp=soon)
+    producer.produce(stage.topic, b"5", b"k", timestamp=-1)
+    assert producer.flush(60) == 0
+    stage.ingest()
+    history = History(stage.store)
+    for value, key in ((1.0, ("b", "//4=")), (2.0, ("/w==", "")), (3.0, (None, None))):
+        assert history.answer(1.0, mode="exact", key=key).value == value
+    assert {line: reason[:15] for (_, line), (reason, _) in bad_records(stage).items()} == {
+        3: "the time is ahe",
+        4: "the row has no ",
+    }
 
 
 def test_the_doctor_finds_brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

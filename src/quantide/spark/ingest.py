@@ -53,12 +53,16 @@ MAX_PREPARED = 8  # workers that are prepared for a first batch
 LISTED_FILES = 100  # files of a folder whose sizes are added up
 MAX_PAUSE = 60.0  # seconds before a failed stream restarts
 LOCAL_CONF = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+AVRO_LIMITS = " ".join(  # or a few bytes that announce text of 2 GB end the JVM, at every start
+    f"-Dorg.apache.avro.limits.{kind}.maxLength={1 << 26}" for kind in ("string", "bytes", "collectionItems")
+)
 START_CONF = {
     "spark.log.level": "ERROR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.scheduler.mode": "FAIR",  # a large batch of one stream, or a merge, does not delay the others
-    "spark.driver.extraJavaOptions": "-Xss16m",  # or stopping within a batch prints a stack overflow
+    "spark.driver.extraJavaOptions": f"-Xss16m {AVRO_LIMITS}",  # -Xss16m: or stopping prints a stack overflow
+    "spark.executor.extraJavaOptions": AVRO_LIMITS,
 }
 STREAM_CONF = {
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",

@@ -34,6 +34,7 @@ NOT_NUMBER = "the record is not a number"
 NOT_AVRO = "the record does not match the Avro schema"
 NOT_PROTOBUF = "the record is not a message of the Protobuf type"
 PERMISSIVE = {"mode": "PERMISSIVE"}
+NO_TIMESTAMP = -1  # milliseconds, of a record that was produced without any
 MISMATCH = "the record does not match the schema"
 SEVERAL_VALUES = "there is something after the JSON value"
 END = "=end"  # an element after the record, to see that the record is one JSON value
@@ -90,7 +91,7 @@ def _record_columns(headers: Sequence[str]) -> list[Column]:
     """Return the metadata of a record, its headers as text, and its value."""
     columns = [
         _as_text(F.col("key")).alias("kafka_key"),
-        F.col("timestamp").alias("kafka_timestamp"),
+        F.when(F.unix_millis("timestamp") != NO_TIMESTAMP, F.col("timestamp")).alias("kafka_timestamp"),
         F.col("topic").alias("kafka_topic"),
         F.col("partition").alias("kafka_partition"),
         F.col("offset").alias("kafka_offset"),
