@@ -102,8 +102,8 @@ def test_all_formats(broker: Broker, tmp_path: Path) -> None:
     assert (middle("proto", "WRITE"), middle("proto", "READ")) == (4.0, 6.0)
     assert middle("csv") == 3.0
     assert (History(tmp_path / "data" / "csv").n, History(tmp_path / "data" / "double").n) == (2, 2)
-    values = History(tmp_path / "data" / "json")
-    assert [values.quantile(i / 3, mode="exact") for i in (1, 2, 3)] == [1.0, 2.0, 3.0]
+    decoded = History(tmp_path / "data" / "json")
+    assert [decoded.quantile(i / 3, mode="exact") for i in (1, 2, 3)] == [1.0, 2.0, 3.0]
     assert History(tmp_path / "data" / "number").answer(1.0, mode="exact").value == 9007199254740993
     out = io.StringIO()
     show(read_config(stage.config), None, out, json=True, rows=10)

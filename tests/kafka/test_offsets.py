@@ -70,7 +70,7 @@ def test_a_topic_that_was_made_again_is_read_from_its_beginning(now: BrokerTopic
     ids = {"t": NO_ID if now.id == NO_ID else "one"}
     again = plan_start("earliest", parse_offsets('{"t":{"0":5,"1":3}}'), ids, {"t": now})
     assert again.offsets == {"t": dict.fromkeys(now.partitions, 0)}
-    assert (again.lost, again.replaced) == (0, {"t"})
+    assert (again.lost, again.replaced) == (0, frozenset({"t"}))
     with pytest.raises(DataLossError, match="the topic t was deleted and made again"):
         again.check(STREAM)
 
