@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from quantide.summary.summary import Summary
     from quantide.windows.constrained_window import ConstrainedWindow
     from quantide.windows.recent_window import RecentWindow
+    from quantide.windows.rolling_quantiles import rolling_quantile
     from quantide.windows.sliding_window import SlidingWindow
     from quantide.windows.window_expression import last, where, within
 
@@ -34,6 +35,7 @@ __all__ = [
     "Summary",
     "errors",
     "last",
+    "rolling_quantile",
     "where",
     "within",
 ]
@@ -50,6 +52,7 @@ _MODULES = {
     "Summaries": "summary.summaries",
     "Summary": "summary.summary",
     "last": "windows.window_expression",
+    "rolling_quantile": "windows.rolling_quantiles",
     "where": "windows.window_expression",
     "within": "windows.window_expression",
 }

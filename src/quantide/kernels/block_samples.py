@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from quantide.kernels.jit import compiled
 from quantide.kernels.radix_sort import (
     BLOCK,
+    Counters,
     bit_length,
     count_digits,
     digit_for,
@@ -31,6 +32,22 @@ Positions = NDArray[np.uint32]
 def sorted_positions(bits: Array, layout: Words) -> Positions:
     """Return the positions of values in the order of the values."""
     size = len(bits)
+    words, spare = np.empty(size, dtype=np.uint64), np.empty(size, dtype=np.uint64)
+    counters = np.empty((2, 1 << digit_for(size)), dtype=np.uint32)
+    positions = np.empty(size, dtype=np.uint32)
+    mask = sort_with_positions(bits, layout, words, spare, counters)
+    for i in range(size):
+        positions[i] = words[i] & mask
+    return positions
+
+
+@compiled
+def sort_with_positions(bits: Array, layout: Words, words: Words, spare: Words, counters: Counters) -> np.uint64:
+    """Write words in the order of the values, which end with the positions of the values; return the positions' mask.
+
+    `words` and `spare` are as long as `bits`; `counters` has room for the digits of a pass over them.
+    """
+    size = len(bits)
     width = bit_length(np.uint64(size - 1))
     lowest = lowest_key(bits, layout)
     first, differ = key_of(bits, 0, lowest, layout), np.uint64(0)
@@ -38,9 +55,7 @@ def sorted_positions(bits: Array, layout: Words) -> Positions:
         differ |= key_of(bits, i, lowest, layout) ^ first
     dropped = np.uint64(max(0, bit_length(differ) + width - 64))  # lowest bits that have no room beside the position
     left = np.uint64(width)
-    words, spare = np.empty(size, dtype=np.uint64), np.empty(size, dtype=np.uint64)
     digit = digit_for(size)
-    counters = np.empty((2, 1 << digit), dtype=np.uint32)
     if differ and size > BLOCK:
         for i in range(size):
             spare[i] = ((key_of(bits, i, lowest, layout) >> dropped) << left) | np.uint64(i)
@@ -61,11 +76,7 @@ def sorted_positions(bits: Array, layout: Words) -> Positions:
                     sort_range(words, spare, start, i, counters)
     if dropped:
         sort_dropped_bits(words, spare, width, bits, lowest, layout, counters)
-    positions = np.empty(size, dtype=np.uint32)
-    mask = (np.uint64(1) << left) - np.uint64(1)
-    for i in range(size):
-        positions[i] = words[i] & mask
-    return positions
+    return (np.uint64(1) << left) - np.uint64(1)
 
 
 @compiled

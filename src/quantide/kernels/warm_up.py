@@ -19,6 +19,7 @@ from quantide.kernels import (
     presort,
     radix_sort,
     rank_selection,
+    rolling_ranks,
     run_merge,
     tuple_encoding,
     tuple_insertion,
@@ -74,7 +75,10 @@ def warm() -> Iterator[str]:
         keyed_evaluation.add_rank_bounds(
             one, values[:1].copy(), np.zeros(1, dtype=np.int32), *part, one.copy(), one.copy()
         )
-        yield f"continuous queries for {np.dtype(carrier).name}"
+        rolled = np.empty((1, 2), dtype=carrier), np.empty(2, dtype=bool)
+        no_mask, no_starts, phis = np.empty(0, dtype=bool), np.empty(0, dtype=np.int64), np.array([0.5])
+        rolling_ranks.roll(values, bits, no_mask, no_starts, 2, phis, rolling_ranks.TARGET, 1, layout, *rolled)
+        yield f"continuous queries and rolling quantiles for {np.dtype(carrier).name}"
     error_profile.ranks_in_range(1, 2, 2, 1, 0.1)
     compression.select_tuples(ranks, ranks, bounds, two, 1)
     compression.find_nearest_tuples(ranks, ranks, bounds, np.array([[1]]))

@@ -158,6 +158,16 @@ class TimeClock:
             return min(float(now) - float(span), math.nextafter(float(now), -math.inf))
         return max(math.floor(int(now) - span * NANOSECONDS), np.iinfo(np.int64).min)
 
+    def back_all(self, times: Array, span: Fraction) -> Array:
+        """Return back() of each of an array of times of this clock."""
+        if self.kind == "seconds":
+            limits: Array = np.minimum(times - float(span), np.nextafter(times, -np.inf))
+            return limits
+        lowest, whole = int(np.iinfo(np.int64).min), math.ceil(span * NANOSECONDS)
+        if whole >= -lowest:  # more than 292 years
+            return np.array([self.back(time, span) for time in times.tolist()], dtype=np.int64)
+        return np.where(times < lowest + whole, lowest, times - whole)
+
     def since(self, earlier: Any, now: Any) -> Fraction:
         """Return the seconds from an earlier time to now."""
         if self.kind == "seconds":
