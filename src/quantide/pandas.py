@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from quantide.errors import InvalidArgumentError, MissingPackageError
 from quantide.summary.ranks import check_phis
-from quantide.windows.rolling_quantiles import RolledColumn, read_fractions, read_phis, roll_column
+from quantide.windows.rolling_quantiles import RollingColumn, read_fractions, read_phis, roll_column
 
 try:
     import pandas as pd
@@ -101,7 +101,7 @@ def _as_floats(series: Any) -> Any:
         raise InvalidArgumentError(f"interpolation needs numbers, not {series.dtype}: {error}") from error
 
 
-def _columns(rolled: RolledColumn, index: Any) -> list[Any]:
+def _columns(rolled: RollingColumn, index: Any) -> list[Any]:
     kind = rolled.type
     if kind.name == "date":
         return [pd.Series(array.to_pandas(date_as_object=True).to_numpy(), index=index) for array in rolled.to_arrow()]

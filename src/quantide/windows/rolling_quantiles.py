@@ -55,7 +55,7 @@ def rolling_quantile(
 
 
 @dataclass(frozen=True)
-class RolledColumn:
+class RollingColumn:
     """Answers of the windows of a column, a row for each phi, as carried numbers; `answered` is a mask of windows."""
 
     type: ValueType
@@ -96,7 +96,7 @@ def roll_column(
     times: Any = None,
     min_count: int | None = None,
     interpolation: str | None = None,
-) -> RolledColumn:
+) -> RollingColumn:
     """Compute the answers of every window for phis that are checked; `interpolation` as in pandas, for float64."""
     kind, column, valid = _read_values(values)
     n = len(column)
@@ -112,7 +112,7 @@ def roll_column(
         rolling_ranks.roll(
             column, as_bits(column), valid, starts, rows, phis, rule, least, layout_of(kind.carrier.name), out, answered
         )
-    return RolledColumn(kind, out, answered)
+    return RollingColumn(kind, out, answered)
 
 
 def read_phis(fractions: Floats) -> Floats:
