@@ -26,18 +26,27 @@ OURS, POLARS, THREADS, PANDAS, RING = "rolling_quantile", "polars", "polars, all
 SEED = 21
 MEDIAN, THREE = [0.5], [0.5, 0.9, 0.99]
 PACKAGES = ("polars", "pandas")
+Jobs = dict[str, Callable[[], Any]]
+Run = tuple[float, float, Any]  # seconds, processor seconds, result
+Timed = dict[str, Callable[[], Run]]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Columns of `n` values or four windows, whichever is more; pandas gets two windows or `slow` values."""
+    """Columns of `n` values or four windows, whichever is more; pandas gets two windows or `slow` values, and
+    no window above `slow_window`.
+
+    Windows by time have `timed_windows` values on average, of `slow` or four windows.
+    """
 
     windows: tuple[int, ...] = sized((100, 1_000, 10_000, 100_000, 1_000_000), quick=(100, 2_000))
     n: int = sized(4_000_000, 2_000_000, 10_000)
     slow: int = sized(400_000, 200_000, 5_000)
-    rounds: int = sized(9, 7, 2)
-    ring: int = sized(200, 100, 5)
+    rounds: int = sized(9, 4, 2)
+    slow_window: int = sized(1_000_000, 100_000, 2_000)
+    ring: int = sized(200, 20, 5)
     order_window: int = sized(100_000, quick=1_000)
+    timed_windows: tuple[int, ...] = sized((100, 10_000, 1_000_000), (1_000, 100_000), (100, 2_000))
 
 
 class ThreadedPolars:
@@ -50,10 +59,12 @@ class ThreadedPolars:
         self._process = subprocess.Popen(command, cwd=ROOT, env=variables, **pipes)
         self.threads = int(self._read())
 
-    def seconds(self, window: int, n: int, phis: list[float]) -> float:
+    def run(self, window: int, n: int, phis: list[float]) -> tuple[float, float, None]:
+        """Return the seconds and the processor seconds of all threads."""
         assert self._process.stdin is not None
         print(window, n, SEED, *phis, file=self._process.stdin, flush=True)
-        return float(self._read())
+        seconds, processor = self._read().split()
+        return float(seconds), float(processor), None
 
     def close(self) -> None:
         assert self._process.stdin is not None
@@ -85,35 +96,37 @@ def windows(child: ThreadedPolars | None, s: Settings) -> list[Row]:
         for phis in (MEDIAN, THREE):
             say(f"rolling: windows of {window:,}, {len(phis)} phis")
             about = {"window": window, "phis": len(phis), "n": n}
-            ours: dict[str, Callable[[], Any]] = {OURS: partial(rolling_quantile, values, window, phis)}
-            best = _best(ours | _polars(values, window, phis), s.rounds)
-            theirs = best.get(POLARS)
-            equal = theirs is None or _equal(best[OURS][2], theirs[2], window)
+            jobs: Jobs = {OURS: partial(rolling_quantile, values, window, phis), **_polars(values, window, phis)}
+            timed: Timed = {THREADS: partial(child.run, window, n, phis)} if child else {}
+            best = _best(jobs, s.rounds, timed)
+            equal = POLARS not in best or _equal(best[OURS][2], best[POLARS][2], window)
             for name, (seconds, processor, _) in best.items():
                 rows.append(about | {"method": name} | _rates(n, seconds, processor) | {"equal": equal})
-            if child:
-                seconds = min(child.seconds(window, n, phis) for _ in range(s.rounds))
-                rows.append(about | {"method": THREADS, "threads": child.threads} | _rates(n, seconds))
         rows += _slow(values, window, s)
     return rows
 
 
-def _polars(values: Floats, window: int, phis: list[float]) -> dict[str, Callable[[], Any]]:
+def _polars(values: Floats, window: int, phis: list[float]) -> Jobs:
     pl = load("polars")
     return {POLARS: partial(rolling, pl.Series(values), window, phis)} if pl else {}
 
 
-def _best(jobs: dict[str, Callable[[], Any]], rounds: int) -> dict[str, tuple[float, float, Any]]:
-    """Return the least seconds and processor seconds of each job, in turns, and its result."""
-    best: dict[str, tuple[float, float, Any]] = {}
+def _best(jobs: Jobs, rounds: int, timed: Timed | None = None) -> dict[str, Run]:
+    """Return the least seconds and processor seconds of each job, in turns, and its result; `timed` jobs return all."""
+    best: dict[str, Run] = {}
+    runs = {name: partial(_run, job) for name, job in jobs.items()} | (timed or {})
     for _ in range(rounds):
-        for name, job in jobs.items():
-            begun = time.process_time()
-            seconds, result = clock(job)
-            processor = time.process_time() - begun
+        for name, run in runs.items():
+            seconds, processor, result = run()
             before = best.get(name, (seconds, processor, None))
             best[name] = min(seconds, before[0]), min(processor, before[1]), result
     return best
+
+
+def _run(job: Callable[[], Any]) -> Run:
+    begun = time.process_time()
+    seconds, result = clock(job)
+    return seconds, time.process_time() - begun, result
 
 
 def _rates(n: int, seconds: float, processor: float | None = None) -> Row:
@@ -128,7 +141,7 @@ def _equal(ours: Floats, theirs: Any, window: int) -> bool:
 def _slow(values: Floats, window: int, s: Settings) -> Iterator[Row]:
     """Measure pandas on a shorter column, and a partition of some windows, once."""
     about = {"window": window, "phis": 1}
-    if pd := load("pandas"):
+    if (pd := load("pandas")) and window <= s.slow_window:
         part = values[: max(s.slow, 2 * window)]
         rolled = pd.Series(part).rolling(window)
         seconds, _ = clock(rolled.quantile, 0.5, interpolation="lower")
@@ -159,10 +172,10 @@ def orders(s: Settings) -> list[Row]:
     n, window = max(s.n, 4 * s.order_window), s.order_window
     for order, values in _inputs(n).items():
         say(f"rolling: {order}")
-        jobs: dict[str, Callable[[], Any]] = {OURS: partial(rolling_quantile, values, window, 0.5)}
+        jobs: Jobs = {OURS: partial(rolling_quantile, values, window, 0.5)}
         if order != "10% NaN":  # to polars NaN is a value
             jobs |= _polars(values, window, MEDIAN)
-        for name, (seconds, processor, _) in _best(jobs, max(2, s.rounds // 3)).items():
+        for name, (seconds, processor, _) in _best(jobs, 2).items():
             rows.append({"order": order, "method": name, "n": n} | _rates(n, seconds, processor))
     return rows
 
@@ -170,18 +183,18 @@ def orders(s: Settings) -> list[Row]:
 def timed(s: Settings) -> list[Row]:
     """Measure windows by time, of as many values on average."""
     rows: list[Row] = []
-    for window in s.windows:
-        n = max(s.n, 4 * window)
+    for window in s.timed_windows:
+        n = max(s.slow, 4 * window)
         say(f"rolling: windows of about {window:,} values by time")
         values = np.random.default_rng(SEED).normal(size=n)
         stamps = (np.cumsum(np.random.default_rng(3).exponential(1, n)) * 1e6).astype("datetime64[us]")
         span = np.timedelta64(window * 10**6, "us")
-        jobs: dict[str, Callable[[], Any]] = {OURS: partial(rolling_quantile, values, span, 0.5, times=stamps)}
+        jobs: Jobs = {OURS: partial(rolling_quantile, values, span, 0.5, times=stamps)}
         if pl := load("polars"):
             frame = pl.DataFrame({"value": values, "time": stamps})
             column = pl.col("value").rolling_quantile_by("time", f"{window}s", quantile=0.5, interpolation="lower")
             jobs[POLARS] = partial(frame.select, column)
-        for name, (seconds, processor, _) in _best(jobs, max(2, s.rounds // 3)).items():
+        for name, (seconds, processor, _) in _best(jobs, 2).items():
             rows.append({"window": window, "method": name, "n": n} | _rates(n, seconds, processor))
     return rows
 

@@ -29,7 +29,7 @@ from bench.subjects import RESULTS
 
 FOLDER = RESULTS.folder
 PHIS = np.arange(1, 201) / 200
-MADE = ("stream", "fast", "keys", "queries", "windows")  # those that take a few seconds
+MADE = ("stream", "fast", "keys", "queries", "windows", "rolling")  # those that take a few seconds
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +117,14 @@ def test_the_page_is_measured_in_a_browser(tmp_path: Path) -> None:
     [updates] = report.rows["updates"]
     assert updates["seen"] > 0
     assert len(report.rows["memory"]) == 4
+
+
+def test_rolling_quantiles_are_those_of_polars_in_the_results(quick: Path) -> None:
+    for folder in (quick, FOLDER):
+        for path in folder.glob("rolling.json"):
+            rows = [row for row in Report.read(path).rows["rows"] if row["method"] == "rolling_quantile"]
+            assert len(rows) >= 4
+            assert all(row["equal"] for row in rows)
 
 
 def test_windows_keep_their_promise_in_the_results(quick: Path) -> None:

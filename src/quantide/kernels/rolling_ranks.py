@@ -1,39 +1,52 @@
 """Quantiles of every window of a column: ranks, a bitmap of the ranks in the window, and a pointer for each phi.
 
 1. Cut the column into segments: the rest of the last window, and several times as many new values.
-2. Sort a segment once. Ranks within the segment replace values.
-3. A bitmap has one bit for each rank. A step sets the bit of the value that enters and clears the bit of the value that
-   leaves. A second level of the bitmap has a bit for each word of the first, to skip empty words.
+2. Sort the values of a segment, or only those in a band around the quantile (rolling_bands.py). Ranks replace values.
+3. A bitmap has one bit for each rank (rank_bitmap.py). A step sets the bit of the value that enters and clears the bit
+   of the value that leaves.
 4. The pointer of a phi is the rank of its quantile. A step moves it to a set bit that is usually among the 32 next to
    it, without a branch that depends on the values.
 
-So each value is sorted at most twice, and a step costs as much for a million values as for a thousand while the bitmap
-fits into a processor's cache. J. Suomela, "Median filtering is equivalent to sorting" (2014), has linked lists in place
-of the bitmap.
+So each value is sorted at most twice, and most values of large windows never. J. Suomela, "Median filtering is
+equivalent to sorting" (2014), has linked lists in place of the bitmap.
 """
 
 from typing import Any
 
 import numpy as np
-from numba.cpython.unsafe import numbers
-from numpy.typing import NDArray
 
 from quantide.kernels.block_samples import sort_with_positions
 from quantide.kernels.jit import compiled
+from quantide.kernels.presort import detect_order
 from quantide.kernels.radix_sort import digit_for
+from quantide.kernels.rank_bitmap import (
+    FIRST,
+    HALF,
+    LAST,
+    ONE,
+    SIX,
+    ZERO,
+    Ranks,
+    bitmap_words,
+    clear,
+    insert,
+    leading_zeros,
+    missing_rank,
+    next_set,
+    remove,
+    trailing_zeros,
+    walk,
+)
+from quantide.kernels.rolling_bands import SAMPLED, find_band, rank_band
 from quantide.typing import Array, Bools, Floats, Ints, Words
 
-FIRST = 64  # rank of the least value of a segment: the first word of a bitmap has no ranks
-MAX_ROWS = (1 << 32) - 256  # of a column: ranks have 32 bits
+MAX_ROWS = (1 << 32) - 512  # of a column: ranks have 32 bits
+LOW_BITS = np.uint64((1 << 32) - 1)
 SHORTEST = 512  # new values of a segment, at least
 SHORT, MANY, FEW = 1 << 13, 7, 3  # new values for each of the last window: MANY up to SHORT, FEW above
+PAUSE = 3  # segments without a band after one whose band did not help
 ROUNDING = 1e-9  # as in summary/ranks.py
 TARGET, LINEAR, LOWER, HIGHER, NEAREST, MIDPOINT = range(6)  # rules, see rank_of()
-ZERO, ONE, SIX, HALF, LAST = (np.uint64(x) for x in (0, 1, 6, 32, 63))
-
-Ranks = NDArray[np.uint32]
-leading_zeros: Any = numbers.leading_zeros  # of a uint64
-trailing_zeros: Any = numbers.trailing_zeros
 
 
 @compiled
@@ -47,48 +60,78 @@ def roll(
     rule: int,
     min_count: int,
     layout: Words,
+    limits: Array,
     out: Array,
     answered: Bools,
 ) -> None:
     """Write the quantiles of every window: out[j, i] for phis[j] and the window that ends with row i.
 
     Window i starts with row starts[i], which never falls; without `starts` it has `window` rows. `bits` is a view of
-    the values. Rows that are not valid have no value; `valid` may be empty. answered[i] is False, and nothing is
-    written to `out`, if window i has fewer than min_count values, at least 1.
+    the values. Rows that are not valid have no value; `valid` may be empty. `limits` are the least and the highest
+    possible value and the one to write, with answered[i] False, for a window of fewer than min_count values, which is
+    at least 1.
     """
     n = len(values)
     longest = longest_segment(n, starts, window)
     words, spare = np.empty(longest, dtype=np.uint64), np.empty(longest, dtype=np.uint64)
     counters = np.empty((2, 1 << digit_for(longest)), dtype=np.uint32)
     ranks = np.empty(longest, dtype=np.uint32)
-    bitmap = np.empty(longest // 64 + 4, dtype=np.uint64)
+    gathered, positions = np.empty(longest // 2 + 1, dtype=bits.dtype), np.empty(longest // 2 + 1, dtype=np.uint32)
+    bitmap = np.empty(bitmap_words(longest), dtype=np.uint64)
     upper = np.empty(len(bitmap) // 64 + 1, dtype=np.uint64)
+    samples, band = np.empty((SAMPLED, 2), dtype=np.int64), limits[:2].copy()
+    pending, pauses = np.empty(len(phis), dtype=np.bool_), np.zeros(len(phis), dtype=np.int64)
     row = 0
     while row < n:
         first = first_row(row, starts, window)
         end = segment_end(row, first, n, starts, window)
         size = end - first
-        mask = sort_with_positions(bits[first:end], layout, words[:size], spare[:size], counters)
-        present = rank_segment(words[:size], mask, valid[first:end] if len(valid) else valid, ranks)
+        part, part_bits, part_valid = values[first:end], bits[first:end], valid[first:end] if len(valid) else valid
+        part_bitmap = bitmap[: bitmap_words(size)]
+        order = detect_order(part)
+        large = order == 0 and choose_samples(samples, first, max(row, min_count - 1), end, starts, window)
+        pending[:] = True
         for j in range(len(phis)):
-            roll_segment(
-                values[first:end],
-                words[:present],
-                mask,
-                ranks,
-                bitmap[: present // 64 + 4],
-                upper,
-                first,
-                row,
-                starts,
-                window,
-                phis[j],
-                rule,
-                min_count,
-                out[j],
-                answered,
-            )
+            if not large or pauses[j]:
+                pauses[j] = max(0, pauses[j] - 1)
+                continue
+            band[:] = limits[:2]
+            present = -1
+            buffers = gathered, positions, words, spare, counters
+            if find_band(part, part_bits, part_valid, samples, phis[j], layout, *buffers, band):
+                present = rank_band(part, part_bits, part_valid, band, layout, *buffers, ranks)
+            if present > 0:
+                ordered = part, words[:present], LOW_BITS, ranks, part_bitmap, upper
+                rules = starts, window, phis[j], rule, min_count, limits[2]
+                pending[j] = not roll_segment(*ordered, first, row, *rules, out[j], answered)
+            pauses[j] = PAUSE if pending[j] else 0
+        if pending.any():
+            mask = LOW_BITS
+            if order:
+                for i in range(size):
+                    words[i] = i if order > 0 else size - 1 - i
+            else:
+                mask = sort_with_positions(part_bits, layout, words[:size], spare[:size], counters)
+            present = rank_segment(words[:size], mask, part_valid, ranks)
+            for j in range(len(phis)):
+                if pending[j]:
+                    ordered = part, words[:present], mask, ranks, part_bitmap, upper
+                    rules = starts, window, phis[j], rule, min_count, limits[2]
+                    roll_segment(*ordered, first, row, *rules, out[j], answered)
         row = end
+
+
+@compiled
+def choose_samples(samples: Ints, first: int, row: int, end: int, starts: Ints, window: int) -> bool:
+    """Write the rows of some windows of a segment, from `first` on; return False if it has windows of few rows."""
+    if row >= end:
+        return False
+    for c in range(len(samples)):
+        last = row + c * (end - 1 - row) // (len(samples) - 1)
+        samples[c, 0], samples[c, 1] = first_row(last, starts, window) - first, last + 1 - first
+        if samples[c, 1] - samples[c, 0] <= SHORT:
+            return False
+    return True
 
 
 @compiled
@@ -126,10 +169,7 @@ def rank_segment(words: Words, mask: np.uint64, valid: Bools, ranks: Ranks) -> i
         for i in range(len(words)):
             ranks[words[i] & mask] = FIRST + i
         return len(words)
-    present = 0
-    for i in range(len(words)):
-        present += valid[words[i] & mask]
-    missing = missing_rank(present)
+    missing = missing_rank(len(words))
     at = 0
     for i in range(len(words)):
         position = words[i] & mask
@@ -139,13 +179,7 @@ def rank_segment(words: Words, mask: np.uint64, valid: Bools, ranks: Ranks) -> i
             at += 1
         else:
             ranks[position] = missing
-    return present
-
-
-@compiled
-def missing_rank(present: int) -> int:
-    """Return the rank of rows without a value: in the last word of the bitmap, out of reach of every pointer."""
-    return ((FIRST + present + 63) // 64) * 64 + 64
+    return at
 
 
 @compiled
@@ -163,18 +197,23 @@ def roll_segment(
     phi: float,
     rule: int,
     min_count: int,
+    none: Any,
     out: Array,
     answered: Bools,
-) -> None:
-    """Slide the window over a segment, the rows from `first` on, and write the answers from `row` on."""
-    missing = np.uint64(missing_rank(len(words)))
-    bitmap[:] = ZERO
-    upper[:] = ZERO
+) -> bool:
+    """Slide the window over a segment, the rows from `first` on, and write the answers from `row` on.
+
+    `words` end with the positions of the values that have ranks, in order. Return False if a quantile is none of them.
+    """
+    missing = np.uint64(missing_rank(len(values)))
+    zero = np.zeros_like(values[:1])[0]  # turns -0.0 into 0.0
+    clear(bitmap, upper)
     size = below = np.int64(0)  # values in the window; those whose rank is below the pointer
     for i in range(row - first):
         rank = np.uint64(ranks[i])
         insert(bitmap, upper, rank)
         size += rank != missing
+        below += rank < np.uint64(FIRST)
     pointer = np.uint64(FIRST)
     target, weight, target_size = 0, 0.0, -1
     left = first
@@ -192,6 +231,7 @@ def roll_segment(
             left += 1
         answered[i] = size >= min_count
         if size < min_count:
+            out[i] = none
             continue
         if size != target_size:
             target_size = size
@@ -210,33 +250,18 @@ def roll_segment(
             pointer += (down & falls) | (np.uint64(trailing_zeros(chosen)) & ~falls)
         else:
             pointer = walk(bitmap, upper, pointer, steps)
-        value = values[words[pointer - np.uint64(FIRST)] & mask]
+            if pointer < np.uint64(FIRST) or pointer >= missing:
+                return False
+        value = values[words[pointer - np.uint64(FIRST)] & mask] + zero
         if weight > 0:
             following = next_set(bitmap, upper, np.int64(pointer) + 1)
+            if following >= missing_rank(len(values)):
+                return False
             above = values[words[following - FIRST] & mask]
             out[i] = (value + above) / 2 if rule == MIDPOINT else value + (above - value) * weight
         else:
             out[i] = value
-
-
-@compiled
-def insert(bitmap: Words, upper: Words, rank: np.uint64) -> None:
-    """Set the bit of a rank."""
-    at = rank >> SIX
-    word = bitmap[at]
-    bitmap[at] = word | ONE << (rank & LAST)
-    if word == ZERO:
-        upper[at >> SIX] |= ONE << (at & LAST)
-
-
-@compiled
-def remove(bitmap: Words, upper: Words, rank: np.uint64) -> None:
-    """Clear the bit of a rank."""
-    at = rank >> SIX
-    word = bitmap[at] & ~(ONE << (rank & LAST))
-    bitmap[at] = word
-    if word == ZERO:
-        upper[at >> SIX] &= ~(ONE << (at & LAST))
+    return True
 
 
 @compiled
@@ -257,56 +282,3 @@ def rank_of(phi: float, size: int, rule: int) -> tuple[int, float]:
     if rule == NEAREST:
         return lower + int(weight > 0.5 or (weight == 0.5 and lower % 2 == 1)), 0.0
     return lower, weight
-
-
-@compiled
-def walk(bitmap: Words, upper: Words, pointer: np.uint64, steps: np.int64) -> np.uint64:
-    """Return the set bit that has `steps` more set bits below it than the pointer has; there is one.
-
-    Zero steps move a pointer whose own bit is not set to the next one that is.
-    """
-    at = np.int64(pointer)
-    if steps < 0:
-        for _ in range(-steps):
-            at = previous_set(bitmap, upper, at - 1)
-    else:
-        at = next_set(bitmap, upper, at)
-        for _ in range(steps):
-            at = next_set(bitmap, upper, at + 1)
-    return np.uint64(at)
-
-
-@compiled
-def next_set(bitmap: Words, upper: Words, at: np.int64) -> np.int64:
-    """Return the first set bit from `at` on; there is one."""
-    word = bitmap[at >> 6] >> np.uint64(at & 63)
-    if word:
-        return at + np.int64(trailing_zeros(word))
-    at = (at >> 6) + 1
-    word = upper[at >> 6] >> np.uint64(at & 63)
-    if word:
-        at += np.int64(trailing_zeros(word))
-    else:
-        at = (at >> 6) + 1
-        while upper[at] == ZERO:
-            at += 1
-        at = (at << 6) + np.int64(trailing_zeros(upper[at]))
-    return (at << 6) + np.int64(trailing_zeros(bitmap[at]))
-
-
-@compiled
-def previous_set(bitmap: Words, upper: Words, at: np.int64) -> np.int64:
-    """Return the last set bit up to `at`; there is one."""
-    word = bitmap[at >> 6] << np.uint64(63 - (at & 63))
-    if word:
-        return at - np.int64(leading_zeros(word))
-    at = (at >> 6) - 1
-    word = upper[at >> 6] << np.uint64(63 - (at & 63))
-    if word:
-        at -= np.int64(leading_zeros(word))
-    else:
-        at = (at >> 6) - 1
-        while upper[at] == ZERO:
-            at -= 1
-        at = (at << 6) + 63 - np.int64(leading_zeros(upper[at]))
-    return (at << 6) + 63 - np.int64(leading_zeros(bitmap[at]))

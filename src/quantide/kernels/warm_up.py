@@ -76,8 +76,9 @@ def warm() -> Iterator[str]:
             one, values[:1].copy(), np.zeros(1, dtype=np.int32), *part, one.copy(), one.copy()
         )
         rolled = np.empty((1, 2), dtype=carrier), np.empty(2, dtype=bool)
-        no_mask, no_starts, phis = np.empty(0, dtype=bool), np.empty(0, dtype=np.int64), np.array([0.5])
-        rolling_ranks.roll(values, bits, no_mask, no_starts, 2, phis, rolling_ranks.TARGET, 1, layout, *rolled)
+        read = freeze(values), freeze(bits), freeze(np.empty(0, dtype=bool)), freeze(np.empty(0, dtype=np.int64))
+        extremes = np.array([1, 2, 0], dtype=carrier)
+        rolling_ranks.roll(*read, 2, np.array([0.5]), rolling_ranks.TARGET, 1, layout, extremes, *rolled)
         yield f"continuous queries and rolling quantiles for {np.dtype(carrier).name}"
     error_profile.ranks_in_range(1, 2, 2, 1, 0.1)
     compression.select_tuples(ranks, ranks, bounds, two, 1)

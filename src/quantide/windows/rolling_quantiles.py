@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike
 from quantide.errors import InvalidArgumentError
 from quantide.kernels import rolling_ranks
 from quantide.kernels.block_sort import as_bits, layout_of
+from quantide.kernels.jit import freeze
 from quantide.summary.ranks import check_phis, check_size, read_numbers
-from quantide.summary.value_column import has_nan, read_rows
+from quantide.summary.value_column import ValueColumn, has_nan, read_rows
 from quantide.summary.value_types import ValueType, type_named
 from quantide.typing import Array, Bools, Floats, Ints
 from quantide.windows.time_clock import TimeClock, read_span
@@ -56,7 +57,10 @@ def rolling_quantile(
 
 @dataclass(frozen=True)
 class RollingColumn:
-    """Answers of the windows of a column, a row for each phi, as carried numbers; `answered` is a mask of windows."""
+    """Answers of the windows of a column, a row for each phi, as carried numbers; `answered` is a mask of windows.
+
+    Windows without an answer have NaN, NaT or 0.
+    """
 
     type: ValueType
     carried: Array
@@ -65,20 +69,17 @@ class RollingColumn:
     def to_numpy(self) -> Array:
         """Return an array of the value type with a row for each phi."""
         missing = ~self.answered
+        if self.type.is_decimal:
+            decimals = self.type.restore(self.carried.reshape(-1)).reshape(self.carried.shape)
+            decimals[:, missing] = None
+            return decimals
+        array = self.type.restore(self.carried)
         if self.type.is_float or self.type.is_temporal:
-            self.carried[:, missing] = np.nan if self.type.is_float else NOT_A_TIME
-            return self.type.restore(self.carried)
-        self.carried[:, missing] = 0
-        if not self.type.is_decimal:
-            mask = np.broadcast_to(missing, self.carried.shape).copy()
-            return np.ma.MaskedArray(self.type.restore(self.carried), mask)
-        decimals = self.type.restore(self.carried.reshape(-1)).reshape(self.carried.shape)
-        decimals[:, missing] = None
-        return decimals
+            return array
+        return np.ma.MaskedArray(array, np.broadcast_to(missing, array.shape).copy())
 
     def to_arrow(self) -> list[pa.Array]:
         """Return an Arrow array for each phi, with nulls for windows that have no answer."""
-        self.carried[:, ~self.answered] = 0
         return [self._nulls_in(self.type.restore_arrow(row)) for row in self.carried]
 
     def _nulls_in(self, array: pa.Array) -> pa.Array:
@@ -109,9 +110,9 @@ def roll_column(
     rule = rolling_ranks.TARGET if interpolation is None else _read_interpolation(interpolation, kind)
     out, answered = np.empty((len(phis), n), dtype=kind.carrier), np.zeros(n, dtype=bool)
     if n and len(phis):
-        rolling_ranks.roll(
-            column, as_bits(column), valid, starts, rows, phis, rule, least, layout_of(kind.carrier.name), out, answered
-        )
+        read = freeze(column), freeze(as_bits(column)), freeze(valid), freeze(starts)
+        layout, limits = layout_of(kind.carrier.name), _limits(kind)
+        rolling_ranks.roll(*read, rows, phis, rule, least, layout, limits, out, answered)
     return RollingColumn(kind, out, answered)
 
 
@@ -153,7 +154,7 @@ def _read_values(values: Any) -> tuple[ValueType, Array, Bools]:
     rows = read_rows(values)
     kind = rows.column.type or type_named("float64")
     if rows.valid is None:
-        carried, valid = rows.column.carried(), np.empty(0, dtype=bool)
+        carried, valid = _carried(rows.column, kind), np.empty(0, dtype=bool)
     else:
         carried, valid = np.zeros(rows.length, dtype=kind.carrier), np.array(rows.valid, dtype=bool)
         carried[valid] = rows.column.carried()
@@ -165,6 +166,21 @@ def _read_values(values: Any) -> tuple[ValueType, Array, Bools]:
             f"{rows.length} rows are more than {rolling_ranks.MAX_ROWS - 1}; roll over parts of the column"
         )
     return kind, carried, valid
+
+
+def _carried(column: ValueColumn, kind: ValueType) -> Array:
+    """Return the carried numbers; the piece itself if it is the only one and needs no conversion."""
+    if len(column.pieces) == 1 and column.pieces[0].dtype == kind.carrier:
+        return np.ascontiguousarray(column.pieces[0])
+    return column.carried()
+
+
+def _limits(kind: ValueType) -> Array:
+    """Return the least and the highest number of a carrier type, and the one of windows without an answer."""
+    if kind.is_float:
+        return np.array([-np.inf, np.inf, np.nan], dtype=kind.carrier)
+    info = np.iinfo(np.int64)
+    return np.array([info.min, info.max, NOT_A_TIME if kind.is_temporal else 0])
 
 
 def _read_window(window: Any) -> int:
