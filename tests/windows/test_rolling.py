@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -492,3 +494,11 @@ def test_bands_of_windows_by_time(rng: Rng) -> None:
     for row in range(0, 60_000, 239):
         ordered = np.sort(values[: row + 1][times[: row + 1] > times[row] - 9_000])
         assert answers[row].tolist() == [ordered[math.ceil(phi * len(ordered) - 1e-9) - 1] for phi in (0.5, 0.9)]
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_a_missing_package_is_named(package: str) -> None:
+    code = f"import sys; sys.modules[{package!r}] = None; import quantide.{package}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.strip().endswith(f"which is not installed; run: pip install {package}")
+    assert "MissingPackageError" in done.stderr
