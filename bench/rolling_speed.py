@@ -209,13 +209,14 @@ def context(report: Report) -> Row:
 
 
 def _beside(rows: list[Row]) -> Row:
-    rates = {row["method"]: row["values_per_s"] for row in rows}
-    processor = {row["method"]: row["values_per_cpu_s"] for row in rows}
-    one, all_threads = processor.get(POLARS), rates.get(THREADS)
+    """Return rates per second of processor time, where it was measured, and the ratio to all threads by the clock."""
+    clocked = {row["method"]: row["values_per_s"] for row in rows}
+    rates = {row["method"]: row["values_per_cpu_s"] or row["values_per_s"] for row in rows}
+    one, all_threads = rates.get(POLARS), clocked.get(THREADS)
     return {
-        "rates": {name: rates.get(name) for name in (OURS, POLARS, THREADS, PANDAS, RING)},
-        "ratio": one and processor[OURS] / one,
-        "threads_ratio": all_threads and rates[OURS] / all_threads,
+        "rates": {name: rates.get(name) for name in (OURS, POLARS, PANDAS, RING)},
+        "ratio": one and rates[OURS] / one,
+        "threads_ratio": all_threads and clocked[OURS] / all_threads,
         "equal": all(row.get("equal", True) for row in rows),
     }
 
