@@ -169,6 +169,17 @@ class NewestValues:
         if self.covered == self.size:
             self.evicted.summary = None
 
+    def arrivals_before_eviction(self, value: Any) -> int:
+        """Return the number of arrivals for which this value surely stays: until its last occurrence leaves."""
+        position = self.covered
+        for item in reversed(self._items):
+            position -= item.n
+            if isinstance(item, ValueBuffer):
+                found = np.flatnonzero(item.values == value)
+                if len(found):
+                    return self.size - self.covered + position + int(found[-1])
+        return 0  # of a block that was summarised elsewhere
+
     def summary(self) -> Summary:
         runs = [item.values for item in self._items if isinstance(item, ValueBuffer)]
         values = np.concatenate(runs) if runs else np.empty(0, self.kind.carrier)

@@ -2,12 +2,17 @@
 
 from typing import Any, Self
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from quantide.errors import SpanError
 from quantide.sketches.byte_frame import FrameReader
 from quantide.sketches.sketch_base import SketchBase
-from quantide.summary.ranks import DEFAULT, MAX_N, check_not_empty, check_size, check_tail
+from quantide.summary.ranks import DEFAULT, MAX_N, check_not_empty, check_phi, check_phis, check_size, check_tail
 from quantide.summary.summary import Summary
-from quantide.summary.value_column import ValueColumn
+from quantide.summary.value_column import ValueColumn, read_column
+from quantide.typing import Array
+from quantide.windows.cached_answer import CAPACITY, CachedAnswer, stays_within
 from quantide.windows.newest_values import NewestValues
 from quantide.windows.window_buckets import WindowBuckets, bucket_sizes, bucket_tuples
 from quantide.windows.window_view import WindowAnswer, WindowView
@@ -21,12 +26,14 @@ MIN_STEP = 4  # buckets are used if they keep at most a quarter of the values
 class SlidingWindow(SketchBase):
     """Quantiles of the last `size` values, each within eps times their number.
 
-    Small windows, and windows so precise that a summary would be no smaller, store all values and answer exactly.
-    Others store 2/eps buckets of fewer than 1/eps values each, and those that the tail adds, whatever their size.
+    Small windows, and windows so precise that a summary would be no smaller, store all values, and their summaries are
+    exact. Others store 2/eps buckets of fewer than 1/eps values each, and those that the tail adds, at every size.
+    An answer is reused while few values have arrived since it was computed, with wider bounds that are within eps.
 
     Parameters: `size`, the number of values; `eps`, the largest error as a fraction of them; `nan`, "refuse" or "skip";
     `value_type`, by default that of the first values; `tail`, the largest error as a fraction of the distance from
-    either end of the `covered` values, 10 * eps by default for eps up to 0.01, None for none.
+    either end of the `covered` values, 10 * eps by default for eps up to 0.01, None for none; `exact`, False to store
+    buckets also in windows of up to 131,072 values, for less memory.
 
     >>> import numpy as np
     >>> window = SlidingWindow(1_000_000, eps=0.01)
@@ -49,14 +56,18 @@ class SlidingWindow(SketchBase):
         nan: str = "refuse",
         value_type: str | None = None,
         tail: float | None = DEFAULT,
+        exact: bool = True,
     ) -> None:
         super().__init__(eps, nan, value_type)
+        self._exact = bool(exact)
         self._size = min(check_size("size", size, 1), MAX_N)
         self._tail = check_tail(tail, self._eps)
         self._has_blocks = False
         self._arrivals = 0
         self._storage: NewestValues | WindowBuckets | None = None
         self._cached_view: WindowView | None = None
+        self._viewed = 0  # values that had arrived when the view was computed
+        self._answers: dict[float, CachedAnswer] = {}  # of the cached view
         self._reset_buffer()
 
     @property
@@ -103,7 +114,6 @@ class SlidingWindow(SketchBase):
         Inserts all of them or, if it raises, none. `nan` overrides the window's NaN policy for this call.
         """
         if nan is None and self._buffer(values):
-            self._cached_view = None
             return
         self._flush()
         column = self._read(values, nan)
@@ -111,7 +121,7 @@ class SlidingWindow(SketchBase):
         if len(column):
             self.insert_column(column)
         self._record(column)
-        self._invalidate()
+        self._reset_buffer()
 
     def update_summary(self, summary: Summary, first_time: Any = None, last_time: Any = None) -> None:
         """Insert a block that was summarised elsewhere; its certified error may be at most eps/2.
@@ -127,7 +137,9 @@ class SlidingWindow(SketchBase):
             self._get_storage().add(summary.with_skipped(0, 0))
             self._arrivals += summary.n
         self._record_summary(summary)
-        self._invalidate()
+        self._cached_view = None
+        self._answers.clear()
+        self._reset_buffer()
 
     def summary(self) -> Summary:
         """Summarise the window; the few values that are not covered are added with lift()."""
@@ -136,16 +148,36 @@ class SlidingWindow(SketchBase):
         return self._view().summary
 
     def answer(self, phi: float) -> WindowAnswer:
-        """Return the phi-quantile with its proved rank bounds."""
+        """Return the phi-quantile with its proved rank bounds, if possible by an earlier answer with wider bounds."""
         check_not_empty(self.arrived)
-        return self._view().answer(phi)
+        return self._cached_answer(check_phi(phi)).after(self.arrived, self._size)
+
+    def quantile(self, phi: float) -> Any:
+        """Return the value of answer(phi)."""
+        if type(phi) is float:
+            cached = self._answers.get(phi)
+            if cached is not None and self._arrivals + len(self._scalars) <= cached.until:
+                return cached.answer.value
+        return self.answer(phi).value
+
+    def quantiles(self, phis: ArrayLike) -> Array:
+        """Return the values of many quantiles in one call; all are of one view."""
+        array = check_phis(phis)
+        check_not_empty(self.arrived)
+        if array.size > CAPACITY:
+            return self._view().summary.quantiles(array)
+        answers = [self._cached_answer(phi) for phi in array.flat]
+        if any(cached.arrived != self._viewed for cached in answers):
+            answers = [self._cached_answer(phi) for phi in array.flat]
+        values = np.array([cached.answer.value for cached in answers], dtype=self._kind().dtype)
+        return values.reshape(array.shape)
 
     def to_bytes(self) -> bytes:
         """Serialize the whole state: from_bytes() continues exactly from here."""
         self._flush()
         frame = self._start_frame(MAGIC, VERSION)
         frame.tail(self._tail)
-        frame.number(self._has_blocks)
+        frame.number(self._has_blocks + 2 * (not self._exact))
         frame.number(self._size)
         frame.number(self._arrivals)
         if self._storage:
@@ -156,11 +188,11 @@ class SlidingWindow(SketchBase):
     def from_bytes(cls, data: bytes) -> Self:
         """Restore a window from the bytes of to_bytes(), also from those of earlier versions, without a tail."""
         frame = FrameReader(MAGIC, data, VERSION)
-        tail, has_blocks = (frame.tail(), frame.number(1)) if frame.version > 1 else (None, 1)
+        tail, flags = (frame.tail(), frame.number(3)) if frame.version > 1 else (None, 1)
         size = frame.number(MAX_N)
         frame.require(size > 0)
-        window = cls(size, frame.eps, frame.nan, frame.type_name, tail)
-        window._has_blocks = bool(has_blocks)
+        window = cls(size, frame.eps, frame.nan, frame.type_name, tail, exact=flags < 2)
+        window._has_blocks = bool(flags & 1)
         window._nulls, window._nans, window._arrivals = frame.nulls, frame.nans, frame.number(MAX_N)
         if window._arrivals:
             storage = window._get_storage()
@@ -177,7 +209,8 @@ class SlidingWindow(SketchBase):
         if self._storage is None:
             full, step = bucket_sizes(self._size, self._eps)
             few = step >= MIN_STEP and MIN_STEP * bucket_tuples(self._size, self._eps, self._tail) <= full + MIN_STEP
-            storage_class = WindowBuckets if self._size > EXACT and few else NewestValues
+            is_large = self._size > EXACT or not self._exact
+            storage_class = WindowBuckets if is_large and few else NewestValues
             self._storage = storage_class(self._size, self._eps, self._kind(), self._tail)
         return self._storage
 
@@ -188,21 +221,37 @@ class SlidingWindow(SketchBase):
             storage.append(part)
             self._arrivals += len(part)
 
-    def _invalidate(self) -> None:
-        self._cached_view = None
-        self._reset_buffer()
+    def _cached_answer(self, phi: float) -> CachedAnswer:
+        """Return a cached answer that is still valid; compute it on a miss, from a new view if values have arrived."""
+        cached = self._answers.get(phi)
+        if cached is None or self.arrived > cached.until:
+            answer = self._view().answer(phi)
+            assert self._storage is not None
+            stored = self._storage.arrivals_before_eviction(self._carried(answer.value))
+            until = self._viewed + min(stored, stays_within(answer, self._eps, self.tail))
+            cached = CachedAnswer(answer, self._viewed, until)
+            if len(self._answers) >= CAPACITY:
+                self._answers.clear()
+            self._answers[phi] = cached
+        return cached
+
+    def _carried(self, value: Any) -> Any:
+        """Return a value of the window as the number that carries it."""
+        column = read_column(np.array([value], dtype=self._kind().dtype), self._type)
+        return next(iter(column.carried_parts()))[0]
 
     def _view(self) -> WindowView:
         """Return the current view; raise SpanError if the window begins inside too large a block."""
-        if self._cached_view is None:
+        if self._cached_view is None or self._viewed != self.arrived:
             self._flush()
+            self._answers.clear()
             storage = self._get_storage()
             missing = self.n - storage.covered
             if storage.covered:
                 summary = storage.evicted.lift(storage.summary(), missing).with_skipped(self._nulls, self._nans)
                 view = WindowView(summary, self.n, self.n, missing, None, None)
                 if view.error <= self._eps:
-                    self._cached_view = view
+                    self._cached_view, self._viewed = view, self._arrivals
                     return view
             raise SpanError(
                 f"the last {self.n} values begin inside a block of {storage.evicted.n} that was summarised elsewhere; "

@@ -15,6 +15,7 @@ orders.
 
 import math
 from collections import deque
+from typing import Any
 
 import numpy as np
 
@@ -171,6 +172,10 @@ class WindowBuckets:
             self.evicted, self._closed_n, self._merged = EvictedBlock(first.n, first), self._closed_n - first.n, None
         if self.covered == self.size:
             self.evicted.summary = None
+
+    def arrivals_before_eviction(self, value: Any) -> int:
+        """Return the number of arrivals for which a value surely stays: until the oldest bucket leaves."""
+        return self.size - self.covered
 
     def summary(self) -> Summary:
         if self._merged is None and self._closed:
