@@ -166,7 +166,7 @@ class Rolling:
 
 def _rolling(size: int, s: Settings) -> Iterator[Rolling]:
     for name in (SLIDING, RECENT):
-        window = make(name, s.peer_eps, size)
+        window = SlidingWindow(size, s.peer_eps, tail=None) if name == SLIDING else make(name, s.peer_eps, size)
         yield Rolling(name, window.update, window.update, partial(window.quantile, PHI), window)
     ring = Ring(size)
     yield Rolling("numpy ring", ring.one, ring.many, ring.ask)
