@@ -126,8 +126,8 @@ def _growth(s: Settings) -> Iterator[Row]:
 
 def stated_evaluations(lengths: Floats, head: int, n: int, eps: float) -> float:
     """Return the most evaluations of clusters of these lengths from `head` elements on: docs/guarantees/queries.md."""
-    factor = np.log1p(lengths / (4 * (1 - eps)))
-    early = np.maximum(np.ceil(4 * (1 - eps) / np.maximum(lengths, 1e-300)) - head, 0)  # at every arrival until then
+    factor = np.log1p(lengths / (8 * (1 - eps)))
+    early = np.maximum(np.ceil(8 * (1 - eps) / np.maximum(lengths, 1e-300)) - head, 0)  # at every arrival until then
     with np.errstate(divide="ignore"):
         logarithmic = np.log(n / np.maximum(head, head + early)) / factor
     return float(np.minimum(1 + early + np.maximum(logarithmic, 0), n - head + 1).sum())

@@ -71,8 +71,8 @@ def clusters_faults(monitor: Monitor) -> list[str]:
                 messages.append(f"query {low}..{high} in cluster {c.span[own]}")
     if not np.array_equal(members[c.ordered], c.members[c.ordered]) or (members[c.ordered] == 0).any():
         messages.append("clusters count their queries wrong")
-    if sorted(c.heap[1 : c.heap[0] + 1]) != sorted(c.ordered):
-        messages.append("the heap holds other clusters")
+    if (c.due[c.ordered] < 0).any() and not c.unevaluated[0]:
+        messages.append("a new cluster is not marked as unevaluated")
     return messages
 
 

@@ -93,9 +93,14 @@ def test_theorem_5_there_is_a_tuple_that_lasts(rng: np.random.Generator) -> None
             assert found[1] >= (b - a) * summary.n / (2 * (1 - eps)) - 1e-6
 
 
+def evaluation_bound(width: float, n: int, eps: float, factor: int) -> float:
+    first = np.ceil(factor * (1 - eps) / width) + 1 / eps
+    return float(first + np.log(n / first) / np.log1p(width / (factor * (1 - eps))))
+
+
 @pytest.mark.parametrize("updates", ["triggers", "together"])
 def test_evaluations_stay_within_the_bound(updates: str, rng: np.random.Generator) -> None:
-    """Theorem 6 with the constant of docs/guarantees/queries.md: logarithmic in n."""
+    """Theorem 6 with the constant of docs/guarantees/queries.md for a single cluster: logarithmic in n."""
     eps, width, n = 0.005, 0.04, 60_000
     monitor = Monitor(eps, updates=updates)
     one = monitor.register(0.4, eps + width / 2)
@@ -103,6 +108,24 @@ def test_evaluations_stay_within_the_bound(updates: str, rng: np.random.Generato
     for x in data.tolist():
         monitor.update(x)
         monitor.answer(one)
-    first = np.ceil(4 * (1 - eps) / width) + 1 / eps
-    bound = first + np.log(n / first) / np.log1p(width / (4 * (1 - eps)))
-    assert 1 < monitor.stats()["evaluations"] <= bound
+    assert 1 < monitor.stats()["evaluations"] <= evaluation_bound(width, n, eps, 4)
+
+
+def test_a_wakeup_evaluates_clusters_whose_deadlines_are_near(rng: np.random.Generator) -> None:
+    """Most evaluations have no wakeup of their own, and their number stays within the bound for many clusters."""
+    eps, width, n = 0.005, 0.02, 20_000
+    monitor = Monitor(eps, "worst-case")
+    ids = monitor.register_many(np.arange(0.05, 1, 0.05), eps + width / 2)  # one cluster each
+    data, evaluated, wakeups = rng.random(n), 0, 0
+    for x in data.tolist():
+        monitor.update(x)
+        monitor.changes()
+        wakeups += monitor.stats()["evaluations"] > evaluated
+        evaluated = monitor.stats()["evaluations"]
+    stats = monitor.stats()
+    assert stats["clusters"] == len(ids)
+    assert 3 * wakeups < evaluated <= len(ids) * evaluation_bound(width, n, eps, 8)
+    assert stats["triggers"] < evaluated
+    answers, ordered = monitor.answers(ids), np.sort(data)
+    found = np.searchsorted(ordered, answers.values, side="right")
+    assert (np.abs(found - answers.target) <= (eps + width / 2) * n).all()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from quantide import Summary
+from quantide.kernels.arrival_counts import count_arrivals, count_few_arrivals
 from quantide.queries.marked_sketch import MarkedSketch
 from tests import oracle
 from tests.checks.verify import chop
@@ -29,6 +30,24 @@ def test_marks_are_a_summary_of_everything(order: str, rng: np.random.Generator)
     assert sketch.summary_count == 1
     assert sketch.tuples(rebuild=True).fresh
     assert sketch.summary().rank_error <= 0.1 * len(data)
+
+
+@pytest.mark.parametrize("carrier", [np.float64, np.float32, np.int64])
+@pytest.mark.parametrize("arrivals", [0, 1, 2, 5, 40])
+def test_few_arrivals_count_like_many(carrier: type[np.generic], arrivals: int, rng: np.random.Generator) -> None:
+    """In any order, with ties, at and beyond both ends, and with infinities."""
+    for tuples in (2, 3, 4, 30):
+        values = np.sort(rng.integers(-6, 7, tuples)).astype(carrier)
+        arrived = rng.integers(-9, 10, arrivals).astype(carrier)
+        if carrier is not np.int64:
+            values[-1] = np.inf if tuples == 30 else values[-1]
+            arrived[arrived == 0] = -0.0
+            arrived[arrived == 9] = np.inf
+        rmin = np.arange(1, tuples + 1)
+        few, many = ([values.copy(), rmin.copy(), rmin + 3] for _ in range(2))
+        count_few_arrivals(arrived, *few)
+        count_arrivals(np.sort(arrived + carrier(0)), np.array([0, arrivals]), *many)
+        assert all(a.tobytes() == b.tobytes() for a, b in zip(few, many, strict=True))
 
 
 def test_marks_of_a_stream_that_stays_the_same_last(rng: np.random.Generator) -> None:

@@ -15,6 +15,7 @@ from quantide.kernels.jit import compiled
 from quantide.typing import Array, Floats, Ints
 
 KEEP_FRACTION = 0.5  # a cluster keeps its value if that has at least this fraction of the longest lifetime
+EARLY_FRACTION = 0.5  # a wakeup evaluates clusters that have at most this fraction of their lifetime left
 NEVER = 2**62  # deadline that no stream reaches
 ANSWERED, STALE, UNANSWERED = 0, 1, 2  # how an evaluation ends
 
@@ -175,17 +176,34 @@ def evaluate_pass(
     tail: float,
     least: float,
     strict: bool,
-    everything: bool,
-) -> tuple[int, int, int]:
-    """Evaluate all clusters, or only the new ones; return how that ended, how many, and the first deadline.
+    left: float,
+) -> tuple[int, int, int, int]:
+    """Evaluate clusters that have at most the fraction `left` of their lifetime left: all if it is 1.
 
-    This is the synchronous pass (QUERIES section 3.5.1, Algorithm 3) over clusters and tuples. No interval contains
-    another, so clusters ordered by their left ends are ordered by their right ends too, and the best tuple only moves
-    to the right: starting each search at the tuple before makes it one pass.
+    Return how that ended, how many, how many of them had a deadline that has passed, and the first deadline now.
+
+    With all clusters this is the synchronous pass (QUERIES section 3.5.1, Algorithm 3) over clusters and tuples. No
+    interval contains another, so clusters ordered by their left ends are ordered by their right ends too, and the best
+    tuple only moves to the right: starting each search at the tuple before makes it one pass.
+
+    With fewer it is the asynchronous one (section 3.5.2, Algorithm 4). The paper's heap of triggers lowers its root by
+    one at each arrival; deadlines are absolute, so an arrival is compared with the first of them. Where values arrive
+    one by one, a wakeup costs more than the evaluations after it, and to reorder a heap costs more than to compare all
+    deadlines. A deadline of -1 is that of a new or narrowed cluster, which is always evaluated.
     """
-    chosen = order if everything else order[due[order] < 0]
-    status, done = evaluate(chosen, span, value, ranks, due, values, rmin, rmax, n, eps, tail, least, strict, True)
+    everything = left >= 1
+    chosen = np.empty(len(order), dtype=np.int64)
+    count = 0
+    for c in order:
+        if everything or due[c] - n <= left * (due[c] - ranks[c, 2]):
+            chosen[count] = c
+            count += 1
+    clusters = chosen[:count]
+    deadlines = due[clusters]
+    state = span, value, ranks, due, values, rmin, rmax, n, eps, tail, least, strict
+    status, done = evaluate(clusters, *state, everything)
+    passed = int(np.count_nonzero((deadlines[:done] >= 0) & (deadlines[:done] < n)))
     first = NEVER if status == ANSWERED else -1
     for c in order:
         first = min(first, due[c])
-    return status, done, first
+    return status, done, passed, first

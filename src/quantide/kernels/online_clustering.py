@@ -2,10 +2,10 @@
 
 A slot is a group of queries of one cluster with the same last published value. Slots form a union-find forest: root[s]
 leads to the cluster's own slot. order[1 .. order[0]] are the clusters by their left ends and, because none contains
-another, by their right ends too.
+another, by their right ends too. A cluster that is new or was narrowed has the deadline -1, and unevaluated[0] is 1
+while there may be one.
 """
 
-from quantide.kernels.deadline_heap import remove_deadline, set_deadline
 from quantide.kernels.jit import compiled
 from quantide.typing import Bools, Floats, Ints
 
@@ -49,9 +49,8 @@ def assign_cluster(
     order: Ints,
     root: Ints,
     members: Ints,
-    heap: Ints,
-    heap_index: Ints,
     due: Ints,
+    unevaluated: Ints,
     used: int,
 ) -> int:
     """Return the cluster for a query with this interval; `used` if that is a new one.
@@ -72,7 +71,7 @@ def assign_cluster(
         order[p] = used
         span[used, 0], span[used, 1] = left, right
         root[used], members[used] = used, 0
-        set_deadline(heap, heap_index, due, used, -1)
+        due[used], unevaluated[0] = -1, 1
         return used
     p = p - 1 if before >= after else p
     c = order[p]
@@ -87,10 +86,9 @@ def assign_cluster(
         if other != c:
             root[other] = c
             members[c] += members[other]
-            remove_deadline(heap, heap_index, due, other)
     order[begin] = c
     remove_range(order, begin + 1, end)
-    set_deadline(heap, heap_index, due, c, -1)
+    due[c], unevaluated[0] = -1, 1
     return int(c)
 
 
@@ -101,9 +99,8 @@ def add_queries(
     order: Ints,
     root: Ints,
     members: Ints,
-    heap: Ints,
-    heap_index: Ints,
     due: Ints,
+    unevaluated: Ints,
     sizes: Ints,
     newest: Ints,
     is_published: Bools,
@@ -112,7 +109,7 @@ def add_queries(
 ) -> int:
     """Add queries with these intervals one by one; write the slot of each, return the number of slots in use."""
     for q in range(len(spans)):
-        c = assign_cluster(spans[q, 0], spans[q, 1], span, order, root, members, heap, heap_index, due, used)
+        c = assign_cluster(spans[q, 0], spans[q, 1], span, order, root, members, due, unevaluated, used)
         members[c] += 1
         s = c
         if c == used:
@@ -137,9 +134,6 @@ def remove_queries(
     order: Ints,
     root: Ints,
     members: Ints,
-    heap: Ints,
-    heap_index: Ints,
-    due: Ints,
     sizes: Ints,
 ) -> None:
     """Remove a query from each of these slots; remove clusters without queries."""
@@ -150,4 +144,3 @@ def remove_queries(
         if members[c] == 0:
             p = find_first_from(order, span, span[c, 0])
             remove_range(order, p, p + 1)
-            remove_deadline(heap, heap_index, due, c)

@@ -9,7 +9,6 @@ from quantide.kernels import (
     block_samples,
     cluster_evaluation,
     compression,
-    deadline_heap,
     error_profile,
     gk_insertion,
     interval_clustering,
@@ -65,10 +64,10 @@ def warm() -> Iterator[str]:
         yield f"sorting, merging and GK01 for {np.dtype(carrier).name}"
         tuples = values.copy(), ranks.copy(), ranks.copy()
         arrival_counts.count_arrivals(values, bounds, *tuples)
-        heap, heap_index, due, clusters = np.array([1, 0]), np.array([1]), np.array([-1]), np.array([[0.2, 0.8]])
+        arrival_counts.count_few_arrivals(values, *tuples)
+        due, clusters = np.array([-1]), np.array([[0.2, 0.8]])
         state = clusters, values[:1].copy(), np.zeros((1, 4), dtype=np.int64), *tuples, 2, 0.5, 0.5, 0.1
-        deadline_heap.evaluate_due(heap, heap_index, due, *state, False)
-        cluster_evaluation.evaluate_pass(heap[1:], due, *state, False, True)
+        cluster_evaluation.evaluate_pass(zero, due, *state, False, 1.0)
         one, answers = np.array([0]), (clusters, values[:1].copy(), np.zeros((1, 4), dtype=np.int64))
         keyed_evaluation.evaluate_keyed(one, one, *answers, due, one, *tuples, bounds, two, 0.5, 0.5)
         part = freeze(values), freeze(ranks), freeze(ranks), freeze(bounds), freeze(two)
@@ -90,10 +89,10 @@ def warm() -> Iterator[str]:
     left, right = interval_clustering.select_innermost(np.array([0.2]), np.array([0.8]))
     interval_clustering.cluster_fewest(left, right)
     interval_clustering.cluster_worst_case(left, right, 0.1)
-    a, b, c, d, e, f, g, h = (np.zeros(2, dtype=np.int64) for _ in range(8))
+    a, b, c, d, e, f, g = (np.zeros(2, dtype=np.int64) for _ in range(7))
     spans, published = np.zeros((2, 2)), np.zeros(2, dtype=bool)
-    online_clustering.add_queries(np.array([[0.2, 0.8]]), spans, a, b, c, d, e, f, g, h, published, 0, zero)
-    online_clustering.remove_queries(zero, spans, a, b, c, d, e, f, g)
+    online_clustering.add_queries(np.array([[0.2, 0.8]]), spans, a, b, c, d, e, f, g, published, 0, zero)
+    online_clustering.remove_queries(zero, spans, a, b, c, f)
     keyed_evaluation.extend_answers(zero, two, two, two, spans, np.zeros((2, 4), dtype=np.int64), a, 0.1, 0.1)
     yield "clusters"
     ordinals, prefix = np.array([1, 2], dtype=np.uint64), np.zeros(5, dtype=np.uint8)

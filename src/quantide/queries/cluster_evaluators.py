@@ -18,8 +18,7 @@ is 0: clusters are evaluated after every change.
 
 import numpy as np
 
-from quantide.kernels.cluster_evaluation import ANSWERED, NEVER, evaluate_pass
-from quantide.kernels.deadline_heap import evaluate_due
+from quantide.kernels.cluster_evaluation import ANSWERED, EARLY_FRACTION, NEVER, evaluate_pass
 from quantide.queries.conditions import Conditions
 from quantide.queries.evaluator import TRIGGERS, Evaluator, TupleArrays
 from quantide.queries.marked_sketch import MarkedSketch, StreamTuples
@@ -29,7 +28,7 @@ from quantide.typing import Array, Ints
 
 
 class DeadlineEvaluator(Evaluator):
-    """All queries over a whole stream. `first_due`: with "together", the earliest deadline of all clusters."""
+    """All queries over a whole stream. `first_due`: the earliest deadline of all clusters, or an earlier number."""
 
     source: MarkedSketch
 
@@ -100,8 +99,7 @@ class DeadlineEvaluator(Evaluator):
         c = self.clusters
         if c is None or not len(c):
             return NEVER
-        first = int(c.due[c.heap[1]])
-        return first if self.updates == TRIGGERS or first < 0 else self.first_due
+        return -1 if c.unevaluated[0] else self.first_due
 
     def _evaluate_due(self) -> bool:
         """Evaluate clusters that are due; return True if all could be answered. Marks too coarse for it are rebuilt."""
@@ -114,13 +112,13 @@ class DeadlineEvaluator(Evaluator):
         c, n = self.clusters, self.source.n
         assert c is not None
         state = (c.span, c.value, c.ranks, t.values, t.rmin, t.rmax, n, *self.precision, not t.fresh)
-        if self.updates == TRIGGERS:
-            status, done, triggers = evaluate_due(c.heap, c.heap_index, c.due, *state)
-        else:
-            everything = self.first_due < n
-            status, done, first = evaluate_pass(c.ordered, c.due, *state, everything)
-            triggers = int(everything and self.first_due >= 0)
-            self.first_due = first
+        passed = self.first_due < n
+        left = EARLY_FRACTION if self.updates == TRIGGERS else float(passed)
+        status, done, triggers, first = evaluate_pass(c.ordered, c.due, *state, left)
+        if self.updates != TRIGGERS:
+            triggers = int(passed and self.first_due >= 0)
+        self.first_due = first
+        c.unevaluated[0] = status != ANSWERED
         self._count_evaluations(done, triggers)
         return bool(status == ANSWERED)
 
@@ -184,8 +182,7 @@ class PassEvaluator(Evaluator):
     def _is_due(self) -> bool:
         c = self.clusters
         assert c is not None
-        new = len(c) > 0 and int(c.due[c.heap[1]]) < 0
-        return new or self.evaluated_at < 0 or self.source.arrived - self.evaluated_at > self.reserve
+        return bool(c.unevaluated[0]) or self.evaluated_at < 0 or self.source.arrived - self.evaluated_at > self.reserve
 
     def _release_values(self, present: Array) -> None:
         """Mark clusters as unanswered if their value may have left the source: they need not keep it."""
@@ -202,9 +199,9 @@ class PassEvaluator(Evaluator):
         if not self.source.grows:
             self._release_values(s.carried)
         state = (c.span, c.value, c.ranks, s.carried, s.rmin - reserve, s.rmax + reserve, n, *self.precision, False)
-        status, done, first = evaluate_pass(c.ordered, c.due, *state, True)
+        status, done, _, first = evaluate_pass(c.ordered, c.due, *state, 1.0)
         self._count_evaluations(done, int(self.evaluated_at >= 0))
         self._lifetime = first - n if status == ANSWERED and first < NEVER else None
-        c.due[c.ordered] = self.source.arrived + reserve
+        c.due[c.ordered], c.unevaluated[0] = self.source.arrived + reserve, 0
         self.evaluated_at, self.reserve = self.source.arrived, reserve
         return bool(status == ANSWERED)

@@ -5,7 +5,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from quantide.kernels.arrival_counts import count_arrivals
+from quantide.kernels.arrival_counts import MANY_ARRIVALS, count_arrivals, count_few_arrivals
 from quantide.kernels.block_sort import sort_segments
 from quantide.sketches.byte_frame import FrameReader
 from quantide.sketches.level_rows import read_version_1
@@ -141,10 +141,15 @@ class MarkedSketch(StreamSketch):
     def _count_open_block(self) -> None:
         """Count new values of the open block and the buffer."""
         total = self._filled + len(self._scalars)
-        if self._counted < total:
-            singles = np.array(self._scalars[max(0, self._counted - self._filled) :], dtype=self._kind().carrier)
-            self._count_pieces([self._block[self._counted : self._filled], singles], self._kind())
-            self._counted = total
+        if self._counted < total and self._marks is not None:
+            block = self._block[self._counted : self._filled]
+            singles = np.frombuffer(self._scalars, self._kind().carrier)[max(0, self._counted - self._filled) :]
+            if MANY_ARRIVALS * (len(block) + len(singles)) > len(self._marks[0]):
+                self._count_pieces([block, singles], self._kind())
+            else:
+                for piece in filter(len, (block, singles)):
+                    count_few_arrivals(piece, *self._marks)
+        self._counted = total
 
     def _count_pieces(self, pieces: list[Array], kind: ValueType) -> None:
         if self._marks is not None:

@@ -7,7 +7,7 @@ import numpy as np
 from quantide.errors import CorruptBytesError, InvalidArgumentError
 from quantide.queries.cluster_evaluators import DeadlineEvaluator, PassEvaluator
 from quantide.queries.conditions import CERTAIN, UNPUBLISHED, Conditions
-from quantide.queries.evaluator import TOGETHER, UPDATES, Evaluator
+from quantide.queries.evaluator import UPDATES, Evaluator
 from quantide.queries.marked_sketch import MarkedSketch
 from quantide.queries.query_clusters import CLUSTERINGS, QueryClusters
 from quantide.queries.query_registry import DROPPED, MAX_USES, UNCLUSTERED, QueryRegistry, finest_precisions
@@ -17,11 +17,11 @@ from quantide.summary.ranks import MAX_N
 from quantide.windows.recent_window import RecentWindow
 from quantide.windows.sliding_window import SlidingWindow
 
-MAGIC, VERSION = b"QTM", 2
+MAGIC, VERSION = b"QTM", 3
 MAX_NUMBER = 2**62
 SOURCES = (MarkedSketch, WindowSource, PulledSource)
 
-SLOT_ARRAYS = ("value", "published", "is_published", "due", "heap_index", "root", "members", "sizes", "newest")
+SLOT_ARRAYS = ("value", "published", "is_published", "due", "root", "members", "sizes", "newest")
 
 
 def write(evaluator: DeadlineEvaluator | PassEvaluator, conditions: Conditions) -> bytes:
@@ -172,11 +172,10 @@ def _write_clusters(frame: FrameWriter, c: QueryClusters) -> None:
     for name in SLOT_ARRAYS:
         frame.array(getattr(c, name)[: c.used])
     frame.array(c.ordered)
-    frame.array(c.heap[1 : len(c) + 1])
 
 
 def _read_clusters(frame: FrameReader, evaluator: Evaluator) -> QueryClusters:
-    """Return the clusters; raise if an index is out of range or the order and the heap do not match them."""
+    """Return the clusters; raise if an index is out of range or the order does not match them."""
     frame.require(frame.kind is not None)
     c, ints, slots = QueryClusters(evaluator.source.kind.carrier), np.dtype(np.int64), evaluator.queries.slot
     used, k = frame.number(MAX_NUMBER), frame.number(MAX_NUMBER)
@@ -186,13 +185,15 @@ def _read_clusters(frame: FrameReader, evaluator: Evaluator) -> QueryClusters:
     c.ranks = frame.array(ints, 4 * used).reshape(-1, 4)
     for name in SLOT_ARRAYS:
         setattr(c, name, _read_array(frame, getattr(c, name).dtype, used))
-    c.order, c.heap = (np.concatenate(([k], frame.array(ints, k), np.zeros(used - k, ints))) for _ in range(2))
-    heap = c.heap[1 : k + 1]
-    frame.require(bool((slots < used).all()) and all(_all_below(a, used) for a in (c.root, c.newest, c.ordered, heap)))
-    frame.require(bool((c.heap_index >= 0).all()) and np.array_equal(np.sort(c.ordered), np.flatnonzero(c.heap_index)))
-    frame.require(np.array_equal(c.heap_index[heap], np.arange(1, k + 1)))
-    parents = heap[(np.arange(2, k + 1) // 2) - 1]
-    frame.require(evaluator.updates == TOGETHER or bool((c.due[parents] <= c.due[heap[1:]]).all()))
+        if name == "due" and frame.version < 3:
+            frame.array(ints, used)  # indexes in a heap of deadlines
+    c.order = np.concatenate(([k], frame.array(ints, k), np.zeros(used - k, ints)))
+    if frame.version < 3:
+        frame.array(ints, k)  # the heap
+    frame.require(bool((slots < used).all()) and all(_all_below(a, used) for a in (c.root, c.newest, c.ordered)))
+    is_cluster = np.bincount(c.ordered, minlength=used)
+    frame.require(bool((is_cluster <= 1).all()))
+    c.unevaluated[0] = (c.due[c.ordered] < 0).any()
     spans = c.span[c.ordered]
     frame.require(bool((spans >= 0).all() and (spans <= 1).all() and (spans[:, 0] <= spans[:, 1]).all()))
     frame.require(bool((np.diff(spans, axis=0) > 0).all()) and _all_below(c.ranks[:, 2:], MAX_N + 1))
@@ -200,7 +201,7 @@ def _read_clusters(frame: FrameReader, evaluator: Evaluator) -> QueryClusters:
     frame.require(np.array_equal(np.bincount(slots[slots >= 0], minlength=used), c.sizes))
     for _ in range(used.bit_length()):  # every slot leads to a cluster: there are no cycles
         c.root = c.root[c.root]
-    frame.require(bool((c.root[c.root] == c.root).all() and (c.heap_index[c.root[c.sizes > 0]] > 0).all()))
+    frame.require(bool((c.root[c.root] == c.root).all() and (is_cluster[c.root[c.sizes > 0]] > 0).all()))
     members = np.bincount(c.root, weights=c.sizes, minlength=used).astype(np.int64)
     frame.require(np.array_equal(members[c.ordered], c.members[c.ordered]) and bool((members[c.ordered] > 0).all()))
     return c

@@ -21,13 +21,12 @@ SLOT_FIELDS = (
     "is_published",
     "ranks",
     "due",
-    "heap_index",
     "root",
     "members",
     "sizes",
     "newest",
 )
-RESERVED_FIELDS = dict.fromkeys(SLOT_FIELDS, 0) | {"order": 1, "heap": 1}  # the last two begin with a count
+RESERVED_FIELDS = dict.fromkeys(SLOT_FIELDS, 0) | {"order": 1}  # which begins with a count
 
 
 def cluster_intervals(spans: Floats, method: str, eps: float) -> tuple[Floats, Ints]:
@@ -46,10 +45,11 @@ def cluster_intervals(spans: Floats, method: str, eps: float) -> tuple[Floats, I
 
 
 class QueryClusters:
-    """All clusters of a monitor. See kernels/online_clustering.py for slots, kernels/deadline_heap.py for the heap.
+    """All clusters of a monitor. See kernels/online_clustering.py for slots.
 
-    `ranks[c]` is (rmin, rmax, n then, approximate index among the tuples), n being 0 before the first answer;
-    `published[s]` is the last value that was published to the queries of slot s.
+    `due[c]` is the deadline of a cluster, the n up to which its value stays right, -1 if it is new or was narrowed;
+    `unevaluated[0]` is 1 if there may be one that is. `ranks[c]` is (rmin, rmax, n then, approximate index among the
+    tuples), n being 0 before the first answer. `published[s]` is the last value published to the queries of slot s.
     """
 
     def __init__(self, carrier: np.dtype[Any]) -> None:
@@ -59,11 +59,9 @@ class QueryClusters:
         self.published: Array = np.empty(0, dtype=carrier)
         self.is_published: Bools = np.empty(0, dtype=bool)
         self.ranks: Ints = np.empty((0, 4), dtype=np.int64)
-        self.due, self.heap_index, self.root, self.members, self.sizes, self.newest = (
-            np.empty(0, dtype=np.int64) for _ in range(6)
-        )
+        self.due, self.root, self.members, self.sizes, self.newest = (np.empty(0, dtype=np.int64) for _ in range(5))
         self.order: Ints = np.zeros(1, dtype=np.int64)
-        self.heap: Ints = np.zeros(1, dtype=np.int64)
+        self.unevaluated: Ints = np.zeros(1, dtype=np.int64)
 
     def __len__(self) -> int:
         return int(self.order[0])
@@ -88,10 +86,9 @@ class QueryClusters:
         reserve(built, RESERVED_FIELDS, k + len(groups))
         built.used = k + len(groups)
         built.span[:k] = edges
-        built.root[:k] = built.newest[:k] = built.order[1 : k + 1] = built.heap[1 : k + 1] = np.arange(k)
-        built.order[0] = built.heap[0] = k
-        built.heap_index[:k] = np.arange(1, k + 1)
-        built.due[:k] = -1
+        built.root[:k] = built.newest[:k] = built.order[1 : k + 1] = np.arange(k)
+        built.order[0] = k
+        built.due[:k], built.unevaluated[0] = -1, 1
         built.members[:k] = np.bincount(codes, minlength=k)
         built.sizes[: built.used] = np.bincount(slots, minlength=built.used)
         first = np.full(built.used, -1, dtype=np.int64)
@@ -107,7 +104,8 @@ class QueryClusters:
         """Add queries one after the other (Algorithm 2); return the slot of each."""
         reserve(self, RESERVED_FIELDS, self.used + len(spans))
         slots = np.empty(len(spans), dtype=np.int64)
-        self.used = add_queries(spans, *self._arrays(), self.newest, self.is_published, self.used, slots)
+        arrays = self.span, self.order, self.root, self.members, self.due, self.unevaluated, self.sizes, self.newest
+        self.used = add_queries(spans, *arrays, self.is_published, self.used, slots)
         return slots
 
     def set_published(self, slots: Ints, published: Array, is_published: Bools) -> Ints:
@@ -129,10 +127,7 @@ class QueryClusters:
 
     def remove(self, slots: Ints) -> None:
         """Remove a query from each of these slots."""
-        remove_queries(slots, *self._arrays())
-
-    def _arrays(self) -> tuple[Floats, Ints, Ints, Ints, Ints, Ints, Ints, Ints]:
-        return self.span, self.order, self.root, self.members, self.heap, self.heap_index, self.due, self.sizes
+        remove_queries(slots, self.span, self.order, self.root, self.members, self.sizes)
 
     def roots(self) -> Ints:
         """Cluster of every slot."""

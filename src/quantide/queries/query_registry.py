@@ -102,7 +102,7 @@ def unknown_query_error(id: int, count: int) -> UnknownQueryError:
 def reserve(owner: object, fields: Mapping[str, int], size: int) -> None:
     """Grow the arrays of a structure until all of them have a capacity of `size` entries; new rows are zeros.
 
-    `fields` maps their names to the rows that each has beside the entries, such as one for a count in front of a heap.
+    `fields` maps their names to the rows that each has beside the entries, such as one for a count in front.
     Kernels write to several arrays with one index and check nothing. An array that grew by its own rule would be
     shorter than its neighbours at some sizes, and a kernel would write past its end.
     """
