@@ -73,6 +73,50 @@ def test_a_window_by_number(kind: str, clustering: str, order: str, rng: Rng) ->
     assert monitor.stats()["evaluations"] < len(registered) * 3000
 
 
+@pytest.mark.parametrize("kind", ["sliding", "last", "all", "time"])
+@pytest.mark.parametrize("order", ["uniform", "ascending", "descending", "zigzag"])
+def test_members_are_elements_of_the_window(kind: str, order: str, rng: Rng) -> None:
+    """With member=True, every value that is read is in the window at that moment, and within its precision."""
+    size = 400
+    window, span = window_of(kind, size)
+    if kind == "time":
+        window, span = RecentWindow(EPS / 2, max_age=4 * size), {"within": size}
+    monitor = Monitor(EPS, window=window, member=True, **span)
+    pairs = [(phi, eps) for phi in (0.01, 0.3, 0.5, 0.77, 1.0) for eps in (0.1, 0.15, 0.3)]
+    registered = dict(zip(monitor.register_many(*zip(*pairs, strict=True)).tolist(), pairs, strict=True))
+    data, at = ORDERS[order](rng, 1500), 0
+    while at < len(data):
+        block = data[at : at + int(rng.choice([1, 2, 7, 36]))]
+        monitor.update(block, times=np.arange(at, at + len(block), dtype=float) if kind == "time" else None)
+        at += len(block)
+        if rng.random() < 0.1:
+            monitor = Monitor.from_bytes(monitor.to_bytes())
+        inside = data[max(0, at - size) : at]
+        assert np.isin(monitor.answers(list(registered)).values, inside).all()
+        if rng.random() < 0.2:
+            assert faults(monitor, registered, inside) == []
+
+
+def test_without_member_a_value_may_have_left(rng: Rng) -> None:
+    """The same reads of rising values, one by one: the reserve allows what member=True does not."""
+    left = {}
+    for member in (False, True):
+        monitor, data = Monitor(EPS, window=SlidingWindow(400, EPS / 2), member=member), np.arange(1200.0)
+        one = monitor.register(EPS, EPS)
+        monitor.update(data[:400])
+        left[member] = 0
+        for at in range(400, 1200):
+            monitor.update(float(data[at]))
+            left[member] += monitor.answer(one).value < data[at - 399]
+    assert left[False] > 0
+    assert left[True] == 0
+
+
+def test_member_needs_a_window() -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="only together with window="):
+        Monitor(EPS, member=True)
+
+
 @pytest.mark.parametrize("summaries", [False, True])
 def test_a_window_by_time(summaries: bool, rng: Rng) -> None:
     """Bursts and gaps: the content of a span of time changes by any number at once."""

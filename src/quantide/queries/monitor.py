@@ -66,7 +66,9 @@ class Monitor(CopiedByBytes):
     returns False once something has left;
     `tail`: the largest error as a fraction of the distance from either end, by default 10 * eps for eps up to 0.01 and
     None (eps alone) above. Over a window it is None. Over a pulled source it is None by default, and otherwise every
-    summary has a certified tail of at most tail/2.
+    summary has a certified tail of at most tail/2;
+    `member`: every value is an element of the window when it is read. By default it may have left the window since its
+    cluster was evaluated, with a rank that is still right. Costs an evaluation after every arrival that is read.
 
     >>> monitor = Monitor(eps=0.001)
     >>> p99 = monitor.register(0.99, eps=0.005)
@@ -110,6 +112,7 @@ class Monitor(CopiedByBytes):
         pull: Pull | None = None,
         grows: Grows = False,
         tail: float | None = DEFAULT,
+        member: bool = False,
     ) -> None:
         _check_choice("clustering", clustering, CLUSTERINGS)
         _check_choice("updates", updates, UPDATES)
@@ -120,13 +123,16 @@ class Monitor(CopiedByBytes):
             raise InvalidArgumentError("last= and within= are of use only together with window=")
         if grows and pull is None:
             raise InvalidArgumentError("grows= is of use only together with pull=")
+        if member and window is None:
+            raise InvalidArgumentError("member= is of use only together with window=: other values never leave")
         if window is not None and pull is not None:
             raise InvalidArgumentError("a monitor watches a window or follows a source: not window= and pull= both")
         choices = clustering, updates, recluster
         if window is not None:
             if tail is not DEFAULT and tail is not None:
                 raise InvalidArgumentError("a window drops values, so a monitor over one has no tail: leave out tail=")
-            self._start(PassEvaluator(WindowSource(window, check_eps(eps), last, within), *choices), Conditions())
+            watched = WindowSource(window, check_eps(eps), last, within, bool(member))
+            self._start(PassEvaluator(watched, *choices), Conditions())
         elif pull is not None:
             kind = None if value_type is None else type_named(value_type)
             pulled_tail = None if tail is DEFAULT else check_tail(tail, check_eps(eps))

@@ -110,6 +110,7 @@ def _write_source(frame: FrameWriter, evaluator: DeadlineEvaluator | PassEvaluat
         frame.fraction(source.within)
         frame.number(evaluator.evaluated_at + 1)
         frame.number(evaluator.reserve)
+        frame.number(source.member)
 
 
 def _read_source(
@@ -129,9 +130,10 @@ def _read_source(
     kind = RecentWindow if frame.number(1) else SlidingWindow
     window, last, within = kind.from_bytes(frame.blob()), frame.number(MAX_N) or None, frame.fraction()
     evaluated_at, reserve = frame.number(MAX_N + 1) - 1, frame.number(MAX_N)
-    frame.require(evaluated_at <= window.arrived and window.type == frame.kind)
+    member = frame.version > 2 and bool(frame.number(1))
+    frame.require(evaluated_at <= window.arrived and window.type == frame.kind and not (member and reserve))
     try:
-        return WindowSource(window, frame.eps, last, within), evaluated_at, reserve
+        return WindowSource(window, frame.eps, last, within, member), evaluated_at, reserve
     except InvalidArgumentError as error:
         raise CorruptBytesError(f"these bytes are not a monitor: {error}") from error
 

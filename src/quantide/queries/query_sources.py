@@ -94,12 +94,15 @@ class PulledSource:
 
 
 class WindowSource:
-    """A window, or the last elements or span of time of one, for a monitor of precision eps."""
+    """A window, or the last elements or span of time of one, for a monitor of precision eps.
+
+    `member`: values are elements of the window whenever they are read, so they are evaluated after every arrival.
+    """
 
     grows = False  # elements leave
     tail = None  # of values that left nothing is known
 
-    def __init__(self, window: Window, eps: float, last: int | None, within: Any) -> None:
+    def __init__(self, window: Window, eps: float, last: int | None, within: Any, member: bool = False) -> None:
         if not isinstance(window, (SlidingWindow, RecentWindow)):
             raise TypeMismatchError(f"a monitor watches a SlidingWindow or a RecentWindow, not {window!r}")
         if window.eps > eps / 2:
@@ -108,7 +111,7 @@ class WindowSource:
             )
         if isinstance(window, SlidingWindow) and not (last is None and within is None):
             raise InvalidArgumentError("a SlidingWindow has one size; last= and within= are for a RecentWindow")
-        self.window, self.eps = window, eps
+        self.window, self.eps, self.member = window, eps, member
         self.last, self.within = (
             (None, None) if isinstance(window, SlidingWindow) else window.limits.check(last, within)
         )
@@ -154,7 +157,7 @@ class WindowSource:
     @property
     def reserve(self) -> int:
         """Arrivals for which values must stay right: no rank changes by more in as many."""
-        return 0 if self.by_time else int(self.eps * self.n / 2)
+        return 0 if self.member or self.by_time else int(self.eps * self.n / 2)
 
     def update(self, values: Any, nan: str | None = None, times: Any = None) -> None:
         if isinstance(self.window, RecentWindow):
