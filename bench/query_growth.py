@@ -17,19 +17,22 @@ from quantide.kernels.jit import compiled
 from quantide.queries.cluster_evaluators import DeadlineEvaluator
 from quantide.queries.evaluator import TOGETHER, TRIGGERS
 from quantide.queries.marked_sketch import MarkedSketch
-from quantide.queries.query_clusters import FEWEST, ONLINE, WORST_CASE
+from quantide.queries.query_clusters import FEWEST, ONLINE, RESERVED_FIELDS, WORST_CASE, QueryClusters
+from quantide.queries.query_registry import reserve
 
 Ints = NDArray[np.int64]
 CLUSTERINGS = {"QC-A": WORST_CASE, "QC-B": FEWEST, "online": ONLINE}
 UPDATES = {"CSU": TOGETHER, "CASU": TRIGGERS}
-METHODS = {f"{way} {name}": (CLUSTERINGS[name], UPDATES[way]) for way in UPDATES for name in CLUSTERINGS}
+METHODS = {"SU": (WORST_CASE, TOGETHER)}
+METHODS |= {f"{way} {name}": (CLUSTERINGS[name], UPDATES[way]) for way in UPDATES for name in CLUSTERINGS}
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Uniform elements arrive one by one after `head` at once."""
+    """Uniform elements arrive one by one after `head` at once; SU is measured with up to `separate` queries."""
 
     queries: tuple[int, ...] = sized((1_000, 10_000, 50_000, 100_000, 1_000_000), quick=(50, 200))
+    separate: int = 10_000
     elements: int = sized(1_000_000, quick=6_000)
     head: int = sized(2_000, quick=500)
     eps: float = sized(0.001, quick=0.005)
@@ -50,10 +53,27 @@ class Settings:
         return sketch, values
 
 
+class SeparateEvaluator(DeadlineEvaluator):
+    """Evaluator in which every query is a cluster of its own."""
+
+    def _cluster(self) -> None:
+        active = self.queries.active()
+        spans, inside = self._compute_intervals(self.queries.phi[active], self.queries.eps[active])
+        assert inside.all()  # a sketch without a tail has a place for every query
+        k, clusters = len(active), QueryClusters(self.source.kind.carrier)
+        reserve(clusters, RESERVED_FIELDS, k)
+        clusters.used = clusters.order[0] = k
+        clusters.span[:k], clusters.due[:k], clusters.members[:k], clusters.sizes[:k] = spans, -1, 1, 1
+        clusters.root[:k] = clusters.newest[:k] = self.queries.slot[active] = np.arange(k)
+        clusters.order[1 : k + 1], clusters.unevaluated[0] = np.argsort(spans[:, 0]), 1
+        self.clusters, self._separate, self.stale, self.changes, self.first_due = clusters, None, False, 0, -1
+
+
 def evaluator(method: str, sketch: MarkedSketch, phis: Floats, epss: Floats) -> DeadlineEvaluator:
     """Return an evaluator of all queries; "online" has registered them one by one."""
     clustering, updates = METHODS[method]
-    board = DeadlineEvaluator(sketch, clustering, updates, len(phis) + 1)
+    kind = SeparateEvaluator if method == "SU" else DeadlineEvaluator
+    board = kind(sketch, clustering, updates, len(phis) + 1)
     first = 1 if clustering == ONLINE else len(phis)
     for part in (slice(first), slice(first, None)):
         board.add(phis[part], epss[part])
@@ -80,7 +100,8 @@ def measure(s: Settings) -> dict[str, list[Row]]:
     for count in s.queries:
         say(f"queries: {count:,}")
         eager.append({"queries": count} | _eager(*s.asked(count), s))
-        rows += [{"queries": count, "method": m, "alone": round(alone, 4)} | _trial(m, count, s) for m in METHODS]
+        methods = [method for method in METHODS if method != "SU" or count <= s.separate]
+        rows += [{"queries": count, "method": m, "alone": round(alone, 4)} | _trial(m, count, s) for m in methods]
     return {"rows": rows, "eager": eager, "growth": list(_growth(s))}
 
 
@@ -138,7 +159,8 @@ def figures(report: Report) -> Row:
     curves = [
         Curve(title, "queries", title, method, i % 6, points(methods[method], "queries", y))
         for title, y in (("seconds", "seconds"), ("evaluations", "evaluations"))
-        for i, method in enumerate(("eager", "CSU QC-A", "CASU QC-A", "CASU QC-B", "CASU online"))
+        for i, method in enumerate(("eager", "CSU QC-A", "CASU QC-A", "CASU QC-B", "CASU online", "SU"))
+        if method in methods
     ]
     growing = ("as elements arrive", "elements", "evaluations")
     curves.append(Curve(*growing, "CASU QC-A", 2, points(rows, "n", "evaluations")))
@@ -146,5 +168,5 @@ def figures(report: Report) -> Row:
     return {"queries-time.svg": plots.figure(curves, "Time and evaluations by queries, and beside the bound")}
 
 
-ABOUT = "continuous queries, the experiment of the paper: eager, CSU, CASU, clusters, evaluations"
+ABOUT = "continuous queries, the experiment of the paper: eager, SU, CSU, CASU, clusters, evaluations"
 SUBJECT = Subject(ABOUT, Settings, {"all": measure}, plots=figures)
