@@ -78,39 +78,61 @@ def summary_tuples(each: float, eps: float) -> float:
     return min(each, math.ceil((each - 1) / apart) + 1)
 
 
-def depth(steps: int, kappa: int) -> int:
-    """Return the levels after so many steps: a run of level l has (kappa + 1)^l of them.
+def made_runs(steps: int, kappa: int) -> list[int]:
+    """Return how many runs of each level were made in so many steps.
 
-    >>> depth(10, 10), depth(11, 10), depth(121, 10)
+    A run of level l has kappa^l steps. The first kappa runs of a level are merged when the next one is there: run j of
+    level l is made at step j * kappa^l + kappa^(l-1) + ... + 1. With kappa = 1 two are merged, with all runs of the
+    next levels that would have two: a step that 2^l divides, and no higher power, makes one.
+
+    >>> made_runs(4, 3), made_runs(13, 3), made_runs(8, 1)
+    ([4, 1], [13, 4, 1], [8, 2, 1, 1])
+    """
+    made, width, waiting = [steps], kappa, 1
+    if kappa == 1:
+        return [steps, *(steps // 2**level - steps // 2 ** (level + 1) for level in range(1, steps.bit_length()))]
+    while steps >= width + waiting:
+        made.append((steps - waiting) // width)
+        width, waiting = width * kappa, waiting + width
+    return made
+
+
+def run_steps(level: int, kappa: int) -> int:
+    """Return the steps of a run of a level."""
+    return int(max(2, kappa) ** level)
+
+
+def depth(steps: int, kappa: int) -> int:
+    """Return the levels after so many steps.
+
+    >>> depth(10, 10), depth(11, 10), depth(111, 10)
     (1, 2, 3)
     """
-    levels, span = 1, kappa + 1
-    while span <= steps:
-        levels, span = levels + 1, span * (kappa + 1)
-    return levels
+    return len(made_runs(steps, kappa))
 
 
 def rewritten(steps: int, kappa: int) -> float:
-    """Return how often levels write a value again: a step that (kappa + 1)^l divides, and no higher power, merges.
+    """Return how often levels write a value again.
 
-    >>> rewritten(4, 3), rewritten(16, 3)
-    (1.0, 1.75)
+    >>> rewritten(4, 3), rewritten(13, 3)
+    (0.75, 1.6153846153846154)
     """
-    spans = [int((kappa + 1) ** level) for level in range(1, depth(steps, kappa))]
-    return sum(span * (steps // span - steps // (span * (kappa + 1))) for span in spans) / steps
+    made = made_runs(steps, kappa)
+    return sum(count * run_steps(level, kappa) for level, count in enumerate(made) if level) / steps
 
 
 def stored_files(rows: float, steps: int, kappa: int) -> int:
-    """Return the data files after so many steps with so many rows each: runs of level l have (kappa + 1)^l steps.
+    """Return the data files after so many steps with so many rows each.
 
     >>> stored_files(2**22, 4, 3), stored_files(2**22, 5, 3), stored_files(1e9, 8_760, 10)
-    (4, 5, 133408)
+    (4, 5, 135028)
     """
-    files, left = 0, steps
-    for level in reversed(range(depth(steps, kappa))):
-        span = (kappa + 1) ** level
-        runs, left = divmod(left, span)
-        files += runs * file_count(math.ceil(rows * span), level)
+    made, files, left = [*made_runs(steps, kappa), 0], 0, steps
+    for level in reversed(range(len(made) - 1)):
+        runs = made[level] - kappa * made[level + 1]
+        if kappa == 1:
+            runs, left = divmod(left, run_steps(level, kappa))
+        files += runs * file_count(math.ceil(rows * run_steps(level, kappa)), level)
     return files
 
 
@@ -185,7 +207,8 @@ class Use:
         self.all_values, self.steps = t.values * t.days, t.days * DAY // t.step
         self.levels = depth(self.steps, t.kappa)
         self.files, self.runs = stored_files(t.values * t.step / DAY, self.steps, t.kappa), t.kappa * self.levels
-        self.largest_merge = t.values * t.step / DAY * float((t.kappa + 1) ** (self.levels - 1))
+        merged = sum(run_steps(level, t.kappa) for level in range(1, self.levels))  # steps, on all levels at once
+        self.largest_merge = t.values * t.step / DAY * merged
         self._merged_value = f["merge"](values=1e12, touched=t.keys, runs=1) / 1e12  # seconds, in a very large merge
         eps, recent = StoreSettings.of(eps=t.eps).run_eps, t.values * t.window / DAY
         self.data_bytes = f["data"](values=self.all_values, touched=t.keys * self.runs)
@@ -219,7 +242,7 @@ class Use:
         merge = "merges run as Spark tasks over ranges; only the next step waits; several tables; a smaller kappa"
         reader, mapped = "one reader for some of the tables", "pages of files: the system drops those that are not read"
         opened = f"a new reader opens the table within {t.opening} s"
-        largest, most = f"the largest merge within a step, on {t.cores} cores", t.step * t.cores / self._merged_value
+        largest, most = f"the largest merges of a step, on {t.cores} cores", t.step * t.cores / self._merged_value
         limits = [
             Limit(largest, "values", most, self.largest_merge, merge),
             Limit(opened, "files", self._most_files("open", t.opening), self.files, "files grow with their level"),

@@ -104,9 +104,9 @@ def test_an_open_step_is_compacted_by_size() -> None:
 def test_a_size_by_hand(quick: Path) -> None:
     use = Use(Report.read(quick / "scale.json"), Target(values=86_400 * 2**22 / 3_600 * 10))
     assert use.steps == 8_760
-    assert use.files == 4 * 10 + 4 * 64 + 6 * 76 + 6 * 832  # runs of levels 0 to 3
+    assert use.files == 10 * 10 + 5 * 64 + 7 * 64 + 8 * 625  # runs of levels 0 to 3
     assert use.runs == 40
-    assert use.largest_merge == pytest.approx(10 * 2**22 * 11**3)
+    assert use.largest_merge == pytest.approx(10 * 2**22 * 1110)
     assert use.written_again_by_levels == pytest.approx(rewritten(8_760, 10))
     assert use.cores == pytest.approx(use.ingest_cores + use.merge_cores + use.log_cores)
 

@@ -1,5 +1,7 @@
 """Worked examples of the paper (Singh, Srivastava, Tirthapura, VLDB 2016), and its memory budget."""
 
+from collections import Counter
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,6 +11,8 @@ import pytest
 from quantide import Summary
 from quantide.errors import InvalidArgumentError, SettingsError
 from quantide.history import History
+from quantide.history.compaction_plan import next_level_compaction
+from quantide.store.file_names import RunId
 from quantide.store.store_settings import parse_size
 from quantide.summary.value_types import type_named
 from tests import oracle
@@ -90,14 +94,14 @@ def test_the_runs_after_thirteen_steps(tmp_path: Path) -> None:
     for step in range(13):
         history.append([float(step)])
         history.end_step()
-    assert [(run.id.first, run.id.last) for run in history.runs()] == [(1, 9), (10, 12), (13, 13)]
-    assert [span.last_steps for span in history.spans()] == [1, 4, 13]
-    assert history.stats()["runs_by_level"] == {0: 1, 1: 1, 2: 1}
+    assert [(run.id.first, run.id.last) for run in history.runs()] == [(1, 4), (5, 8), (9, 10), (11, 12), (13, 13)]
+    assert [span.last_steps for span in history.spans()] == [1, 3, 5, 9, 13]
+    assert history.stats()["runs_by_level"] == {0: 1, 1: 2, 2: 2}
 
 
 @pytest.mark.parametrize(("kappa", "steps"), [(1, 20), (2, 30), (3, 40), (10, 25)])
 def test_runs_follow_the_levels_of_the_paper(kappa: int, steps: int, tmp_path: Path) -> None:
-    """More than kappa runs of a level become one of the next, and so on: simulated with lists beside it."""
+    """The kappa oldest of more than kappa runs of a level become one of the next: simulated with lists beside it."""
     history = History(tmp_path / "s", kappa=kappa)
     levels: list[list[tuple[int, int]]] = [[] for _ in range(10)]
     for step in range(1, steps + 1):
@@ -106,13 +110,77 @@ def test_runs_follow_the_levels_of_the_paper(kappa: int, steps: int, tmp_path: P
         levels[0].append((step, step))
         for level, above in pairwise(levels):
             if len(level) > kappa:
-                above.append((level[0][0], level[-1][1]))
-                level.clear()
+                merged = max(2, kappa)  # one run alone cannot be merged
+                above.append((level[0][0], level[merged - 1][1]))
+                del level[:merged]
         assert sorted((run.id.first, run.id.last) for run in history.runs()) == sorted(
             run for level in levels for run in level
         )
         counts = {number: len(runs) for number, runs in enumerate(levels) if runs}
         assert history.stats()["runs_by_level"] == counts
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """Run as the plan sees it."""
+
+    id: RunId
+    rows: int
+
+
+def plan_steps(kappa: int, steps: int, runs: list[PlannedRun]) -> tuple[list[PlannedRun], list[int]]:
+    """Return the runs after so many more steps of one row, and the rows read and written in each of them."""
+    costs = []
+    for step in range(max((run.id.last for run in runs), default=0) + 1, steps + 1):
+        runs, cost = [*runs, PlannedRun(RunId(step, step, 0, 1, 1), 1)], 1
+        while (compaction := next_level_compaction(runs, kappa, None)) is not None:  # type: ignore[arg-type]
+            run_id = RunId(compaction.first, compaction.last, compaction.level, 1, 1)
+            merged = {run.id for run in compaction.runs}
+            runs = [*(run for run in runs if run.id not in merged), PlannedRun(run_id, compaction.rows)]
+            cost += 2 * compaction.rows
+        costs.append(cost)
+    return sorted(runs, key=lambda run: run.id), costs
+
+
+WINDOWS = {3: [1, 4, 7, 10, 19, 46, 73, 100], 10: [*range(1, 11), *range(20, 101, 10)]}
+
+
+@pytest.mark.parametrize("kappa", WINDOWS)
+def test_the_windows_of_figure_11(kappa: int) -> None:
+    """Windows after 100 steps; for kappa = 3 the paper prints 45 and 72, which its own rule does not give."""
+    runs, _ = plan_steps(kappa, 100, [])
+    assert sorted(101 - run.id.first for run in runs) == WINDOWS[kappa]
+
+
+def test_the_largest_step_of_figure_8() -> None:
+    """With kappa = 9 the largest of 100 steps accesses 181 times as many blocks as the smallest: 1810K and 10K."""
+    _, costs = plan_steps(9, 100, [])
+    assert (min(costs), max(costs)) == (1, 181)
+
+
+@pytest.mark.parametrize("kappa", [1, 2, 3, 10])
+@pytest.mark.parametrize("before", [0, 1, 7, 13, 40, 121])
+def test_levels_of_earlier_versions_are_continued(kappa: int, before: int) -> None:
+    """Earlier versions merged all runs of a level: from their levels, or from runs that were never merged, no step is
+    lost or covered twice, no level stays too full, and older runs are on higher levels.
+    """
+    levels: list[list[tuple[int, int]]] = [[] for _ in range(20)]
+    for step in range(1, before + 1):
+        levels[0].append((step, step))
+        for level, above in pairwise(levels):
+            if len(level) > kappa:
+                above.append((level[0][0], level[-1][1]))
+                level.clear()
+    old = [RunId(*span, number, 1, 1) for number, level in enumerate(levels) for span in level]
+    unmerged = [RunId(step, step, 0, 1, 1) for step in range(1, before + 1)]
+    for ids in (old, unmerged):
+        runs = sorted((PlannedRun(name, name.last - name.first + 1) for name in ids), key=lambda run: run.id)
+        for step in range(before + 1, before + 30):
+            runs, _ = plan_steps(kappa, step, runs)
+            covered = [number for run in runs for number in range(run.id.first, run.id.last + 1)]
+            assert covered == list(range(1, step + 1))
+            assert max(Counter(run.id.level for run in runs).values()) <= kappa
+            assert [run.id.level for run in runs] == sorted((run.id.level for run in runs), reverse=True)
 
 
 # --- memory instead of eps ----------------------------------------------------------------------------------

@@ -59,31 +59,36 @@ def select_expired(runs: Sequence[Run], retention: int) -> list[Run]:
 def next_level_compaction(runs: Sequence[Run], kappa: int, retention: int | None) -> Compaction | None:
     """Return the next compaction of ended steps; None if every level has at most kappa runs and every step one.
 
-    More than kappa runs of a level become one of the next. Where that would make the next level too full as well,
-    all of them are merged at once, and written once. With a retention (in steps) no run becomes so long that its
-    oldest rows would outlive it by much.
+    When a level has more than kappa runs, its kappa oldest become one of the next level, and the newest stay (Algorithm
+    3 of the paper). So a row is written once per level, a step merges no row twice, and the newest steps can be queried
+    one by one. With kappa = 1 there is nothing to merge the oldest run with but the newest: both become one, together
+    with those of the next levels that it would fill.
+    With a retention (in steps) no run becomes so long that its oldest rows would outlive it by much.
     """
     longest = None if retention is None else max(1, retention // RETENTION_SHARE)
     steps: dict[tuple[int, int], list[Run]] = {}  # the chunks of one step count as one run
     for run in runs:
         steps.setdefault((run.id.first, run.id.last), []).append(run)
     levels: dict[int, list[list[Run]]] = {}
-    for step_runs in steps.values():
-        levels.setdefault(step_runs[0].id.level, []).append(step_runs)
+    for span in sorted(steps):
+        levels.setdefault(steps[span][0].id.level, []).append(steps[span])
     for level in sorted(levels):
-        best, chosen, target = None, list(levels[level]), level + 1
-        while len(chosen) > kappa and (longest is None or _span(chosen) <= longest):
-            best = Compaction(
-                tuple(sorted((run for step_runs in chosen for run in step_runs), key=lambda run: run.id)), target
-            )
-            above = levels.get(target, [])
-            if len(above) + 1 <= kappa:
-                break
-            chosen, target = [*chosen, *above], target + 1
-        if best is not None:
-            return best
+        if len(levels[level]) <= kappa:
+            continue
+        chosen, target = (levels[level][:kappa], level + 1) if kappa > 1 else _merge_pairs(levels, level, longest)
+        if longest is None or _span(chosen) <= longest:
+            in_order = sorted((run for step_runs in chosen for run in step_runs), key=lambda run: run.id)
+            return Compaction(tuple(in_order), target)
     split = [step_runs for step_runs in steps.values() if len(step_runs) > 1]
     return Compaction(tuple(split[0]), split[0][0].id.level) if split else None
+
+
+def _merge_pairs(levels: dict[int, list[list[Run]]], level: int, longest: int | None) -> tuple[list[list[Run]], int]:
+    """Return the runs to merge from a level that may have only one, and the level of the result."""
+    chosen, target = levels[level], level + 1
+    while levels.get(target) and (longest is None or _span([*levels[target], *chosen]) <= longest):
+        chosen, target = [*levels[target], *chosen], target + 1
+    return chosen, target
 
 
 def next_chunk_compaction(chunks: Sequence[Run]) -> Compaction | None:
