@@ -22,6 +22,7 @@ from quantide.history import (
     compaction_tasks,
     file_rebuild,
     run,
+    span_view,
 )
 from quantide.store import data_file
 from tests import oracle
@@ -31,8 +32,12 @@ Array = Any  # of any dtype; of objects for decimals
 
 
 @contextmanager
-def small(block: int = 8, partition: int = 25, rows: int = 30, piece: int = 40, files: int = 64) -> Iterator[None]:
-    """Set the rows of blocks, partitions, ranges and pieces, the fewest files of a large run, and a small cache."""
+def small(
+    block: int = 8, partition: int = 25, rows: int = 30, piece: int = 40, files: int = 64, segments: int = 4096
+) -> Iterator[None]:
+    """Set the rows of blocks, partitions, ranges and pieces, the fewest files of a large run, the most segments that
+    are searched, and a small cache.
+    """
     with pytest.MonkeyPatch.context() as patch:
         for module in (data_file, compaction_tasks, file_rebuild):
             patch.setattr(module, "BLOCK", block)
@@ -44,6 +49,7 @@ def small(block: int = 8, partition: int = 25, rows: int = 30, piece: int = 40, 
         patch.setattr(compaction_plan, "TASK_ROWS", rows)
         patch.setattr(compaction_plan, "MIN_FILES", files)
         patch.setattr(appended_rows, "PIECE_ROWS", piece)
+        patch.setattr(span_view, "MAX_SEGMENTS", segments)
         patch.setattr(run, "MAX_BYTES", 3 * (8 * block + ENTRY_BYTES))
         yield
 

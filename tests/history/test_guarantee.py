@@ -46,9 +46,10 @@ class Operations(RuleBasedStateMachine):
         kind=st.sampled_from([kind.name for kind in KINDS]),
         keys=st.none() | st.sampled_from(sorted(KEYS)),
         block=st.sampled_from([1, 3, 8]),
+        segments=st.sampled_from([0, 6, 4096]),
     )
-    def begin(self, eps: float, kappa: int, kind: str, keys: str | None, block: int) -> None:
-        self.small = small(block, partition=5 * block, rows=7 * block)
+    def begin(self, eps: float, kappa: int, kind: str, keys: str | None, block: int, segments: int) -> None:
+        self.small = small(block, partition=5 * block, rows=7 * block, segments=segments)
         self.small.__enter__()
         self.folder = tempfile.mkdtemp(prefix="quantide-operations-")
         self.kind, self.keys = BY_NAME[kind], keys
@@ -450,19 +451,19 @@ def test_keys_around_the_size_of_a_range(sizes: tuple[int, ...], tmp_path: Path,
             check_all(history, model, rng, [("k0",), ("k1",), None], questions=1, spans=False)
 
 
-def test_all_keys_at_once_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond it a query would search everywhere: refused, except in mode quick."""
-    history = History(tmp_path / "s", keys="k")
-    history.append(np.arange(40.0), key=np.arange(40) % 20)
-    history.end_step()
-    assert history.answer(0.5).n == 40
-    monkeypatch.setattr(span_view, "MAX_SEGMENTS", 19)
-    history = History(tmp_path / "s")
-    for mode in ("accurate", "exact"):
-        with pytest.raises(InvalidArgumentError, match="quick"):
-            history.answer(0.5, mode)
-    assert history.answer(0.5, "quick").n == 40
-    assert history.answer(0.5, key=3).n == 2
+def test_more_keys_than_are_searched(tmp_path: Path, rng: Rng) -> None:
+    """Files are scanned instead; every mode answers."""
+    keys = np.arange(10_000) % (span_view.MAX_SEGMENTS + 1)
+    values = rng.normal(size=len(keys))
+    with History(tmp_path / "s", keys="k") as history:
+        history.append(values, key=keys)
+        history.end_step()
+        assert history.span_view().is_scanned("accurate")
+        for mode in ("quick", "accurate", "exact"):
+            answer = history.answer(0.5, mode)
+            assert bound_faults(values, answer) == []
+            assert answer.error == 0 or mode == "quick"
+        assert history.answer(0.5, key=3).n == 3
 
 
 def test_summaries_of_all_keys_are_fine_enough(tmp_path: Path, rng: Rng) -> None:

@@ -123,7 +123,8 @@ class HistoryReader(NotCopied):
 
         mode="quick" reads no data and is within eps of all elements; "accurate" is within eps of the elements of
         the open step, reading at most one block of each run; "exact" is exact, reading one of each chunk as well. In an
-        object store these are at most two, because blocks are read ahead.
+        object store these are at most two, because blocks are read ahead. Over all keys of a store with many keys, both
+        scan the blocks that may contain the answer, which can be all; quantiles() scans them once for many phis.
         With a tail, quick and accurate answers are also within tail times the number of elements on either side.
         """
         return self.run_query(lambda: self.span_view(last_steps, key, widen).answer(phi, mode))
@@ -139,8 +140,8 @@ class HistoryReader(NotCopied):
         phi_array = check_phis(phis)
 
         def query() -> list[Any]:
-            view = self.span_view(last_steps, key)
-            return [view.answer(phi, mode).value for phi in phi_array.ravel().tolist()]
+            answers = self.span_view(last_steps, key).answers(phi_array.ravel().tolist(), mode)
+            return [answer.value for answer in answers]
 
         return np.array(self.run_query(query), dtype=self._kind.dtype).reshape(phi_array.shape)
 
@@ -182,9 +183,9 @@ class HistoryReader(NotCopied):
                 other = self._span_views.of_steps(self.snapshot, *against, key)
             else:
                 other = self.span_view(against, key)
-            comparisons = []
-            for phi in np.atleast_1d(check_phis(phis)).tolist():
-                answer, reference = view.answer(phi, mode), other.answer(phi, mode)
+            phi_list, comparisons = np.atleast_1d(check_phis(phis)).tolist(), []
+            answers, references = view.answers(phi_list, mode), other.answers(phi_list, mode)
+            for phi, answer, reference in zip(phi_list, answers, references, strict=True):
                 low, high = other.rank(answer.value, mode)
                 comparisons.append(Comparison(phi, answer, reference, (low / other.n, high / other.n)))
             return comparisons

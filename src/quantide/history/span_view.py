@@ -12,6 +12,7 @@ from quantide.caching import ByteLRU
 from quantide.errors import EmptyError, InvalidArgumentError, UnknownKeyError
 from quantide.history.block_search import Estimate, Fences, RankCut, cut
 from quantide.history.run import BlockReader, Key, Run, RunSegment
+from quantide.history.value_scan import ValueScan
 from quantide.store.storage import measure_requests
 from quantide.store.store_settings import ErrorProfile
 from quantide.summary.answer import Answer
@@ -23,7 +24,7 @@ from quantide.summary.value_types import ValueType
 INDEX_BYTES = 64 << 20  # default size of a RunIndexCache
 MODES = ("accurate", "quick", "exact")
 MAX_ANSWERS = 4096  # cached by a view
-MAX_SEGMENTS = 4096  # of a query over all keys
+MAX_SEGMENTS = 4096  # that are searched block by block; files of more are scanned
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +107,7 @@ class SpanView:
                 answer = self._compute(phi, mode)
             if counts.requests:
                 answer = replace(answer, requests=counts.requests)
-            if len(self._answers) >= MAX_ANSWERS:
-                self._answers.clear()
-            self._answers[phi, mode] = answer
+            self._cache_answers([answer])
         return answer
 
     @property
@@ -120,20 +119,51 @@ class SpanView:
         """Return True if an answer needs no reading or merging."""
         return (phi, mode) in self._answers or (mode == "quick" and "quick" in vars(self))
 
+    def answers(self, phis: Sequence[float], mode: str) -> list[HistoryAnswer]:
+        """Return the answers for many phis; where files are scanned, in one pass for all."""
+        missing = list(dict.fromkeys(phi for phi in phis if (phi, mode) not in self._answers))
+        if len(missing) > 1 and self.n and self.is_scanned(mode):
+            with measure_requests() as counts:
+                answers = self._scan([check_phi(phi) for phi in missing], mode)
+            self._cache_answers([replace(answer, requests=counts.requests) for answer in answers])
+        return [self.answer(phi, mode) for phi in phis]
+
+    def is_scanned(self, mode: str) -> bool:
+        """Return True if answers over all keys scan the files of runs, because there are too many keys to search."""
+        runs = (*self.runs, *self.chunks) if mode == "exact" else self.runs
+        return mode != "quick" and self._has_many_segments(runs)
+
     def _compute(self, phi: float, mode: str) -> HistoryAnswer:
         self._check_not_empty()
         if mode == "quick":
             return self._to_answer(self.quick, phi, mode, 0)
+        if self.is_scanned(mode):
+            return self._scan([phi], mode)[0]
         target = int(target_ranks(phi, self.n))
         if mode == "exact":
-            rank_cut, blocks_read = self._cut(self.all_fences, None, target)
-            exact = Summary(np.array([rank_cut.above]), np.array([target]), np.array([target]), self.n, self.kind)
-            return self._to_answer(exact, phi, mode, blocks_read)
+            return self._exact(phi, *self._cut(self.all_fences, None, target))
         if self.fences is None:
             return self._to_answer(self.open_step, phi, mode, 0)
-        rank_cut, blocks_read = self._cut(self.fences, self.open_step, target)
+        return self._accurate(phi, *self._cut(self.fences, self.open_step, target))
+
+    def _scan(self, phis: Sequence[float], mode: str) -> list[HistoryAnswer]:
+        """Return the answers for phis by scanning files."""
+        targets = [int(target_ranks(phi, self.n)) for phi in phis]
+        if mode == "exact":
+            cuts, finish = self._scan_of((*self.runs, *self.chunks)).cut(None, targets), self._exact
+        else:
+            cuts, finish = self._scan_of(self.runs).cut(self.open_step, targets), self._accurate
+        return [finish(phi, one, one.blocks_read) for phi, one in zip(phis, cuts, strict=True)]
+
+    def _exact(self, phi: float, rank_cut: RankCut, blocks_read: int) -> HistoryAnswer:
+        target = np.array([int(target_ranks(phi, self.n))])
+        exact = Summary(np.array([rank_cut.above]), target, target, self.n, self.kind)
+        return self._to_answer(exact, phi, "exact", blocks_read)
+
+    def _accurate(self, phi: float, rank_cut: RankCut, blocks_read: int) -> HistoryAnswer:
         # Of equal values those of the open step go first, as in block_search.estimate().
-        return self._to_answer(Summary.merge(self.open_step, self._neighbours(rank_cut)), phi, mode, blocks_read)
+        merged = Summary.merge(self.open_step, self._neighbours(rank_cut))
+        return self._to_answer(merged, phi, "accurate", blocks_read)
 
     def bounds(self, phi: float, mode: str) -> tuple[Any, Any]:
         """Return two elements (low, high) that enclose the true phi-quantile, like Summary.bounds().
@@ -146,11 +176,17 @@ class SpanView:
         self._check_not_empty()
         if mode == "exact":
             return (exact := self.answer(phi, mode).value), exact
-        if mode == "quick" or self.fences is None:
-            return (self.quick if mode == "quick" else self.open_step).bounds(phi)
+        if mode == "quick":
+            return self.quick.bounds(phi)
         target = int(target_ranks(phi, self.n))
-        lower, _ = self._cut(self.fences, self.open_step, target + 1, "highest")
-        upper, _ = self._cut(self.fences, self.open_step, target, "lowest")
+        if self.is_scanned(mode):
+            scan = self._scan_of(self.runs)
+            lower, upper = scan.cut_both(self.open_step, target + 1, target)
+        elif self.fences is None:
+            return self.open_step.bounds(phi)
+        else:
+            lower, _ = self._cut(self.fences, self.open_step, target + 1, "highest")
+            upper, _ = self._cut(self.fences, self.open_step, target, "lowest")
         return Summary.merge(self.open_step, self._neighbours(lower, upper)).bounds(phi)
 
     def rank(self, value: Any, mode: str) -> tuple[Any, Any]:
@@ -160,14 +196,22 @@ class SpanView:
         if mode == "quick":
             return self.quick.rank(value)
         values, is_below, is_scalar = read_query_values(value, self.kind)
-        fences = self.all_fences if mode == "exact" else self.fences
         counts = np.zeros(len(values), dtype=np.int64)
-        if fences:
+        if self.is_scanned(mode):
+            scan = self._scan_of((*self.runs, *self.chunks) if mode == "exact" else self.runs)
+            counts[~is_below] = scan.count(list(values[~is_below]))
+        elif fences := self.all_fences if mode == "exact" else self.fences:
             items = zip(values, is_below, strict=True)
             counts += np.array([0 if below else self._count(fences, value) for value, below in items], dtype=np.int64)
         low, high = self.open_step.rank(value) if mode == "accurate" and self.open_step.n else (0, 0)
         low, high = counts + low, counts + high
         return (int(low[0]), int(high[0])) if is_scalar else (low, high)
+
+    def _cache_answers(self, answers: Sequence[HistoryAnswer]) -> None:
+        for answer in answers:
+            if len(self._answers) >= MAX_ANSWERS:
+                self._answers.clear()
+            self._answers[answer.phi, answer.mode] = answer
 
     @cached_property
     def _answers(self) -> dict[tuple[float, str], HistoryAnswer]:
@@ -183,16 +227,32 @@ class SpanView:
     @cached_property
     def quick(self) -> Summary:
         """Merged summary of everything; reads no data."""
-        history = self.run_indexes.summary(self.runs, self.key, self._merge_runs)
+        history = self._merged(self.runs)
         return self.open_step if history is None else Summary.merge(history, self.open_step)
 
-    def _merge_runs(self) -> Summary | None:
-        """Merge the summaries of the runs; None if they are empty."""
+    def _merged(self, runs: Sequence[Run]) -> Summary | None:
+        """Return the merged summary of runs; None if they are empty."""
+        return self.run_indexes.summary(runs, self.key, lambda: self._merge(runs))
+
+    def _merge(self, runs: Sequence[Run]) -> Summary | None:
         if self.key is None:
-            summaries = [run.compressed_summary(self.profile) for run in self.runs]
+            summaries = [run.compressed_summary(self.profile) for run in runs]
         else:
-            summaries = [summary for run in self.runs if (summary := run.summary(self.key)) is not None]
+            summaries = [summary for run in runs if (summary := run.summary(self.key)) is not None]
         return Summary.merge(*summaries) if summaries else None
+
+    def _has_many_segments(self, runs: Sequence[Run]) -> bool:
+        if not self.keyed or self.key is not None:
+            return False
+        return sum(len(part.index.counts) for run in runs for part in run.parts) > MAX_SEGMENTS
+
+    def _scan_of(self, runs: Sequence[Run]) -> ValueScan:
+        def merge() -> Summary:
+            summary = self._merged(runs)
+            assert summary is not None  # there are many segments
+            return summary
+
+        return ValueScan(self.kind, self.blocks.files, runs, merge)
 
     @cached_property
     def fences(self) -> Fences | None:
@@ -207,12 +267,6 @@ class SpanView:
         return fences
 
     def _fences_of(self, runs: Sequence[Run]) -> Fences | None:
-        if self.keyed and self.key is None:
-            count = sum(len(part.index.counts) for run in runs for part in run.parts)
-            if count > MAX_SEGMENTS:
-                raise InvalidArgumentError(
-                    f'a query over all keys would search {count} segments; name a key, or use mode="quick"'
-                )
         segments = self._segments(runs)
         return Fences(segments) if segments else None
 
@@ -244,8 +298,7 @@ class SpanView:
         neighbours = sorted((rank, value) for rank, value in value_by_rank.items() if value is not None)
         ranks = np.array([rank for rank, _ in neighbours])
         values = np.array([value for _, value in neighbours], dtype=self.kind.carrier)
-        assert self.fences is not None
-        return Summary(values, ranks, ranks, self.fences.n, self.kind)
+        return Summary(values, ranks, ranks, self.n - self.open_step.n, self.kind)
 
     def _count(self, fences: Fences, value: Any) -> int:
         """Return the number of rows of all segments <= value; read at most one block of each."""

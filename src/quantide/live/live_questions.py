@@ -70,7 +70,11 @@ class LiveQuestions(ABC):
         """Return the answers for many phis, all at one version."""
         checked_phis, scope = check_phis(phis).ravel().tolist(), QueryScope.of({"key": key, **arguments})
         resolved_mode = self._resolve_mode(scope, mode)
-        return self._query(scope, lambda view: [view.answer(phi, resolved_mode) for phi in checked_phis])
+        return self._query(scope, lambda view: view.answers(checked_phis, resolved_mode))
+
+    def is_scanned(self, mode: str, key: Any = None, **arguments: Unpack[ScopeArguments]) -> bool:
+        """Return True if an answer scans the files of history: over all keys of a store with many keys."""
+        return self._query(QueryScope.of({"key": key, **arguments}), lambda view: view.is_scanned(mode))
 
     def quantile(
         self, phi: float, key: Any = None, *, mode: str | None = None, **arguments: Unpack[ScopeArguments]

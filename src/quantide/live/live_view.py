@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -94,11 +94,16 @@ class LiveHistoryView:
         """Return True if an answer needs no reading or merging."""
         return self.stored.is_cached(phi, mode)
 
+    def is_scanned(self, mode: str) -> bool:
+        """Return True if an answer scans files."""
+        return self.stored.is_scanned(mode)
+
     def prepare(self, before: "View") -> None:
         """Compute the answers that an older version gave, unless they are many."""
         given = before.stored.cached_queries if isinstance(before, LiveHistoryView) else []
         for phi, mode in given if len(given) <= MAX_PREPARED else given[-1:]:
-            self.answer(phi, mode)
+            if not self.is_scanned(mode):  # it would read much, after every commit
+                self.answer(phi, mode)
 
     @property
     def summary(self) -> Summary:
@@ -106,8 +111,13 @@ class LiveHistoryView:
         return self.stored.quick
 
     def answer(self, phi: float, mode: str) -> LiveAnswer:
-        a = self.stored.answer(phi, mode)
-        return _live_answer(a, self.version, mode, a.blocks_read, a.last_steps, None, None, a.requests)
+        return self.answers([phi], mode)[0]
+
+    def answers(self, phis: Sequence[float], mode: str) -> list[LiveAnswer]:
+        return [
+            _live_answer(a, self.version, mode, a.blocks_read, a.last_steps, None, None, a.requests)
+            for a in self.stored.answers(phis, mode)
+        ]
 
     def band(self, phi: float, mode: str) -> LiveBand:
         return LiveBand(self.answer(phi, mode), *self.stored.bounds(phi, mode))
@@ -139,12 +149,18 @@ class LiveWindowView:
     def is_cached(self, phi: float, mode: str) -> bool:
         return mode != "exact"
 
+    def is_scanned(self, mode: str) -> bool:
+        return False
+
     def prepare(self, before: "View") -> None:
         """Do nothing: the summary is ready."""
 
     def answer(self, phi: float, mode: str) -> LiveAnswer:
         a = self._summary(mode).answer(phi)
         return _live_answer(a, self.version, mode, 0, None, self.since, self.until)
+
+    def answers(self, phis: Sequence[float], mode: str) -> list[LiveAnswer]:
+        return [self.answer(phi, mode) for phi in phis]
 
     def band(self, phi: float, mode: str) -> LiveBand:
         return LiveBand(self.answer(phi, mode), *self._summary(mode).bounds(phi))

@@ -131,6 +131,12 @@ class IndexFile:
         first, last = (self._sections.read_range("values", self.kind.carrier, i, i + 1)[0] for i in (start, end - 1))
         return first, last
 
+    def read_all_min_max(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the minimum and maximum of every key, in the carrier type."""
+        bounds = self._bounds
+        values = self._sections.read_array("values", self.kind.carrier, int(bounds[-1]))
+        return values[bounds[:-1]], values[bounds[1:] - 1]
+
     def read_fences(self, key_index: int) -> tuple[NDArray[np.int64], NDArray[Any], Any]:
         """Return the blocks with rows of a key, its first value in each, and its last value: all in order."""
         size, start, end = self.info.block_rows, int(self.first_rows[key_index]), int(self.first_rows[key_index + 1])

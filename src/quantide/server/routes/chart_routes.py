@@ -7,7 +7,7 @@ import numpy as np
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from quantide.errors import InvalidArgumentError, QuantideError
+from quantide.errors import InvalidArgumentError
 from quantide.live.live_stream import LiveStream
 from quantide.live.live_view import LiveAnswer
 from quantide.live.time_series import LiveTimeSeries, Point
@@ -159,12 +159,9 @@ def compute_axis(live: LiveStream, address: Selector, phis: list[float], spacing
     scope, value_type = {"key": address.key, **read_window(address.window)}, live.settings.value_type
     axis = QQAxis(address, value_type, live.answers(phis, mode=MODES[0], **scope))
     for mode in MODES[1:]:
-        if axis.error <= spacing:
+        if axis.error <= spacing or live.is_scanned(mode, **scope):  # `mode` and `error` show the precision of the axis
             break
-        try:
-            axis = QQAxis(address, value_type, live.answers(phis, mode=mode, **scope))
-        except QuantideError:  # it would read too much data; `mode` and `error` of the axis show its precision
-            break
+        axis = QQAxis(address, value_type, live.answers(phis, mode=mode, **scope))
     return axis
 
 
