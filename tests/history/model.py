@@ -33,7 +33,7 @@ Array = Any  # of any dtype; of objects for decimals
 
 @contextmanager
 def small(
-    block: int = 8, partition: int = 25, rows: int = 30, piece: int = 40, files: int = 64, segments: int = 4096
+    block: int = 8, partition: int = 25, rows: int = 30, piece: int = 40, files: int = 64, segments: int = 1024
 ) -> Iterator[None]:
     """Set the rows of blocks, partitions, ranges and pieces, the fewest files of a large run, the most segments that
     are searched, and a small cache.

@@ -46,7 +46,7 @@ class Operations(RuleBasedStateMachine):
         kind=st.sampled_from([kind.name for kind in KINDS]),
         keys=st.none() | st.sampled_from(sorted(KEYS)),
         block=st.sampled_from([1, 3, 8]),
-        segments=st.sampled_from([0, 6, 4096]),
+        segments=st.sampled_from([0, 6, 1024]),
     )
     def begin(self, eps: float, kappa: int, kind: str, keys: str | None, block: int, segments: int) -> None:
         self.small = small(block, partition=5 * block, rows=7 * block, segments=segments)
