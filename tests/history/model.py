@@ -229,7 +229,7 @@ def check_answer(
     all_keys = bool(history.settings.keys) and key is None
     if mode == "quick":
         assert answer.blocks_read == 0
-        assert answer.error <= max(history.eps, history.settings.run_eps) + 1e-12
+        assert answer.error <= max(history.eps, history.settings.quick_eps) + 1e-12
     if mode == "accurate":
         assert answer.error * answer.n <= history.eps * answer.stream_n + oracle.SLACK
         assert answer.blocks_read <= (stats["blocks"] if all_keys else stats["runs"])
@@ -250,7 +250,9 @@ def check_ranks(
     assert np.all(low <= true)
     assert np.all(true <= high)
     n, m = len(data), len(model.stream(key))
-    allowed = {"exact": 0.0, "accurate": history.eps * m, "quick": max(history.eps, history.settings.run_eps) * n}[mode]
+    allowed = {"exact": 0.0, "accurate": history.eps * m, "quick": max(history.eps, history.settings.quick_eps) * n}[
+        mode
+    ]
     assert np.all(high - low <= 2 * allowed + oracle.SLACK)
     share = history.cdf(values, mode, last_steps, key)
     assert np.all(np.abs(share - true / n) <= allowed / n + 1e-12)

@@ -1,7 +1,8 @@
 """Worked examples of the paper (Singh, Srivastava, Tirthapura, VLDB 2016), and its memory budget."""
 
+import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,10 +14,10 @@ from quantide.errors import InvalidArgumentError, SettingsError
 from quantide.history import History
 from quantide.history.compaction_plan import next_level_compaction
 from quantide.store.file_names import RunId
-from quantide.store.store_settings import parse_size
+from quantide.store.store_settings import StoreSettings, parse_size
 from quantide.summary.value_types import type_named
 from tests import oracle
-from tests.history.model import BY_NAME, Model, Rng, check_span
+from tests.history.model import BY_NAME, MODES, Model, Rng, check_span
 
 # --- Figure 3: eps=1/2, eps1=1/4, eps2=1/8 ------------------------------------------------------------------
 
@@ -200,26 +201,88 @@ def test_a_budget_of_memory(memory: int | str, tmp_path: Path, rng: Rng) -> None
     assert history.stats()["memory"] + history.index_nbytes < 250_000_000
 
 
+@pytest.mark.parametrize("keyed", [False, True])
 @pytest.mark.parametrize(("memory", "kappa"), [("20 KB", 10), ("20 KB", 2), ("100 KB", 10), ("1 MB", 3)])
-def test_a_small_budget(memory: str, kappa: int, tmp_path: Path, rng: Rng) -> None:
-    """Answers stay within the budget's own eps, and the summaries within the budget."""
-    model = Model(BY_NAME["float64"])
-    history = History(tmp_path / "s", memory=memory, kappa=kappa)
+def test_a_small_budget(memory: str, kappa: int, keyed: bool, tmp_path: Path, rng: Rng) -> None:
+    """Answers stay within the budget's own eps, and everything that is cached within the budget."""
+    model, budget = Model(BY_NAME["float64"]), parse_size(memory)
+    history = History(tmp_path / "s", memory=memory, kappa=kappa, keys="k" if keyed else None)
     for step in range(6):
         for size in (20_000, 7, 3000):
-            values = rng.normal(size=size)
-            history.append(values)
-            model.append(values)
+            values, own = rng.normal(size=size), rng.integers(0, 3, size)
+            history.append(values, key=own if keyed else None)
+            model.append(values, [(int(key),) for key in own] if keyed else ())
         if step < 5:
             history.end_step()
             model.end_step()
+        check_span(history, model, rng, None, None, 2)
+        stats = history.stats()
+        assert stats["memory"] == sum(stats["memory_by_use"].values())
+        assert stats["memory"] <= budget == stats["memory_limit"]
     check_span(history, model, rng, None, None, 8)
-    budget = parse_size(memory)
-    runs = sum(part.index.tuples.values.nbytes * 3 for run in history.runs() for part in run.parts)
-    assert runs <= budget / 2
+    if keyed:
+        check_span(history, model, rng, (1,), None, 3)
+    assert history.stats()["memory"] <= budget
     reopened = History(tmp_path / "s")
     assert reopened.settings == history.settings
     assert reopened.answer(0.5) == history.answer(0.5)
+
+
+def test_one_summary_of_all_runs(tmp_path: Path, rng: Rng) -> None:
+    """More runs do not make quick answers worse: the budget is not divided by them."""
+    values = rng.normal(size=(12, 5000))
+    errors = []
+    for kappa in (1, 12):
+        with History(tmp_path / str(kappa), memory="30 KB", kappa=kappa, window=0) as history:
+            for step in values:
+                history.append(step)
+                history.end_step()
+            errors.append(max(history.answer(phi, "quick").error for phi in np.linspace(0.01, 1, 40)))
+            assert errors[-1] <= history.settings.quick_eps < 0.002
+    assert errors[1] < 1.5 * errors[0] + 1 / 60_000
+
+
+def test_many_chunks_within_a_budget(tmp_path: Path, rng: Rng) -> None:
+    """Their summaries are compressed, then added to a sketch, and stay within eps and the budget."""
+    with History(tmp_path, memory="20 KB", window=0) as history:
+        data = []
+        for size in (3000, 500, 2000, 1, 4000, 2500, 2500, 100, 3000, 2000, 2000, 3000):
+            data.append(rng.normal(size=size))
+            history.append(data[-1])
+            for mode in MODES:
+                answer = history.answer(0.3, mode)
+                assert oracle.bound_faults(np.concatenate(data), answer) == []
+                assert answer.error <= history.eps
+            assert history.stats()["memory"] <= 20_000
+
+
+@pytest.mark.parametrize("kappa", [1, 2, 10, 100])
+@pytest.mark.parametrize("keys", [None, "k"])
+def test_the_smallest_budget(kappa: int, keys: str | None, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="at least") as refused:
+        History(tmp_path / "s", memory=1000, kappa=kappa, keys=keys)
+    found = re.search(r"at least ([0-9,]+) bytes", str(refused.value))
+    assert found is not None
+    least = int(found[1].replace(",", ""))
+    with pytest.raises(InvalidArgumentError, match="at least"):
+        History(tmp_path / "s", memory=least - 2, kappa=kappa, keys=keys)
+    with History(tmp_path / "s", memory=least, kappa=kappa, keys=keys) as history:
+        history.append(np.arange(1000.0), key=None if keys is None else "a")
+        assert history.answer(0.5, "quick").n == 1000
+
+
+def test_a_budget_of_version_0_2(tmp_path: Path) -> None:
+    """It was shared differently; the store keeps its eps, and is opened with the same budget."""
+    settings = StoreSettings.of(memory="1 MB")
+    older = replace(settings, eps=0.00048, run_eps=0.00144)
+    assert settings.merged_tuples is not None
+    assert older.merged_tuples is None
+    assert older.quick_eps == older.run_eps
+    older.check_equal({"memory": "1 MB"})
+    with pytest.raises(SettingsError, match="eps"):
+        older.check_equal({"memory": "2 MB"})
+    changed = older.with_changes({"max_ahead": "2 hours"})
+    assert (changed.eps, changed.run_eps, changed.max_ahead) == (0.00048, 0.00144, "7200")
 
 
 def test_more_memory_means_a_smaller_error(tmp_path: Path) -> None:

@@ -224,6 +224,8 @@ class HistoryReader(NotCopied):
             "blocks": sum(len(part.index.fences) for part in parts),
             "bytes": sum(part.index.info.data_size for part in parts),
             "memory": self._catalog.nbytes + self._span_views.nbytes,
+            "memory_by_use": {"directories": self._catalog.nbytes, **self._span_views.nbytes_by_use},
+            "memory_limit": self._settings.memory,
             "version": snapshot.version,
             "clock_problem": self._clock_problem.get(),
             "set_aside": self._set_aside.get(),
@@ -248,9 +250,8 @@ class HistoryReader(NotCopied):
     @property
     def index_nbytes(self) -> int:
         """Bytes that queries search: directories, first values of blocks, summaries of runs and of the open step."""
-        runs = self.run_query(lambda: self.snapshot).runs
-        summaries = sum(run.compressed_summary(self._settings.quick_profile).nbytes for run in runs)
-        return self._catalog.nbytes + summaries + self._span_views.open_step.nbytes
+        view = self.run_query(self.span_view)
+        return self._catalog.nbytes + view.runs_nbytes + self._span_views.open_step.nbytes
 
     @property
     def eps(self) -> float:

@@ -212,7 +212,7 @@ class Run(NotCopied):
         if profile not in self._compressed:
             summary = self.summary(None)
             assert summary is not None  # every run has rows
-            self._compressed[profile] = _compress(summary, profile)
+            self._compressed[profile] = compress_to(summary, profile)
         return self._compressed[profile]
 
     @cached_property
@@ -224,7 +224,7 @@ class Run(NotCopied):
         return [sort_key(key_at(part.index.keys, 0)) for part in self.parts]
 
 
-def _compress(summary: Summary, profile: ErrorProfile) -> Summary:
+def compress_to(summary: Summary, profile: ErrorProfile) -> Summary:
     """Compress a summary as far as the profile allows; not at all if little is left of eps or of the tail."""
     slack = profile.eps - summary.error
     if slack <= 0:

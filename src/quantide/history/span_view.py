@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from quantide.caching import ByteLRU
 from quantide.errors import EmptyError, InvalidArgumentError, UnknownKeyError
 from quantide.history.block_search import Estimate, Fences, RankCut, cut
-from quantide.history.run import BlockReader, Key, Run, RunSegment
+from quantide.history.run import BlockReader, Key, Run, RunSegment, compress_to
 from quantide.history.value_scan import ValueScan
 from quantide.store.storage import measure_requests
 from quantide.store.store_settings import ErrorProfile
@@ -24,6 +24,7 @@ from quantide.summary.value_types import ValueType
 INDEX_BYTES = 64 << 20  # default size of a RunIndexCache
 MODES = ("accurate", "quick", "exact")
 MAX_ANSWERS = 4096  # cached by a view
+MAX_CHUNK_TUPLES = 32  # times 1/eps: chunks with more tuples than that are summarised by a sketch
 MAX_SEGMENTS = 1024  # that are searched block by block; of more, a scan is faster and reads hardly more
 
 
@@ -89,9 +90,12 @@ class SpanView:
     blocks: BlockReader
     run_indexes: RunIndexCache
     profile: ErrorProfile  # of the summaries of runs
+    merged_tuples: int | None  # of the summary of all runs, at most
+    caches_answers: bool
     runs: tuple[Run, ...]
     chunks: tuple[Run, ...]
     open_step: Summary
+    max_fine_tuples: int  # that accurate answers read from the index files of chunks, instead of `open_step`
     keyed: bool
     key: Key | None
     last_steps: int
@@ -102,13 +106,7 @@ class SpanView:
         phi = check_phi(phi)
         _check_mode(mode)
         answer = self._answers.get((phi, mode))
-        if answer is None:
-            with measure_requests() as counts:
-                answer = self._compute(phi, mode)
-            if counts.requests:
-                answer = replace(answer, requests=counts.requests)
-            self._cache_answers([answer])
-        return answer
+        return self._measure(lambda: [self._compute(phi, mode)])[0] if answer is None else answer
 
     @property
     def cached_queries(self) -> list[tuple[float, str]]:
@@ -117,16 +115,15 @@ class SpanView:
 
     def is_cached(self, phi: float, mode: str) -> bool:
         """Return True if an answer needs no reading or merging."""
-        return (phi, mode) in self._answers or (mode == "quick" and "quick" in vars(self))
+        return (phi, mode) in self._answers or (mode == "quick" and "_cached_quick" in vars(self))
 
     def answers(self, phis: Sequence[float], mode: str) -> list[HistoryAnswer]:
         """Return the answers for many phis; where files are scanned, in one pass for all."""
-        missing = list(dict.fromkeys(phi for phi in phis if (phi, mode) not in self._answers))
-        if len(missing) > 1 and self.n and self.is_scanned(mode):
-            with measure_requests() as counts:
-                answers = self._scan([check_phi(phi) for phi in missing], mode)
-            self._cache_answers([replace(answer, requests=counts.requests) for answer in answers])
-        return [self.answer(phi, mode) for phi in phis]
+        missing = [check_phi(phi) for phi in dict.fromkeys(phis) if (phi, mode) not in self._answers]
+        if len(missing) < 2 or not self.n or not self.is_scanned(mode):
+            return [self.answer(phi, mode) for phi in phis]
+        scanned = {answer.phi: answer for answer in self._measure(lambda: self._scan(missing, mode))}
+        return [scanned[phi] if phi in scanned else self.answer(phi, mode) for phi in phis]
 
     def is_scanned(self, mode: str) -> bool:
         """Return True if answers over all keys scan the files of runs, because there are too many keys to search."""
@@ -143,26 +140,41 @@ class SpanView:
         if mode == "exact":
             return self._exact(phi, *self._cut(self.all_fences, None, target))
         if self.fences is None:
-            return self._to_answer(self.open_step, phi, mode, 0)
-        return self._accurate(phi, *self._cut(self.fences, self.open_step, target))
+            return self._to_answer(self._fine_open_step(), phi, mode, 0)
+        open_step = self._fine_open_step()
+        return self._accurate(phi, *self._cut(self.fences, open_step, target), open_step)
 
     def _scan(self, phis: Sequence[float], mode: str) -> list[HistoryAnswer]:
         """Return the answers for phis by scanning files."""
         targets = [int(target_ranks(phi, self.n)) for phi in phis]
         if mode == "exact":
-            cuts, finish = self._scan_of((*self.runs, *self.chunks)).cut(None, targets), self._exact
-        else:
-            cuts, finish = self._scan_of(self.runs).cut(self.open_step, targets), self._accurate
-        return [finish(phi, one, one.blocks_read) for phi, one in zip(phis, cuts, strict=True)]
+            cuts = self._scan_of((*self.runs, *self.chunks)).cut(None, targets)
+            return [self._exact(phi, one, one.blocks_read) for phi, one in zip(phis, cuts, strict=True)]
+        open_step = self._fine_open_step()
+        cuts = self._scan_of(self.runs).cut(open_step, targets)
+        return [self._accurate(phi, one, one.blocks_read, open_step) for phi, one in zip(phis, cuts, strict=True)]
+
+    def _fine_open_step(self) -> Summary:
+        """Return a summary of the open step for accurate answers.
+
+        Where memory is limited, the one in memory is coarse; those of its chunks are read from their index files, and
+        not cached.
+        """
+        if not self.max_fine_tuples:
+            return self.open_step
+        summaries = [summary for chunk in self.chunks if (summary := chunk.summary(self.key)) is not None]
+        if not 0 < sum(map(len, summaries)) <= self.max_fine_tuples:
+            return self.open_step
+        return Summary.merge(*summaries)
 
     def _exact(self, phi: float, rank_cut: RankCut, blocks_read: int) -> HistoryAnswer:
         target = np.array([int(target_ranks(phi, self.n))])
         exact = Summary(np.array([rank_cut.above]), target, target, self.n, self.kind)
         return self._to_answer(exact, phi, "exact", blocks_read)
 
-    def _accurate(self, phi: float, rank_cut: RankCut, blocks_read: int) -> HistoryAnswer:
+    def _accurate(self, phi: float, rank_cut: RankCut, blocks_read: int, open_step: Summary) -> HistoryAnswer:
         # Of equal values those of the open step go first, as in block_search.estimate().
-        merged = Summary.merge(self.open_step, self._neighbours(rank_cut))
+        merged = Summary.merge(open_step, self._neighbours(rank_cut))
         return self._to_answer(merged, phi, "accurate", blocks_read)
 
     def bounds(self, phi: float, mode: str) -> tuple[Any, Any]:
@@ -178,16 +190,15 @@ class SpanView:
             return (exact := self.answer(phi, mode).value), exact
         if mode == "quick":
             return self.quick.bounds(phi)
-        target = int(target_ranks(phi, self.n))
+        target, open_step = int(target_ranks(phi, self.n)), self._fine_open_step()
         if self.is_scanned(mode):
-            scan = self._scan_of(self.runs)
-            lower, upper = scan.cut_both(self.open_step, target + 1, target)
+            lower, upper = self._scan_of(self.runs).cut_both(open_step, target + 1, target)
         elif self.fences is None:
-            return self.open_step.bounds(phi)
+            return open_step.bounds(phi)
         else:
-            lower, _ = self._cut(self.fences, self.open_step, target + 1, "highest")
-            upper, _ = self._cut(self.fences, self.open_step, target, "lowest")
-        return Summary.merge(self.open_step, self._neighbours(lower, upper)).bounds(phi)
+            lower, _ = self._cut(self.fences, open_step, target + 1, "highest")
+            upper, _ = self._cut(self.fences, open_step, target, "lowest")
+        return Summary.merge(open_step, self._neighbours(lower, upper)).bounds(phi)
 
     def rank(self, value: Any, mode: str) -> tuple[Any, Any]:
         """Return bounds on the number of elements <= value; arrays for an array of values."""
@@ -203,15 +214,21 @@ class SpanView:
         elif fences := self.all_fences if mode == "exact" else self.fences:
             items = zip(values, is_below, strict=True)
             counts += np.array([0 if below else self._count(fences, value) for value, below in items], dtype=np.int64)
-        low, high = self.open_step.rank(value) if mode == "accurate" and self.open_step.n else (0, 0)
+        low, high = self._fine_open_step().rank(value) if mode == "accurate" and self.open_step.n else (0, 0)
         low, high = counts + low, counts + high
         return (int(low[0]), int(high[0])) if is_scalar else (low, high)
 
-    def _cache_answers(self, answers: Sequence[HistoryAnswer]) -> None:
-        for answer in answers:
+    def _measure(self, compute: Callable[[], list[HistoryAnswer]]) -> list[HistoryAnswer]:
+        """Compute answers, with the number of requests they needed, and cache them."""
+        with measure_requests() as counts:
+            answers = compute()
+        if counts.requests:
+            answers = [replace(answer, requests=counts.requests) for answer in answers]
+        for answer in answers if self.caches_answers else ():
             if len(self._answers) >= MAX_ANSWERS:
                 self._answers.clear()
             self._answers[answer.phi, answer.mode] = answer
+        return answers
 
     @cached_property
     def _answers(self) -> dict[tuple[float, str], HistoryAnswer]:
@@ -224,22 +241,43 @@ class SpanView:
             return sum(run.rows for run in self.runs) + self.open_step.n
         return (self.fences.n if self.fences else 0) + self.open_step.n
 
-    @cached_property
+    @property
     def quick(self) -> Summary:
         """Merged summary of everything; reads no data."""
+        return self._cached_quick if self.caches_answers else self._merge_everything()
+
+    @cached_property
+    def _cached_quick(self) -> Summary:
+        return self._merge_everything()
+
+    def _merge_everything(self) -> Summary:
         history = self._merged(self.runs)
         return self.open_step if history is None else Summary.merge(history, self.open_step)
+
+    @property
+    def runs_nbytes(self) -> int:
+        """Bytes of the summaries of runs in memory: one of each, or one of all where memory is limited."""
+        if self.caches_answers and self.key is None:
+            return sum(run.compressed_summary(self.profile).nbytes for run in self.runs)
+        merged = self._merged(self.runs)
+        return 0 if merged is None else merged.nbytes
 
     def _merged(self, runs: Sequence[Run]) -> Summary | None:
         """Return the merged summary of runs; None if they are empty."""
         return self.run_indexes.summary(runs, self.key, lambda: self._merge(runs))
 
     def _merge(self, runs: Sequence[Run]) -> Summary | None:
-        if self.key is None:
+        if self.key is None and self.caches_answers:
             summaries = [run.compressed_summary(self.profile) for run in runs]
-        else:
+        else:  # not cached one by one
             summaries = [summary for run in runs if (summary := run.summary(self.key)) is not None]
-        return Summary.merge(*summaries) if summaries else None
+        if not summaries:
+            return None
+        if self.merged_tuples is not None:
+            return Summary.merge(*summaries).compress(self.merged_tuples - 1)
+        if self.key is None:
+            summaries = [compress_to(summary, self.profile) for summary in summaries]
+        return Summary.merge(*summaries)
 
     def _has_many_segments(self, runs: Sequence[Run]) -> bool:
         if not self.keyed or self.key is not None:

@@ -8,24 +8,27 @@ from quantide.caching import ByteLRU
 from quantide.history.key_columns import read_key
 from quantide.history.run import BlockReader, Key, Run
 from quantide.history.snapshot import Snapshot
-from quantide.history.span_view import RunIndexCache, SpanView
+from quantide.history.span_view import MAX_CHUNK_TUPLES, RunIndexCache, SpanView
 from quantide.sketches.stream_sketch import StreamSketch
 from quantide.store.storage import Storage
-from quantide.store.store_settings import ErrorProfile, StoreSettings
+from quantide.store.store_settings import MERGED_BYTES, ErrorProfile, StoreSettings
 from quantide.summary.ranks import check_size
 from quantide.summary.summary import Summary
 from quantide.summary.value_types import type_named
 
 STEP_BYTES = 256 << 20  # default size of the cache of summaries by key
-MAX_TUPLES = 32  # times 1/eps: chunks with more tuples than that are summarised by a sketch
 MAX_VIEWS = 64
+MIN_BLOCK_BYTES = 2 << 20  # smallest cache of blocks in a store with limited memory
 
 
 class OpenStep:
     """Cache of the open step's summary by key, None for all keys, updated with new chunks. Not thread-safe."""
 
-    def __init__(self, profile: ErrorProfile, value_type: str, max_bytes: int | None = None) -> None:
+    def __init__(
+        self, profile: ErrorProfile, value_type: str, max_bytes: int | None = None, max_tuples: int | None = None
+    ) -> None:
         self._profile, self._type = profile, value_type
+        self._max_tuples = max_tuples
         self._cache = ByteLRU(STEP_BYTES if max_bytes is None else max_bytes)
 
     @property
@@ -37,7 +40,7 @@ class OpenStep:
         accumulator: _SummaryAccumulator | None = self._cache.pop(None, key)
         ids = [chunk.identity for chunk in chunks]
         if accumulator is None or ids[: len(accumulator.chunk_ids)] != accumulator.chunk_ids:
-            accumulator = _SummaryAccumulator(self._profile, self._type)
+            accumulator = _SummaryAccumulator(self._profile, self._type, self._max_tuples)
         for chunk in chunks[len(accumulator.chunk_ids) :]:
             summary = chunk.summary(key)
             if summary is not None:
@@ -49,24 +52,37 @@ class OpenStep:
 
     def empty(self) -> Summary:
         """Return the summary of a step without values."""
-        return _SummaryAccumulator(self._profile, self._type).summary()
+        return _SummaryAccumulator(self._profile, self._type, self._max_tuples).summary()
 
 
 class _SummaryAccumulator:
-    """Accumulates chunk summaries: as they are while they are small, which costs no accuracy; then in a sketch."""
+    """Accumulates chunk summaries: as they are while they are small, which costs no accuracy; then in a sketch.
 
-    def __init__(self, profile: ErrorProfile, value_type: str) -> None:
+    With a limit of tuples they are merged and compressed to it, until the error is eps/2, which a sketch accepts.
+    """
+
+    def __init__(self, profile: ErrorProfile, value_type: str, max_tuples: int | None) -> None:
         self._sketch = StreamSketch(profile.eps, value_type=value_type, tail=profile.tail)
         self._summaries: list[Summary] = []
-        self._max_tuples = MAX_TUPLES / profile.eps
+        self._limit, self._eps = max_tuples, profile.eps
         self.chunk_ids: list[tuple[Any, ...]] = []  # identities
 
     def add(self, summary: Summary) -> None:
         self._summaries.append(summary)
-        if self._sketch.n or sum(map(len, self._summaries)) > self._max_tuples:
+        if self._sketch.n or not self._fits():
             summaries, self._summaries = self._summaries, []
             for one in summaries:
                 self._sketch.update_summary(one)
+
+    def _fits(self) -> bool:
+        """Return True if the summaries need no sketch; merge them if their tuples are limited."""
+        if self._limit is None:
+            return sum(map(len, self._summaries)) <= MAX_CHUNK_TUPLES / self._eps
+        merged = Summary.merge(*self._summaries).compress(self._limit - 1)
+        if merged.error > self._eps / 2:
+            return False
+        self._summaries = [merged]
+        return True
 
     def summary(self) -> Summary:
         return Summary.merge(*self._summaries) if self._summaries else self._sketch.summary()
@@ -81,16 +97,27 @@ class SpanViewCache:
 
     def __init__(self, settings: StoreSettings, storage: Storage, memory: int | None) -> None:
         self._settings, self._kind = settings, type_named(settings.value_type)
-        third = None if memory is None else memory // 3
-        self.blocks = BlockReader(self._kind, storage, third)
-        self.open_step = OpenStep(settings.profile, settings.value_type, third)
-        self._run_indexes = RunIndexCache(third)
-        self._views = ByteLRU(None, MAX_VIEWS)
+        limit = settings.memory if memory is None else None  # that of the store
+        self._is_limited = limit is not None
+        if limit is None:
+            blocks = step = runs = None if memory is None else memory // 3
+        else:  # for summaries: answers and more than one view are not cached, and blocks only if several fit
+            blocks, step, runs = limit // 8 if limit // 8 >= MIN_BLOCK_BYTES else 0, limit * 3 // 8, limit // 2
+        self.blocks = BlockReader(self._kind, storage, blocks)
+        tuples = None if limit is None else max(2, limit // 4 // MERGED_BYTES)
+        self.open_step = OpenStep(settings.profile, settings.value_type, step, tuples)
+        self._run_indexes = RunIndexCache(runs)
+        self._views = ByteLRU(None, 1 if self._is_limited else MAX_VIEWS)
         self._lock = RLock()
 
     @property
     def nbytes(self) -> int:
-        return self.blocks.nbytes + self.open_step.nbytes + self._run_indexes.nbytes
+        return sum(self.nbytes_by_use.values())
+
+    @property
+    def nbytes_by_use(self) -> dict[str, int]:
+        """Bytes of the caches of blocks, of the open step, and of summaries and fences of runs."""
+        return {"blocks": self.blocks.nbytes, "open_step": self.open_step.nbytes, "runs": self._run_indexes.nbytes}
 
     def of_last_steps(
         self, snapshot: Snapshot, last_steps: int | None, key: Any, widen: bool, cached: bool = True
@@ -142,5 +169,7 @@ class SpanViewCache:
     ) -> SpanView:
         """Build a view. The caller has the lock, because the open step's summary is updated in place."""
         open_step = self.open_step.summary(chunks, key) if chunks else self.open_step.empty()
-        caches = (self.blocks, self._run_indexes, self._settings.quick_profile)
-        return SpanView(self._kind, *caches, runs, chunks, open_step, bool(self._settings.keys), key, covered, widened)
+        settings, fine = self._settings, int(MAX_CHUNK_TUPLES / self._settings.eps) if self._is_limited else 0
+        caches = (self.blocks, self._run_indexes, settings.quick_profile, settings.merged_tuples, not self._is_limited)
+        keys = bool(settings.keys), key
+        return SpanView(self._kind, *caches, runs, chunks, open_step, fine, *keys, covered, widened)

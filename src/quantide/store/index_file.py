@@ -102,9 +102,9 @@ class IndexFile:
             SummaryTuples(self.kind, values, ranks, ranks, self._bounds, self.counts, zeros, zeros)
         )
 
-    @cached_property
+    @property
     def total(self) -> Summary:
-        """Summary of all rows."""
+        """Summary of all rows, read each time."""
         if not self.keyed:
             return self.read_summary(0)
         total = self._sections.parse(lambda: Summary.from_bytes(bytes(self._sections.read_section("total"))))

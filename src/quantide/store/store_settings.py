@@ -20,6 +20,10 @@ VALUE = "value"  # name of the column of values
 FORBIDDEN = " ,;{}()\n\t="
 UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 TUPLE_BYTES = 24
+MERGED_BYTES = 32  # for each tuple of the summary of all runs: a fourth is left for other data about the runs
+STREAM_ROWS = 10  # of tuples in a sketch; six were the most in tests
+MIN_RUN_EPS = 1e-5  # of the summaries of runs in files, for a number of bytes
+MAX_SHARED_EPS = 0.25
 MAX_MEMORY = 10**15
 MAX_FILTERS = 16
 MAX_SETTINGS_BYTES = 1 << 20  # bytes of settings
@@ -88,7 +92,7 @@ class StoreSettings:
         if retention is not None:
             retention = check_size("retention", retention, 1)
         kind, budget = type_named(value_type).name, None if memory is None else parse_size(memory)
-        errors = (check_eps(eps), check_eps(eps) / 4) if budget is None else share_memory(budget, kappa)
+        errors = (check_eps(eps), check_eps(eps) / 4) if budget is None else share_memory(budget, kappa, bool(names))
         if budget is not None:
             if tail is not DEFAULT and tail is not None:
                 raise InvalidArgumentError(
@@ -123,6 +127,21 @@ class StoreSettings:
     def quick_profile(self) -> ErrorProfile:
         """Error to which quick answers compress the summaries of runs."""
         return ErrorProfile(self.run_eps, self.tail)
+
+    @property
+    def merged_tuples(self) -> int | None:
+        """Most tuples of the summary of all runs; None if the summaries of runs are small enough to be merged as they
+        are: without `memory`, with keys, and in stores of version 0.2.
+        """
+        if self.memory is None or self.run_eps >= _share_runs(self.memory, self.kappa):
+            return None
+        return max(2, self.memory // 2 // MERGED_BYTES)
+
+    @property
+    def quick_eps(self) -> float:
+        """Error of quick answers over ended steps. The total over keys of a run may have twice that of each key."""
+        runs = 2 * self.run_eps if self.keys else self.run_eps
+        return runs + (0.0 if self.merged_tuples is None else 1 / (2 * (self.merged_tuples - 1)))
 
     @property
     def run_profile(self) -> ErrorProfile:
@@ -161,8 +180,9 @@ class StoreSettings:
         if "memory" in arguments:
             stored.pop("tail")
         requested = StoreSettings.of(**{**stored, **arguments})
+        derived = ("eps", "run_eps") if self.memory is not None and self.memory == requested.memory else ()
         for field in fields(self):
-            if field.name in CHANGEABLE:
+            if field.name in CHANGEABLE or field.name in derived:  # other versions share memory differently
                 continue
             own, other = getattr(self, field.name), getattr(requested, field.name)
             if own != other:
@@ -173,7 +193,8 @@ class StoreSettings:
 
     def with_changes(self, changes: dict[str, Any]) -> "StoreSettings":
         """Return these settings with other values of CHANGEABLE ones."""
-        return StoreSettings.of(**{**self.arguments(), **changes}) if changes else self
+        changed = StoreSettings.of(**{**self.arguments(), **changes})
+        return replace(self, **{name: getattr(changed, name) for name in changes})
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of `of` that result in these settings."""
@@ -271,15 +292,29 @@ def parse_size(text: Any, name: str = "memory") -> int:
     return size
 
 
-def share_memory(budget: int, kappa: int) -> tuple[float, float]:
-    """Return eps of the stream and of runs for a number of bytes, half for each.
+def share_memory(budget: int, kappa: int, keyed: bool = False) -> tuple[float, float]:
+    """Return eps of the stream and of the summaries of runs for a number of bytes, half for each.
 
-    A summary within e has about 1/(2*e) tuples of the stream in each of about twenty rows of its levels, and
-    1/(2*e) + 1 of a run. There are at most kappa runs per level, and as many levels as a million steps need.
+    A summary within e has about 1/(2*e) tuples of the stream in each of at most STREAM_ROWS rows of its levels, and
+    1/(2*e) + 1 of a run. Summaries of runs are in files; in memory is one of all runs, with MERGED_BYTES for a tuple.
+    Those in files are a third as coarse, but not finer than MIN_RUN_EPS: they are read to make the one in memory. With
+    keys, finer summaries of every key would be as large as the data, so that all runs share the half.
     """
-    half, levels = budget / 2, math.ceil(math.log(1e6) / math.log(kappa + 1))
-    stream = 20 * TUPLE_BYTES / 2 / half
-    runs = kappa * levels * TUPLE_BYTES / 2 / half
-    if max(stream, runs) >= 0.25:
-        raise InvalidArgumentError(f"memory of {budget} bytes is too little for any summary; give at least 100 KB")
+    half, shared = budget / 2, _share_runs(budget, kappa)
+    stream = STREAM_ROWS * TUPLE_BYTES / 2 / half
+    runs = shared if keyed else min(shared, max(MERGED_BYTES / 2 / 3 / half, MIN_RUN_EPS))
+    if max(stream, shared) >= MAX_SHARED_EPS:
+        least = max(STREAM_ROWS * TUPLE_BYTES, _share_runs(2, kappa) * 2) / MAX_SHARED_EPS
+        raise InvalidArgumentError(
+            f"memory of {budget:,} bytes is too little for any summary with kappa={kappa}; give at least "
+            f"{math.floor(least) + 1:,} bytes"
+        )
     return check_eps(stream), check_eps(runs)
+
+
+def _share_runs(budget: int, kappa: int) -> float:
+    """Return eps of the summaries of runs if all of them are in memory, in half of a number of bytes.
+
+    There are at most kappa runs per level, and as many levels as a million steps need.
+    """
+    return kappa * math.ceil(math.log(1e6) / math.log(kappa + 1)) * TUPLE_BYTES / 2 / (budget / 2)
