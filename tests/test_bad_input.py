@@ -53,7 +53,7 @@ def test_eps_of_any_real_type(make: Callable[..., Any], eps: float) -> None:
     assert type(sketch).from_bytes(sketch.to_bytes()).eps == float(eps)
 
 
-@pytest.mark.parametrize("phi", [0, 0.0, -0.0, -1e-12, 1.0000001, 2, NAN, INF, -INF])
+@pytest.mark.parametrize("phi", [-1, -1e-12, 1.0000001, 2, NAN, INF, -INF])
 def test_phi_out_of_range(phi: float) -> None:
     s = Summary.of([1.0, 2.0])
     table = Summaries.of(["a", "a"], [1.0, 2.0], 0.1)
@@ -81,7 +81,7 @@ def test_phi_of_a_wrong_type(phi: Any) -> None:
             ask()
 
 
-@pytest.mark.parametrize("phi", [1, 1.0, np.float32(0.5), np.float64(0.5), np.int64(1)])
+@pytest.mark.parametrize("phi", [0, 0.0, -0.0, 1, 1.0, np.float32(0.5), np.float64(0.5), np.int64(1)])
 def test_phi_of_any_real_type(phi: Any) -> None:
     s = Summary.of([1.0, 2.0])
     assert s.quantile(phi) == s.quantile(float(phi)) == s.answer(phi).value

@@ -61,9 +61,9 @@ def test_a_threshold_that_is_none_is_refused_in_words(demo: Demo, page: Page, co
     panel.get_by_role("button", name="Set the alarm").click()
     expect(alert).to_contain_text(re.compile("many|number", re.IGNORECASE))
     panel.get_by_label("Quantile").select_option("own")
-    panel.get_by_label("phi, above 0, at most 1").fill("95")
+    panel.get_by_label("phi, from 0 to 1").fill("95")
     panel.get_by_role("button", name="Set the alarm").click()
-    expect(alert).to_contain_text("phi must be above 0 and at most 1")
+    expect(alert).to_contain_text("phi must be from 0 to 1")
     assert names(demo) == before
 
 

@@ -97,7 +97,7 @@ def check_unchanged_after_bad_questions(kind: Kind, rng: Rng) -> None:
     """An invalid phi or value raises a named error and changes nothing."""
     sketch = fed(kind, 0.1, uniform(rng, 2000))
     before = state_of(sketch)
-    for phi in (0, 0.0, -0.5, 1.0000001, 2, float("nan"), float("inf"), -float("inf")):
+    for phi in (-1e-12, -0.5, 1.0000001, 2, float("nan"), float("inf"), -float("inf")):
         for query, argument in ((sketch.quantile, phi), (sketch.answer, phi), (sketch.quantiles, [0.5, phi])):
             message = refused(sketch, errors.InvalidArgumentError, query, argument)
             assert str(float(phi)) in message or str(phi) in message

@@ -118,6 +118,10 @@ def test_the_same_parameters_give_the_answers_of_a_reader(
             live.quantiles(np.reshape(phis, (2, 2)), **parameters).tolist()
         )
         assert client.rank("latency", 20.0, **parameters) == live.rank(20.0, **parameters)
+        strictly: dict[str, Any] = {**parameters, "inclusive": False}
+        assert client.rank("latency", 20.0, **strictly) == live.rank(20.0, **strictly)
+        np.testing.assert_allclose(client.pmf("latency", [5.0, 20], **strictly), live.pmf([5.0, 20], **strictly))
+        assert client.quantile("latency", 0, **parameters) == live.quantile(0, **parameters)
         np.testing.assert_array_equal(
             client.rank("latency", [5.0, 20], **parameters), live.rank([5.0, 20], **parameters)
         )

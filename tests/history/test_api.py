@@ -244,7 +244,7 @@ def test_nothing_is_asked_of_nothing(path: Path) -> None:
     assert history.spans() == []
 
 
-@pytest.mark.parametrize("phi", [0, -1, 1.01, NAN, "0.5", None, [0.5], True])
+@pytest.mark.parametrize("phi", [-1, -1e-9, 1.01, NAN, "0.5", None, [0.5], True])
 def test_phi_out_of_range(phi: Any, path: Path) -> None:
     history = History(path)
     history.append([1.0])

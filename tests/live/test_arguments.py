@@ -38,7 +38,7 @@ def live(history: History) -> LiveStream:
 
 
 QUESTIONS: list[Wrong] = [
-    ({"phi": 0, "last": 5}, InvalidArgumentError, "phi"),
+    ({"phi": -0.1, "last": 5}, InvalidArgumentError, "phi"),
     ({"phi": "a", "last": 5}, InvalidArgumentError, "phi"),
     ({"phi": [0.5], "last": 5}, InvalidArgumentError, "one number"),
     ({"phi": np.nan}, InvalidArgumentError, "phi"),

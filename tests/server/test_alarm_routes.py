@@ -65,7 +65,7 @@ def test_an_alarm_is_set_shown_and_dropped(client: httpx.Client) -> None:
 
 WRONG: dict[str, list[Any]] = {
     "stream": [None, 5, "x" * 101],
-    "phi": [None, 0, 1.01, "0.5", True],
+    "phi": [None, -0.01, 1.01, "0.5", True],
     "above": [None, True, [1], {}, "x", "nan", "1" * 41, 2**63],
     "below": [1, "x"],
     "clear": [101, "x", True],

@@ -1,6 +1,7 @@
 """Queries over HTTP: every answer against all rows, every invalid query rejected with a reason."""
 
 import json
+from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -20,7 +21,7 @@ from tests.server.naive import EPS, STREAMS, TEN, Served
 from tests.server.serving import serving
 
 ONE_SECOND = np.timedelta64(1, "s")
-PHIS = [1e-320, 0.01, 0.25, 0.5, 0.9, 0.99, 1.0]
+PHIS = [0.0, 1e-320, 0.01, 0.25, 0.5, 0.9, 0.99, 1.0]
 WINDOWS: list[tuple[str, dict[str, Any]]] = [
     ("all", {}),
     ("steps:0", {"steps": 0}),
@@ -73,6 +74,10 @@ def test_answers_are_true(client: httpx.Client, served: Served, stream: str, win
                 assert one == answer, "a band changes nothing else"
             result = ask(client, stream, "rank", value=VALUES[stream], mode=mode, **about)
             assert [fault for rank in result["ranks"] for fault in rows.rank_faults(data, rank, eps)] == []
+            below = ask(client, stream, "rank", value=VALUES[stream], mode=mode, inclusive="false", **about)
+            for rank, at_most in zip(below["ranks"], result["ranks"], strict=True):
+                true = bisect_left(data, rows.read(rank["value"]))
+                assert rank["rank_lo"] <= true <= rank["rank_hi"] <= at_most["rank_hi"]
 
 
 @pytest.mark.parametrize("stream", STREAMS)
@@ -225,7 +230,7 @@ def test_answers_while_values_arrive(growing: Served) -> None:
 WRONG: list[tuple[str, int, str]] = [
     ("/api/streams/latency/quantiles", 400, "phi"),
     ("/api/streams/latency/quantiles?phi=", 400, "phi"),
-    ("/api/streams/latency/quantiles?phi=0", 400, "greater than 0"),
+    ("/api/streams/latency/quantiles?phi=-0.1", 400, "greater than or equal to 0"),
     ("/api/streams/latency/quantiles?phi=-0.5", 400, "greater than 0"),
     ("/api/streams/latency/quantiles?phi=1.0000001", 400, "less than or equal to 1"),
     ("/api/streams/latency/quantiles?phi=nan", 400, "phi"),
@@ -291,7 +296,7 @@ WRONG: list[tuple[str, int, str]] = [
     ("/api/streams/nothing/quantiles?phi=0.5", 404, "there are latency"),
     ("/api/streams/%2e%2e/quantiles?phi=0.5", 404, "there are latency"),
     ("/api/streams/..%2f..%2fetc%2fpasswd/quantiles?phi=0.5", 404, "/docs"),
-    ("/api/streams/latency%2fquantiles?phi=0", 400, "greater than 0"),
+    ("/api/streams/latency%2fquantiles?phi=-0.1", 400, "greater than or equal to 0"),
     ("/api/streams/late%00ncy/quantiles?phi=0.5", 404, ""),
     ("/api/streams/%e2%82%ac%f0%9f%98%80/quantiles?phi=0.5", 404, "there are latency"),
     (f"/api/streams/{'x' * 5000}/quantiles?phi=0.5", 404, "there are latency"),

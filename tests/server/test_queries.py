@@ -90,7 +90,7 @@ def test_many_in_one_body_are_all_right(client: httpx.Client, store: tuple[Path,
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"phi": 0}, "queries[1].phi: "),
+        ({"phi": -0.01}, "queries[1].phi: "),
         ({"phi": 1.0001}, "queries[1].phi: "),
         ({"phi": "0.5"}, "queries[1].phi: "),
         ({"phi": True}, "queries[1].phi: "),

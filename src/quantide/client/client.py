@@ -36,8 +36,10 @@ from quantide.client.response_parsing import (
     parse_stream,
 )
 from quantide.errors import InvalidArgumentError
+from quantide.summary.interval_masses import masses_between
 from quantide.summary.ranks import check_eps, check_phi, check_phis
 from quantide.summary.summary import Summary
+from quantide.typing import Floats
 
 T = TypeVar("T")
 QUERY_FIELDS = ("stream", "phi", "eps", "label", "idle")
@@ -84,10 +86,15 @@ class ReadMethods(Connection):
         values = [answer.value for answer in self.answers(stream, phis, **parameters)]
         return np.array(values, dtype=np.asarray(values[0]).dtype).reshape(np.shape(phis))
 
-    def rank(self, stream: str, value: Any, **parameters: Unpack[QuantileParameters]) -> tuple[Any, Any]:
-        """Return proved bounds (lo, hi) on the number of values <= value; arrays for several values."""
+    def rank(
+        self, stream: str, value: Any, *, inclusive: bool = True, **parameters: Unpack[QuantileParameters]
+    ) -> tuple[Any, Any]:
+        """Return proved bounds (lo, hi) on the number of values <= value; arrays for several values.
+
+        With inclusive=False, on the number of values < value.
+        """
         single, texts = _format_values(value)
-        body = self._get_from_stream(stream, "rank", parameters, value=texts)
+        body = self._get_from_stream(stream, "rank", parameters, value=texts, **_comparison(inclusive))
         ranks = self._parse(body, lambda body: [(int(rank["rank_lo"]), int(rank["rank_hi"])) for rank in body["ranks"]])
         self._check_length(ranks, len(texts))
         if single:
@@ -95,12 +102,22 @@ class ReadMethods(Connection):
         low, high = np.array(ranks, dtype=np.int64).T
         return low, high
 
-    def cdf(self, stream: str, values: Any, **parameters: Unpack[QuantileParameters]) -> Any:
-        """Return the fraction of the stream's values that are <= each value: a number for one, an array for several."""
+    def cdf(self, stream: str, values: Any, *, inclusive: bool = True, **parameters: Unpack[QuantileParameters]) -> Any:
+        """Return the fraction of the stream's values that are <= each value: a number for one, an array for several.
+
+        With inclusive=False, the fraction of those that are < each value.
+        """
         single, texts = _format_values(values)
-        points = self._parse(self._get_from_stream(stream, "cdf", parameters, value=texts), parse_curve)
+        body = self._get_from_stream(stream, "cdf", parameters, value=texts, **_comparison(inclusive))
+        points = self._parse(body, parse_curve)
         fractions = [point.fraction for point in self._check_length(points, len(texts))]
         return fractions[0] if single else np.array(fractions)
+
+    def pmf(
+        self, stream: str, splits: Any, *, inclusive: bool = True, **parameters: Unpack[QuantileParameters]
+    ) -> Floats:
+        """Return the fraction of the stream's values in (-inf, s1], (s1, s2], ..., (sk, inf); see Summary.pmf."""
+        return masses_between(splits, lambda values: self.cdf(stream, values, inclusive=inclusive, **parameters))
 
     def curve(self, stream: str, points: int = 100, **parameters: Unpack[QuantileParameters]) -> list[CurvePoint]:
         """Return the distribution as a curve to draw: values evenly spread over the ranks, each with its fraction."""
@@ -140,6 +157,11 @@ def _format_values(values: Any) -> tuple[bool, list[str]]:
     if not many:
         raise InvalidArgumentError("there is no value; give one or more")
     return single, [format_value(value) for value in many]
+
+
+def _comparison(inclusive: bool) -> dict[str, str]:
+    """Return the parameter of a query that counts values below a value, instead of those that are at most that."""
+    return {} if inclusive else {"inclusive": "false"}
 
 
 class QueryMethods(Connection):

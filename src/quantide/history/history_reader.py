@@ -25,8 +25,10 @@ from quantide.store.storage import Storage
 from quantide.store.store_settings import StoreSettings
 from quantide.store.stream_table import StreamTable
 from quantide.summary.copying import NotCopied
+from quantide.summary.interval_masses import masses_between
 from quantide.summary.ranks import check_phis
 from quantide.summary.value_types import type_named
+from quantide.typing import Floats
 
 T = TypeVar("T")
 
@@ -146,20 +148,59 @@ class HistoryReader(NotCopied):
         return np.array(self.run_query(query), dtype=self._kind.dtype).reshape(phi_array.shape)
 
     def rank(
-        self, value: Any, mode: str = "accurate", last_steps: int | None = None, key: Any = None
+        self,
+        value: Any,
+        mode: str = "accurate",
+        last_steps: int | None = None,
+        key: Any = None,
+        *,
+        inclusive: bool = True,
     ) -> tuple[Any, Any]:
-        """Return certified bounds (lo, hi) on the number of elements <= value; arrays for an array of values."""
-        return self.run_query(lambda: self.span_view(last_steps, key).rank(value, mode))
+        """Return certified bounds (lo, hi) on the number of elements <= value; arrays for an array of values.
 
-    def cdf(self, values: Any, mode: str = "accurate", last_steps: int | None = None, key: Any = None) -> Any:
-        """Return the fraction of the elements that are <= each value."""
+        With inclusive=False, on the number of elements < value.
+        """
+        return self.run_query(lambda: self.span_view(last_steps, key).rank(value, mode, inclusive))
+
+    def cdf(
+        self,
+        values: Any,
+        mode: str = "accurate",
+        last_steps: int | None = None,
+        key: Any = None,
+        *,
+        inclusive: bool = True,
+    ) -> Any:
+        """Return the fraction of the elements that are <= each value; < with inclusive=False."""
 
         def query() -> Any:
             view = self.span_view(last_steps, key)
-            low, high = view.rank(values, mode)
+            low, high = view.rank(values, mode, inclusive)
             return (low + high) / 2 / view.n
 
         return self.run_query(query)
+
+    def pmf(
+        self,
+        splits: Any,
+        mode: str = "accurate",
+        last_steps: int | None = None,
+        key: Any = None,
+        *,
+        inclusive: bool = True,
+    ) -> Floats:
+        """Return the fraction of the elements in each interval between splits; see Summary.pmf."""
+        return masses_between(splits, lambda values: self.cdf(values, mode, last_steps, key, inclusive=inclusive))
+
+    @property
+    def min(self) -> Any:
+        """Smallest element of everything, exact. It reads index files only."""
+        return self.quantile(0, mode="quick")
+
+    @property
+    def max(self) -> Any:
+        """Largest element of everything, exact. It reads index files only."""
+        return self.quantile(1, mode="quick")
 
     def compare(
         self,

@@ -200,13 +200,13 @@ class SpanView:
             upper, _ = self._cut(self.fences, open_step, target, "lowest")
         return Summary.merge(open_step, self._neighbours(lower, upper)).bounds(phi)
 
-    def rank(self, value: Any, mode: str) -> tuple[Any, Any]:
-        """Return bounds on the number of elements <= value; arrays for an array of values."""
+    def rank(self, value: Any, mode: str, inclusive: bool = True) -> tuple[Any, Any]:
+        """Return bounds on the number of elements <= value, or < value; arrays for an array of values."""
         _check_mode(mode)
         self._check_not_empty()
         if mode == "quick":
-            return self.quick.rank(value)
-        values, is_below, is_scalar = read_query_values(value, self.kind)
+            return self.quick.rank(value, inclusive=inclusive)
+        values, is_below, is_scalar = read_query_values(value, self.kind, inclusive)
         counts = np.zeros(len(values), dtype=np.int64)
         if self.is_scanned(mode):
             scan = self._scan_of((*self.runs, *self.chunks) if mode == "exact" else self.runs)
@@ -214,7 +214,9 @@ class SpanView:
         elif fences := self.all_fences if mode == "exact" else self.fences:
             items = zip(values, is_below, strict=True)
             counts += np.array([0 if below else self._count(fences, value) for value, below in items], dtype=np.int64)
-        low, high = self._fine_open_step().rank(value) if mode == "accurate" and self.open_step.n else (0, 0)
+        low, high = 0, 0
+        if mode == "accurate" and self.open_step.n:
+            low, high = self._fine_open_step().rank(value, inclusive=inclusive)
         low, high = counts + low, counts + high
         return (int(low[0]), int(high[0])) if is_scalar else (low, high)
 

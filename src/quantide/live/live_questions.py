@@ -19,9 +19,11 @@ from quantide.queries.monitor import Monitor
 from quantide.queries.query_results import Changes
 from quantide.queries.query_sources import Grows, Pull
 from quantide.store.store_settings import StoreSettings
+from quantide.summary.interval_masses import masses_between
 from quantide.summary.ranks import check_eps, check_phis
 from quantide.summary.summary import Summary
 from quantide.summary.value_types import type_named
+from quantide.typing import Floats
 
 T = TypeVar("T")
 
@@ -98,36 +100,80 @@ class LiveQuestions(ABC):
         return self._query(scope, lambda view: [view.band(phi, resolved_mode) for phi in checked_phis])
 
     def rank(
-        self, value: Any, key: Any = None, *, mode: str | None = None, **arguments: Unpack[ScopeArguments]
+        self,
+        value: Any,
+        key: Any = None,
+        *,
+        mode: str | None = None,
+        inclusive: bool = True,
+        **arguments: Unpack[ScopeArguments],
     ) -> tuple[Any, Any]:
-        """Return proved bounds (lo, hi) on how many values are <= value; arrays for an array of values."""
+        """Return proved bounds (lo, hi) on how many values are <= value; arrays for an array of values.
+
+        With inclusive=False, on how many are < value.
+        """
         scope = QueryScope.of({"key": key, **arguments})
-        return self._query(scope, lambda view: view.rank(value, self._resolve_mode(scope, mode)))
+        return self._query(scope, lambda view: view.rank(value, self._resolve_mode(scope, mode), inclusive))
 
     def ranks(
-        self, values: Any, mode: str | None = None, key: Any = None, **arguments: Unpack[ScopeArguments]
+        self,
+        values: Any,
+        mode: str | None = None,
+        key: Any = None,
+        inclusive: bool = True,
+        **arguments: Unpack[ScopeArguments],
     ) -> list[LiveRank]:
         """Return the ranks of many values, with version and window; all at one version."""
         scope = QueryScope.of({"key": key, **arguments})
         resolved_mode = self._resolve_mode(scope, mode)
 
         def read(view: View) -> list[LiveRank]:
-            low, high = view.rank(values, resolved_mode)
+            low, high = view.rank(values, resolved_mode, inclusive)
             context = view.n, view.version, resolved_mode, view.last_steps, view.since, view.until
             bounds = zip(values, low.tolist(), high.tolist(), strict=True)
             return [LiveRank(value, low_rank, high_rank, *context) for value, low_rank, high_rank in bounds]
 
         return self._query(scope, read)
 
-    def cdf(self, values: Any, key: Any = None, *, mode: str | None = None, **arguments: Unpack[ScopeArguments]) -> Any:
-        """Return the fraction of the values that are <= each value."""
+    def cdf(
+        self,
+        values: Any,
+        key: Any = None,
+        *,
+        mode: str | None = None,
+        inclusive: bool = True,
+        **arguments: Unpack[ScopeArguments],
+    ) -> Any:
+        """Return the fraction of the values that are <= each value; < with inclusive=False."""
         scope = QueryScope.of({"key": key, **arguments})
 
         def read(view: View) -> Any:
-            low, high = view.rank(values, self._resolve_mode(scope, mode))
+            low, high = view.rank(values, self._resolve_mode(scope, mode), inclusive)
             return (low + high) / 2 / view.n
 
         return self._query(scope, read)
+
+    def pmf(
+        self,
+        splits: Any,
+        key: Any = None,
+        *,
+        mode: str | None = None,
+        inclusive: bool = True,
+        **arguments: Unpack[ScopeArguments],
+    ) -> Floats:
+        """Return the fraction of the values in each interval between splits; see Summary.pmf."""
+        return masses_between(splits, lambda values: self.cdf(values, key, mode=mode, inclusive=inclusive, **arguments))
+
+    @property
+    def min(self) -> Any:
+        """Smallest value of everything; quantile(0, ...) has that of a key or a window."""
+        return self.quantile(0, mode="quick")
+
+    @property
+    def max(self) -> Any:
+        """Largest value of everything; quantile(1, ...) has that of a key or a window."""
+        return self.quantile(1, mode="quick")
 
     def summary(self, key: Any = None, **arguments: Unpack[ScopeArguments]) -> Summary:
         """Return a summary of everything or of a window."""

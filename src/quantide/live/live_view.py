@@ -122,8 +122,8 @@ class LiveHistoryView:
     def band(self, phi: float, mode: str) -> LiveBand:
         return LiveBand(self.answer(phi, mode), *self.stored.bounds(phi, mode))
 
-    def rank(self, value: Any, mode: str) -> tuple[Any, Any]:
-        return self.stored.rank(value, mode)
+    def rank(self, value: Any, mode: str, inclusive: bool = True) -> tuple[Any, Any]:
+        return self.stored.rank(value, mode, inclusive)
 
 
 @dataclass(frozen=True)
@@ -165,8 +165,8 @@ class LiveWindowView:
     def band(self, phi: float, mode: str) -> LiveBand:
         return LiveBand(self.answer(phi, mode), *self._summary(mode).bounds(phi))
 
-    def rank(self, value: Any, mode: str) -> tuple[Any, Any]:
-        return self._summary(mode).rank(value)
+    def rank(self, value: Any, mode: str, inclusive: bool = True) -> tuple[Any, Any]:
+        return self._summary(mode).rank(value, inclusive=inclusive)
 
     def _summary(self, mode: str) -> Summary:
         if mode not in MODES:

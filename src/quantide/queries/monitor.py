@@ -254,8 +254,10 @@ class Monitor(CopiedByBytes):
             self._listeners.queries.remove(self._evaluator.queries.ids(indices).tolist())
         self._evaluator.remove(indices)
 
-    def update(self, values: Any, nan: str | None = None, times: Any = None) -> None:
+    def update(self, values: Any, nan: str | None = None, times: Any = None, weights: Any = None) -> None:
         """Add values as the sketch or window does: all of them or, if it raises, none. Times are for a window.
+
+        A value of weight w counts as w equal values.
 
         All on_change functions are called, and the update succeeds; failures() returns what they raised.
         """
@@ -265,11 +267,11 @@ class Monitor(CopiedByBytes):
             if self._conditions.raw_limits and (kind := read_column(values).type) is not None:
                 self._conditions.check_limits(kind)
             if isinstance(source, WindowSource):
-                source.update(values, nan, times)
+                source.update(values, nan, times, weights)
             elif times is not None:
                 raise InvalidArgumentError("times are of use only to a monitor over a RecentWindow")
             else:
-                source.update(values, nan)
+                source.update(values, nan, weights)
         finally:
             self._lock.release()
         self._notify()
@@ -348,6 +350,16 @@ class Monitor(CopiedByBytes):
     def summary(self) -> Summary:
         """Return a Summary of all values, or of the current elements of the window or source."""
         return self._refresh_source().summary()
+
+    @property
+    def min(self) -> Any:
+        """Smallest value, exact unless a window does not cover all of its values."""
+        return self.summary().min
+
+    @property
+    def max(self) -> Any:
+        """Largest value, exact unless a window does not cover all of its values."""
+        return self.summary().max
 
     @synchronized
     def failures(self) -> list[ListenerFailure]:

@@ -160,7 +160,7 @@ def _read_registry(frame: FrameReader, r: QueryRegistry, tail: float | None) -> 
     frame.require(sorted(r.free) == np.flatnonzero(dropped & ~retired).tolist() and bool(dropped[retired].all()))
     frame.require(bool((r.slot >= DROPPED).all() and (r.uses >= 0).all() and (r.uses <= MAX_USES + 1).all()))
     finest = finest_precisions(r.phi, frame.eps, tail)
-    frame.require(bool(((r.phi > 0) & (r.phi <= 1) & (r.eps >= finest) & (r.eps < 1))[~dropped].all()))
+    frame.require(bool(((r.phi >= 0) & (r.phi <= 1) & (r.eps >= finest) & (r.eps < 1))[~dropped].all()))
     if isinstance(r, Conditions):
         frame.require(bool((r.slot <= UNCLUSTERED).all() and (r.state >= 0).all() and (r.state <= CERTAIN).all()))
         frame.require(bool((r.published_state >= UNPUBLISHED).all() and (r.published_state <= CERTAIN).all()))

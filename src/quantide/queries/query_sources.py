@@ -159,13 +159,13 @@ class WindowSource:
         """Arrivals for which values must stay right: no rank changes by more in as many."""
         return 0 if self.member or self.by_time else int(self.eps * self.n / 2)
 
-    def update(self, values: Any, nan: str | None = None, times: Any = None) -> None:
+    def update(self, values: Any, nan: str | None = None, times: Any = None, weights: Any = None) -> None:
         if isinstance(self.window, RecentWindow):
-            self.window.update(values, times, nan)
+            self.window.update(values, times, nan, weights=weights)
         elif times is not None:
             raise InvalidArgumentError("a SlidingWindow has no times; give values alone")
         else:
-            self.window.update(values, nan)
+            self.window.update(values, nan, weights)
 
     def update_summary(self, summary: Summary, first_time: Any = None, last_time: Any = None) -> None:
         self.window.update_summary(summary, first_time, last_time)

@@ -46,14 +46,19 @@ class GKSketch(SketchBase):
     def nbytes(self) -> int:
         return self._values.nbytes + self._g.nbytes + self._delta.nbytes
 
-    def update(self, values: Any, nan: str | None = None) -> None:
+    def update(self, values: Any, nan: str | None = None, weights: Any = None) -> None:
         """Insert values: numpy, Arrow, pandas, polars, lists, single numbers.
 
         Inserts all of them or, if it raises, none. `nan` overrides the sketch's NaN policy for this call.
+        `weights` are whole numbers, one for each value or one for all: a value of weight w counts as w equal values.
+        Many of them are merged as update_summary() merges, for which the bound on the number of tuples is not proved.
         """
-        column = self._read(values, nan)
-        self.insert_column(column)
-        self._record(column)
+        if weights is None:
+            column = self._read(values, nan)
+            self.insert_column(column)
+            self._record(column)
+        else:
+            self._update_weighted(values, weights, nan)
 
     def update_summary(self, summary: Summary) -> None:
         """Insert all values behind a summary; its certified error may be at most eps/2."""

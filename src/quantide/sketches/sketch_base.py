@@ -15,8 +15,10 @@ from quantide.summary.summaries import Summaries
 from quantide.summary.summary import Summary
 from quantide.summary.value_column import ValueColumn, check_nan_policy, read_column
 from quantide.summary.value_types import ValueType, type_named
+from quantide.summary.weighted_values import WeightedValues, read_weighted
 
 BUFFER_SIZE = 4096  # single values that are inserted together
+MAX_REPEATED = 1 << 16  # weighted values that are inserted one by one, as many as a block of any sketch
 SCALAR_TYPES = {  # Python types that need no conversion to a value type, and the array code that stores them
     "float64": (frozenset((float, np.float64)), "d"),
     "int64": (frozenset((int, np.int64)), "q"),
@@ -89,6 +91,28 @@ class SketchBase(CopiedByBytes, QuantileQueries):
         if (self._nan if nan is None else check_nan_policy(nan)) == "skip":
             column = column.without_nan()
         return column
+
+    def _read_weighted(self, values: Any, weights: Any, nan: str | None) -> WeightedValues:
+        """Read values and weights, and check them like _read(); NaN raises unless the policy is "skip"."""
+        if isinstance(values, (Summary, Summaries)):
+            raise TypeMismatchError(f"a {type(values).__name__} has no weights; use update_summary() for a Summary")
+        weighted = read_weighted(values, weights, self._nan if nan is None else nan, self._type)
+        check_count(self.arrived + weighted.total)
+        return weighted
+
+    def _update_weighted(self, values: Any, weights: Any, nan: str | None) -> None:
+        """Insert weighted values: repeated if they are few, as one block would be, else as an exact summary."""
+        weighted = self._read_weighted(values, weights, nan)
+        if weighted.total <= max(MAX_REPEATED, 2 * len(weighted)):
+            self.insert_column(weighted.repeated())
+        else:
+            self._insert_summary(self._check_summary(Summary.of_weighted(weighted)))
+            self._type = weighted.type
+        self._record(weighted.skipped())
+
+    def _insert_summary(self, summary: Summary) -> None:
+        """Insert a checked summary; internal. Required of a subclass that calls _update_weighted()."""
+        raise NotImplementedError
 
     def _record(self, column: ValueColumn) -> None:
         """Update the counters of skipped values, and the type, after an insert."""

@@ -120,18 +120,27 @@ class StreamSketch(SketchBase):
         tuples = min(n, running) + summary + min(n, _pool_tuples(eps))
         return values * itemsize + tuples * (itemsize + 3 * 8)
 
-    def update(self, values: Any, nan: str | None = None) -> None:
+    def update(self, values: Any, nan: str | None = None, weights: Any = None) -> None:
         """Insert values: numpy, Arrow, pandas, polars, lists, single numbers.
 
         Inserts all of them or, if it raises, none. `nan` overrides the sketch's NaN policy for this call.
+        `weights` are whole numbers, one for each value or one for all: a value of weight w counts as w equal values.
+
+        >>> sketch = StreamSketch(eps=0.001)
+        >>> sketch.update([120.0, 80.0, 95.0], weights=[3, 10**9, 500])
+        >>> sketch.n, float(sketch.quantile(0.5)), sketch.rank(100.0)
+        (1000000503, 80.0, (1000000500, 1000000500))
         """
-        if nan is None and self._buffer(values):
+        if weights is None and nan is None and self._buffer(values):
             self._summary = None
             return
         self._flush()
-        column = self._read(values, nan)
-        self._insert(column)
-        self._record(column)
+        if weights is None:
+            column = self._read(values, nan)
+            self._insert(column)
+            self._record(column)
+        else:
+            self._update_weighted(values, weights, nan)
         self._invalidate()
 
     def update_summary(self, summary: Summary) -> None:

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from quantide.summary.answer import Answer
 from quantide.summary.summary import Summary
-from quantide.typing import Array
+from quantide.typing import Array, Floats
 
 
 class QuantileQueries(ABC):
@@ -29,13 +29,30 @@ class QuantileQueries(ABC):
         """Return the values of many quantiles in one call."""
         return self.summary().quantiles(phis)
 
-    def rank(self, value: Any) -> tuple[Any, Any]:
-        """Return proved bounds (lo, hi) on the number of values <= value."""
-        return self.summary().rank(value)
+    def rank(self, value: Any, *, inclusive: bool = True) -> tuple[Any, Any]:
+        """Return proved bounds (lo, hi) on the number of values <= value; < value with inclusive=False."""
+        return self.summary().rank(value, inclusive=inclusive)
 
-    def cdf(self, values: Any) -> Any:
-        """Return the fraction of the data <= each value, within `error`."""
-        return self.summary().cdf(values)
+    def cdf(self, values: Any, *, inclusive: bool = True) -> Any:
+        """Return the fraction of the data <= each value, within `error`; < with inclusive=False."""
+        return self.summary().cdf(values, inclusive=inclusive)
+
+    def pmf(self, splits: Any, *, inclusive: bool = True) -> Floats:
+        """Return the fraction of the data in (-inf, s1], (s1, s2], ..., (sk, inf), each within 2 * `error`.
+
+        With inclusive=False the intervals are (-inf, s1), [s1, s2), ..., [sk, inf).
+        """
+        return self.summary().pmf(splits, inclusive=inclusive)
+
+    @property
+    def min(self) -> Any:
+        """Smallest value, exact unless a window does not cover all of its values: quantile(0)."""
+        return self.summary().min
+
+    @property
+    def max(self) -> Any:
+        """Largest value, exact unless a window does not cover all of its values: quantile(1)."""
+        return self.summary().max
 
     @property
     def error(self) -> float:

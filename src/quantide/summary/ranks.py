@@ -17,8 +17,8 @@ ROUNDING = 1e-9  # 0.07 * 100 is slightly above 7 in floating point
 def target_ranks(phis: ArrayLike, n: Any) -> Ints:
     """Return the target rank of each phi: max(1, ceil(phi*n - 1e-9)); n may be an array that broadcasts.
 
-    >>> target_ranks([0.07, 0.5, 1], 100).tolist()
-    [7, 50, 100]
+    >>> target_ranks([0, 0.07, 0.5, 1], 100).tolist()
+    [1, 7, 50, 100]
     """
     real = np.asarray(phis, dtype=np.float64) * n - ROUNDING
     ranks: Ints = np.clip(np.ceil(real), 1, n).astype(np.int64)
@@ -26,12 +26,12 @@ def target_ranks(phis: ArrayLike, n: Any) -> Ints:
 
 
 def check_phis(phis: ArrayLike) -> Floats:
-    """Return phis as an array; raise unless each is in (0, 1]."""
-    array = read_numbers("phi must be a number in (0, 1]", phis)
-    invalid = ~((array > 0) & (array <= 1))
+    """Return phis as an array; raise unless each is in [0, 1]. 0 is the minimum, and 1 the maximum."""
+    array = read_numbers("phi must be a number in [0, 1]", phis)
+    invalid = ~((array >= 0) & (array <= 1))
     if invalid.any():
-        raise InvalidArgumentError(f"phi must be in (0, 1], not {array[invalid].flat[0]}; the median is phi=0.5")
-    return array
+        raise InvalidArgumentError(f"phi must be in [0, 1], not {array[invalid].flat[0]}; the median is phi=0.5")
+    return array + 0.0  # -0.0 is 0.0
 
 
 def read_numbers(rule: str, numbers: ArrayLike) -> Floats:

@@ -1,7 +1,8 @@
 """Summaries: one summary per key, as flat arrays."""
 
+import math
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +37,7 @@ from quantide.summary.summary import Summary
 from quantide.summary.summary_bytes import SummaryTuples, binary_array, check_tuples, pack_array, unpack_array
 from quantide.summary.value_column import check_nan_policy, has_nan, nan_error, read_rows
 from quantide.summary.value_types import ValueType, type_named
+from quantide.summary.weighted_values import read_weighted, weighted_tuples
 from quantide.typing import Array, Floats, Ints
 
 TYPE_FIELD = b"quantide.type"
@@ -67,17 +69,29 @@ class Summaries(Immutable):
         self._keys, self._tuples = keys, tuples
 
     @classmethod
-    def of(cls, keys: Any, values: Any, eps: float, nan: str = "refuse", tail: float | None = DEFAULT) -> Self:
+    def of(
+        cls,
+        keys: Any,
+        values: Any,
+        eps: float,
+        nan: str = "refuse",
+        tail: float | None = DEFAULT,
+        weights: Any = None,
+    ) -> "Summaries":
         """Group the values by key and summarise each group within eps; groups of fewer than 1/eps stay exact.
 
         Towards the ends of a group, answers are within `tail` of their distance from the end: by default 10 * eps for
         eps up to 0.01; None for eps alone.
 
         `keys` is a column like `values`, or a table, record batch or dict of several columns. Nulls (and NaN,
-        with nan="skip") are counted for their key; a key without other values has n = 0.
+        with nan="skip") are counted for their key; a key without other values has n = 0. `weights` are whole numbers,
+        one for each value or one for all: a value of weight w counts as w equal values.
         """
         eps, nan = check_eps(eps), check_nan_policy(nan)
         tail = check_tail(tail, eps) if tail is DEFAULT or tail is None else check_tail_share(tail)
+        if weights is not None:
+            exact = cls._of_weighted(key_array(keys), values, weights, nan)
+            return exact.compress(math.ceil(1 / eps), tail)  # G - 1 is below eps * n: 0, while eps * n is below 1
         rows = read_rows(values)
         column = key_array(keys)
         check_same_length(len(column), rows.length)
@@ -105,6 +119,23 @@ class Summaries(Immutable):
             sampled, ranks, offsets = sample_by_profile(grouped, bounds, 2 * allowed, 2 * tail)
         kind = rows.column.type or type_named("float64")
         return cls(distinct, SummaryTuples(kind, sampled, ranks, ranks, offsets, n, nulls, nans))
+
+    @classmethod
+    def _of_weighted(cls, column: pa.Array, values: Any, weights: Any, nan: str) -> "Summaries":
+        """Summarise weighted values of each key exactly."""
+        given = read_weighted(values, weights, nan)
+        check_same_length(len(column), len(given.valid))
+        codes, distinct = encode_keys(column.filter(pa.array(given.occurs)))
+        groups, valid = len(distinct), given.valid[given.occurs]
+        nulls, nans = (
+            np.bincount(codes[skipped[given.occurs]], given.counts[skipped], groups).astype(np.int64)
+            for skipped in (given.is_null, given.is_nan)
+        )
+        tuples, ranks, of_key = weighted_tuples(given.values, given.weights, codes[valid])
+        n = np.bincount(codes[valid], given.weights, groups).astype(np.int64)
+        offsets = np.searchsorted(of_key, np.arange(groups + 1))
+        kind = given.type or type_named("float64")
+        return cls(distinct, SummaryTuples(kind, tuples, ranks, ranks, offsets, n, nulls, nans))
 
     @staticmethod
     def merge(*many: "Summaries") -> "Summaries":

@@ -12,6 +12,7 @@ from quantide.kernels.error_profile import find_slopes, ranks_of_profile, select
 from quantide.kernels.tuple_merge import merge_groups
 from quantide.summary.answer import Answer
 from quantide.summary.copying import CopiedByBytes, Immutable
+from quantide.summary.interval_masses import masses_between
 from quantide.summary.rank_arguments import read_query_values
 from quantide.summary.ranks import (
     MAX_N,
@@ -26,7 +27,8 @@ from quantide.summary.ranks import (
 from quantide.summary.summary_bytes import SummaryTuples, check_bytes, pack_tuples, unpack_tuples
 from quantide.summary.value_column import check_nan_policy, nan_error, read_column
 from quantide.summary.value_types import ValueType, type_named
-from quantide.typing import Array, Ints
+from quantide.summary.weighted_values import WeightedValues, read_weighted
+from quantide.typing import Array, Floats, Ints
 
 TupleArrays = tuple[Array, Ints, Ints, int]  # values, rmin, rmax, n
 
@@ -66,8 +68,18 @@ class Summary(Immutable, CopiedByBytes):
         self._edges: Ints | None = None
 
     @classmethod
-    def of(cls, values: Any, nan: str = "refuse") -> Self:
-        """Return the exact summary of these values: each of them, with its rank."""
+    def of(cls, values: Any, nan: str = "refuse", weights: Any = None) -> Self:
+        """Return the exact summary of these values: each of them, with its rank.
+
+        `weights` are whole numbers, one for each value or one for all: a value of weight w counts as w equal values,
+        and has two tuples, of its first and its last rank. A value of weight 0 is left out.
+
+        >>> heavy = Summary.of([3.0, 1.0], weights=[10**12, 1])
+        >>> heavy.n, len(heavy), heavy.error, heavy.rank(2.0)
+        (1000000000001, 3, 0.0, (1, 1))
+        """
+        if weights is not None:
+            return cls.of_weighted(read_weighted(values, weights, nan))
         check_nan_policy(nan)
         column = read_column(values)
         if nan == "skip":
@@ -78,6 +90,13 @@ class Summary(Immutable, CopiedByBytes):
             raise nan_error()
         exact = cls.of_sorted(carried, column.type or type_named("float64"))
         return exact.with_skipped(column.nulls, column.nans)
+
+    @classmethod
+    def of_weighted(cls, weighted: WeightedValues) -> Self:
+        """Summarise weighted values exactly; internal."""
+        values, ranks = weighted.tuples()
+        kind = weighted.type or type_named("float64")
+        return cls(values, ranks, ranks, weighted.total, kind, weighted.nulls, weighted.nans)
 
     @classmethod
     def of_sorted(cls, carried: Array, kind: ValueType, step: int = 1, tail: float | None = None) -> Self:
@@ -206,20 +225,35 @@ class Summary(Immutable, CopiedByBytes):
         ends = self._type.restore(self._values[[max(low, 0), min(high, len(self) - 1)]])
         return (ends[0] if low >= 0 else None), (ends[1] if high < len(self) else None)
 
-    def rank(self, value: Any) -> tuple[Any, Any]:
-        """Return proved bounds (lo, hi) on how many of the n values are <= value; arrays for an array of values."""
-        numbers, below, single = read_query_values(value, self._type)
+    def rank(self, value: Any, *, inclusive: bool = True) -> tuple[Any, Any]:
+        """Return proved bounds (lo, hi) on how many of the n values are <= value; arrays for an array of values.
+
+        With inclusive=False, on how many are < value.
+        """
+        numbers, below, single = read_query_values(value, self._type, inclusive)
         indexes = np.searchsorted(self._values, numbers, side="right")
         indexes[below] = 0
         low = np.concatenate(([0], self._rmin))[indexes]
         high = np.concatenate((self._rmax - 1, [self._n]))[indexes]
         return (int(low[0]), int(high[0])) if single else (low, high)
 
-    def cdf(self, values: Any) -> Any:
-        """Return the fraction of the n values that are <= each value, within `error`."""
+    def cdf(self, values: Any, *, inclusive: bool = True) -> Any:
+        """Return the fraction of the n values that are <= each value, within `error`; < with inclusive=False."""
         check_not_empty(self._n)
-        low, high = self.rank(values)
+        low, high = self.rank(values, inclusive=inclusive)
         return (low + high) / 2 / self._n
+
+    def pmf(self, splits: Any, *, inclusive: bool = True) -> Floats:
+        """Return the fraction of the n values in each interval between splits; the splits must not decrease.
+
+        The intervals are (-inf, s1], (s1, s2], ..., (sk, inf), and with inclusive=False (-inf, s1), [s1, s2), ...,
+        [sk, inf). Each fraction is within 2 * `error`. For proved bounds, subtract those of rank(): of an interval
+        (a, b] they are lo(b) - hi(a) and hi(b) - lo(a).
+
+        >>> Summary.of([1.0, 2.0, 2.0, 5.0]).pmf([2.0, 4.0]).tolist()
+        [0.75, 0.0, 0.25]
+        """
+        return masses_between(splits, lambda values: self.cdf(values, inclusive=inclusive))
 
     def plot(self, ax: Any = None, *, label: str | None = None, log: bool = False) -> Any:
         """Plot the CDF and the band in which it is proved to lie; return the axes.
@@ -272,11 +306,13 @@ class Summary(Immutable, CopiedByBytes):
 
     @property
     def min(self) -> Any:
+        """Smallest value; of a summary that was lifted, the smallest of the values it has seen."""
         check_not_empty(self._n)
         return self._type.restore(self._values[:1])[0]
 
     @property
     def max(self) -> Any:
+        """Largest value; of a summary that was lifted, the largest of the values it has seen."""
         check_not_empty(self._n)
         return self._type.restore(self._values[-1:])[0]
 

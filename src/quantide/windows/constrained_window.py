@@ -12,7 +12,8 @@ from quantide.sketches.sketch_base import SketchBase
 from quantide.summary.ranks import MAX_N, check_not_empty
 from quantide.summary.summary import Summary
 from quantide.summary.value_column import ValueColumn
-from quantide.typing import Array, Ints
+from quantide.summary.weighted_values import check_repeats
+from quantide.typing import Array, Floats, Ints
 from quantide.windows.block_layout import layout_for
 from quantide.windows.filter_expressions import (
     UNKNOWN,
@@ -114,12 +115,17 @@ class ConstrainedWindow(TimedWindow, SketchBase):
     def nbytes(self) -> int:
         return sum(values.nbytes for values in self._classes.values()) + self._views.nbytes
 
-    def update(self, table: Any, nan: str | None = None, late: str | None = None) -> None:
+    def update(self, table: Any, nan: str | None = None, late: str | None = None, weights: Any = None) -> None:
         """Insert the rows of an Arrow table or record batch, or of anything convertible to one.
 
         Inserts all of them or, if it raises, none. `nan` and `late` override the window's policies for this call.
+        `weights`: the name of a column of whole numbers, or such numbers, one for each row or one for all. A row of
+        weight w is w arrivals; their sum may be at most 2**27 in a call.
         """
         table = as_table(table)
+        if weights is not None:
+            self._update_weighted_rows(table, nan, late, weights)
+            return
         plain = self._column(table, self._value)
         column = self._read(plain, nan)
         column.check_nan()
@@ -132,8 +138,26 @@ class ConstrainedWindow(TimedWindow, SketchBase):
         if len(column):
             self._times.accept(checked)
             self._type = self._type or column.type
-            self._insert(codes, column, checked.times)
+            self._insert(codes, ValueColumn(self._type, column.pieces).carried(), checked.times)
         self._record(column)
+        self._views.clear()
+
+    def _update_weighted_rows(self, table: pa.Table, nan: str | None, late: str | None, weights: Any) -> None:
+        plain = self._column(table, self._value)
+        numbers = self._column(table, weights) if isinstance(weights, str) else weights
+        weighted = self._read_weighted(plain, numbers, nan)
+        check_repeats(weighted.total)
+        timed = self._times.needed or self._time in table.column_names
+        times = self._column(table, self._time) if timed else None
+        checked = self._times.read(times, plain, weighted.skipped(), late, self._arrivals, weighted)
+        codes = filter_codes(table, self._expression.filters)[weighted.valid]
+        if len(weighted):
+            self._times.accept(checked)
+            self._type = self._type or weighted.type
+            for index in weighted.index_parts():
+                moments = None if checked.times is None else checked.times[index]
+                self._insert(codes[index], weighted.values[index], moments)
+        self._record(weighted.skipped())
         self._views.clear()
 
     def answer(self, phi: float, window: WindowExpression | None = None, now: Any = None) -> WindowAnswer:
@@ -148,13 +172,23 @@ class ConstrainedWindow(TimedWindow, SketchBase):
         """Return the values of many quantiles of a window in one call."""
         return self._view(window, now).summary.quantiles(phis)
 
-    def rank(self, value: Any, window: WindowExpression | None = None, now: Any = None) -> tuple[Any, Any]:
-        """Return proved bounds (lo, hi) on the number of values of a window that are <= value."""
-        return self.summary(window, now).rank(value)
+    def rank(
+        self, value: Any, window: WindowExpression | None = None, now: Any = None, *, inclusive: bool = True
+    ) -> tuple[Any, Any]:
+        """Return proved bounds (lo, hi) on the number of values of a window that are <= value, or < value."""
+        return self.summary(window, now).rank(value, inclusive=inclusive)
 
-    def cdf(self, values: Any, window: WindowExpression | None = None, now: Any = None) -> Any:
-        """Return the fraction of a window's values that are <= each value."""
-        return self._view(window, now).summary.cdf(values)
+    def cdf(
+        self, values: Any, window: WindowExpression | None = None, now: Any = None, *, inclusive: bool = True
+    ) -> Any:
+        """Return the fraction of a window's values that are <= each value; < with inclusive=False."""
+        return self._view(window, now).summary.cdf(values, inclusive=inclusive)
+
+    def pmf(
+        self, splits: Any, window: WindowExpression | None = None, now: Any = None, *, inclusive: bool = True
+    ) -> Floats:
+        """Return the fraction of a window's values in each interval between splits; see Summary.pmf."""
+        return self._view(window, now).summary.pmf(splits, inclusive=inclusive)
 
     def summary(self, window: WindowExpression | None = None, now: Any = None) -> Summary:
         """Summarise all values that a window may contain; those not covered are added with lift()."""
@@ -212,8 +246,7 @@ class ConstrainedWindow(TimedWindow, SketchBase):
             raise InvalidArgumentError(f"the table has {number} {name!r} among {table.column_names}; give one")
         return table[name]
 
-    def _insert(self, codes: Ints, column: ValueColumn, times: Array | None) -> None:
-        values = ValueColumn(self._type, column.pieces).carried()
+    def _insert(self, codes: Ints, values: Array, times: Array | None) -> None:
         numbers = np.arange(self._arrivals, self._arrivals + len(values))
         self._arrivals += len(values)
         for key, rows in filter_classes(codes, len(self._expression.filters)):

@@ -15,7 +15,8 @@ from quantide.summary.ranks import MAX_N, check_not_empty
 from quantide.summary.summaries import Summaries
 from quantide.summary.summary import Summary
 from quantide.summary.value_column import ValueColumn, plain_values
-from quantide.typing import Array
+from quantide.summary.weighted_values import WeightedValues, check_repeats
+from quantide.typing import Array, Floats
 from quantide.windows.block_layout import layout_for
 from quantide.windows.recent_values import RecentValues
 from quantide.windows.summary_slices import SummarySlices
@@ -117,15 +118,22 @@ class RecentWindow(TimedWindow, SketchBase):
         scalars = self._scalars.itemsize * len(self._scalars)
         return (self._values.nbytes if self._values else 0) + self._slices.nbytes + scalars + self._views.nbytes
 
-    def update(self, values: Any, times: Any = None, nan: str | None = None, late: str | None = None) -> None:
+    def update(
+        self, values: Any, times: Any = None, nan: str | None = None, late: str | None = None, weights: Any = None
+    ) -> None:
         """Insert values with their times: one for each, or one for all; numbers (seconds) or timestamps, ascending.
 
         Inserts all of them or, if it raises, none. `nan` and `late` override the window's policies for this call.
+        `weights` are whole numbers, one for each value or one for all: a value of weight w is w arrivals at one time.
+        Their sum may be at most 2**27 in a call.
         """
-        if nan is None and late is None and self._buffer_at(values, times):
+        if weights is None and nan is None and late is None and self._buffer_at(values, times):
             self._views.clear()
             return
         self._flush()
+        if weights is not None:
+            self._update_weighted_at(values, times, self._read_weighted(values, weights, nan), late)
+            return
         plain = values if isinstance(values, (Summary, Summaries)) else plain_values(values)
         column = self._read(plain, nan)
         column.check_nan()
@@ -166,13 +174,23 @@ class RecentWindow(TimedWindow, SketchBase):
         """Return the values of many quantiles of a window in one call."""
         return self._view(last, within, now).summary.quantiles(phis)
 
-    def rank(self, value: Any, last: int | None = None, within: Any = None, now: Any = None) -> tuple[Any, Any]:
-        """Return proved bounds (lo, hi) on the number of values of a window that are <= value."""
-        return self.summary(last, within, now).rank(value)
+    def rank(
+        self, value: Any, last: int | None = None, within: Any = None, now: Any = None, *, inclusive: bool = True
+    ) -> tuple[Any, Any]:
+        """Return proved bounds (lo, hi) on the number of values of a window that are <= value, or < value."""
+        return self.summary(last, within, now).rank(value, inclusive=inclusive)
 
-    def cdf(self, values: Any, last: int | None = None, within: Any = None, now: Any = None) -> Any:
-        """Return the fraction of a window's values that are <= each value."""
-        return self._view(last, within, now).summary.cdf(values)
+    def cdf(
+        self, values: Any, last: int | None = None, within: Any = None, now: Any = None, *, inclusive: bool = True
+    ) -> Any:
+        """Return the fraction of a window's values that are <= each value; < with inclusive=False."""
+        return self._view(last, within, now).summary.cdf(values, inclusive=inclusive)
+
+    def pmf(
+        self, splits: Any, last: int | None = None, within: Any = None, now: Any = None, *, inclusive: bool = True
+    ) -> Floats:
+        """Return the fraction of a window's values in each interval between splits; see Summary.pmf."""
+        return self._view(last, within, now).summary.pmf(splits, inclusive=inclusive)
 
     def summary(self, last: int | None = None, within: Any = None, now: Any = None) -> Summary:
         """Summarise all values that a window may contain; those not covered are added with lift()."""
@@ -244,6 +262,20 @@ class RecentWindow(TimedWindow, SketchBase):
             marks = [] if times is None else [times[offset : offset + len(part)]]
             self._values.append(part, *marks)
             offset += len(part)
+
+    def _update_weighted_at(self, values: Any, times: Any, weighted: WeightedValues, late: str | None) -> None:
+        check_repeats(weighted.total)
+        checked = self._times.read(times, values, weighted.skipped(), late, self.arrived, weighted)
+        if len(weighted):
+            self._times.accept(checked)
+            self._type = self._type or weighted.type
+            self._slices.close()
+            if self._values is None:
+                self._values = self._new_values()
+            for index in weighted.index_parts():
+                self._values.append(weighted.values[index], *([] if checked.times is None else [checked.times[index]]))
+        self._record(weighted.skipped())
+        self._invalidate()
 
     def _new_values(self) -> RecentValues:
         max_items = None if self._limits.age is not None else self._limits.items

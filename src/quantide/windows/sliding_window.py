@@ -11,6 +11,7 @@ from quantide.sketches.sketch_base import SketchBase
 from quantide.summary.ranks import DEFAULT, MAX_N, check_not_empty, check_phi, check_phis, check_size, check_tail
 from quantide.summary.summary import Summary
 from quantide.summary.value_column import ValueColumn, read_column
+from quantide.summary.weighted_values import WeightedValues, check_repeats
 from quantide.typing import Array
 from quantide.windows.cached_answer import CAPACITY, CachedAnswer, stays_within
 from quantide.windows.newest_values import NewestValues
@@ -108,14 +109,23 @@ class SlidingWindow(SketchBase):
         cached = self._cached_view.summary.nbytes if self._cached_view else 0
         return (self._storage.nbytes if self._storage else 0) + self._scalars.itemsize * len(self._scalars) + cached
 
-    def update(self, values: Any, nan: str | None = None) -> None:
+    def update(self, values: Any, nan: str | None = None, weights: Any = None) -> None:
         """Insert values: numpy, Arrow, pandas, polars, lists, single numbers.
 
         Inserts all of them or, if it raises, none. `nan` overrides the window's NaN policy for this call.
+        `weights` are whole numbers, one for each value or one for all: a value of weight w is w arrivals, which leave
+        the window one by one. At most 2**27 of them that fit the window are inserted in a call.
         """
-        if nan is None and self._buffer(values):
+        if weights is None and nan is None and self._buffer(values):
             return
         self._flush()
+        if weights is not None:
+            weighted = self._read_weighted(values, weights, nan)
+            check_repeats(min(weighted.total, self._size))
+            self._insert_weighted(weighted)
+            self._record(weighted.skipped())
+            self._reset_buffer()
+            return
         column = self._read(values, nan)
         column.check_nan()
         if len(column):
@@ -220,6 +230,17 @@ class SlidingWindow(SketchBase):
         for part in ValueColumn(self._type, column.pieces).carried_parts():
             storage.append(part)
             self._arrivals += len(part)
+
+    def _insert_weighted(self, weighted: WeightedValues) -> None:
+        """Insert the arrivals that fit the window; those before them leave it at once."""
+        if not len(weighted):
+            return
+        self._type = self._type or weighted.type
+        storage, start = self._get_storage(), max(0, weighted.total - self._size)
+        self._arrivals += start
+        for index in weighted.index_parts(start):
+            storage.append(weighted.values[index])
+            self._arrivals += len(index)
 
     def _cached_answer(self, phi: float) -> CachedAnswer:
         """Return a cached answer that is still valid; compute it on a miss, from a new view if values have arrived."""

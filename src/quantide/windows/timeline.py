@@ -9,6 +9,7 @@ from quantide.errors import InvalidArgumentError, LateError
 from quantide.sketches.byte_frame import FrameReader, FrameWriter
 from quantide.summary.ranks import MAX_N
 from quantide.summary.value_column import ValueColumn, read_rows
+from quantide.summary.weighted_values import WeightedValues
 from quantide.typing import Array, Bools
 from quantide.windows.time_clock import MAX_SPAN, TimeClock, TimeHorizon, show_span
 
@@ -33,26 +34,38 @@ class Timeline:
         """The dtype of times; empty without times."""
         return [self.clock.dtype] if self.clock else []
 
-    def read(self, times: Any, plain: Any, column: ValueColumn, late: str | None, arrived: int) -> "CheckedTimes":
-        """Read and check the times of a column's values; accept() records them."""
+    def read(
+        self,
+        times: Any,
+        plain: Any,
+        column: ValueColumn,
+        late: str | None,
+        arrived: int,
+        weighted: WeightedValues | None = None,
+    ) -> "CheckedTimes":
+        """Read and check the times of a column's values, or of weighted values; accept() records them."""
+        count = len(column if weighted is None else weighted)
         if times is None:
-            if len(column):
+            if count:
                 self._check_untimed()
             return CheckedTimes(self.clock, None, 0)
         self._check_timed(arrived)
         clock, numbers = TimeClock.read(times, self.clock)
-        rows = len(column) + column.nulls + column.nans
+        rows = count + column.nulls + column.nans if weighted is None else len(weighted.valid)
         if len(numbers) == 1 and not _has_length(times):
-            numbers = np.repeat(numbers, len(column))
+            numbers = np.repeat(numbers, count)
         elif len(numbers) != rows:
             raise InvalidArgumentError(f"{len(numbers)} times for {rows} values; give one for each, or one for all")
-        elif rows > len(column):
-            numbers = numbers[valid_rows(plain, column)]
+        elif rows > count:
+            numbers = numbers[valid_rows(plain, column) if weighted is None else weighted.valid]
         self._check_ahead(clock, numbers)
         highest = numbers
         if len(numbers) and not (_is_ascending(numbers) and (self.newest is None or self.newest <= numbers[0])):
             highest = np.maximum.accumulate(numbers if self.newest is None else np.maximum(numbers, self.newest))
-        clamped = 0 if highest is numbers else int(np.count_nonzero(highest != numbers))
+        clamped = 0
+        if highest is not numbers:
+            is_late = highest != numbers
+            clamped = int(np.count_nonzero(is_late) if weighted is None else weighted.weights[is_late].sum())
         if clamped:
             self._check_clamps(late, clamped)
         return CheckedTimes(clock, highest, clamped)

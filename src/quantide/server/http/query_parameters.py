@@ -35,8 +35,7 @@ TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}:[0-9]{2}(?::[
 MAX_KEY = 1_000  # characters
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 MAX_EXPONENT = 400  # decimal exponent of a number to compare with; float64 has a smaller one
-SMALLEST_PHI = 5e-324  # stands for phi = 0: its target is rank 1
-Phi = Annotated[float, Field(gt=0, le=1)]
+Phi = Annotated[float, Field(ge=0, le=1)]
 KEY_TEXT = "The key; repeat it for each column where keys have several."
 WINDOW_TEXT = "`all`, `last:10000`, `within:5m`, `last:10000,within:5m`, or `steps:7`."
 FILTER_TEXT = "A filter that the stream declares: only values that satisfy it."
@@ -44,6 +43,7 @@ MODE_TEXT = "`quick` reads no data, `accurate` is within eps of the open step or
 BAND_TEXT = (
     "Each answer also has `low` and `high`, values of the stream between which the true quantile is proved to lie."
 )
+INCLUSIVE_TEXT = "`false` counts values that are below a value, instead of those that are at most that."
 NOW_TEXT = "With a time window: its end, instead of the newest time."
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -79,6 +79,7 @@ class RankQuery(ModeParameters):
     value: list[Annotated[str, Field(max_length=40)]] = Field(
         description="Values of the stream's type.", examples=[["250"]], min_length=1
     )
+    inclusive: bool = Field(True, description=INCLUSIVE_TEXT)
 
 
 class CurveQuery(ModeParameters):
@@ -86,6 +87,7 @@ class CurveQuery(ModeParameters):
         None, description="Values of the stream's type; without them, `points` values evenly spread over the ranks."
     )
     points: int | None = Field(None, description="Number of values, if none are given (100).", ge=2)
+    inclusive: bool = Field(True, description=INCLUSIVE_TEXT)
 
 
 def check_count(name: str, count: int, limit: int) -> None:

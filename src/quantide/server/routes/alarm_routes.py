@@ -58,7 +58,7 @@ class AlarmRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     stream: str = Field(max_length=100)
-    phi: float = Field(gt=0, le=1, strict=True, description="Which quantile: 0.5 is the median.", examples=[0.99])
+    phi: float = Field(ge=0, le=1, strict=True, description="Which quantile: 0.5 is the median.", examples=[0.99])
     above: Limit = Field(None, description=f"Fire when the quantile is above this. {LIMIT_TEXT}", examples=[250])
     below: Limit = Field(None, description=f"Fire when the quantile is below this; one of the two. {LIMIT_TEXT}")
     clear: Limit = Field(

@@ -14,7 +14,6 @@ from quantide.live.time_series import LiveTimeSeries, Point
 from quantide.server.http.query_parameters import (
     FILTER_TEXT,
     KEY_TEXT,
-    SMALLEST_PHI,
     FastRoute,
     Phi,
     Selector,
@@ -155,7 +154,6 @@ def encode_points(points: list[Point | None]) -> dict[str, list[Any]]:
 
 def compute_axis(live: LiveStream, address: Selector, phis: list[float], spacing: float) -> QQAxis:
     """Answer each phi in the cheapest mode whose error is at most the spacing of phi; or in the finest possible."""
-    phis = [phi or SMALLEST_PHI for phi in phis]
     scope, value_type = {"key": address.key, **read_window(address.window)}, live.settings.value_type
     axis = QQAxis(address, value_type, live.answers(phis, mode=MODES[0], **scope))
     for mode in MODES[1:]:

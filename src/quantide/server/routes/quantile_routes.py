@@ -9,10 +9,8 @@ from quantide.errors import InvalidArgumentError
 from quantide.live.live_stream import LiveStream
 from quantide.live.live_view import LiveAnswer, LiveBand, LiveRank
 from quantide.server.http.query_parameters import (
-    SMALLEST_PHI,
     CurveQuery,
     FastRoute,
-    ModeParameters,
     QuantileQuery,
     RankQuery,
     WindowParameters,
@@ -93,17 +91,17 @@ def compute_summary(live: LiveStream, query: WindowParameters) -> Summary:
     return summary
 
 
-def compute_ranks(live: LiveStream, query: ModeParameters, values: list[str]) -> list[LiveRank]:
-    kind = type_named(live.settings.value_type)
-    return live.ranks([read_value(text, kind) for text in values], mode=query.mode, **query.scope_arguments(live))
+def compute_ranks(live: LiveStream, query: RankQuery | CurveQuery, values: list[str]) -> list[LiveRank]:
+    numbers = [read_value(text, type_named(live.settings.value_type)) for text in values]
+    return live.ranks(numbers, mode=query.mode, inclusive=query.inclusive, **query.scope_arguments(live))
 
 
 def compute_curve(live: LiveStream, query: CurveQuery, points: int) -> list[LiveRank]:
     if query.value is not None:
         return compute_ranks(live, query, query.value)
-    scope, phis = query.scope_arguments(live), [phi or SMALLEST_PHI for phi in np.linspace(0, 1, points).tolist()]
+    scope, phis = query.scope_arguments(live), np.linspace(0, 1, points)
     values = dict.fromkeys(answer.value for answer in live.answers(phis, mode=query.mode, **scope))
-    return live.ranks(list(values), mode=query.mode, **scope)
+    return live.ranks(list(values), mode=query.mode, inclusive=query.inclusive, **scope)
 
 
 def common_fields(

@@ -11,7 +11,7 @@ export function alarmForm({ api, state, announce }, made) {
   const about = make("p", { class: "hint" });
   const phi = make("select", { change: prefill });
   const own = make("input", { inputmode: "decimal", placeholder: "0.95", change: prefill, size: "6" });
-  const ownField = field("phi, above 0, at most 1", own);
+  const ownField = field("phi, from 0 to 1", own);
   const side = make("select");
   const threshold = make("input", { required: true, size: "10", input: () => (touched = true) });
   const clear = make("input", { placeholder: "the same", size: "10" });
@@ -32,7 +32,7 @@ export function alarmForm({ api, state, announce }, made) {
   offer(hold, HOLDS);
   ownField.hidden = true;
 
-  const chosenPhi = () => Number(phi.value === "own" ? own.value : phi.value);
+  const chosenPhi = () => Number(phi.value === "own" ? own.value.trim() || NaN : phi.value);
 
   function opened() {
     touched = false;
@@ -81,7 +81,7 @@ export function alarmForm({ api, state, announce }, made) {
 
   function wrongWith() {
     const phi = chosenPhi();
-    if (!(phi > 0 && phi <= 1)) return point(own, "phi must be above 0 and at most 1: 0.95 is p95.");
+    if (!(phi >= 0 && phi <= 1)) return point(own, "phi must be from 0 to 1: 0.95 is p95.");
     if (!threshold.value.trim()) return point(threshold, "Enter a threshold.");
     return null;
   }

@@ -1,0 +1,29 @@
+"""Interval masses: the fractions of the values between splits, from a CDF."""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from quantide.errors import InvalidArgumentError
+from quantide.summary.value_column import plain_values
+from quantide.typing import Floats
+
+
+def masses_between(splits: Any, cdf: Callable[[Any], Any]) -> Floats:
+    """Return the fractions of values below the first split, between neighbouring splits, and above the last one.
+
+    They are differences of `cdf` and add up to 1. The splits must not decrease.
+    """
+    plain = plain_values(splits)
+    items = plain.to_pylist() if isinstance(plain, (pa.Array, pa.ChunkedArray)) else list(plain)
+    try:
+        decreasing = next(((a, b) for a, b in pairwise(items) if b < a), None)
+    except TypeError:  # cdf() names the value that cannot be compared
+        decreasing = None
+    if decreasing is not None:
+        raise InvalidArgumentError(f"splits must not decrease, unlike {decreasing[0]}, {decreasing[1]}; sort them")
+    fractions = np.atleast_1d(np.asarray(cdf(splits), dtype=np.float64))
+    return np.diff(fractions, prepend=0.0, append=1.0)
