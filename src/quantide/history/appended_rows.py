@@ -21,11 +21,13 @@ from quantide.store.store_settings import VALUE, StoreSettings
 from quantide.store.stored_rows import RecentRows
 from quantide.summary.value_column import ValueColumn, has_nan, read_column
 from quantide.summary.value_types import ValueType, type_named
-from quantide.typing import Array
+from quantide.summary.weighted_values import read_weights
+from quantide.typing import Array, Ints
 from quantide.windows.time_clock import TimeClock, TimeHorizon
 
 MAX_FILE_ROWS = 1 << 22  # of a recent file
 PIECE_ROWS = 1 << 23  # sorted together
+MAX_WEIGHTED_ROWS = 1 << 26  # rows of one append with weights
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,14 @@ class AppendedRows:
             flags = None if self.flags is None else self.flags[rows]
             pieces.append(RecentRows.of(kind, clock.kind, keys, values, row_times, flags))
         return clock, pieces
+
+    def repeat(self, counts: Ints) -> "AppendedRows":
+        """Return every row as often as its count says."""
+        index = np.repeat(np.arange(len(counts)), counts)
+        times = self.times if self.times is None or len(self.times) != len(counts) else self.times[index]
+        keys = None if self.keys is None else self.keys.take(pa.array(index))
+        flags = None if self.flags is None else self.flags[index]
+        return AppendedRows(keys, self.values[index], self.clock, times, flags)
 
     def check_ahead(self, ahead: Fraction | None) -> None:
         """Raise FutureTimeError if a time is more than `ahead` seconds ahead of the wall clock."""
@@ -98,6 +108,33 @@ def read_appended_rows(
     if not_nan is not None:
         values, keys = values[not_nan], None if keys is None else keys.filter(pa.array(not_nan))
     return AppendedRows(keys, values, clock, select(numbers) if _has_length(times) else numbers, select(flags))
+
+
+def read_row_counts(weights: Any, rows: int) -> Ints:
+    """Return the weights of an append; raise if they would write more rows than fit into memory."""
+    counts = read_weights(weights, rows)
+    if int(counts.sum()) > MAX_WEIGHTED_ROWS:
+        raise InvalidArgumentError(
+            f"a value of weight w is stored as w rows, and these would be {int(counts.sum())}; at most "
+            f"{MAX_WEIGHTED_ROWS} in a call are possible. Divide them among several, or use a StreamSketch"
+        )
+    return counts
+
+
+def repeat_rows(
+    keys: pa.Array | None,
+    column: ValueColumn,
+    recent_rows: AppendedRows | None,
+    counts: Ints,
+    valid: NDArray[np.bool_] | None,
+) -> tuple[pa.Array | None, ValueColumn, AppendedRows | None]:
+    """Return keys, values and recent rows with every row as often as its count says; `valid` marks those not null."""
+    own, nulls = (counts, 0) if valid is None else (counts[valid], int(counts[~valid].sum()))
+    index, values = np.repeat(np.arange(len(own)), own), column.carried()
+    if recent_rows is not None:
+        recent_rows = recent_rows.repeat(own[~np.isnan(values)] if has_nan(values) else own)
+    repeated = ValueColumn(column.type, [values[index]], nulls)
+    return None if keys is None else keys.take(pa.array(index)), repeated, recent_rows
 
 
 def _read_times(times: Any, rows: int) -> tuple[TimeClock | None, Array | None]:

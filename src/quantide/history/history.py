@@ -10,7 +10,15 @@ from typing import Any
 import pyarrow as pa
 
 from quantide.errors import InvalidArgumentError, TypeMismatchError
-from quantide.history.appended_rows import AppendedRows, ParquetPiece, check_paths, read_appended_rows, read_files
+from quantide.history.appended_rows import (
+    AppendedRows,
+    ParquetPiece,
+    check_paths,
+    read_appended_rows,
+    read_files,
+    read_row_counts,
+    repeat_rows,
+)
 from quantide.history.bulk_load import BulkLoad
 from quantide.history.chunk_sort import SortedChunk, sort_chunk
 from quantide.history.compaction_tasks import Executor
@@ -114,6 +122,7 @@ class History(HistoryReader):
         nan: str = "refuse",
         times: Any = None,
         filters: Mapping[str, Any] | None = None,
+        weights: Any = None,
     ) -> None:
         """Append values to the open step; they are on disk, and visible to all readers, when this returns.
 
@@ -126,9 +135,13 @@ class History(HistoryReader):
         numbers (seconds) or timestamps. Without them values are dated on arrival. A time further ahead of the wall
         clock than `max_ahead` raises FutureTimeError: it would move all time windows there. `filters` is a mask for
         each declared filter: True for the values that satisfy it.
+
+        `weights` are whole numbers, one for each value or one for all: a value of weight w is stored as w rows. Their
+        sum may be at most 2**26; divide larger ones among several calls.
         """
         rows_like = plain_values(values)
         policy = check_nan_policy(nan)
+        counts = None if weights is None else read_row_counts(weights, len(rows_like))
         column = read_column(rows_like, self._kind)
         valid = read_rows(rows_like).valid if column.nulls else None
         keys = None
@@ -139,8 +152,10 @@ class History(HistoryReader):
             keys = keys if valid is None else keys.filter(pa.array(valid))
         elif key is not None and not self._settings.keys:
             read_key(key, (), None)
-        chunk = sort_chunk(keys, column, self._kind, policy)
         recent_rows = self._read_recent(keys, column, valid, times, filters)
+        if counts is not None:
+            keys, column, recent_rows = repeat_rows(keys, column, recent_rows, counts, valid)
+        chunk = sort_chunk(keys, column, self._kind, policy)
         with self._write_lock:
             self._become_writer()
             if batch_id is not None and self._writer.attempts.batch_seen(batch_id):
