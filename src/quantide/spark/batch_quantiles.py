@@ -60,14 +60,16 @@ def summarize(
     nan: str = "refuse",
     storage_options: dict[str, str] | None = None,
     tail: float | None = DEFAULT,
+    weights: str | None = None,
 ) -> DataFrame:
     """Return one row for each key (and column, if `column` is a list): its summary, ready to be stored and merged.
 
     Columns: the keys, `column` if it is a list, `summary` (binary, docs/format.md), `n`, `nulls`, `min`,
     `max`, `error` (certified, at most eps). Towards the ends, the error of an answer is at most `tail` times its
     distance from the end, and half a rank: by default 10 * eps for eps up to 0.01; None for eps alone.
+    `weights` names a column of whole numbers: a row of weight w counts as w equal rows, in `n`, too; 0 leaves it out.
     """
-    query = _BatchQuery.of(source, column, by, eps, where, nan, storage_options, tail)
+    query = _BatchQuery.of(source, column, by, eps, where, nan, storage_options, tail, weights)
     values = query.value_type
     fields = [
         *query.row_fields(),
@@ -92,15 +94,17 @@ def quantiles(
     nan: str = "refuse",
     storage_options: dict[str, str] | None = None,
     tail: float | None = DEFAULT,
+    weights: str | None = None,
 ) -> DataFrame:
     """Return one row for each key (and column) and phi: `phi`, `value`, `rank_lo`, `rank_hi`, `n`, `error`.
 
     Towards the ends, errors are at most `tail` times the distance from the end: see summarize.
     With exact=True a first pass runs at once, and a second one reads the values that may be answers: error is then 0.
     A key (or a column) that has only nulls has a null value and n = 0.
+    `weights` names a column of whole numbers: a row of weight w counts as w equal rows, in `n`, too; 0 leaves it out.
     """
     phi_list = np.atleast_1d(check_phis(phis)).tolist()
-    query = _BatchQuery.of(source, column, by, eps, where, nan, storage_options, tail)
+    query = _BatchQuery.of(source, column, by, eps, where, nan, storage_options, tail, weights)
     schema = StructType([*query.row_fields(), *quantile_fields(query.value_type)])
     kind = arrow_type(query.value_type)
     if not exact:
@@ -156,11 +160,12 @@ class _BatchQuery:
         nan: str,
         storage_options: dict[str, str] | None,
         tail: float | None,
+        weights: str | None,
     ) -> "_BatchQuery":
         columns, keys = as_names(column), as_names(by)
         eps, nan, several = check_eps(eps), check_nan_policy(nan), not isinstance(column, str)
         tail = check_tail(tail, eps)
-        used = tuple(dict.fromkeys((*keys, *columns)))
+        used = tuple(dict.fromkeys((*keys, *columns, *as_names(weights))))
         if hasattr(source, "mapInArrow"):
             session = source.sparkSession
             check_workers(session)
@@ -177,7 +182,7 @@ class _BatchQuery:
             splits = tuple(plan_splits(files, used, count_cores(session), storage))
             rows = FileRows(session, splits, used, files.schema, condition, storage)
         types = tuple(type_of_arrow(schema.field(name).type).name for name in columns)
-        return cls(session, rows, SummaryRequest(columns, types, keys, eps, nan, tail), several, schema)
+        return cls(session, rows, SummaryRequest(columns, types, keys, eps, nan, tail, weights), several, schema)
 
     @property
     def value_type(self) -> DataType:
@@ -245,7 +250,7 @@ def _row_labels(name: str, by: Sequence[str], several: bool, keys: pa.Array, row
 
 def _summary_rows(by: Sequence[str], several: bool, kind: pa.DataType) -> ToRows:
     def to_rows(name: str, summaries: Summaries) -> Iterator[dict[str, Any]]:
-        ends = summaries.answer([1e-300, 1.0])
+        ends = summaries.answer([0.0, 1.0])
         yield _row_labels(name, by, several, summaries.keys) | {
             "summary": summaries.to_binary().cast(pa.binary()),
             "n": summaries.n,

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
@@ -22,7 +21,6 @@ from quantide.summary.summaries import Summaries
 from quantide.summary.value_column import check_nan_policy
 
 MAX_ACCURACY = 2**31 - 1
-MIN_PHI = float(np.finfo(np.float64).tiny)  # its target is rank 1, whatever n is
 NUMBER = r"[-+]?[0-9.]+(?:E-?[0-9]+)?"
 CONSTANT = re.compile(rf"(?P<one>{NUMBER})|array\((?P<list>{NUMBER}(?:, {NUMBER})*)\)")
 
@@ -130,7 +128,7 @@ def _streamed(phis: list[float], several: bool, eps: float, nan: str) -> Callabl
 def _read_phi(probability: Any) -> float:
     if isinstance(probability, bool) or not isinstance(probability, (int, float)) or not 0 <= probability <= 1:
         raise InvalidArgumentError(f"a probability must be a number from 0 to 1, not {probability!r}")
-    return max(float(probability), MIN_PHI)
+    return float(probability)
 
 
 def _read_probabilities(probabilities: Any) -> list[float]:

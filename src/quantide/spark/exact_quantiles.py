@@ -25,9 +25,11 @@ from quantide.summary.key_encoding import encode_keys, key_array
 from quantide.summary.summaries import Summaries
 from quantide.summary.value_column import has_nan, read_rows
 from quantide.summary.value_types import ValueType
+from quantide.summary.weighted_values import read_weights
 from quantide.typing import Ints
 
-# Counts of a task: for each slot (key * phis + phi) the number of values below and equal, and the values between.
+# Counts of a task: for each slot (key * phis + phi) the number of values below and equal, and the values between with
+# their weights.
 COUNT_SCHEMA = StructType(
     [
         StructField("column", StringType(), False),
@@ -35,6 +37,7 @@ COUNT_SCHEMA = StructType(
         StructField("below", LongType(), False),
         StructField("equal", LongType(), False),
         StructField("between", ArrayType(LongType(), False), False),
+        StructField("weights", ArrayType(LongType(), False), False),
     ]
 )
 
@@ -65,23 +68,27 @@ class BracketCounter:
         self.equal = np.zeros(brackets.targets.shape, dtype=np.int64)
         self.slots: list[Ints] = []
         self.values: list[NDArray[Any]] = []
+        self.weights: list[Ints] = []
 
-    def add(self, keys: Any, values: Any) -> None:
+    def add(self, keys: Any, values: Any, weights: Any = None) -> None:
         rows = read_rows(values)
         key = self._key_indexes(key_array(keys))
-        key = key if rows.valid is None else key[rows.valid]
+        weight = np.ones(rows.length, dtype=np.int64) if weights is None else read_weights(weights, rows.length)
+        if rows.valid is not None:
+            key, weight = key[rows.valid], weight[rows.valid]
         carried = rows.column.carried().astype(self.brackets.kind.carrier, copy=False)
-        if has_nan(carried):
-            valid = ~np.isnan(carried)
-            key, carried = key[valid], carried[valid]
+        if has_nan(carried) or not weight.all():
+            valid = (carried == carried) & (weight > 0)
+            key, carried, weight = key[valid], carried[valid], weight[valid]
         key_count, phis = self.brackets.targets.shape
         for phi in range(phis):
             low, high = self.brackets.low[key, phi], self.brackets.high[key, phi]
-            self.below[:, phi] += np.bincount(key[carried < low], minlength=key_count)
-            self.equal[:, phi] += np.bincount(key[carried == low], minlength=key_count)
+            for counts, chosen in ((self.below, carried < low), (self.equal, carried == low)):
+                counts[:, phi] += np.bincount(key[chosen], weight[chosen], key_count).astype(np.int64)
             inside = (carried > low) & (carried < high)
             self.slots.append(key[inside] * phis + phi)
             self.values.append(carried[inside])
+            self.weights.append(weight[inside])
 
     def _key_indexes(self, keys: pa.Array) -> Ints:
         """Return the index of each row's key among the keys of the brackets."""
@@ -101,13 +108,18 @@ class BracketCounter:
         sizes = np.bincount(slots, minlength=self.below.size)
         used = np.flatnonzero((sizes > 0) | (self.below.reshape(-1) > 0) | (self.equal.reshape(-1) > 0))
         offsets = np.concatenate(([0], np.cumsum(sizes[used])))
-        lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(_patterns(values[order])))
+        weights = np.concatenate([np.empty(0, np.int64), *self.weights])
+        between, of_weights = (
+            pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(numbers[order]))
+            for numbers in (_patterns(values), weights)
+        )
         return {
             "column": pa.repeat(name, len(used)),
             "slot": used,
             "below": self.below.reshape(-1)[used],
             "equal": self.equal.reshape(-1)[used],
-            "between": lists,
+            "between": between,
+            "weights": of_weights,
         }
 
 
@@ -118,7 +130,7 @@ def count_brackets(rows: RowSource, request: SummaryRequest, brackets: dict[str,
         counters = {name: BracketCounter(bracket) for name, bracket in brackets.items()}
         for table in tables:
             for name, counter in counters.items():
-                counter.add(row_keys(table, request.by), table[name])
+                counter.add(row_keys(table, request.by), table[name], request.weights_of(table))
         for name, counter in counters.items():
             yield counter.to_columns(name)
 
@@ -131,8 +143,9 @@ def count_brackets(rows: RowSource, request: SummaryRequest, brackets: dict[str,
             counter.add(row_keys(table, ()), table[name])
         yield counter.to_columns(name)
 
-    # Statistics do not know keys, the rows that `where` selects, or NaN.
-    if isinstance(rows, FileRows) and not request.by and rows.where is None and len(brackets) == 1:
+    # Statistics do not know keys, weights, the rows that `where` selects, or NaN.
+    plain = not request.by and request.weights is None
+    if isinstance(rows, FileRows) and plain and rows.where is None and len(brackets) == 1:
         storage = rows.storage
         if request.nan == "refuse":
             return rows.map_splits(count_split, COUNT_SCHEMA)
@@ -152,10 +165,12 @@ def resolve_brackets(counts: pa.Table, name: str, bracket: ValueBrackets) -> dic
     slot_of = np.repeat(part, np.diff(lists.offsets.to_numpy()))
     order = np.lexsort((values, slot_of))
     values, starts = values[order], np.searchsorted(slot_of[order], np.arange(len(own) + 1))
+    weights = rows["weights"].combine_chunks().flatten().to_numpy()
+    ends = np.concatenate(([0], np.cumsum(weights[order])))  # ranks among the values between, of all slots
     key, phi = np.divmod(own, phis)
     inner = bracket.targets[key, phi] - below - equal  # the rank among the values between, from 1
-    sizes = np.diff(starts)
-    index = np.minimum(starts[:-1] + np.maximum(inner, 1) - 1, len(values))
+    sizes = np.diff(ends[starts])
+    index = np.searchsorted(ends[1:], ends[starts[:-1]] + np.maximum(inner, 1), side="left")
     between = np.append(values, np.zeros(1, values.dtype))[index]  # the zero is for indexes that are not used
     answer = np.where(inner <= 0, bracket.low[key, phi], np.where(inner <= sizes, between, bracket.high[key, phi]))
     return {"slot": own, "value": answer}

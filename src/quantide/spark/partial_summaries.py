@@ -57,9 +57,14 @@ class SummaryRequest:
     eps: float
     nan: str
     tail: float | None = None
+    weights: str | None = None  # the column of weights
 
     def tail_share(self, share: float) -> float | None:
         return None if self.tail is None else share * self.tail
+
+    def weights_of(self, table: pa.Table) -> Any:
+        """Return the weights of a table's rows; None if all count once."""
+        return None if self.weights is None else table[self.weights]
 
 
 # In a task
@@ -81,7 +86,7 @@ def _summarise_all(tables: Iterable[pa.Table], request: SummaryRequest) -> Itera
     }
     for table in tables:
         for name, sketch in sketches.items():
-            sketch.update(table[name])
+            sketch.update(table[name], weights=request.weights_of(table))
     for name, sketch in sketches.items():
         yield name, Summaries.from_binary(pa.array([ALL_KEY]), [sketch.summary().to_bytes()])
 
@@ -93,7 +98,7 @@ def _summarise_by_key(tables: Iterable[pa.Table], request: SummaryRequest) -> It
     for table in _join_tables(tables):
         keys = row_keys(table, request.by)
         for name in request.columns:
-            summaries = Summaries.of(keys, table[name], eps, request.nan, tail)
+            summaries = Summaries.of(keys, table[name], eps, request.nan, tail, request.weights_of(table))
             if 2 * len(summaries.rmin) > len(table):  # so many keys that a merge would not make it smaller
                 yield name, summaries
             else:
