@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
@@ -51,7 +52,7 @@ def test_ranks_of_any_number(name: str) -> None:
     data = DATA[name]
     s = Summary.of(data)
     for x in NUMBERS:
-        below, at_most = (sum(op(exact(v), exact(x)) for v in data) for op in (lambda a, b: a < b, lambda a, b: a <= b))
+        below, at_most = (sum(op(exact(v), exact(x)) for v in data) for op in (operator.lt, operator.le))
         assert s.rank(x) == (at_most, at_most), x
         assert s.rank(x, inclusive=False) == (below, below), x
         many = [x, x]

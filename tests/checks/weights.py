@@ -83,6 +83,8 @@ def check_unchanged_after_bad_weights(kind: Kind, rng: Rng) -> None:
         "arrow null": pa.array([1, None]),
         "bool": [True, False],
         "text": ["1", "2"],
+        "nested": [[1, 2], [3, 4]],
+        "ragged": [[1, 2], 3],
         "times": np.array([1, 2], dtype="timedelta64[ns]"),
         "too few": [1],
         "too many": [1, 1, 1],

@@ -207,7 +207,7 @@ def test_a_plot_of_two_scopes(client: Client) -> None:
         (lambda c: c.stream(""), UnknownStreamError),
         (lambda c: c.quantile("nothing", 0.5), QuantideError),
         (lambda c: c.quantile("latency", 0.5, key="/nowhere"), UnknownKeyError),
-        (lambda c: c.quantile("latency", 0.0), InvalidArgumentError),
+        (lambda c: c.quantile("latency", -0.1), InvalidArgumentError),
         (lambda c: c.answers("latency", []), InvalidArgumentError),
         (lambda c: c.quantile("latency", 0.5, within="soon"), InvalidArgumentError),
         (lambda c: c.quantile("latency", 0.5, within=np.timedelta64(1, "M")), InvalidArgumentError),

@@ -364,7 +364,7 @@ def test_quantiles_keep_the_shape(path: Path) -> None:
     assert history.quantiles(0.5).shape == ()
     assert history.quantiles([]).tolist() == []
     with pytest.raises(errors.InvalidArgumentError):
-        history.quantiles([0.5, 0])
+        history.quantiles([0.5, -0.1])
 
 
 def test_durable_is_the_same_but_slower(path: Path) -> None:

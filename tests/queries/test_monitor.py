@@ -372,7 +372,7 @@ def test_limits_of_any_kind() -> None:
 
 
 BAD = {
-    "phi of 0": lambda m: m.register(0, 0.1),
+    "phi below 0": lambda m: m.register(-0.1, 0.1),
     "phi above 1": lambda m: m.register_many([0.5, 1.5], 0.1),
     "phi as text": lambda m: m.register("half", 0.1),
     "a list where one is asked": lambda m: m.register([0.5, 0.6], 0.1),

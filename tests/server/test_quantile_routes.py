@@ -231,7 +231,7 @@ WRONG: list[tuple[str, int, str]] = [
     ("/api/streams/latency/quantiles", 400, "phi"),
     ("/api/streams/latency/quantiles?phi=", 400, "phi"),
     ("/api/streams/latency/quantiles?phi=-0.1", 400, "greater than or equal to 0"),
-    ("/api/streams/latency/quantiles?phi=-0.5", 400, "greater than 0"),
+    ("/api/streams/latency/quantiles?phi=-0.5", 400, "greater than or equal to 0"),
     ("/api/streams/latency/quantiles?phi=1.0000001", 400, "less than or equal to 1"),
     ("/api/streams/latency/quantiles?phi=nan", 400, "phi"),
     ("/api/streams/latency/quantiles?phi=inf", 400, "phi"),

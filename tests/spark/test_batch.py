@@ -301,7 +301,7 @@ def test_a_damaged_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
         ({"column": "w"}, errors.InvalidArgumentError, "no column 'w'"),
         ({"by": "nope"}, errors.InvalidArgumentError, "no column 'nope'"),
         ({"column": "s"}, errors.TypeMismatchError, "string"),
-        ({"phis": 0}, errors.InvalidArgumentError, "phi"),
+        ({"phis": -0.1}, errors.InvalidArgumentError, "phi"),
         ({"eps": 2}, errors.InvalidArgumentError, "eps"),
         ({"column": []}, errors.InvalidArgumentError, "no column"),
         ({"source": "nowhere/at/all"}, errors.InvalidArgumentError, "nowhere"),

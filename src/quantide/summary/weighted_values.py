@@ -136,7 +136,7 @@ def read_weights(weights: Any, length: int) -> Ints:
         if plain.null_count:
             raise InvalidArgumentError("a weight is null; give a whole number, 0 to leave a value out")
         plain = plain.to_numpy(zero_copy_only=False) if isinstance(plain, pa.Array) else plain.to_numpy()
-    array = np.asarray(plain)
+    array = np.array(plain, dtype=object) if _is_nested(plain) else np.asarray(plain)
     if array.dtype.kind not in "iuf" and array.size:
         array = _read_objects(array)
     is_one = len(array) == 1 and not hasattr(weights, "__len__")
@@ -154,6 +154,10 @@ def read_weights(weights: Any, length: int) -> Ints:
         check_count(int(counts.sum(dtype=np.float64)))
     check_count(int(counts.sum()))
     return counts
+
+
+def _is_nested(plain: Any) -> bool:
+    return isinstance(plain, list) and any(hasattr(x, "__len__") for x in plain)
 
 
 def _read_objects(array: Array) -> Ints:
