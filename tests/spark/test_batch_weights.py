@@ -43,7 +43,7 @@ def check(rows: list[Any], column: Any, eps: float) -> None:
     data = np.sort(column.drop_null().to_numpy())
     assert [row["phi"] for row in rows] == PHIS
     for row in rows:
-        first, last = (int(np.searchsorted(data, row["value"], side)) for side in ("left", "right"))  # type: ignore[call-overload]
+        first, last = (int(np.searchsorted(data, row["value"], side)) for side in ("left", "right"))
         target = max(1, int(np.ceil(row["phi"] * len(data) - 1e-9)))
         away = max(0, first + 1 - target, target - last)
         assert first < last

@@ -214,9 +214,8 @@ class SpanView:
         elif fences := self.all_fences if mode == "exact" else self.fences:
             items = zip(values, is_below, strict=True)
             counts += np.array([0 if below else self._count(fences, value) for value, below in items], dtype=np.int64)
-        low, high = 0, 0
-        if mode == "accurate" and self.open_step.n:
-            low, high = self._fine_open_step().rank(value, inclusive=inclusive)
+        has_open_step = mode == "accurate" and self.open_step.n
+        low, high = self._fine_open_step().rank(value, inclusive=inclusive) if has_open_step else (0, 0)
         low, high = counts + low, counts + high
         return (int(low[0]), int(high[0])) if is_scalar else (low, high)
 
