@@ -93,10 +93,10 @@ def test_stats_and_answers_have_their_keys(path: Path) -> None:
         history.end_step()
     history.append([1.0, None, 2.0])
     stats = history.stats()
-    assert stats["runs"] == 2
-    assert stats["runs_by_level"] == {0: 1, 1: 1}
+    assert stats["runs"] == 3
+    assert stats["runs_by_level"] == {0: 2, 1: 1}
     assert (stats["values"], stats["history_values"], stats["stream_values"]) == (42, 40, 2)
-    assert (stats["steps"], stats["chunks"], stats["files"], stats["blocks"], stats["nulls"]) == (4, 1, 3, 3, 1)
+    assert (stats["steps"], stats["chunks"], stats["files"], stats["blocks"], stats["nulls"]) == (4, 1, 4, 4, 1)
     assert stats["bytes"] == sum(os.path.getsize(file) for file in history_files(history, path))
     assert stats["memory"] > 0
     answer = history.answer(0.5)

@@ -60,9 +60,9 @@ def test_the_last_steps(store: str, capsys: Out) -> None:
     assert main(["quantile", store, "0.5", "--last-steps", "1"]) == 0
     assert "102 values of 1 steps and the open one" in capsys.readouterr().out
     assert main(["quantile", store, "0.5", "--last-steps", "2", "--widen"]) == 0
-    assert "402 values of 4 steps and the open one (more than asked" in capsys.readouterr().out
+    assert "302 values of 3 steps and the open one (more than asked" in capsys.readouterr().out
     assert main(["quantile", store, "0.5", "--last-steps", "2"]) == 2
-    assert "1, 4, 13" in capsys.readouterr().err
+    assert "1, 3, 5, 9, 13" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -92,16 +92,19 @@ def test_a_place_without_a_history_is_left_alone(command: str, tmp_path: Path, c
 
 
 def test_a_picture_of_the_runs(store: str, capsys: Out) -> None:
-    """A bar for each run: 1 to 9 on level 2, 10 to 12 on level 1, 13 on level 0."""
+    """A bar for each run: 1 to 4 and 5 to 8 on level 2, 9 to 10 and 11 to 12 on level 1, 13 on level 0."""
     assert main(["history", store]) == 0
     output = capsys.readouterr().out.splitlines()
-    assert re.match(r"1,302 values in 13 steps, 3 runs, 4 files, .* MB; 2 values in the open step", output[0])
+    assert re.match(r"1,302 values in 13 steps, 5 runs, 6 files, .* MB; 2 values in the open step", output[0])
     assert [line.split()[:2] for line in output[1:4]] == [["level", "2"], ["level", "1"], ["level", "0"]]
-    bars = [(line.index("["), line.index("]")) for line in output[1:4]]
-    assert bars[0][0] < bars[0][1] < bars[1][0] < bars[1][1] < bars[2][0] < bars[2][1]
-    assert (bars[0][1] - bars[0][0]) > 2 * (bars[1][1] - bars[1][0]) > 2 * (bars[2][1] - bars[2][0])
-    assert [line.split("  ")[-1].strip() for line in output[1:4]] == [f"1 runs, {n} values" for n in (900, 300, 100)]
-    assert output[-1] == "last_steps that can be asked about: 1, 4, 13"
+    bars = [match.span() for line in output[1:4] for match in re.finditer(r"\[=*\]", line)]
+    assert [start for start, _ in bars[1:]] == [end for _, end in bars[:-1]]
+    widths = [end - start for start, end in bars]
+    assert min(widths[:2]) > 1.5 * max(widths[2:4])
+    assert min(widths[2:4]) > 1.5 * widths[4]
+    runs = [line.split("  ")[-1].strip() for line in output[1:4]]
+    assert runs == ["2 runs, 800 values", "2 runs, 400 values", "1 runs, 100 values"]
+    assert output[-1] == "last_steps that can be asked about: 1, 3, 5, 9, 13"
 
 
 def test_a_picture_of_nothing_and_of_very_much(tmp_path: Path, capsys: Out) -> None:

@@ -215,10 +215,10 @@ def test_a_lost_data_file(folder: Path) -> None:
 def test_the_wrong_file(folder: Path) -> None:
     """Valid Parquet, but of another part of the run: its checksums are right, and still it is the wrong file."""
     parts = [path for path in active(folder)[0] if path.name.startswith("L1-")]
-    first, second = parts[1].read_bytes(), parts[2].read_bytes()
-    for path, other in ((parts[1], second), (parts[2], first)):
+    first, second = parts[0].read_bytes(), parts[1].read_bytes()
+    for path, other in ((parts[0], second), (parts[1], first)):
         path.unlink()
         path.write_bytes(other)
-    with pytest.raises(CorruptBytesError, match=f"{parts[1].name}.*{parts[2].name}"):
+    with pytest.raises(CorruptBytesError, match=f"{parts[0].name}.*{parts[1].name}"):
         History(folder).verify()
     assert count_refused(History(folder))

@@ -463,7 +463,7 @@ def test_more_keys_than_are_searched(tmp_path: Path, rng: Rng) -> None:
             answer = history.answer(0.5, mode)
             assert bound_faults(values, answer) == []
             assert answer.error == 0 or mode == "quick"
-        assert history.answer(0.5, key=3).n == 3
+        assert history.answer(0.5, key=3).n == np.count_nonzero(keys == 3)
 
 
 def test_summaries_of_all_keys_are_fine_enough(tmp_path: Path, rng: Rng) -> None:
@@ -508,12 +508,12 @@ def test_comparisons_are_bounded(tmp_path: Path, rng: Rng) -> None:
 def test_comparisons_need_run_boundaries(tmp_path: Path, rng: Rng) -> None:
     history, model = History(tmp_path / "s", kappa=2), Model(BY_NAME["float64"])
     filled(history, model, rng, 5)
-    with pytest.raises(SpanError, match="1-3"):
+    with pytest.raises(SpanError, match="1-2"):
         history.compare([0.5], last_steps=1, against=(2, 3))
     with pytest.raises(SpanError):
         history.compare([0.5], last_steps=1, against=(4, 9))
     with pytest.raises(SpanError):
-        history.compare([0.5], last_steps=3)
+        history.compare([0.5], last_steps=2)
     spans: list[Any] = [(1,), (1, 2, 3), ("a", "b"), (0, 1), (1.5, 2), [1, 2], "all"]
     for against in spans:
         with pytest.raises(InvalidArgumentError):

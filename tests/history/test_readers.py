@@ -25,7 +25,7 @@ def _small() -> Iterator[None]:
 
 @pytest.fixture
 def rows(tmp_path: Path, rng: Rng) -> list[tuple[Any, ...]]:
-    """Make a store in `tmp_path / "s"` with runs of two levels and an open step; return its rows as appended."""
+    """Make a store in `tmp_path / "s"` with runs of three levels and an open step; return its rows as appended."""
     out: list[tuple[Any, ...]] = []
     with History(tmp_path / "s", kappa=2, keys=["host", "port"]) as history:
         for step in range(8):
@@ -35,7 +35,7 @@ def rows(tmp_path: Path, rng: Rng) -> list[tuple[Any, ...]]:
             out += [(*key, value) for key, value in zip(own, values.tolist(), strict=True)]
             if step < 7:
                 history.end_step()
-        assert len(history.stats()["runs_by_level"]) == 2
+        assert len(history.stats()["runs_by_level"]) == 3
     return sorted(out, key=repr)
 
 
