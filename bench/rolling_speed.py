@@ -67,9 +67,8 @@ class ThreadedPolars:
         return float(seconds), float(processor), None
 
     def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(60)
+        with self._process:  # closes both pipes, which ends the child, and waits for it
+            pass
 
     def _read(self) -> str:
         assert self._process.stdout is not None

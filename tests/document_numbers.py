@@ -58,7 +58,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "docs/sources/push.md": (
         "wait for ingestion | 1 GB, 20,000 |",
         "the largest batch of landing files | 1 GiB |",
-        "32 MB. ## Requests",
+        ", 32 MB. Its rows may take eight times as much in memory;",
         "A key is remembered for 24 hours",
         "arrive within a few milliseconds share one",
     ),
@@ -95,6 +95,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "does not change for 15 seconds",
         "paused for more than 15 seconds",
     ),
+    "docs/guarantees/history.md": ("or 0 if that is less than 2 MB",),
     "docs/guarantees/windows.md": ("between 0.4 and 1.4 times eps",),
     "docs/live.md": (
         "checks for new commits 50 times a second (5 times in an object store)",

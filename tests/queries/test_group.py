@@ -119,7 +119,7 @@ def test_bad_input_is_named_and_changes_nothing() -> None:
         lambda: group.update(["a"], [1.0, 2.0]),
         lambda: group.update(["a"], [float("nan")]),
         lambda: group.update(["a"], ["text"]),
-        lambda: group.register("a", 0.0, 0.1),
+        lambda: group.register("a", -0.1, 0.1),
         lambda: group.register_many(["a", "b"], [0.5], 0.1),
         lambda: group.register(["a"], 0.5, 0.1),
         lambda: group.drop(17),

@@ -211,7 +211,7 @@ TENTH = pa.array([0.1, 0.1])
         (qt_summary, ([float("nan"), 1.0], TENTH), errors.NaNError, "no rank"),
         (qt_merge, ([b"junk"],), errors.CorruptBytesError, "not a summary"),
         (qt_merge, (SUMMARY, [2]), errors.InvalidArgumentError, "eps must be in"),
-        (qt_quantile, (SUMMARY, [0.0]), errors.InvalidArgumentError, "phi must be in"),
+        (qt_quantile, (SUMMARY, [-0.1]), errors.InvalidArgumentError, "phi must be in"),
         (qt_bounds, (SUMMARY, [1.5]), errors.InvalidArgumentError, "phi must be in"),
         (qt_rank, (SUMMARY, ["x"]), errors.TypeMismatchError, "cannot be compared"),
         (qt_rank, (SUMMARY, [float("nan")]), errors.InvalidArgumentError, "nan has no rank"),

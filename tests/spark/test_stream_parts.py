@@ -346,6 +346,9 @@ def test_a_checkpoint_that_is_lost_or_old_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="older than the store"):
         choose_checkpoint(files, storage, ingest_log, False, False)
     (offsets / "3").touch()
+    with pytest.raises(CheckpointError, match="damaged"):  # torn, as after a power loss
+        choose_checkpoint(files, storage, ingest_log, False, False)
+    (offsets / "3").write_text("v1\n{}\n")
     assert choose_checkpoint(files, storage, ingest_log, False, False) == "c0"
     assert choose_checkpoint(files, storage, ingest_log, True, False) == "c1"
     with pytest.raises(CheckpointError, match="--allow-duplicates"):

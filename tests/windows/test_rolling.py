@@ -349,7 +349,7 @@ def test_types_of_polars(values: Any) -> None:
         ((2.5, 0.5), {}, "window must be a whole number of rows, not 2.5"),
         ((True, 0.5), {}, "window must be a whole number of rows"),
         (("5 min", 0.5), {}, "needs times="),
-        ((2, 0), {}, "phi must be in"),
+        ((2, -0.1), {}, "phi must be in"),
         ((2, 1.5), {}, "phi must be in"),
         ((2, math.nan), {}, "phi must be in"),
         ((2, [[0.5]]), {}, "a list of numbers, not of shape"),

@@ -54,7 +54,7 @@ class History(HistoryReader):
     >>> answer.value, answer.error <= 0.01 * 100 / 4100, answer.blocks_read <= h.stats()["runs"]
     (np.float64(2049.0), True, True)
     >>> [span.last_steps for span in h.spans()]
-    [1, 4]
+    [1, 2, 4]
     >>> h.close()
 
     `path` is the folder of the store, or a prefix in an object store ("s3://bucket/stream", "az://...", "gs://...")
