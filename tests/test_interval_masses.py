@@ -159,3 +159,31 @@ def test_an_empty_structure_has_no_ends() -> None:
     for ask in empty:
         with pytest.raises(errors.EmptyError):
             ask()
+
+
+@given(
+    values=st.lists(st.integers(-9, 9), min_size=1, max_size=300),
+    splits=st.lists(st.integers(-10, 10), max_size=6).map(sorted),
+    tuples=st.integers(1, 20),
+    missing=st.integers(0, 3),
+    inclusive=st.booleans(),
+)
+def test_bounds_of_masses(values: list[int], splits: list[int], tuples: int, missing: int, inclusive: bool) -> None:
+    """Bounds contain the true fraction of every interval, also if some values are known by their number only."""
+    missing = min(missing, len(values) - 1)
+    summary = Summary.of(values[missing:]).compress(tuples).lift(missing)
+    low, high = summary.pmf_bounds(splits, inclusive=inclusive)
+    compare = operator.le if inclusive else operator.lt
+    upto = [0, *(sum(compare(value, split) for value in values) for split in splits), len(values)]
+    truth = np.diff(upto) / len(values)
+    assert (len(low), len(high)) == (len(splits) + 1,) * 2
+    assert np.all((low >= 0) & (low <= truth) & (truth <= high) & (high <= 1))
+    exact = Summary.of(values)
+    assert [bound.tolist() for bound in exact.pmf_bounds(splits, inclusive=inclusive)] == [truth.tolist()] * 2
+
+
+def test_bad_splits_of_bounds() -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="splits must not decrease"):
+        Summary.of([1.0]).pmf_bounds([2.0, 1.0])
+    with pytest.raises(errors.EmptyError):
+        Summary.of([]).pmf_bounds([2.0])

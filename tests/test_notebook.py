@@ -19,6 +19,7 @@ from nbclient import NotebookClient
 
 from quantide import Answer, RecentWindow, Summary
 from quantide.summary.answer import AnswerAsOf
+from quantide.summary.comparison import Comparison
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "quickstart.ipynb"
 VOID = {"br"}
@@ -229,3 +230,22 @@ def test_the_example_notebook_runs(kernel: str, tmp_path: Path) -> None:
     low, high = map(float, next(data["text/plain"] for data in shown if data["text/plain"][0] == "(")[1:-1].split(","))
     assert 0.99 < low <= high < 1  # Tuesday is slower than what was before
     assert list((tmp_path / "TMPDIR").iterdir()) == []
+
+
+def test_a_comparison_shows_its_bounds_and_both_curves() -> None:
+    rng = np.random.default_rng(5)
+    change = Summary.of(rng.normal(1, 1, 500)).compress(50).compare(Summary.of(rng.normal(0, 1, 500)).compress(50))
+    shown = Reader(change._repr_html_())
+    cells = {row[0]: row[1:] for row in shown.rows}
+    assert cells["KS distance"][:2] == [f"{end:.6g}" for end in change.ks]
+    assert cells["shift of median"] == [*(f"{end:.6g}" for end in change.shifts[0.5]), "yes"]
+    assert len(shown.attributes["polyline"]) == 2
+    assert len(shown.attributes["polygon"]) == 2
+
+
+@pytest.mark.parametrize(
+    "values", [[1.0], [math.inf], [-1.7e308, 1.7e308], [date(2026, 1, 1), date(2026, 1, 2)], [Decimal("1.5")]]
+)
+def test_comparisons_of_every_kind_have_html(values: list[Any]) -> None:
+    change = Comparison(Summary.of(values), Summary.of(values[:1]))
+    assert "KS distance" in "".join(cell for row in Reader(change._repr_html_()).rows for cell in row)

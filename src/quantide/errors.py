@@ -53,6 +53,14 @@ class TypeMismatchError(QuantideError, TypeError):
     """Values have an unsupported type, or another type than those before."""
 
 
+class UnprovedError(TypeMismatchError):
+    """A structure with proved bounds was given data whose bounds are not proved, or not for single values."""
+
+
+class HistogramError(QuantideError, ValueError):
+    """A histogram contradicts itself, or its form is not supported. The message names the field."""
+
+
 class CountOverflowError(QuantideError, OverflowError):
     """There are more than MAX_N values, the largest number for which ranks are exact."""
 

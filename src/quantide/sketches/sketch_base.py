@@ -13,12 +13,12 @@ from quantide.summary.quantile_queries import QuantileQueries
 from quantide.summary.ranks import MAX_N, check_count, check_eps
 from quantide.summary.summaries import Summaries
 from quantide.summary.summary import Summary
+from quantide.summary.unproved_summary import refuse_unproved
 from quantide.summary.value_column import ValueColumn, check_nan_policy, read_column
 from quantide.summary.value_types import ValueType, type_named
 from quantide.summary.weighted_values import WeightedValues, read_weighted
 
 BUFFER_SIZE = 4096  # single values that are inserted together
-MAX_REPEATED = 1 << 16  # weighted values that are inserted one by one, as many as a block of any sketch
 SCALAR_TYPES = {  # Python types that need no conversion to a value type, and the array code that stores them
     "float64": (frozenset((float, np.float64)), "d"),
     "int64": (frozenset((int, np.int64)), "q"),
@@ -103,7 +103,7 @@ class SketchBase(CopiedByBytes, QuantileQueries):
     def _update_weighted(self, values: Any, weights: Any, nan: str | None) -> None:
         """Insert weighted values: repeated if they are few, as one block would be, else as an exact summary."""
         weighted = self._read_weighted(values, weights, nan)
-        if weighted.total <= max(MAX_REPEATED, 2 * len(weighted)):
+        if weighted.is_light:
             self.insert_column(weighted.repeated())
         else:
             self._insert_summary(self._check_summary(Summary.of_weighted(weighted)))
@@ -126,6 +126,7 @@ class SketchBase(CopiedByBytes, QuantileQueries):
 
         Return it with tuples whose gaps are within eps/2 also between tuples of one value.
         """
+        refuse_unproved(summary)
         if not isinstance(summary, Summary):
             raise TypeMismatchError(
                 f"update_summary() takes a Summary, not {type(summary).__name__}; use update() for values"
@@ -206,6 +207,11 @@ class SketchBase(CopiedByBytes, QuantileQueries):
 
     def _empty_summary(self) -> Summary:
         return Summary.of_sorted(np.empty(0, self._kind().carrier), self._kind()).with_skipped(self._nulls, self._nans)
+
+    def _carried(self, value: Any) -> Any:
+        """Return a value of the sketch as the number that carries it."""
+        column = read_column(np.array([value], dtype=self._kind().dtype), self._type)
+        return next(iter(column.carried_parts()))[0]
 
     def _kind(self) -> ValueType:
         return self._type or type_named("float64")

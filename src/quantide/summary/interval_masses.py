@@ -17,6 +17,19 @@ def masses_between(splits: Any, cdf: Callable[[Any], Any]) -> Floats:
 
     They are differences of `cdf` and add up to 1. The splits must not decrease.
     """
+    _check_ascending(splits)
+    fractions = np.atleast_1d(np.asarray(cdf(splits), dtype=np.float64))
+    return np.diff(fractions, prepend=0.0, append=1.0)
+
+
+def bound_masses(splits: Any, rank: Callable[[Any], tuple[Any, Any]], n: int) -> tuple[Floats, Floats]:
+    """Return proved bounds on those fractions, from proved bounds on the number of values up to each split."""
+    _check_ascending(splits)
+    low, high = (np.concatenate(([0], np.atleast_1d(bound), [n])) for bound in rank(splits))
+    return np.maximum(low[1:] - high[:-1], 0) / n, (high[1:] - low[:-1]) / n
+
+
+def _check_ascending(splits: Any) -> None:
     plain = plain_values(splits)
     items = plain.to_pylist() if isinstance(plain, (pa.Array, pa.ChunkedArray)) else list(plain)
     try:
@@ -25,5 +38,3 @@ def masses_between(splits: Any, cdf: Callable[[Any], Any]) -> Floats:
         decreasing = None
     if decreasing is not None:
         raise InvalidArgumentError(f"splits must not decrease, unlike {decreasing[0]}, {decreasing[1]}; sort them")
-    fractions = np.atleast_1d(np.asarray(cdf(splits), dtype=np.float64))
-    return np.diff(fractions, prepend=0.0, append=1.0)

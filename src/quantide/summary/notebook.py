@@ -28,7 +28,7 @@ def answer_html(answer: Answer) -> str:
         *((name.replace("_", " "), str(value)) for name, value in more if value is not None),
     ]
     head = f"{phi_name(answer.phi)}: <b>{escape(str(answer.value))}</b>"
-    return f"<div><div>{head}</div>{_bar(answer)}{_table(rows)}</div>"
+    return f"<div><div>{head}</div>{_bar(answer)}{html_table(rows)}</div>"
 
 
 def summary_html(summary: "Summary") -> str:
@@ -42,7 +42,7 @@ def summary_html(summary: "Summary") -> str:
     size = f"tuples: {len(summary):,}, bytes: {summary.nbytes:,}"
     error = f"every answer off by at most {format_error(summary.error, summary.n)}{_tail(summary)}"
     head = f"<b>Summary</b>: {counts}<br>{size}, {error}"
-    return f"<div><div>{head}</div>{_table(_main_quantiles(summary))}{_curve(summary)}</div>"
+    return f"<div><div>{head}</div>{html_table(_main_quantiles(summary))}{_curve(summary)}</div>"
 
 
 def phi_name(phi: float) -> str:
@@ -75,7 +75,8 @@ def _tail(summary: "Summary") -> str:
     return f"<br>and by {format_percent(tail)} of the values beyond it, plus half a rank" if tail else ""
 
 
-def _table(rows: Sequence[tuple[str, ...]]) -> str:
+def html_table(rows: Sequence[tuple[str, ...]]) -> str:
+    """Render rows of plain text."""
     lines = "".join("<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>" for row in rows)
     return f'<table style="color:inherit">{lines}</table>'
 
@@ -118,7 +119,7 @@ def _curve(summary: "Summary") -> str:
     halves = x / 2.0  # the difference of two float64 may overflow
     low, high = halves[ends]
     across = WIDTH * ((np.clip(halves, low, high) - low) / (high - low))
-    upper, line, lower = (_stairs(across, HEIGHT * (1 - y)) for y in (hi / summary.n, middle, lo / summary.n))
+    upper, line, lower = (stair_corners(across, HEIGHT * (1 - y)) for y in (hi / summary.n, middle, lo / summary.n))
     first, last = summary.type.restore(x[ends])
     return (
         f'<svg width="{WIDTH}" height="{HEIGHT}" role="img" fill="currentColor">'
@@ -128,7 +129,7 @@ def _curve(summary: "Summary") -> str:
     )
 
 
-def _stairs(x: Any, y: Any) -> list[str]:
+def stair_corners(x: Any, y: Any) -> list[str]:
     """Return the corners of a step function that is y[i] from x[i] on."""
     across, down = np.repeat(x, 2)[1:], np.repeat(y, 2)[:-1]
     return [f"{a:.1f},{b:.1f}" for a, b in zip(across.tolist(), down.tolist(), strict=True)]

@@ -7,10 +7,11 @@ from numpy.typing import ArrayLike
 
 from quantide.summary.answer import Answer
 from quantide.summary.summary import Summary
+from quantide.summary.summary_queries import SummaryQueries
 from quantide.typing import Array, Floats
 
 
-class QuantileQueries(ABC):
+class QuantileQueries(SummaryQueries, ABC):
     """Mixin that answers every query from `summary()`."""
 
     @abstractmethod

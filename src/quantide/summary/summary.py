@@ -12,7 +12,7 @@ from quantide.kernels.error_profile import find_slopes, ranks_of_profile, select
 from quantide.kernels.tuple_merge import merge_groups
 from quantide.summary.answer import Answer
 from quantide.summary.copying import CopiedByBytes, Immutable
-from quantide.summary.interval_masses import masses_between
+from quantide.summary.interval_masses import bound_masses, masses_between
 from quantide.summary.rank_arguments import read_query_values
 from quantide.summary.ranks import (
     MAX_N,
@@ -25,6 +25,8 @@ from quantide.summary.ranks import (
     target_ranks,
 )
 from quantide.summary.summary_bytes import SummaryTuples, check_bytes, pack_tuples, unpack_tuples
+from quantide.summary.summary_queries import SummaryQueries
+from quantide.summary.unproved_summary import refuse_unproved
 from quantide.summary.value_column import check_nan_policy, nan_error, read_column
 from quantide.summary.value_types import ValueType, type_named
 from quantide.summary.weighted_values import WeightedValues, read_weighted
@@ -33,7 +35,7 @@ from quantide.typing import Array, Floats, Ints
 TupleArrays = tuple[Array, Ints, Ints, int]  # values, rmin, rmax, n
 
 
-class Summary(Immutable, CopiedByBytes):
+class Summary(Immutable, CopiedByBytes, SummaryQueries):
     """Small, immutable summary of n values that answers every quantile query with a proved bound.
 
     It consists of sorted tuples (value, rmin, rmax): the value is one of the n, and its rank is proved to lie in
@@ -122,6 +124,7 @@ class Summary(Immutable, CopiedByBytes):
         if not summaries:
             raise InvalidArgumentError("merge needs at least one summary; Summary.of([]) is the empty one")
         for other in summaries:
+            refuse_unproved(other)
             if not isinstance(other, Summary):
                 raise TypeMismatchError(f"a Summary merges with a Summary, not with {type(other).__name__}")
         nonempty = [s for s in summaries if s._n] or [summaries[0]]
@@ -204,7 +207,15 @@ class Summary(Immutable, CopiedByBytes):
         """Return the values of many quantiles in one call."""
         array = check_phis(phis)
         check_not_empty(self._n)
-        return self._type.restore(self._values[self._nearest(2 * target_ranks(array, self._n))])
+        return self._type.restore(self._values[self.indexes_of(array)])
+
+    def indexes_of(self, phis: Floats) -> Any:
+        """Return the indexes of the tuples that answer checked phis; internal."""
+        return self._nearest(2 * target_ranks(phis, self._n))
+
+    def summary(self) -> "Summary":
+        """Return this summary, as sketches and windows return theirs."""
+        return self
 
     def bounds(self, phi: float) -> tuple[Any, Any]:
         """Return two of the n values, (low, high), between which the true phi-quantile is proved to lie, inclusive.
@@ -220,8 +231,12 @@ class Summary(Immutable, CopiedByBytes):
         phi = check_phi(phi)
         check_not_empty(self._n)
         target = int(target_ranks(phi, self._n))
-        low = int(np.searchsorted(self._rmax, target, side="right")) - 1
-        high = int(np.searchsorted(self._rmin, target, side="left"))
+        return self.values_around(target, target)
+
+    def values_around(self, first: int, last: int) -> tuple[Any, Any]:
+        """Return a value not above that of rank `first`, and one not below that of rank `last`, or None."""
+        low = int(np.searchsorted(self._rmax, first, side="right")) - 1
+        high = int(np.searchsorted(self._rmin, last, side="left"))
         ends = self._type.restore(self._values[[max(low, 0), min(high, len(self) - 1)]])
         return (ends[0] if low >= 0 else None), (ends[1] if high < len(self) else None)
 
@@ -247,13 +262,22 @@ class Summary(Immutable, CopiedByBytes):
         """Return the fraction of the n values in each interval between splits; the splits must not decrease.
 
         The intervals are (-inf, s1], (s1, s2], ..., (sk, inf), and with inclusive=False (-inf, s1), [s1, s2), ...,
-        [sk, inf). Each fraction is within 2 * `error`. For proved bounds, subtract those of rank(): of an interval
-        (a, b] they are lo(b) - hi(a) and hi(b) - lo(a).
+        [sk, inf). Each fraction is within 2 * `error`; pmf_bounds() has proved bounds.
 
         >>> Summary.of([1.0, 2.0, 2.0, 5.0]).pmf([2.0, 4.0]).tolist()
         [0.75, 0.0, 0.25]
         """
         return masses_between(splits, lambda values: self.cdf(values, inclusive=inclusive))
+
+    def pmf_bounds(self, splits: Any, *, inclusive: bool = True) -> tuple[Floats, Floats]:
+        """Return proved bounds (lo, hi) on the fraction of the n values in each interval of pmf().
+
+        >>> lo, hi = Summary.of(range(1000)).compress(20).pmf_bounds([99, 899])
+        >>> bool((lo <= [0.1, 0.8, 0.1]).all() and (hi >= [0.1, 0.8, 0.1]).all())
+        True
+        """
+        check_not_empty(self._n)
+        return bound_masses(splits, lambda values: self.rank(values, inclusive=inclusive), self._n)
 
     def plot(self, ax: Any = None, *, label: str | None = None, log: bool = False) -> Any:
         """Plot the CDF and the band in which it is proved to lie; return the axes.

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from quantide.errors import InvalidArgumentError, NaNError, QuantideError, TypeMismatchError
+from quantide.summary.unproved_summary import refuse_unproved
 from quantide.summary.value_types import (
     DECIMAL_DIGITS,
     FLOATS,
@@ -107,6 +108,7 @@ def plain_values(values: Any) -> Any:
 
 
 def _plain(values: Any) -> Any:
+    refuse_unproved(values)
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values
     if isinstance(values, np.ma.MaskedArray):

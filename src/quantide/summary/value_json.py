@@ -9,6 +9,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from quantide.summary.answer import Answer
+from quantide.summary.comparison import PROOFS, Comparison
 
 
 def encode_value(value: Any) -> Any:
@@ -53,6 +54,27 @@ def encode_answer(answer: Answer) -> dict[str, Any]:
         "n": answer.n,
         "error": answer.error,
     }
+
+
+def encode_comparison(comparison: Comparison) -> dict[str, Any]:
+    """Return the results of a comparison: every one has a proved low and high end, null where there is no bound."""
+    shifts = [
+        {"phi": phi} | encode_interval(shift) | {"is_above": PROOFS[comparison.is_above(phi)]}
+        for phi, shift in comparison.shifts.items()
+    ]
+    return {
+        "ks": encode_interval(comparison.ks),
+        "psi": encode_interval(comparison.psi),
+        "wasserstein": encode_interval(comparison.wasserstein),
+        "shifts": shifts,
+        "splits": [encode_value(split) for split in comparison.splits],
+        "floor": comparison.floor,
+    }
+
+
+def encode_interval(interval: tuple[Any, Any]) -> dict[str, Any]:
+    """Return the proved ends of an interval."""
+    return {"low": encode_value(interval[0]), "high": encode_value(interval[1])}
 
 
 def write_line(out: TextIO, body: dict[str, Any]) -> None:

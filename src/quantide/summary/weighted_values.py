@@ -15,6 +15,7 @@ from quantide.summary.value_column import ValueColumn, check_nan_policy, has_nan
 from quantide.summary.value_types import ValueType
 from quantide.typing import Array, Bools, Ints
 
+MAX_REPEATED = 1 << 16  # weighted values that are inserted one by one, as many as a block of any sketch
 PART_SIZE = 1 << 20  # repeated values that are in memory together
 MAX_REPEATS = 1 << 27  # arrivals of a weighted update of a window
 
@@ -61,6 +62,11 @@ class WeightedValues:
         """Number of values that these stand for."""
         return int(self.weights.sum())
 
+    @property
+    def is_light(self) -> bool:
+        """Return True if inserting the values one by one costs no more than a block does."""
+        return self.total <= max(MAX_REPEATED, 2 * len(self))
+
     def repeated(self) -> ValueColumn:
         """Return a column with every value as often as its weight says."""
         return ValueColumn(self.type, [np.repeat(self.values, self.weights)], self.nulls, self.nans)
@@ -71,20 +77,25 @@ class WeightedValues:
 
     def index_parts(self, start: int = 0) -> Iterator[Ints]:
         """Yield the index of the value of each arrival from `start` on, PART_SIZE at a time."""
-        ends = np.cumsum(self.weights)
-        total = int(ends[-1]) if len(ends) else 0
-        while start < total:
-            end = min(start + PART_SIZE, total)
-            first, last = int(np.searchsorted(ends, start, side="right")), int(np.searchsorted(ends, end, side="left"))
-            counts = self.weights[first : last + 1].copy()
-            counts[0] = ends[first] - start
-            counts[-1] -= ends[last] - end
-            yield np.repeat(np.arange(first, last + 1), counts)
-            start = end
+        return repeat_indexes(self.weights, PART_SIZE, start)
 
     def tuples(self) -> tuple[Array, Ints]:
         """Return the distinct values with their first and their last rank, as sorted tuples with exact ranks."""
         return weighted_tuples(self.values, self.weights, None)[:2]
+
+
+def repeat_indexes(weights: Ints, size: int, start: int = 0) -> Iterator[Ints]:
+    """Yield each index as often as its weight says, `size` at a time, without the first `start`."""
+    ends = np.cumsum(weights)
+    total = int(ends[-1]) if len(ends) else 0
+    while start < total:
+        end = min(start + size, total)
+        first, last = int(np.searchsorted(ends, start, side="right")), int(np.searchsorted(ends, end, side="left"))
+        counts = weights[first : last + 1].copy()
+        counts[0] = ends[first] - start
+        counts[-1] -= ends[last] - end
+        yield np.repeat(np.arange(first, last + 1), counts)
+        start = end
 
 
 def weighted_tuples(values: Array, weights: Ints, codes: Ints | None) -> tuple[Array, Ints, Ints]:

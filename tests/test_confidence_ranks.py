@@ -1,0 +1,70 @@
+"""Confidence intervals of quantiles by order statistics: exact binomial tails, for every number of values."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from quantide import Summary
+from quantide.errors import InvalidArgumentError
+from quantide.summary.confidence_ranks import confidence_ranks, lower_tail
+
+
+def exact_tail(n: int, phi: float, count: int) -> Fraction:
+    p = Fraction(phi)
+    return sum((math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(count + 1)), Fraction(0))
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 17, 60, 200])
+@pytest.mark.parametrize("phi", [0.01, 0.3, 0.5, 0.9, 0.99])
+def test_ranks_are_the_narrowest_with_this_confidence(n: int, phi: float) -> None:
+    for level in (0.5, 0.9, 0.95, 0.999):
+        low, high = confidence_ranks(n, phi, level)
+        half = Fraction(1 - level) / 2
+        assert low == 0 or exact_tail(n, phi, low - 1) <= half
+        assert high == n + 1 or 1 - exact_tail(n, phi, high - 1) <= half
+        nearly = half * Fraction(1 - 10**-6)
+        assert exact_tail(n, phi, low) > nearly
+        assert high == 1 or 1 - exact_tail(n, phi, high - 2) > nearly
+
+
+@pytest.mark.parametrize(("n", "count"), [(10_000, 4_900), (40_000, 19_700), (3_000_000, 1_498_000)])
+def test_tails_in_groups_are_slightly_above_the_exact_ones(n: int, count: int) -> None:
+    logs = [
+        math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) - n * math.log(2) for k in range(count + 1)
+    ]
+    exact = math.fsum(map(math.exp, logs))
+    assert 0.999_99 < lower_tail(n, 0.5, 0.5, count) / exact < 1.01
+
+
+@pytest.mark.parametrize("n", [10**8, 10**12, 2**53])
+def test_many_values_give_nearly_the_normal_interval(n: int) -> None:
+    low, high = confidence_ranks(n, 0.99, 0.95)
+    deviation = math.sqrt(n * 0.99 * 0.01)
+    assert 1.95 < (n * 0.99 - low) / deviation < 1.99
+    assert 1.95 < (high - n * 0.99) / deviation < 1.99
+
+
+def test_intervals_contain_the_quantile_of_the_population_as_often_as_they_say() -> None:
+    rng, inside = np.random.default_rng(3), 0
+    for _ in range(400):
+        low, high = Summary.of(rng.random(200)).compress(50).confidence_interval(0.7, 0.9)
+        inside += low <= 0.7 <= high
+    assert inside >= 360
+
+
+def test_shifts_of_populations_are_wider_than_those_of_the_data() -> None:
+    rng = np.random.default_rng(4)
+    found = Summary.of(rng.normal(size=1000)).compare(Summary.of(rng.normal(size=1000)))
+    low, high = found.confidence_interval(0.5)
+    assert low < 0 < high
+    assert low < found.shift(0.5)[0] <= found.shift(0.5)[1] < high
+
+
+def test_too_few_values_leave_an_end_open() -> None:
+    assert Summary.of([1.0, 2.0]).confidence_interval(0.5) == (None, None)
+    assert Summary.of([1.0, 2.0]).confidence_interval(0.0) == (None, 1.0)
+    for level in (0, 1, "high"):
+        with pytest.raises(InvalidArgumentError):
+            Summary.of([1.0]).confidence_interval(0.5, level)  # type: ignore[arg-type]
