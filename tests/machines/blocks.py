@@ -49,6 +49,14 @@ class Block(NamedTuple):
         made: Array = drawn[self.shape].astype(name)
         return made
 
+    def weights(self, heavy: bool) -> Array:
+        """Weights of the values, most of them small; one is large if `heavy`."""
+        rng = np.random.default_rng(self.seed + 1)
+        made = rng.choice([0, 1, 1, 2, 5], self.size)
+        if heavy and self.size:
+            made[rng.integers(0, self.size)] = 70_000  # more than are repeated
+        return made
+
 
 def blocks(most: int = max(SIZES)) -> st.SearchStrategy[Block]:
     sizes = [size for size in SIZES if size <= most]

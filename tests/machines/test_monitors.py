@@ -129,6 +129,14 @@ class MonitorMachine(Queries):
         for value in block.values(self.name):
             self.feed(np.array([value]))
 
+    @rule(block=blocks(300), heavy=st.booleans())
+    def update_weighted(self, block: Block, heavy: bool) -> None:
+        values, weights = block.values(self.name), block.weights(heavy)
+        if self.source == "pull":
+            return
+        self.monitor.update(values, weights=weights)
+        self.data = np.concatenate((self.data, np.repeat(values, weights)))
+
     @rule(block=blocks(300))
     def update_summary(self, block: Block) -> None:
         values = block.values(self.name)[: 300 if self.source == "stream" else 5]
@@ -254,6 +262,15 @@ class GroupMachine(Queries):
         values = block.values(self.name)
         own = np.random.default_rng(block.seed).integers(0, keys, len(values))
         self.group.update(own, values)
+        for key in np.unique(own).tolist():
+            self.data[key] = np.concatenate((self.data.get(key, values[:0]), values[own == key]))
+
+    @rule(block=blocks(300), keys=st.sampled_from([1, 3, 65]), heavy=st.booleans())
+    def update_weighted(self, block: Block, keys: int, heavy: bool) -> None:
+        values, weights = block.values(self.name), block.weights(heavy)
+        own = np.random.default_rng(block.seed).integers(0, keys, len(values))
+        self.group.update(own, values, weights=weights)
+        own, values = np.repeat(own, weights), np.repeat(values, weights)
         for key in np.unique(own).tolist():
             self.data[key] = np.concatenate((self.data.get(key, values[:0]), values[own == key]))
 

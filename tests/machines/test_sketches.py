@@ -47,6 +47,12 @@ class SketchMachine(RuleBasedStateMachine):
             self.sketch.update(values)
             self.note(values)
 
+    @rule(block=blocks(300), heavy=st.booleans())
+    def update_weighted(self, block: Block, heavy: bool) -> None:
+        values, weights = block.values(self.name), block.weights(heavy)
+        self.sketch.update(values, weights=weights)
+        self.note(np.repeat(values, weights))
+
     @rule(block=blocks(300))
     def update_one_by_one(self, block: Block) -> None:
         for value in block.values(self.name):

@@ -17,7 +17,7 @@ from tests.oracle import tail_faults
 from tests.windows.feed import Feed
 from tests.windows.small import BucketWindow, SmallRecentWindow, small_layout
 from tests.windows.test_constrained import TREES, Arrived, ask, constraint_of, truth_of
-from tests.windows.truth import verify
+from tests.windows.truth import answer_faults, verify
 
 pytestmark = pytest.mark.slow
 
@@ -77,11 +77,27 @@ class SlidingMachine(WindowMachine):
             self.feed.window.update(value)
         self.feed._note(self.carried(block).astype(np.float64), np.zeros(block.size))
 
+    @rule(block=blocks(300), heavy=st.booleans())
+    def update_weighted(self, block: Block, heavy: bool) -> None:
+        values, weights = self.carried(block), block.weights(heavy)
+        self.feed.window.update(values, weights=weights)
+        repeated = np.repeat(values, weights).astype(np.float64)
+        self.feed._note(repeated, np.zeros(len(repeated)))
+
     @precondition(lambda self: len(self.feed.values) > 0)
     @rule(block=blocks(65))
     def update_summary(self, block: Block) -> None:
         if block.size:
             self.feed.summarised(self.carried(block), np.zeros(block.size))
+
+    @precondition(lambda self: len(self.feed.values) > 0 and not self.feed.blocks)
+    @rule(block=blocks(65), phi=st.sampled_from([0.0, 0.01, 0.5, 0.99, 1.0]))
+    def ask_after_every_value(self, block: Block, phi: float) -> None:
+        for value in self.carried(block).astype(np.float64):
+            self.feed.window.update(value.astype(self.name))
+            self.feed._note(np.array([value]), np.zeros(1))
+            inside = self.feed.values[-self.size :]
+            assert answer_faults(self.feed.window.answer(phi), inside, self.feed.window.eps) == []
 
     @precondition(lambda self: len(self.feed.values) > 0)
     @rule()
@@ -127,6 +143,12 @@ class RecentMachine(WindowMachine):
         for value, time in zip(self.carried(block), self.times(block), strict=True):
             self.feed.take(np.array([value]), np.array([time]))
 
+    @rule(block=blocks(300))
+    def update_weighted(self, block: Block) -> None:
+        values, times, weights = self.carried(block), self.times(block), block.weights(False)
+        self.feed.window.update(values, times, weights=weights)
+        self.feed._note(np.repeat(values, weights).astype(np.float64), np.repeat(times, weights))
+
     @rule(block=blocks(300), way=st.sampled_from([0.0, 1.0]))
     def update_summary(self, block: Block, way: float) -> None:
         if block.size:
@@ -164,6 +186,15 @@ class ConstrainedMachine(RuleBasedStateMachine):
         values = (table["value"].to_numpy() * 8).astype(self.name)
         self.arrived.value[len(self.arrived.value) - size :] = values
         self.window.update(table.set_column(0, "value", pa.array(values)))
+
+    @rule(seed=st.integers(0, 2**16), size=st.sampled_from([1, 2, 65]))
+    def update_weighted(self, seed: int, size: int) -> None:
+        rng = np.random.default_rng(seed)
+        table, weights = self.arrived.more(rng, size), rng.choice([0, 1, 2, 9], size)
+        values = (table["value"].to_numpy() * 8).astype(self.name)
+        self.arrived.value[len(self.arrived.value) - size :] = values
+        self.arrived.repeat_last(weights)
+        self.window.update(table.set_column(0, "value", pa.array(values)), weights=weights)
 
     @rule()
     def restore(self) -> None:

@@ -1,4 +1,4 @@
-"""Reused answers of a SlidingWindow: within their bounds, eps and the tail, and values of the window."""
+"""Reused answers of windows: within their bounds, eps and the tail, and values of the window."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quantide import SlidingWindow, Summary
+from quantide import RecentWindow, SlidingWindow, Summary
 from quantide.windows.newest_values import NewestValues
 from quantide.windows.window_buckets import WindowBuckets
 from tests import oracle
 from tests.orders import ORDERS
-from tests.windows.small import BucketWindow
+from tests.windows.small import BucketWindow, SmallRecentWindow
 from tests.windows.truth import answer_faults
 
 Rng = np.random.Generator
@@ -134,3 +134,85 @@ def test_small_windows_in_buckets(rng: Rng) -> None:
     assert again.to_bytes() == window.to_bytes()
     assert again.tuples == window.tuples
     assert answer_faults(again.answer(0.9), values[-100_000:], 0.01) == []
+
+
+RECENT = [RecentWindow, SmallRecentWindow]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("cls", RECENT)
+@pytest.mark.parametrize(("most", "eps"), [(30, 0.2), (900, 0.05), (None, 0.1)])
+def test_the_last_values_asked_after_every_value(
+    cls: type[RecentWindow], order: str, most: int | None, eps: float, rng: Rng
+) -> None:
+    """Several lengths in turn: their answers have nothing to do with each other."""
+    values = ORDERS[order](rng, 1500)
+    window = cls(eps, max_items=most)
+    lengths = [None, *(length for length in (1, 7, 29, 300, 800) if most is None or length <= most)]
+    for n, value in enumerate(values, 1):
+        window.update(value)
+        phi, last = PHIS[n % 5], lengths[n % 7 % len(lengths)]
+        data = values[:n][-(last or most or n) :]
+        answer = window.answer(phi, last=last)
+        assert window.quantile(phi, last=last) == answer.value
+        if n % 5 == 0:
+            assert answer_faults(answer, data, eps) == []
+
+
+@given(data=st.data())
+def test_any_calls_of_a_recent_window(data: st.DataObject) -> None:
+    """Blocks, single values, weights, summaries, copies and queries in any order."""
+    most = data.draw(st.one_of(st.none(), st.integers(1, 60)))
+    window = data.draw(st.sampled_from(RECENT))(data.draw(st.sampled_from([0.02, 0.1, 0.3])), max_items=most)
+    arrived: list[float] = []
+    for _ in range(data.draw(st.integers(1, 30))):
+        block = data.draw(st.lists(st.integers(0, 9).map(float), min_size=1, max_size=6))
+        match data.draw(st.sampled_from(["one", "block", "copy", "summary", "weights"])):
+            case "block":
+                window.update(block)
+            case "weights":
+                weights = data.draw(st.lists(st.integers(0, 9), min_size=len(block), max_size=len(block)))
+                window.update(block, weights=weights)
+                block = np.repeat(block, weights).tolist()
+            case "copy":
+                block = block[:1]
+                window = type(window).from_bytes(window.to_bytes())
+                window.update(block[0])
+            case "summary":  # of one value: a longer block leaves as a whole
+                block = block[:1]
+                window.update_summary(Summary.of(block))
+            case _:
+                block = block[:1]
+                window.update(block[0])
+        arrived += block
+        if arrived:
+            last = data.draw(st.one_of(st.none(), st.integers(1, most or 60)))
+            answer = window.answer(data.draw(st.sampled_from(PHIS)), last=last)
+            assert answer_faults(answer, np.array(arrived[-(last or most or len(arrived)) :]), window.eps) == []
+
+
+def test_few_views_of_a_recent_window(rng: Rng, monkeypatch: pytest.MonkeyPatch) -> None:
+    views: list[Any] = []
+    compute = RecentWindow._compute_view
+
+    def counted(window: RecentWindow, *scope: Any) -> Any:
+        views.append(scope)
+        return compute(window, *scope)
+
+    monkeypatch.setattr(RecentWindow, "_compute_view", counted)
+    window = RecentWindow(0.01, max_items=20_000)
+    window.update(rng.normal(size=20_000))
+    for value in rng.normal(size=5000).tolist():
+        window.update(value)
+        window.quantile(0.5)
+        window.quantile(0.99, last=10_000)
+    assert len(views) < 300
+
+
+def test_times_are_of_the_moment(rng: Rng) -> None:
+    """A window with times reuses nothing: an answer has the times of the first and the last value that it is about."""
+    window = RecentWindow(0.2, max_items=100)
+    for second in range(300):
+        window.update(float(rng.random()), float(second))
+        answer = window.answer(0.5, last=50)
+        assert (answer.since, answer.until) == (max(0.0, second - 49.0), float(second))

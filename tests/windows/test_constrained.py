@@ -55,6 +55,14 @@ class Arrived:
             {"value": value.astype(float), "time": times, "src": src, "load": pa.array(load, mask=np.isnan(load))}
         )
 
+    def repeat_last(self, weights: Array) -> None:
+        """Let the last rows have arrived as often as their weights say."""
+        index = np.arange(len(self.value) - len(weights), len(self.value))
+        kept = np.concatenate([np.arange(len(self.value) - len(weights)), np.repeat(index, weights)])
+        self.value, self.time, self.load, self.src = (
+            column[kept] for column in (self.value, self.time, self.load, self.src)
+        )
+
     def say(self, atom: tuple[Any, ...], now: float | None = None) -> Array:
         """Return a mask of the arrivals for which an atom is true."""
         kind, argument = atom

@@ -1,5 +1,6 @@
 """Block levels: arrivals older than the newest, as aligned blocks of every power-of-two size."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -155,12 +156,22 @@ class BlockLevels:
 
     def tuples_from(self, start: int) -> list[TupleArrays]:
         """Return the tuples of blocks that cover everything from a boundary to the end, largest blocks first."""
-        parts: list[TupleArrays] = []
+        return [tuples for _, tuples in self._blocks_from(start)]
+
+    def last_block_with(self, value: Any, start: int) -> int | None:
+        """Return the start of the newest of those blocks that has a value, as carried, among its tuples."""
+        for first, (values, *_) in reversed(list(self._blocks_from(start))):
+            index = int(np.searchsorted(values, value))
+            if index < len(values) and values[index] == value:
+                return first
+        return None
+
+    def _blocks_from(self, start: int) -> Iterator[tuple[int, TupleArrays]]:
+        """Yield the start and the tuples of blocks that cover everything from a boundary to the end."""
         while start < self.end:
             fitting = [level for level in self.levels if start % level.size == 0 and start + level.size <= self.end]
-            parts.append(fitting[-1].block_tuples(start))
+            yield start, fitting[-1].block_tuples(start)
             start += fitting[-1].size
-        return parts
 
     def write(self, frame: FrameWriter) -> None:
         frame.number(self.end)

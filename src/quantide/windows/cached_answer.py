@@ -1,7 +1,7 @@
 """Cached answers of a window, each with the number of arrivals up to which it stays within eps and the tail.
 
 An arrival moves the rank of a value by at most one, and so does the departure that it causes. An answer whose ranks
-are widened by both stays right, so a window that is queried after every value computes a new view only once the
+are widened by both stays right, so a window that is queried after every value computes a new answer only once the
 widened error would exceed eps or the tail, or the value has left: docs/guarantees/windows.md.
 """
 

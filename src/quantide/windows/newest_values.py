@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from quantide.kernels.band_selection import select_rank
 from quantide.kernels.block_sort import sort
 from quantide.sketches.byte_frame import FrameReader, FrameWriter
 from quantide.summary.ranks import MAX_N, MIN_EPS
@@ -179,6 +180,10 @@ class NewestValues:
                 if len(found):
                     return self.size - self.covered + position + int(found[-1])
         return 0  # of a block that was summarised elsewhere
+
+    def select(self, rank: int) -> Array:
+        """Return the value of a rank as an array of length 1; there are no blocks."""
+        return select_rank([item.values for item in self._items if isinstance(item, ValueBuffer)], rank)
 
     def summary(self) -> Summary:
         runs = [item.values for item in self._items if isinstance(item, ValueBuffer)]

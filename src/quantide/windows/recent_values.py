@@ -121,6 +121,14 @@ class RecentValues:
             self._sorted = sorted_copy(self._columns[0][: self._filled])
         return [*self.levels.tuples_from(cut), _sample(self._sorted, self.kind, self.layout.raw_step(self.n - cut))]
 
+    def position_of(self, value: Any, cut: int) -> int:
+        """Return a position at or after which a covered value, as carried, occurs: the newest that is known."""
+        found = np.flatnonzero(self._columns[0][: self._filled] == value)
+        if len(found):
+            return self.levels.end + int(found[-1])
+        block = self.levels.last_block_with(value, cut)
+        return cut if block is None else block
+
     def write(self, frame: FrameWriter) -> None:
         frame.number(self._filled)
         for column in self._columns:

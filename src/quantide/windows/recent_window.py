@@ -11,13 +11,14 @@ from numpy.typing import ArrayLike
 from quantide.errors import InvalidArgumentError, SpanError
 from quantide.sketches.byte_frame import FrameReader
 from quantide.sketches.sketch_base import SketchBase
-from quantide.summary.ranks import MAX_N, check_not_empty
+from quantide.summary.ranks import MAX_N, check_not_empty, check_phi
 from quantide.summary.summaries import Summaries
 from quantide.summary.summary import Summary
 from quantide.summary.value_column import ValueColumn, plain_values
 from quantide.summary.weighted_values import WeightedValues, check_repeats
 from quantide.typing import Array, Floats
 from quantide.windows.block_layout import layout_for
+from quantide.windows.cached_answer import CAPACITY, CachedAnswer, stays_within
 from quantide.windows.recent_values import RecentValues
 from quantide.windows.summary_slices import SummarySlices
 from quantide.windows.time_clock import read_ahead
@@ -36,6 +37,8 @@ from quantide.windows.window_view import (
 
 MAGIC = b"QTR"
 NUMBER, TIME = 0, 1  # marks of slices; values have only their time
+
+NO_ANSWERS: dict[float, CachedAnswer] = {}
 
 Starts = tuple[Start, Start]  # start of a window among values, and among slices
 
@@ -82,6 +85,7 @@ class RecentWindow(TimedWindow, SketchBase):
         self._values: RecentValues | None = None
         self._slices = SummarySlices(layout_for(self._eps))
         self._views = WindowViewCache()
+        self._answers: dict[int | None, dict[float, CachedAnswer]] = {}  # by `last`, all of one moment
         self._reset_buffer()
 
     @property
@@ -160,15 +164,26 @@ class RecentWindow(TimedWindow, SketchBase):
             self._times.accept(checked)
             self._insert_slice(summary.with_skipped(0, 0), checked.times)
         self._record_summary(summary)
+        self._answers.clear()
         self._invalidate()
 
     def answer(self, phi: float, last: int | None = None, within: Any = None, now: Any = None) -> WindowAnswer:
-        """Return the phi-quantile of a window with its proved rank bounds and what it covers."""
+        """Return the phi-quantile of a window with its proved rank bounds and what it covers.
+
+        A window of values without times may reuse an earlier answer about as many values, with wider bounds.
+        """
+        if within is None and now is None and self._reuses_answers(last):
+            size = self._limits.items if last is None else last
+            return self._cached_answer(check_phi(phi), last).after(self.arrived, MAX_N if size is None else size)
         return self._view(last, within, now).answer(phi)
 
     def quantile(self, phi: float, last: int | None = None, within: Any = None, now: Any = None) -> Any:
-        """Return the value of the phi-quantile of a window."""
-        return self._view(last, within, now).summary.quantile(phi)
+        """Return the value of answer()."""
+        if within is None and now is None and type(phi) is float and (last is None or type(last) is int):
+            cached = self._answers.get(last, NO_ANSWERS).get(phi)
+            if cached is not None and self.arrived <= cached.until:
+                return cached.answer.value
+        return self.answer(phi, last, within, now).value
 
     def quantiles(self, phis: ArrayLike, last: int | None = None, within: Any = None, now: Any = None) -> Array:
         """Return the values of many quantiles of a window in one call."""
@@ -319,13 +334,41 @@ class RecentWindow(TimedWindow, SketchBase):
         self._views.clear()
         self._reset_buffer()
 
+    def _reuses_answers(self, last: Any) -> bool:
+        """Return True for a window by number that has values only, without times."""
+        by_number = type(last) is int or (last is None and self._limits.age is None)
+        return by_number and self._times.clock is None and not self._slices.n and bool(self.arrived)
+
+    def _cached_answer(self, phi: float, last: int | None) -> CachedAnswer:
+        """Return a cached answer that is still valid; compute it on a miss, and discard those of an earlier moment."""
+        answers = self._answers.get(last, NO_ANSWERS)
+        cached = answers.get(phi)
+        if cached is None or self.arrived > cached.until:
+            answer, arrived = self._view(last, None, None).answer(phi), self.arrived
+            assert self._values is not None
+            size = self._limits.items if last is None else last
+            until = arrived + stays_within(answer, self._eps, None)
+            if size is not None and until > size:  # values leave before that
+                position = self._values.position_of(self._carried(answer.value), arrived - answer.covered)
+                until = min(until, position + size)
+            is_old = any(other.arrived != arrived for other in answers.values())
+            if last not in self._answers or is_old or len(answers) >= CAPACITY:
+                if len(self._answers) >= CAPACITY:
+                    self._answers.clear()
+                self._answers[last] = {}
+            cached = self._answers[last][phi] = CachedAnswer(answer, arrived, until)
+        return cached
+
     def _view(self, last: Any, within: Any, now: Any) -> WindowView:
         return self._views.get((last, within, now), self._compute_view)
 
     def _compute_view(self, last: Any, within: Any, now: Any) -> WindowView:
-        """Find the start of the window, cut there, and summarise the rest."""
+        """Find the start of the window, cut there, and summarise the rest; its earlier answers are less exact now."""
         check_not_empty(self.arrived)
-        return self._checked_view(*self._cut(last, within, now))
+        cut = self._cut(last, within, now)
+        if within is None and now is None:
+            self._answers.pop(last, None)
+        return self._checked_view(*cut)
 
     def _cut(self, last: Any, within: Any, now: Any) -> tuple[WindowCut, Start, Any]:
         """Return the cut of a window, its start among slices, and the time at which its span ends."""

@@ -8,9 +8,18 @@ from numpy.typing import ArrayLike
 from quantide.errors import SpanError
 from quantide.sketches.byte_frame import FrameReader
 from quantide.sketches.sketch_base import SketchBase
-from quantide.summary.ranks import DEFAULT, MAX_N, check_not_empty, check_phi, check_phis, check_size, check_tail
+from quantide.summary.ranks import (
+    DEFAULT,
+    MAX_N,
+    check_not_empty,
+    check_phi,
+    check_phis,
+    check_size,
+    check_tail,
+    target_ranks,
+)
 from quantide.summary.summary import Summary
-from quantide.summary.value_column import ValueColumn, read_column
+from quantide.summary.value_column import ValueColumn
 from quantide.summary.weighted_values import WeightedValues, check_repeats
 from quantide.typing import Array
 from quantide.windows.cached_answer import CAPACITY, CachedAnswer, stays_within
@@ -21,6 +30,7 @@ from quantide.windows.window_view import WindowAnswer, WindowView
 MAGIC = b"QTW"
 VERSION = 2
 EXACT = 1 << 17  # windows up to this size store all values
+MIN_SELECTED, MAX_SELECTIONS = 1 << 11, 4  # values from which on, and phis up to which, selecting beats sorting
 MIN_STEP = 4  # buckets are used if they keep at most a quarter of the values
 
 
@@ -246,7 +256,7 @@ class SlidingWindow(SketchBase):
         """Return a cached answer that is still valid; compute it on a miss, from a new view if values have arrived."""
         cached = self._answers.get(phi)
         if cached is None or self.arrived > cached.until:
-            answer = self._view().answer(phi)
+            answer = self._select_answer(phi) or self._view().answer(phi)
             assert self._storage is not None
             stored = self._storage.arrivals_before_eviction(self._carried(answer.value))
             until = self._viewed + min(stored, stays_within(answer, self._eps, self.tail))
@@ -256,10 +266,21 @@ class SlidingWindow(SketchBase):
             self._answers[phi] = cached
         return cached
 
-    def _carried(self, value: Any) -> Any:
-        """Return a value of the window as the number that carries it."""
-        column = read_column(np.array([value], dtype=self._kind().dtype), self._type)
-        return next(iter(column.carried_parts()))[0]
+    def _select_answer(self, phi: float) -> WindowAnswer | None:
+        """Return the answer of a view without sorting; None where there is a view, many phis make one, or blocks do."""
+        self._flush()
+        storage = self._storage
+        if self._has_blocks or not isinstance(storage, NewestValues) or storage.covered < MIN_SELECTED:
+            return None
+        if self._viewed != self._arrivals:
+            self._answers.clear()
+            self._cached_view, self._viewed = None, self._arrivals
+        if self._cached_view is not None or len(self._answers) >= MAX_SELECTIONS:
+            return None
+        n = self.n
+        target = int(target_ranks(phi, n))
+        value = self._kind().restore(storage.select(target))[0]
+        return WindowAnswer(value, float(phi), target, target, target, n, 0.0, n, n, 0, None, None)
 
     def _view(self) -> WindowView:
         """Return the current view; raise SpanError if the window begins inside too large a block."""
