@@ -36,7 +36,7 @@ def test_the_names_of_the_plan() -> None:
         "quantiles": ["phis", "mode", "last_steps", "key"],
         "rank": ["value", "mode", "last_steps", "key"],
         "cdf": ["values", "mode", "last_steps", "key"],
-        "compare": ["phis", "last_steps", "against"],
+        "compare": ["other", "last_steps", "against"],
         "append_files": ["paths"],
         "spans": [],
         "verify": [],

@@ -208,3 +208,49 @@ def test_delete_makes_no_store(tmp_path: Path, capsys: Out) -> None:
     assert main(["history", "delete", str(tmp_path / "none"), "--before", "1"]) == 2
     assert "no history" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()
+
+
+@pytest.fixture
+def recent(tmp_path: Path) -> str:
+    """Make ten values of two hosts, a second apart, half of them slow."""
+    with History(tmp_path / "recent", keys="host", filters=["slow"]) as history:
+        history.append(np.arange(10.0), key=["a", "b"] * 5, times=np.arange(10.0), filters={"slow": np.arange(10) >= 5})
+    return str(tmp_path / "recent")
+
+
+@pytest.mark.parametrize(
+    ("options", "value", "n"),
+    [
+        (["--within", "4 s"], "7.0", "4"),
+        (["--last", "6"], "6.0", "6"),
+        (["--filter", "slow", "--key", "a"], "6.0", "2"),
+        (["--last", "6", "--within", "4 s", "--key", "b", "--mode", "exact"], "7.0", "2"),
+    ],
+)
+def test_quantiles_of_windows(recent: str, options: list[str], value: str, n: str, capsys: Out) -> None:
+    assert main(["quantile", recent, "0.5", *options]) == 0
+    _, answer, note = lines(capsys)
+    assert answer[1] == value
+    assert note[0] == n
+    assert main(["quantile", recent, "0.5", *options, "--json"]) == 0
+    output = json.loads(capsys.readouterr().out)
+    assert (output["n"], str(output["answers"][0]["value"])) == (int(n), value)
+
+
+def test_windows_are_not_widened(recent: str, capsys: Out) -> None:
+    assert main(["quantile", recent, "0.5", "--last", "3", "--widen"]) == 2
+    assert "--widen" in capsys.readouterr().err
+    assert main(["quantile", recent, "0.5", "--last", "3", "--last-steps", "1"]) == 2
+    assert main(["quantile", recent, "0.5", "--filter", "fast"]) == 2
+
+
+def test_worst_keys_on_the_command_line(recent: str, store: str, capsys: Out) -> None:
+    assert main(["worst-keys", recent, "0.5", "--within", "4 s"]) == 0
+    _, first, second, note = lines(capsys)
+    assert (first[0], first[-1], second[0], second[-1], note[0]) == ("7.0", "b", "6.0", "a", "2")
+    assert main(["worst-keys", store, "1", "--most", "1", "--smallest", "--min-n", "3", "--json"]) == 0
+    output = json.loads(capsys.readouterr().out)
+    assert [row["key"] for row in output["listed"]] == [["a", 0]]
+    assert (output["keys"], output["too_few"], output["last_steps"]) == (4, 1, 13)
+    assert main(["worst-keys", store, "1", "--mode", "exact"]) == 2
+    assert "mode='quick'" in capsys.readouterr().err

@@ -12,14 +12,18 @@ from quantide.history import History, span_view, value_scan
 from quantide.history.span_view import HistoryAnswer
 from quantide.history.value_scan import SegmentBlocks
 from tests.history.model import BY_NAME, KINDS, MODES, SHAPES, Model, Rng, check_all, small
+from tests.object_servers.object_location import ObjectLocation
 from tests.oracle import bound_faults
 
 PHIS = [1e-9, 0.01, 0.2, 0.5, 0.77, 0.99, 1.0]
 
 
-def fill(folder: Path, rng: Rng, kind: str, shape: str, keys: int = 9) -> tuple[History, Model]:
+def fill(
+    folder: Path | str, rng: Rng, kind: str, shape: str, keys: int = 9, options: dict[str, str] | None = None
+) -> tuple[History, Model]:
     """Append four steps and an open one, of several chunks with any of the keys."""
-    history, model = History(folder, eps=0.1, kappa=2, keys="k", value_type=kind), Model(BY_NAME[kind])
+    history = History(folder, eps=0.1, kappa=2, keys="k", value_type=kind, storage_options=options)
+    model = Model(BY_NAME[kind])
     for step in range(5):
         for size in (60, 1, 25):
             values = BY_NAME[kind].of(SHAPES[shape](rng, size))
@@ -166,3 +170,26 @@ def test_answers_are_cached(tmp_path: Path, rng: Rng, monkeypatch: pytest.Monkey
         assert view.answers([0.9, 0.1], "exact") == first[::-1]
         assert view.answer(0.1, "exact") == first[0]
     assert len(passes) == 1
+
+
+@pytest.mark.parametrize("shape", ["wide", "ties"])
+def test_a_scan_of_a_store_in_a_bucket(
+    shape: str, s3_store: ObjectLocation, tmp_path: Path, rng: Rng, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answers over all keys are those of the same store in a folder."""
+    monkeypatch.setattr(value_scan, "BATCH_BLOCKS", 3)
+    seed = int(rng.integers(0, 2**31))
+    with small():
+        remote, model = fill(f"{s3_store.uri}/s", np.random.default_rng(seed), "float64", shape, 9, s3_store.options)
+        local, _ = fill(tmp_path / "s", np.random.default_rng(seed), "float64", shape)
+        data = np.concatenate([rows.values for step in [*model.steps, model.open] for rows in step])
+        monkeypatch.setattr(span_view, "MAX_SEGMENTS", 0)
+        views = [history.span_view(cached=False) for history in (remote, local)]
+        assert all(view.is_scanned("exact") for view in views)
+        for phi in PHIS:
+            for mode in MODES:
+                one, other = (view.answer(phi, mode) for view in views)
+                assert replace(without_costs(one), requests=0) == without_costs(other)
+                assert bound_faults(data, one) == []
+        remote.close()
+        local.close()

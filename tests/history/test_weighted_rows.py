@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from quantide import History, errors
@@ -54,6 +56,51 @@ def test_keys_times_and_filters_follow_their_values(path: Path) -> None:
         assert live.answer(0.0, filter="big", last=100).value == 3.0
         assert live.answer(0.0, filter="big", last=100).n == 6
     history.close()
+
+
+def write_weighted(folder: Path, rng: np.random.Generator, rows: int) -> tuple[str, Any, Any, Any]:
+    """Write a Parquet file of rows with keys and weights; return its path and its columns."""
+    values, weights, keys = np.round(rng.normal(size=rows), 2), rng.integers(0, 9, rows), rng.choice(["a", "b"], rows)
+    path = str(folder / f"rows-{rows}.parquet")
+    pq.write_table(pa.table({"w": weights, "k": keys, "ms": values}), path, row_group_size=300)
+    return path, values, weights, keys
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_weights_of_files(keyed: bool, tmp_path: Path, rng: np.random.Generator, monkeypatch: Any) -> None:
+    """Pieces that end within a row of weight w store all of its copies."""
+    monkeypatch.setattr(appended_rows, "PIECE_ROWS", 130)
+    monkeypatch.setattr(appended_rows, "BATCH_ROWS", 500)
+    one, *first = write_weighted(tmp_path, rng, 800)
+    two, *second = write_weighted(tmp_path, rng, 70)
+    values, weights, keys = (np.concatenate(pair) for pair in zip(first, second, strict=True))
+    with History(tmp_path / "s", keys="k" if keyed else None) as history:
+        added = history.append_files([one, two], "ms", batch_id=1, weights="w")
+        assert added == history.n == weights.sum()
+        assert history.append_files([one, two], "ms", batch_id=1, weights="w") == 0
+        assert sorted(everything(history)) == np.sort(np.repeat(values, weights)).tolist()
+        if keyed:
+            own = np.sort(np.repeat(values[keys == "a"], weights[keys == "a"]))
+            assert history.answer(0.5, "exact", key="a").value == own[-(-len(own) // 2) - 1]
+            assert history.answer(0.5, key="a").n == len(own)
+
+
+def test_invalid_weights_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(appended_rows, "MAX_WEIGHTED_ROWS", 100)
+    columns: dict[str, Any] = {
+        "negative": [1, -1, 2],
+        "half": [1, 0.5, 2],
+        "null": [1, None, 2],
+        "text": ["1", "2", "3"],
+        "heavy": [60, 1, 40],
+    }
+    path = str(tmp_path / "rows.parquet")
+    pq.write_table(pa.table({"v": [1.0, 2.0, 3.0]} | columns), path)
+    with History(tmp_path / "s") as history:
+        for name in (*columns, "missing"):
+            with pytest.raises(errors.InvalidArgumentError):
+                history.append_files(path, "v", weights=name)
+        assert history.n == 0
 
 
 def test_invalid_weights_write_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

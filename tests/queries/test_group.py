@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from quantide import MonitorGroup, errors
 from quantide.queries import keyed_summary_levels
+from quantide.summary import weighted_values
 from tests import oracle
 
 rows = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(-9, 9).map(float)), min_size=1, max_size=40)
@@ -80,6 +81,43 @@ def test_many_keys_of_all_sizes(rng: np.random.Generator, monkeypatch: pytest.Mo
     assert len(group.answers([one for one, (key, _, _) in registered.items() if key in data])) == len(data)
 
 
+@pytest.mark.parametrize("tail", [None, 0.1])
+def test_weights_of_many_keys(tail: float | None, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights are repeats: light blocks and heavy ones, which become a part of their own, mixed with plain values."""
+    monkeypatch.setattr(keyed_summary_levels, "BUFFER_ROWS", 500)
+    monkeypatch.setattr(weighted_values, "MAX_REPEATED", 600)
+    group = MonitorGroup(0.02, nan="skip", tail=tail)
+    keys, phis = rng.integers(0, 12, 60), np.append(1 - rng.random(58), (0.0, 0.999))
+    ids = group.register_many(keys, phis, 0.03)
+    registered = {int(one): (int(k), p, 0.03) for one, k, p in zip(ids, keys, phis, strict=True)}
+    data: dict[Any, list[float]] = {}
+    for block in range(40):
+        own, values = rng.integers(0, 12, 100), np.round(rng.normal(size=100), 1)
+        weights = np.ones(100, int) if block % 3 == 0 else rng.integers(0, 4 if block % 3 == 1 else 60, 100)
+        values[3] = np.nan
+        if block % 3 == 0:
+            group.update(own, values)
+        else:
+            group.update(own, values, weights=weights)
+        for key, value in zip(np.repeat(own, weights).tolist(), np.repeat(values, weights).tolist(), strict=True):
+            if value == value:
+                data.setdefault(key, []).append(value)
+        if block % 4 == 0:
+            assert faults(group, registered, data) == []
+    assert faults(group, registered, data) == []
+    assert group.n == sum(len(values) for values in data.values())
+
+
+def test_heavy_weights_of_keys() -> None:
+    group = MonitorGroup(0.01)
+    ids = group.register_many(["a", "a", "b"], [0.0, 0.5, 0.5])
+    group.update(["a", "b", "a", "c"], [1.0, 2.0, 9.0, 5.0], weights=[10**12, 3, 10**12 - 5, 0])
+    assert [group.answer(one).value for one in ids] == [1.0, 1.0, 2.0]
+    group.update(["a", "b"], [0.5, 7.0], weights=10**13)
+    assert [group.answer(one).value for one in ids] == [0.5, 0.5, 7.0]
+    assert (group.n, group.stats()["keys"]) == (2 * 10**13 + 2 * 10**12 - 2, 2)
+
+
 def test_keys_of_several_columns_and_other_types() -> None:
     group = MonitorGroup(0.01)
     one = group.register(("x", 1), 0.5, 0.1)
@@ -119,6 +157,12 @@ def test_bad_input_is_named_and_changes_nothing() -> None:
         lambda: group.update(["a"], [1.0, 2.0]),
         lambda: group.update(["a"], [float("nan")]),
         lambda: group.update(["a"], ["text"]),
+        lambda: group.update(["a"], [1.0, 2.0], weights=1),
+        lambda: group.update(["a", "b"], [1.0, 2.0], weights=[1]),
+        lambda: group.update(["a"], [3.0], weights=[-1]),
+        lambda: group.update(["a"], [3.0], weights=[0.5]),
+        lambda: group.update(["a"], [3.0], weights=2**62),
+        lambda: group.update(["a"], [float("nan")], weights=2),
         lambda: group.register("a", -0.1, 0.1),
         lambda: group.register_many(["a", "b"], [0.5], 0.1),
         lambda: group.register(["a"], 0.5, 0.1),

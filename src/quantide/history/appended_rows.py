@@ -21,13 +21,15 @@ from quantide.store.store_settings import VALUE, StoreSettings
 from quantide.store.stored_rows import RecentRows
 from quantide.summary.value_column import ValueColumn, has_nan, read_column
 from quantide.summary.value_types import ValueType, type_named
-from quantide.summary.weighted_values import read_weights
+from quantide.summary.weighted_values import read_weights, repeat_indexes
 from quantide.typing import Array, Ints
 from quantide.windows.time_clock import TimeClock, TimeHorizon
 
+BATCH_ROWS = 1 << 20  # rows of a file that are read together
 MAX_FILE_ROWS = 1 << 22  # of a recent file
 PIECE_ROWS = 1 << 23  # sorted together
-MAX_WEIGHTED_ROWS = 1 << 26  # rows of one append with weights
+MAX_ROW_WEIGHT = 1 << 20  # rows that one row of a stream is stored as
+MAX_WEIGHTED_ROWS = 1 << 26  # rows of one append with weights, or of one batch of a file
 
 
 @dataclass(frozen=True)
@@ -116,9 +118,18 @@ def read_row_counts(weights: Any, rows: int) -> Ints:
     if int(counts.sum()) > MAX_WEIGHTED_ROWS:
         raise InvalidArgumentError(
             f"a value of weight w is stored as w rows, and these would be {int(counts.sum())}; at most "
-            f"{MAX_WEIGHTED_ROWS} in a call are possible. Divide them among several, or use a StreamSketch"
+            f"{MAX_WEIGHTED_ROWS} in a call, or in {BATCH_ROWS} rows of a file, are possible. Divide them among "
+            "several, or use a StreamSketch"
         )
     return counts
+
+
+def repeat_tables(table: pa.Table, weights: str) -> Iterator[pa.Table]:
+    """Yield the rows of a table as often as the column of weights says, PIECE_ROWS at a time."""
+    for start in range(0, len(table), BATCH_ROWS):
+        batch = table.slice(start, BATCH_ROWS)
+        for index in repeat_indexes(read_row_counts(batch[weights], len(batch)), PIECE_ROWS):
+            yield batch.take(pa.array(index))
 
 
 def repeat_rows(
@@ -210,8 +221,11 @@ def read_files(
     settings: StoreSettings,
     key_types: Callable[[], list[pa.DataType] | None],
     storage: Storage,
+    weights: str | None = None,
 ) -> Iterator[ParquetPiece]:
     """Read keys and values of all files, PIECE_ROWS rows at a time; nulls are skipped and counted.
+
+    `weights` names a column of whole numbers: a row of weight w is read w times.
 
     Files that a repair of the store at `storage` set aside may have values as they are stored, such as durations as
     integers.
@@ -222,7 +236,7 @@ def read_files(
     for path in paths:
         aside = _find_aside(path, storage)
         opened = _open_source(path, storage) if aside is None else aside
-        for batch in _batches(path, opened, column, settings.keys, None if aside is None else kind):
+        for batch in _batches(path, opened, column, settings.keys, None if aside is None else kind, weights):
             if batches and batch.schema != batches[0].schema:  # files with narrower and wider numbers
                 yield _piece(pa.concat_tables(batches), settings, key_types())
                 batches, rows = [], 0
@@ -267,20 +281,28 @@ def _restore_type(table: pa.Table, kind: ValueType) -> pa.Table:
 
 
 def _batches(
-    path: str, opened: Any, column: str | None, keys: Sequence[str], stored: ValueType | None
+    path: str,
+    opened: Any,
+    column: str | None,
+    keys: Sequence[str],
+    stored: ValueType | None,
+    weights: str | None = None,
 ) -> Iterator[pa.Table]:
     """Read a file in batches; values of the type `stored` are converted from the form in which data files have them."""
     try:
         with pq.ParquetFile(opened) as parquet:
             names = parquet.schema_arrow.names
-            value = column or _value_column(names, keys, path)
-            for name in (value, *keys):
+            added = [] if weights is None else [weights]
+            value = column or _value_column(names, [*keys, *added], path)
+            used = list(dict.fromkeys([*keys, value, *added]))
+            for name in used:
                 if name not in names:
                     raise InvalidArgumentError(f"{path} has no column {name!r}; it has {', '.join(names)}")
-            for batch in parquet.iter_batches(1 << 20, columns=[*keys, value], use_threads=False):
+            for batch in parquet.iter_batches(BATCH_ROWS, columns=used, use_threads=False):
                 table = pa.Table.from_batches([batch])
-                renamed = table.select([*keys, value]).rename_columns([*keys, VALUE])
-                yield renamed if stored is None else _restore_type(renamed, stored)
+                for rows in [table] if weights is None else repeat_tables(table, weights):
+                    renamed = rows.select([*keys, value]).rename_columns([*keys, VALUE])
+                    yield renamed if stored is None else _restore_type(renamed, stored)
     except FileNotFoundError as error:
         raise StorageError(f"{path} is not there: {error}") from error
     except (OSError, pa.ArrowException) as error:

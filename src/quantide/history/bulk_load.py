@@ -40,10 +40,12 @@ class NameReservation:
     recent: int = 0
     manifest: RecentManifest = field(default_factory=RecentManifest)
     now: int = 0  # time of rows without times, in nanoseconds
+    chunks: int = 0  # chunks that a task has written already
 
     def after_chunks(self, chunks: int) -> "NameReservation":
         """Return the reservation for a task that has written this many chunks already."""
-        return replace(self, serial=self.serial + chunks, recent=self.recent + chunks * RECENT_PER_RUN)
+        serial, recent = self.serial + chunks, self.recent + chunks * RECENT_PER_RUN
+        return replace(self, serial=serial, recent=recent, chunks=self.chunks + chunks)
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ def write_chunks(names: NameReservation, task: int, pieces: Iterable[ParquetPiec
     settings, files = names.settings, []
     kind = type_named(settings.value_type)
     for count, piece in enumerate(pieces):
+        if names.chunks + count >= RUNS_PER_TASK:
+            raise InvalidArgumentError(f"a task writes at most {RUNS_PER_TASK} chunks; give it less to load")
         number = task * RUNS_PER_TASK + count
         run = RunId(names.step, names.step, 0, names.epoch, names.serial + number)
         row_groups, in_order, clock, given = list[RecentRows](), list[Array](), None, False

@@ -164,17 +164,27 @@ class History(HistoryReader):
             self._writer.append([chunk], batch_id, recent_rows)
 
     def append_files(
-        self, paths: str | Sequence[str], column: str | None = None, batch_id: Any = None, nan: str = "refuse"
+        self,
+        paths: str | Sequence[str],
+        column: str | None = None,
+        batch_id: Any = None,
+        nan: str = "refuse",
+        weights: str | None = None,
     ) -> int:
         """Append a column of Parquet files (with key columns of this store's names) in one commit; return the number of
         values.
 
         Files are read piece by piece: memory does not grow with their size. Files that a repair set aside are given by
         their full path in the store.
+
+        `weights` names a column of whole numbers: a value of weight w is stored as w rows. In every 2**20 rows of a
+        file their sum may be at most 2**26.
         """
         policy = check_nan_policy(nan)
         names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-        pieces = read_files(check_paths(names), column, self._settings, self.table.key_types, self.table.storage)
+        pieces = read_files(
+            check_paths(names), column, self._settings, self.table.key_types, self.table.storage, weights
+        )
         with self._write_lock:
             self._become_writer()
             if batch_id is not None and self._writer.attempts.batch_seen(batch_id):

@@ -13,7 +13,7 @@ from quantide.errors import CorruptBytesError, InvalidArgumentError, StorageErro
 from quantide.history.file_rebuild import rebuild_index
 from quantide.history.run import Run
 from quantide.history.snapshot import Snapshot, SnapshotCatalog, SnapshotHolder, StepSpan
-from quantide.history.span_view import Comparison, HistoryAnswer, SpanView
+from quantide.history.span_view import HistoryAnswer, SpanComparison, SpanView
 from quantide.history.span_view_cache import SpanViewCache
 from quantide.history.verify import Name, VerifyResult, verify
 from quantide.store.file_names import FileName
@@ -24,9 +24,11 @@ from quantide.store.log_repair import count_aside
 from quantide.store.storage import Storage
 from quantide.store.store_settings import StoreSettings
 from quantide.store.stream_table import StreamTable
+from quantide.summary.comparison import BINS, FLOOR, PHIS, Comparison, has_summary, summary_of
 from quantide.summary.copying import NotCopied
 from quantide.summary.interval_masses import masses_between
 from quantide.summary.ranks import check_phis
+from quantide.summary.summary import Summary
 from quantide.summary.value_types import type_named
 from quantide.typing import Floats
 
@@ -202,23 +204,39 @@ class HistoryReader(NotCopied):
         """Largest element of everything, exact. It reads index files only."""
         return self.quantile(1, mode="quick")
 
+    def summary(self, last_steps: int | None = None, key: Any = None) -> Summary:
+        """Return a summary of everything, or of the last steps with the open one, or of one key; it reads no data."""
+        return self.run_query(lambda: self.span_view(last_steps, key).quick)
+
     def compare(
         self,
-        phis: ArrayLike,
+        other: Any = None,
         last_steps: int | None = None,
         against: int | tuple[int, int] | None = None,
         key: Any = None,
         mode: str = "accurate",
-    ) -> list[Comparison]:
-        """Compare each phi of one span with the same phi of another: the last steps against more of them.
+        *,
+        phis: ArrayLike = PHIS,
+        bins: Any = BINS,
+        floor: float = FLOOR,
+    ) -> Any:
+        """Compare a span with anything that has a summary: KS, PSI and Wasserstein distance, and the shifts of phis.
 
-        `against` is a number of last steps, None for everything, or (first, last) for steps that ended, without the
-        open one. Both spans must end where runs end, see spans().
+        With phis in place of `other`, compare each phi of the span with the same phi of another: the last steps against
+        more of them. `against` is a number of last steps, None for everything, or (first, last) for steps that ended,
+        without the open one. Both spans must end where runs end, see spans().
         """
+        if has_summary(other):
+            return Comparison(self.summary(last_steps, key), summary_of(other), phis, bins, floor)
+        return self._compare_spans(phis if other is None else other, last_steps, against, key, mode)
+
+    def _compare_spans(
+        self, phis: ArrayLike, last_steps: int | None, against: int | tuple[int, int] | None, key: Any, mode: str
+    ) -> list[SpanComparison]:
         if isinstance(against, tuple) and len(against) != 2:
             raise InvalidArgumentError(f"against={against!r} is not a number of last steps, or (first, last)")
 
-        def query() -> list[Comparison]:
+        def query() -> list[SpanComparison]:
             view = self.span_view(last_steps, key)
             if isinstance(against, tuple):
                 other = self._span_views.of_steps(self.snapshot, *against, key)
@@ -228,7 +246,7 @@ class HistoryReader(NotCopied):
             answers, references = view.answers(phi_list, mode), other.answers(phi_list, mode)
             for phi, answer, reference in zip(phi_list, answers, references, strict=True):
                 low, high = other.rank(answer.value, mode)
-                comparisons.append(Comparison(phi, answer, reference, (low / other.n, high / other.n)))
+                comparisons.append(SpanComparison(phi, answer, reference, (low / other.n, high / other.n)))
             return comparisons
 
         return self.run_query(query)

@@ -19,6 +19,7 @@ from quantide.store.index_file import IndexFile
 from quantide.store.storage import Storage
 from quantide.store.store_settings import ErrorProfile
 from quantide.summary.copying import NotCopied
+from quantide.summary.keyed_merge import PartSlice
 from quantide.summary.summary import Summary
 from quantide.summary.value_types import ValueType
 from quantide.typing import Ints
@@ -142,6 +143,21 @@ class RunFile:
     def find_key(self, key: Key) -> int:
         """Return the index of a key in this file's directory; -1 if it is missing."""
         return find_key(self.index.keys, key)
+
+    @property
+    def keys(self) -> pa.Array:
+        return self.index.keys
+
+    @property
+    def sizes(self) -> Ints:
+        """Number of tuples of the summary of each key."""
+        return self.index.tuple_counts
+
+    def read(self, start: int, end: int) -> PartSlice:
+        """Return the summaries of the keys at these indexes of the directory."""
+        none = np.empty(0, dtype=np.int64)
+        summaries = self.index.read_summaries(start, end)
+        return PartSlice(none, none.astype(summaries.values.dtype), np.arange(start, end), summaries)
 
     def segment(self, index: int) -> RunSegment:
         """Return the rows of the key at an index of the directory."""

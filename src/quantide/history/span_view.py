@@ -44,7 +44,7 @@ class HistoryAnswer(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class SpanComparison:
     """Same phi of two spans. `place` bounds the fraction of the other span that is at or below `value`'s value: for p99
     of today, (0.997, 0.998) means that it was p99.7 to p99.8 of the span it is compared with.
     """

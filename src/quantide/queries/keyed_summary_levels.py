@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from quantide.kernels.jit import freeze
 from quantide.kernels.keyed_evaluation import add_rank_bounds
 from quantide.summary.summaries import Summaries
+from quantide.summary.weighted_values import WeightedValues
 from quantide.typing import Array, Ints
 
 BUFFER_ROWS = 1 << 15  # rows that are buffered before they are summarised
@@ -61,6 +62,17 @@ class KeyedSummaryLevels:
             self.buffer, self.rows = [], 0
             self._add_part(KeyedPart.of(summaries))
 
+    def add_weighted(self, codes: Ints, weighted: WeightedValues) -> None:
+        """Add weighted values, of these key codes: as rows if they are few, else as a part of the first level.
+
+        Such a part has more than BUFFER_ROWS values, so there are not more promotions than of rows.
+        """
+        if weighted.is_light:
+            index = np.repeat(np.arange(len(weighted)), weighted.weights)
+            self.add(codes[index], weighted.values[index])
+        else:
+            self._add_part(KeyedPart.of(self._summarise([(codes, weighted.values)], weighted.weights)))
+
     def of(self, codes: Ints) -> Summaries:
         """Return the summaries of these keys, which are sorted and have a value each."""
         selected = [part.select(codes) for part in self._parts(codes)]
@@ -91,10 +103,11 @@ class KeyedSummaryLevels:
             parts.append(KeyedPart.of(self._summarise(rows)))
         return parts
 
-    def _summarise(self, rows: list[tuple[Ints, Array]]) -> Summaries:
+    def _summarise(self, rows: list[tuple[Ints, Array]], weights: Ints | None = None) -> Summaries:
         codes = np.concatenate([row_codes for row_codes, _ in rows])
         values = np.concatenate([row_values for _, row_values in rows])
-        return Summaries.of(codes, values, self.eps / 4, tail=None if self.tail is None else self.tail / 4)
+        tail = None if self.tail is None else self.tail / 4
+        return Summaries.of(codes, values, self.eps / 4, tail=tail, weights=weights)
 
     def _add_part(self, part: KeyedPart) -> None:
         for level in self.levels:

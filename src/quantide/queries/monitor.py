@@ -37,6 +37,7 @@ from quantide.summary.ranks import (
     target_ranks,
 )
 from quantide.summary.summary import Summary
+from quantide.summary.summary_queries import SummaryQueries
 from quantide.summary.value_column import read_column
 from quantide.summary.value_types import type_named
 from quantide.typing import Ints
@@ -44,7 +45,7 @@ from quantide.typing import Ints
 MAX_RECLUSTER = monitor_bytes.MAX_NUMBER
 
 
-class Monitor(CopiedByBytes):
+class Monitor(CopiedByBytes, SummaryQueries):
     """Keeps any number of quantile queries over a stream up to date, at the cost of a few.
 
     A query (phi, eps_q) always has a value whose rank is within eps_q * n of its target: an answer with a certificate,

@@ -4,6 +4,7 @@ from copy import deepcopy
 from typing import Any, Self
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from quantide.errors import InvalidArgumentError, TypeMismatchError
@@ -24,6 +25,7 @@ from quantide.summary.ranks import (
 )
 from quantide.summary.value_column import check_nan_policy, has_nan, nan_error, read_rows
 from quantide.summary.value_types import ValueType, type_named
+from quantide.summary.weighted_values import WeightedValues, read_weighted
 from quantide.typing import Array, Floats, Ints
 
 QUERY_FIELDS = dict.fromkeys(("_span", "_value", "_ranks", "_due"), 0)  # a row for each index of the registry
@@ -123,9 +125,22 @@ class MonitorGroup:
             raise InvalidArgumentError("an id is among the ids to drop twice; give each once")
         self._queries.remove(indices)
 
-    def update(self, keys: Any, values: Any) -> None:
-        """Add a block of values, each with its key."""
-        rows, column = read_rows(values, self._type), key_array(keys)
+    def update(self, keys: Any, values: Any, weights: Any = None) -> None:
+        """Add a block of values, each with its key.
+
+        `weights` are whole numbers, one for each value or one for all: a value of weight w counts as w equal values.
+
+        >>> group = MonitorGroup(eps=0.01)
+        >>> median = group.register("a", 0.5)
+        >>> group.update(["a", "b", "a"], [1.0, 7.0, 3.0], weights=[2, 1, 10**9])
+        >>> group.answer(median).value
+        np.float64(3.0)
+        """
+        column = key_array(keys)
+        if weights is not None:
+            self._update_weighted(column, read_weighted(values, weights, self._nan, self._type))
+            return
+        rows = read_rows(values, self._type)
         check_same_length(len(column), rows.length)
         kind = rows.column.type
         if kind is None or not len(rows.column):
@@ -139,9 +154,7 @@ class MonitorGroup:
             valid = ~np.isnan(carried)
             codes, carried = codes[valid], carried[valid]
         check_count(self.n + len(carried))
-        if self._type is None:
-            self._type, self._value = kind, self._value.astype(kind.carrier)
-        codes = self._encode(hashable_keys(distinct))[codes]
+        codes = self._accept(kind, distinct)[codes]
         self._n += np.bincount(codes, minlength=len(self._n))
         self._levels.add(codes, carried)
 
@@ -194,6 +207,23 @@ class MonitorGroup:
         self._span[indices] = compute_intervals(phis, epss, self._eps, self._tail)
         self._ranks[indices], self._due[indices] = 0, 0
         return self._queries.ids(indices)
+
+    def _update_weighted(self, column: pa.Array, weighted: WeightedValues) -> None:
+        check_same_length(len(column), len(weighted.valid))
+        if weighted.type is None or not len(weighted):
+            return
+        check_count(self.n + weighted.total)
+        codes, distinct = encode_keys(column.filter(pa.array(weighted.valid)))
+        codes = self._accept(weighted.type, distinct)[codes]
+        self._n += np.bincount(codes, weighted.weights, len(self._n)).astype(np.int64)
+        self._levels.add_weighted(codes, weighted)
+
+    def _accept(self, kind: ValueType, distinct: pa.Array) -> Ints:
+        """Take the type of the first values; return the code of each distinct key of a block."""
+        codes = self._encode(hashable_keys(distinct))
+        if self._type is None:
+            self._type, self._value = kind, self._value.astype(kind.carrier)
+        return codes
 
     def _encode(self, names: list[Any]) -> Ints:
         """Return the code of each key; assign codes to new keys."""

@@ -6,6 +6,7 @@ from typing import Any
 from quantide.errors import InvalidArgumentError, TooCoarseError, TypeMismatchError
 from quantide.kernels.error_profile import ROUNDING
 from quantide.summary.summary import Summary
+from quantide.summary.unproved_summary import refuse_unproved
 from quantide.summary.value_types import ValueType, type_named
 from quantide.windows.recent_window import RecentWindow
 from quantide.windows.sliding_window import SlidingWindow
@@ -73,6 +74,7 @@ class PulledSource:
         return self._summary
 
     def _check(self, summary: Summary) -> None:
+        refuse_unproved(summary)
         if not isinstance(summary, Summary):
             raise TypeMismatchError(f"pull must return (version, summary), and this is no Summary: {summary!r}")
         if summary.error > self.eps / 2:

@@ -114,16 +114,23 @@ class IndexFile:
 
     def read_summary(self, key_index: int) -> Summary:
         """Return the summary of a key; only its own tuples are read and checked."""
-        start, end = self._bounds[key_index], self._bounds[key_index + 1]
-        ranks = self._sections.read_range("ranks", INT, start, end).copy()
-        values = self._sections.read_range("values", self.kind.carrier, start, end).copy()
-        bounds, n, zeros = (
-            np.array([0, end - start]),
-            self.counts[key_index : key_index + 1],
-            np.zeros(1, dtype=np.int64),
+        t = self.read_summaries(key_index, key_index + 1)
+        return Summary(t.values, t.rmin, t.rmax, int(t.n[0]), self.kind)
+
+    def read_summaries(self, start: int, end: int) -> SummaryTuples:
+        """Return the summaries of a range of keys; only their tuples are read and checked."""
+        bounds = self._bounds[start : end + 1]
+        ranks = self._sections.read_range("ranks", INT, bounds[0], bounds[-1]).copy()
+        values = self._sections.read_range("values", self.kind.carrier, bounds[0], bounds[-1]).copy()
+        zeros = np.zeros(end - start, dtype=np.int64)
+        return self._check_tuples(
+            SummaryTuples(self.kind, values, ranks, ranks, bounds - bounds[0], self.counts[start:end], zeros, zeros)
         )
-        self._check_tuples(SummaryTuples(self.kind, values, ranks, ranks, bounds, n, zeros, zeros))
-        return Summary(values, ranks, ranks, int(n[0]), self.kind)
+
+    @property
+    def tuple_counts(self) -> NDArray[np.int64]:
+        """Number of tuples of the summary of each key."""
+        return np.diff(self._bounds)
 
     def read_min_max(self, key_index: int) -> tuple[Any, Any]:
         """Return the minimum and maximum of a key, in the carrier type."""

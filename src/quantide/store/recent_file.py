@@ -251,6 +251,15 @@ class RecentFile:
         check_tuples(SummaryTuples(self.kind, values[part], ranks[part], ranks[part], own_bounds, n, zeros, zeros))
         return Summary(values[part], ranks[part], ranks[part], int(n[0]), self.kind)
 
+    def heavy_summaries(self, filter: str | None) -> tuple[Ints, SummaryTuples] | None:
+        """Return the keys that have a stored summary of their rows that satisfy a filter, as indexes, and these."""
+        number = 0 if filter is None else self.info.filters.index(filter) + 1
+        if f"heavy{number}.places" not in self._sections:
+            return None
+        key_indexes, bounds, values, ranks, n = self._read_heavy(number)
+        zeros = np.zeros(len(n), dtype=np.int64)
+        return key_indexes, SummaryTuples(self.kind, values, ranks, ranks, bounds, n, zeros, zeros)
+
     def rows(self) -> RecentRows:
         """Return all rows, for compaction with those of other files."""
         everything = self.row_range(None)
