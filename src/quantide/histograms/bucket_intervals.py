@@ -1,0 +1,98 @@
+"""Bucket intervals: buckets with counts, as an IntervalSummary."""
+
+from typing import Any
+
+import numpy as np
+
+from quantide.errors import HistogramError
+from quantide.histograms.interval_summary import IntervalSummary, combine
+from quantide.summary.ranks import check_count
+from quantide.summary.summary import Summary
+from quantide.summary.value_types import ValueType, type_named
+from quantide.typing import Array, Ints
+
+FLOAT64 = type_named("float64")
+EXACT = 2.0**53  # integers are exact in float64 up to this
+
+
+def summarize_buckets(
+    lows: Array,
+    highs: Array,
+    counts: Ints,
+    smallest: float | None = None,
+    largest: float | None = None,
+    nans: int = 0,
+    kind: ValueType = FLOAT64,
+) -> IntervalSummary:
+    """Summarise counts[i] values in [lows[i], highs[i]], for every i; of empty buckets only the count is used.
+
+    `smallest` and `largest` are bounds of all values.
+    """
+    some = counts.nonzero()[0]
+    if len(some) < len(counts):
+        lows, highs, counts = lows[some], highs[some], counts[some]
+    if smallest is not None or largest is not None:
+        lows, highs = _clip(lows, highs, smallest, largest)
+    return combine(_summarize(lows, counts, kind, nans), _summarize(highs, counts, kind, nans))
+
+
+def _summarize(values: Array, counts: Ints, kind: ValueType, nans: int) -> Summary:
+    """Return the summary of weighted values: two tuples for each, of its first and its last rank."""
+    if (values[1:] < values[:-1]).any():
+        order = values.argsort(kind="stable")
+        values, counts = values[order], counts[order]
+    ranks = np.empty(2 * len(counts), dtype=np.int64)
+    ends = counts.cumsum(out=ranks[1::2])
+    n = check_count(int(ends[-1])) if len(ends) else 0
+    np.subtract(ends, counts - 1, out=ranks[::2])
+    values = values.repeat(2)
+    if len(counts) and counts.min() == 1:
+        kept = np.ones(len(ranks), dtype=bool)
+        np.greater(counts, 1, out=kept[1::2])
+        values, ranks = values[kept], ranks[kept]
+    return Summary(values, ranks, ranks, n, kind, 0, nans)
+
+
+def _clip(lows: Array, highs: Array, smallest: float | None, largest: float | None) -> tuple[Array, Array]:
+    """Narrow intervals to the range of all values; raise if an interval is outside of it."""
+    least, most = -np.inf if smallest is None else smallest, np.inf if largest is None else largest
+    outside = np.flatnonzero((highs < least) | (lows > most))
+    if len(outside):
+        low, high = lows[outside[0]], highs[outside[0]]
+        raise HistogramError(f"a bucket from {low:g} to {high:g} has values, but all are from {least:g} to {most:g}")
+    return np.clip(lows, least, most), np.clip(highs, least, most)
+
+
+def split_ends(
+    lows: Array, highs: Array, counts: Ints, smallest: float | None, largest: float | None
+) -> tuple[Array, Array, Ints]:
+    """Return sorted buckets with the smallest and the largest value, where known, in buckets of their own."""
+    some, counts = counts.nonzero()[0], counts.copy()
+    if not len(some) or (smallest is None and largest is None):
+        return lows, highs, counts
+    if smallest is not None and largest is not None and smallest > largest:
+        raise HistogramError(f"min is {smallest:g}, above max, {largest:g}")
+    ends = [("min", smallest, some[0]), ("max", largest, some[-1])]
+    for name, extreme, at in ends:
+        if extreme is not None and not lows[at] <= extreme <= highs[at]:
+            raise HistogramError(
+                f"{name} is {extreme:g}, but the outermost bucket with values is from {lows[at]:g} to {highs[at]:g}"
+            )
+    if counts[some].sum() == 1 and None not in (smallest, largest):
+        if smallest != largest:
+            raise HistogramError(f"there is one value, but min is {smallest:g} and max is {largest:g}")
+        ends = ends[:1]
+    known = [(extreme, at) for _, extreme, at in ends if extreme is not None]
+    for _, at in known:
+        counts[at] -= 1
+    points = np.array([extreme for extreme, _ in known])
+    ones = np.ones(len(points), dtype=np.int64)
+    return np.append(lows, points), np.append(highs, points), np.append(counts, ones)
+
+
+def above(edges: Any) -> Any:
+    """Return the smallest floats above these edges: the lower ends of buckets without their lower edge.
+
+    Integers beyond 2^53 may lie between an edge and the next float; there, the edge itself is returned.
+    """
+    return np.where(np.abs(edges) < EXACT, np.nextafter(edges, np.inf), edges)
