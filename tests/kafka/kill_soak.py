@@ -9,6 +9,7 @@ the machine.
 """
 
 import argparse
+import json
 import os
 import shutil
 import signal
@@ -40,11 +41,13 @@ from tests.spark.push_clients import NumberedClient, Servers, stored_values
 TOPIC, PARTITIONS = "kills", 3
 KINDS = ("driver", "broker", "server")
 CLIENTS = 2
+RECORDS = (b'{"value": %d}', b'{"value": %d, "nested": {}}')  # decoded by the reader, and by Spark
+SPARK_SHARE = 50  # one of so many records is decoded by Spark
 LIMIT = 600.0  # seconds for anything
 CONFIG = """store = "data"
 [streams.topic]
-source = {{ format = "kafka", servers = "{servers}", topic = "{topic}", decode = {{ format = "number" }}, \
-max_rows = 2000, options = {{ {options} }} }}
+source = {{ format = "kafka", servers = "{servers}", topic = "{topic}", max_rows = 2000, \
+decode = {{ format = "json", schema = "value BIGINT" }}, options = {{ {options} }} }}
 value = "value"
 value_type = "int64"
 step = "5 s"
@@ -81,9 +84,9 @@ class NumberedProducer(threading.Thread):
     def run(self) -> None:
         while not self.stopping.is_set():
             with suppress(BufferError):
-                self._producer.produce(
-                    TOPIC, b"%d" % self.produced, partition=self.produced % PARTITIONS, on_delivery=self._delivered
-                )
+                number = self.produced
+                record = RECORDS[number % SPARK_SHARE == 0] % number
+                self._producer.produce(TOPIC, record, partition=number % PARTITIONS, on_delivery=self._delivered)
                 self.produced += 1
             self._producer.poll(0)
             self.stopping.wait(self._pause)
@@ -91,7 +94,7 @@ class NumberedProducer(threading.Thread):
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is None:
-            self.acknowledged.append(int(message.value()))
+            self.acknowledged.append(json.loads(message.value())["value"])
         else:
             self.failed.append(str(error))
 

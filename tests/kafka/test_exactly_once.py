@@ -206,6 +206,22 @@ def test_the_checkpoint_of_an_object_store_is_lost(
     stage.check()
 
 
+@pytest.mark.slow
+def test_a_second_driver_is_refused(stage: KafkaStage) -> None:
+    """Two drivers of one stream: the second one ingests nothing, and the first one goes on."""
+    stage.configure()
+    stage.broker.create(stage.topic, 2)
+    stage.produce(100)
+    log = stage.next_log()
+    with stage.driver(log=log):
+        wait_until(lambda: stage.stored == 100, [], log)
+        stage.produce(100)
+        assert "is being written by" in stage.ingest_error()
+        wait_until(lambda: stage.stored == 200, [], log)
+    stage.ingest()
+    stage.check()
+
+
 def test_brokers_that_do_not_answer_are_named(stage: KafkaStage) -> None:
     stage.configure()
     stage.config.write_text(stage.config.read_text().replace(stage.broker.servers, "127.0.0.1:1"))

@@ -4,6 +4,7 @@ import io
 import math
 import os
 from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,12 @@ def test_casts_that_can_fail_are_listed() -> None:
 
 def rules(**changed: Any) -> RowRules:
     selection = ColumnSelection(
-        "v", changed.pop("time", None), changed.get("keys", ()), changed.pop("filters", ()), "UTC"
+        "v",
+        changed.pop("time", None),
+        changed.get("keys", ()),
+        changed.pop("filters", ()),
+        "UTC",
+        changed.pop("weight", None),
     )
     usual: dict[str, Any] = {
         "keys": (),
@@ -107,6 +113,39 @@ def test_rows_of_the_quarantine_keep_their_reasons() -> None:
     assert bad[REASON].to_pylist() == ["the line has fewer columns", "Spark cannot read this line"]
     assert bad[COLUMN].to_pylist() == ["v", None]
     assert (bad[LINE].to_pylist(), bad[SOURCE_FILE].to_pylist()) == ([7, 8], ["/in/a.csv"] * 2)
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected", "wrong"),
+    [
+        (pa.array([2, 0, 3, -1, None]), [2, 0, 3], 1),
+        (pa.array([2.0, 0.5, math.nan, math.inf, 1e300]), [2], 4),
+        (pa.array(["2", " 7 ", "x", "1.5", None]), [2, 7], 2),
+        (pa.array([2**20, 2**20 + 1, 2**63, 1, 1], pa.uint64()), [2**20, 1, 1], 2),
+        (pa.array([True, False, None, True, True]), [], 4),
+        (pa.array([1, 2, 3, 4, 5], pa.duration("s")), [], 5),
+        (pa.array([[1], [2], [3], [4], [5]]), [], 5),
+        (pa.array([Decimal("1"), Decimal("2.5"), None, Decimal("3"), Decimal("0")]), [1, 3, 0], 1),
+    ],
+)
+def test_bad_weights_are_bad_rows(weights: Any, expected: list[int], wrong: int) -> None:
+    table = pa.table({"v": np.arange(5.0), "w": weights, "t": range(5)})
+    good, bad = read_rows(table, rules(weight="w", time="t", clock="seconds"))
+    assert good.weights is not None
+    assert (good.weights.to_pylist(), good.stored) == (expected, sum(expected))
+    assert bad is not None
+    reasons = bad[REASON].to_pylist()
+    assert reasons.count("the weight is no whole number from 0 to 1,048,576") == wrong
+    assert reasons.count("the row has no weight") == weights.null_count == 5 - len(expected) - wrong
+    assert set(bad[COLUMN].to_pylist()) == {"w"}
+    if good.stored < 100:
+        parts = list(good.repeated(3))
+        values = [value for part in parts for value in part.value.to_pylist()]
+        assert values == np.repeat(good.value.to_numpy(), expected).tolist()
+        for part in parts:
+            assert part.time is not None
+            assert (part.weights, part.time.to_pylist()) == (None, part.value.to_pylist())
+            assert len(part) <= 3
 
 
 @pytest.mark.parametrize(

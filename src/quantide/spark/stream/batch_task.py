@@ -21,6 +21,7 @@ from quantide.kernels.run_merge import merge_runs
 from quantide.spark.source_files import FileAccess, FilePiece, Split, open_file, read_split
 from quantide.spark.stream.column_matching import column_missing
 from quantide.spark.stream.column_selection import ColumnSelection
+from quantide.spark.stream.record_reader import RecordReader, load_reader
 from quantide.spark.stream.row_origin import BLOCK, COLUMN, LINE, RAW_RECORD, REASON, ROW, SOURCE_FILE, LineNumbers
 from quantide.spark.stream.row_reader import IngestedRows, RowRules, read_rows, write_rows
 from quantide.spark.stream.stream_source import stat_file
@@ -30,6 +31,7 @@ from quantide.store.storage import Sink, Storage
 
 SCHEMA_CHANGED, FILE_CHANGED = "the schema changed", "it changed while it was read"
 QUARANTINE_COLUMNS = (SOURCE_FILE, LINE, REASON, COLUMN)  # columns that bad rows have beside their own
+MAX_REFUSED_BYTES = 4 << 20  # of the refused records of a task, which the driver collects
 READ_ERRORS = (QuantideError, OSError, ValueError, pa.ArrowException)
 
 
@@ -53,6 +55,12 @@ class TaskResult:
     bad: dict[str, int] = field(default_factory=dict)
     reasons: dict[str, int] = field(default_factory=dict)
     newest: float | None = None
+    refused: list[str] = field(default_factory=list)  # Kafka records that Spark must decode, as JSON
+
+    @property
+    def gives_up(self) -> bool:
+        """Return True if so many records were refused that Spark must decode all of the batch."""
+        return sum(map(len, self.refused)) > MAX_REFUSED_BYTES
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -80,6 +88,15 @@ class BatchTask:
     schema_change: str
     line_numbers: LineNumbers | None = None
     skipped: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)  # ranges of rows, by path
+    reader: RecordReader | None = None  # decodes Kafka records, if Spark did not
+
+    def decode(self, table: pa.Table, result: TaskResult) -> pa.Table:
+        """Decode records; those that are refused are added to the result."""
+        if self.reader is None:
+            return table
+        rows, refused = self.reader.read(table)
+        result.refused += refused
+        return rows
 
 
 def run_split_task(task: BatchTask, number: int, split: Split) -> TaskResult:
@@ -125,11 +142,13 @@ def prepare_worker(_number: int) -> None:
     """Load what tasks need, which takes a new worker a second: modules with this one, and the machine code of sorts."""
     values = sorted_copy(np.random.default_rng(1).random(1 << 17))
     merge_runs([values, values])
+    load_reader()
 
 
-def run_table_task(task: BatchTask, table: pa.Table) -> TaskResult:
+def run_table_task(task: BatchTask, table: pa.Table, number: int = 0) -> TaskResult:
     """As run_split_task(), for rows that are in memory."""
-    collector = RowCollector(task, 0)
+    collector = RowCollector(task, number)
+    table = task.decode(table, collector.result)
     rows = [read_rows(table, task.rules)]
     collector.add(rows if LINE in table.column_names else _number_rows(rows, [table], None), "")
     collector.flush()
@@ -150,7 +169,7 @@ class RowCollector:
         """Add the good and the bad rows of a source file."""
         for rows, bad in tables:
             self._good.append(rows)
-            self.rows += len(rows)
+            self.rows += rows.stored
             if rows.newest is not None:
                 self.result.newest = max(rows.newest, self.result.newest or rows.newest)
             if bad is not None:
@@ -180,8 +199,9 @@ class RowCollector:
         written: list[WrittenFile] = []
         if self.rows:
             rows = IngestedRows.concat([rows for rows in self._good if len(rows)])
-            written = write_rows(self._task.names, self._number, self._chunks, rows, self._task.rules)
-            self._chunks += 1
+            for part in rows.repeated(PIECE_ROWS):
+                written += write_rows(self._task.names, self._number, self._chunks, part, self._task.rules)
+                self._chunks += 1
         bad = sum(len(table) for table in self._bad)
         if written or bad:
             quarantined = [self._quarantine(table) for table in _concat_by_schema(self._bad)]

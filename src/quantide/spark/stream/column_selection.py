@@ -1,4 +1,4 @@
-"""Column selection: the value, time, keys and filters of each row, from a table of source columns.
+"""Column selection: the value, time, weight, keys and filters of each row, from a table of source columns.
 
 Arrow selects plain columns and evaluates simple filters. Spark computes any other SQL and adds the results to the
 table, as columns whose names begin with "=".
@@ -18,7 +18,7 @@ from quantide.spark.row_source import quote_name
 from quantide.spark.sql_expressions import columns_of, find_name, parse_condition, plain_name, replace_casts
 from quantide.spark.stream.row_origin import COLUMN, CORRUPT, NO_ORIGIN, REASON, RowOrigin
 
-VALUE, TIME, FILTER = "=value", "=time", "=filter:"
+VALUE, TIME, WEIGHT, FILTER = "=value", "=time", "=weight", "=filter:"
 READ_ERROR, ERROR_COLUMN = "=problem", "=fault"  # the reason why Spark could not read a row, and the column
 CAST_FAILED = "a CAST failed"
 
@@ -33,6 +33,7 @@ class SelectedColumns:
     filters: tuple[Any, ...]
     read_error: Any | None
     error_column: Any | None
+    weight: Any | None = None
 
 
 @dataclass(frozen=True)
@@ -44,15 +45,21 @@ class ColumnSelection:
     keys: tuple[str, ...]
     filters: tuple[tuple[str, str], ...]
     timezone: str
+    weight: str | None = None
 
     @classmethod
     def of(cls, stream: StreamConfig, timezone: str) -> "ColumnSelection":
-        return cls(stream.value, stream.time, stream.keys, tuple(stream.filters.items()), timezone)
+        return cls(stream.value, stream.time, stream.keys, tuple(stream.filters.items()), timezone, stream.weight)
 
     @property
     def texts(self) -> list[str]:
-        times = [] if self.time is None else [self.time]
-        return [self.value, *times, *map(quote_name, self.keys), *(text for _, text in self.filters)]
+        return [*self._computed.values(), *map(quote_name, self.keys), *(text for _, text in self.filters)]
+
+    @property
+    def _computed(self) -> dict[str, str]:
+        """Expressions of value, time and weight, by the names of the columns that Spark adds for them."""
+        texts = {VALUE: self.value, TIME: self.time, WEIGHT: self.weight}
+        return {name: text for name, text in texts.items() if text is not None}
 
     def used_columns(self, names: Sequence[str]) -> list[str]:
         """Return the source's columns that the expressions use; all if that is not known."""
@@ -65,8 +72,8 @@ class ColumnSelection:
 
     @property
     def required_columns(self) -> list[str]:
-        """Columns of value, time and keys, without which nothing is ingested."""
-        texts = [self.value, *([] if self.time is None else [self.time]), *map(quote_name, self.keys)]
+        """Columns of value, time, weight and keys, without which nothing is ingested."""
+        texts = [*self._computed.values(), *map(quote_name, self.keys)]
         return [name for text in texts for name in columns_of(text) or ()]
 
     def missing_columns(self, names: Sequence[str]) -> list[str]:
@@ -75,7 +82,7 @@ class ColumnSelection:
 
     def is_plain(self, schema: pa.Schema) -> bool:
         """Return True if Arrow can evaluate all expressions."""
-        if plain_name(self.value) is None or (self.time is not None and plain_name(self.time) is None):
+        if any(plain_name(text) is None for text in self._computed.values()):
             return False
         try:
             for _, text in self.filters:
@@ -102,20 +109,24 @@ class ColumnSelection:
             read_error = _fill(read_error, pa.compute.if_else(corrupt, reason, None))
             if COLUMN in names:  # a row of the quarantine
                 error_column = _fill(error_column, pa.compute.if_else(corrupt, table[COLUMN], None))
+        computed = {
+            name: table[name] if name in names else self._column(text, table) for name, text in self._computed.items()
+        }
         return SelectedColumns(
-            table[VALUE] if VALUE in names else self._column(self.value, table),
-            None if self.time is None else table[TIME] if TIME in names else self._column(self.time, table),
+            computed[VALUE],
+            computed.get(TIME),
             tuple(self._column(quote_name(key), table) for key in self.keys),
             tuple(self._filter_mask(name, text, table) for name, text in self.filters),
             read_error,
             error_column,
+            computed.get(WEIGHT),
         )
 
     def compute(self, frame: DataFrame, origin: RowOrigin = NO_ORIGIN) -> DataFrame:
         """Select the source columns that are used, and add the columns that only Spark can compute."""
         added, errors, error_columns = list(origin.columns), [*origin.errors], [*origin.error_columns]
-        for name, text in ((VALUE, self.value), (TIME, self.time)):
-            if text is not None and plain_name(text) is None:
+        for name, text in self._computed.items():
+            if plain_name(text) is None:
                 safe_text, failures = replace_casts(text)
                 added.append(F.expr(safe_text).alias(name))
                 if failures:

@@ -5,26 +5,40 @@ files of the same names.
 """
 
 import json
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from quantide.history.appended_rows import PIECE_ROWS
 from quantide.spark.row_source import Batches
-from quantide.spark.spark_executor import RESULT_SCHEMA
-from quantide.spark.stream.batch_task import BatchTask, RowCollector, TaskResult
+from quantide.spark.spark_executor import RESULT_SCHEMA, run_tasks
+from quantide.spark.spark_session import count_cores
+from quantide.spark.stream.batch_task import BatchTask, RowCollector, TaskResult, prepare_worker
 from quantide.spark.stream.row_reader import read_rows
 from quantide.spark.stream.stream_source import raise_task_errors
 
+MAX_PREPARED = 8  # workers that are prepared for a first batch
 READ_ROWS = 1 << 18  # rows that are read at once
 
 
 def frame_schema(frame: DataFrame) -> pa.Schema:
     """Return the types in which the columns of a frame reach Python."""
     return to_arrow_schema(frame.schema, timezone="UTC")
+
+
+def prepare_workers(session: SparkSession) -> None:
+    """Let workers load what tasks need while a stream starts; whatever fails here fails there, with its reason."""
+
+    def prepare() -> None:
+        with suppress(Exception):
+            run_tasks(session, min(count_cores(session), MAX_PREPARED), prepare_worker)
+
+    threading.Thread(target=prepare, daemon=True).start()
 
 
 def run_frame_tasks(task: BatchTask, frame: DataFrame) -> list[TaskResult]:
@@ -45,7 +59,10 @@ def collect_rows(task: BatchTask, number: int, batches: Batches) -> TaskResult:
     """Write rows as chunks, as task `number` of a batch."""
     collector = RowCollector(task, number)
     for table in join_batches(batches):
-        collector.add([read_rows(table, task.rules)], "")
+        rows = task.decode(table, collector.result)
+        if collector.result.gives_up:
+            return collector.result
+        collector.add([read_rows(rows, task.rules)], "")
         if collector.rows >= PIECE_ROWS:
             collector.flush()
     collector.flush()

@@ -46,6 +46,11 @@ class KafkaBatches:
         self._start = plan
         return source, format_offsets(plan.offsets) if plan.offsets else ""
 
+    @property
+    def backlog(self) -> int:
+        """Number of offsets that the topics had beyond the start of the query."""
+        return self._start.backlog
+
     def _can_continue(self, source: str, planned: Offsets) -> bool:
         try:
             checkpoint = parse_offsets(last_offsets(checkpoint_folder(self._storage, source)))

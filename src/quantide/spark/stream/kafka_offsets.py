@@ -44,6 +44,8 @@ class StartPlan:
     """Ids of the topics."""
     replaced: frozenset[str] = frozenset()
     """Topics whose stored offsets do not apply any more: they were deleted, and some of them made again."""
+    backlog: int = 0
+    """Number of offsets after the planned ones."""
 
     def with_deleted(self, topics: Iterable[str], reasons: Iterable[str]) -> "StartPlan":
         """Return the plan with topics that do not exist any more, and the reasons why that is a loss."""
@@ -109,8 +111,10 @@ def plan_start(start: str, stored: Offsets, ids: Mapping[str, str], topics: Mapp
                 reasons.append(f"{name}-{partition} begins at offset {first:,}, and the store continues at {offset:,}")
             elif offset > last:
                 reasons.append(f"{name}-{partition} ends at offset {last:,}, and the store continues at {offset:,}")
+    ids_now = {name: topic.id for name, topic in topics.items()}
+    ends = {name: {p: last for p, (_, last) in topic.partitions.items()} for name, topic in topics.items()}
     return StartPlan(
-        offsets, lost, tuple(reasons), {name: topic.id for name, topic in topics.items()}, frozenset(made_again)
+        offsets, lost, tuple(reasons), ids_now, frozenset(made_again), backlog=count_between(offsets, ends)
     )
 
 

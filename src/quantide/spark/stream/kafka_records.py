@@ -44,6 +44,9 @@ RAW_SCHEMA = (
     "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp BIGINT, "
     "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 )
+METADATA_TYPES = (
+    "kafka_key STRING, kafka_timestamp TIMESTAMP, kafka_topic STRING, kafka_partition INT, kafka_offset BIGINT"
+)
 NUMBER_TYPES = {"int64": "BIGINT", "int32": "BIGINT", "int16": "BIGINT", "int8": "BIGINT"}  # by value_type
 
 
@@ -52,7 +55,7 @@ def decode_records(frame: DataFrame, stream: StreamConfig) -> tuple[DataFrame, R
     decode = stream.source.decode
     assert decode is not None
     if decode.tombstones == "skip":
-        frame = frame.where(F.col("value").isNotNull())
+        frame = without_tombstones(frame)
     frame = frame.select(*_record_columns(decode.headers))
     rows, reason, column = DECODERS[decode.format](frame, decode, stream)
     rows = rows.withColumns(
@@ -63,6 +66,10 @@ def decode_records(frame: DataFrame, stream: StreamConfig) -> tuple[DataFrame, R
     faulty = F.when(failed, F.col(FAULTY_COLUMN))
     raw = F.when(failed, _pack_record(bool(decode.headers))).alias(RAW_RECORD)
     return rows, RowOrigin((*record_origin("kafka_").columns, raw), (F.col(FAILURE),), (faulty,))
+
+
+def without_tombstones(frame: DataFrame) -> DataFrame:
+    return frame.where(F.col("value").isNotNull())
 
 
 def _pack_record(has_headers: bool) -> Column:
@@ -89,18 +96,23 @@ def record_origin(prefix: str = "") -> RowOrigin:
 
 def _record_columns(headers: Sequence[str]) -> list[Column]:
     """Return the metadata of a record, its headers as text, and its value."""
-    columns = [
-        _as_text(F.col("key")).alias("kafka_key"),
-        F.when(F.unix_millis("timestamp") != NO_TIMESTAMP, F.col("timestamp")).alias("kafka_timestamp"),
-        F.col("topic").alias("kafka_topic"),
-        F.col("partition").alias("kafka_partition"),
-        F.col("offset").alias("kafka_offset"),
-    ]
+    columns = [column.alias(name) for name, column in metadata_columns().items()]
     for name in headers:  # the last one of that name counts
         same = F.filter("headers", _has_name(name))
         columns.append(_as_text(F.try_element_at(same, F.lit(-1))["value"]).alias(name))
     raw = [F.col("value").alias(RECORD), F.col("key").alias(KEY)]
     return [*columns, *raw, *([F.col("headers").alias(HEADERS)] if headers else [])]
+
+
+def metadata_columns() -> dict[str, Column]:
+    """Return the metadata of a record, by the names of their columns."""
+    return {
+        "kafka_key": _as_text(F.col("key")),
+        "kafka_timestamp": F.when(F.unix_millis("timestamp") != NO_TIMESTAMP, F.col("timestamp")),
+        "kafka_topic": F.col("topic"),
+        "kafka_partition": F.col("partition"),
+        "kafka_offset": F.col("offset"),
+    }
 
 
 def _has_name(name: str) -> Any:

@@ -188,7 +188,7 @@ class BatchWriter:
             with self.history.bulk_load(rules.key_types, batch.id) as load:
                 if load.is_repeat:
                     return None
-                names = load.reserve(max(1, plan.tasks))
+                names = load.reserve(max(1, plan.tasks) + 1)  # one more for records that the others refuse
                 task = BatchTask(
                     names,
                     rules,
@@ -198,8 +198,11 @@ class BatchWriter:
                     self.stream.schema_change,
                     plan.line_numbers,
                     skipped,
+                    plan.reader,
                 )
                 results = self._run_tasks(task, plan)
+                if plan.reader is not None:
+                    results = self._decode_refused(batch, task, plan, results)
                 if check is not None:
                     batch = replace(batch, topics=check())
                 record = self._make_record(batch, plan, results, files, entries, types)
@@ -234,6 +237,21 @@ class BatchWriter:
                 self.session, len(splits), lambda number: run_split_task(task, number, splits[number]).to_dict()
             )
         return [TaskResult.from_dict(result) for result in results]
+
+    def _decode_refused(
+        self, batch: MicroBatch, task: BatchTask, plan: ReadPlan, results: list[TaskResult]
+    ) -> list[TaskResult]:
+        """Let Spark decode the records that tasks refused; all records of the batch if those are many.
+
+        Then the tasks run again, and write files of the same names.
+        """
+        task = replace(task, reader=None)
+        if any(result.gives_up for result in results):
+            return self._run_tasks(task, self.planner.plan_by_spark(plan, batch.name, batch.rows))
+        refused = [text for result in results for text in result.refused]
+        if not refused:
+            return results
+        return [*results, run_table_task(task, self.planner.decode_refused(refused), max(1, plan.tasks))]
 
     def _make_record(
         self,

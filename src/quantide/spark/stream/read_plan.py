@@ -29,13 +29,16 @@ from quantide.spark.stream.column_matching import column_missing
 from quantide.spark.stream.column_selection import ColumnSelection
 from quantide.spark.stream.file_layouts import NAMED_FORMATS, FileLayouts, parse_schema
 from quantide.spark.stream.frame_tasks import frame_schema
+from quantide.spark.stream.kafka_reader import choose_reader, select_raw
 from quantide.spark.stream.kafka_records import decode_records, record_origin, unpack_records
 from quantide.spark.stream.local_copies import LocalCopies, copy_objects
+from quantide.spark.stream.record_reader import RecordReader
 from quantide.spark.stream.row_origin import (
     BLOCK,
     CORRUPT,
     CORRUPT_FORMATS,
     NO_ORIGIN,
+    RAW_RECORD,
     SOURCE_FILE,
     LineNumbers,
     TextFormat,
@@ -51,6 +54,7 @@ from quantide.store.storage import Storage
 
 MAX_TASK_BYTES = 64 << 20  # bytes of files that a task reads, all of them before it sorts any
 MAX_TABLE_ROWS = 100_000  # rows that Spark sends to the driver; more are staged as files
+SPARK_BATCHES = 100  # batches that Spark decodes after one with too many records that the reader refuses
 OTHER_TYPES = "its columns have other types than those of other files; it is read in a later batch"
 
 Failures = dict[str, tuple[str, str]]  # state and reason, by path
@@ -69,6 +73,8 @@ class ReadPlan:
     staged: bool = False
     frame: DataFrame | None = None  # rows that Spark tasks ingest as they read them
     partitions: int = 0  # of the frame
+    reader: RecordReader | None = None  # decodes the rows, which are raw records of Kafka
+    records: DataFrame | None = None  # those records, if Spark must decode them after all
     line_numbers: LineNumbers | None = None
 
     @property
@@ -99,6 +105,7 @@ class ReadPlanner:
         self._stream, self._session, self._files, self._store = stream, session, files, store
         self._selection, self._source = selection, source_access(stream.source)
         self._copies = LocalCopies()
+        self._reader, self._spark_batches = choose_reader(stream, selection), 0
         self.uses_spark = False  # True if Spark reads Parquet, because only Spark can compute the expressions
 
     def plan_files(self, files: Sequence[IngestedFile], form: str, name: str, check: SchemaCheck) -> ReadPlan:
@@ -127,17 +134,47 @@ class ReadPlanner:
 
     def plan_rows(self, frame: DataFrame, name: str, rows: int | None = None) -> ReadPlan:
         """Plan how to read the rows of a source that is not files; `rows` is their number, if it is known."""
+        reader = self._choose_reader() if rows is not None else None
+        if reader is None:
+            return self._plan_decoded(frame, name, rows)
+        raw = select_raw(frame, self._stream, reader)
+        plan = self._plan_frame(raw, name, rows)
+        return replace(plan, schema=reader.row_schema(frame_schema(raw)), reader=reader, records=frame)
+
+    def _choose_reader(self) -> RecordReader | None:
+        """Return the reader of Kafka records; None for some batches after one that Spark had to decode."""
+        self._spark_batches = max(0, self._spark_batches - 1)
+        return None if self._spark_batches else self._reader
+
+    def plan_by_spark(self, plan: ReadPlan, name: str, rows: int | None) -> ReadPlan:
+        """Plan that Spark decodes the records of a plan, and those of the next batches."""
+        assert plan.records is not None
+        self._spark_batches = SPARK_BATCHES
+        return self._plan_decoded(plan.records, name, rows)
+
+    def decode_refused(self, refused: Sequence[str]) -> pa.Table:
+        """Let Spark decode records that the reader refused."""
+        records = self._session.createDataFrame(pa.table({RAW_RECORD: pa.array(refused, pa.string())}))
+        return self._decode_frame(unpack_records(records)).toArrow()
+
+    def _plan_decoded(self, frame: DataFrame, name: str, rows: int | None) -> ReadPlan:
+        return self._plan_frame(self._decode_frame(frame), name, rows)
+
+    def _decode_frame(self, frame: DataFrame) -> DataFrame:
+        """Return the columns that the stream uses, decoded by Spark."""
         origin = record_origin() if self._stream.source.is_kafka else NO_ORIGIN
         if self._stream.source.decode is not None:
             frame, origin = decode_records(frame, self._stream)
-        selected = self._selection.compute(frame, origin)
+        return self._selection.compute(frame, origin)
+
+    def _plan_frame(self, frame: DataFrame, name: str, rows: int | None) -> ReadPlan:
         if rows is None:
-            return self._stage(selected, name)
+            return self._stage(frame, name)
         if rows <= MAX_TABLE_ROWS:
-            table = selected.toArrow()
+            table = frame.toArrow()
             return ReadPlan(table=table, schema=table.schema)
-        partitions = int(selected._jdf.queryExecution().toRdd().getNumPartitions())
-        return ReadPlan(frame=selected, partitions=partitions, schema=frame_schema(selected))
+        partitions = int(frame._jdf.queryExecution().toRdd().getNumPartitions())
+        return ReadPlan(frame=frame, partitions=partitions, schema=frame_schema(frame))
 
     def plan_records(self, names: Sequence[str], batch: str) -> ReadPlan:
         """Plan how to decode Kafka records of the quarantine again; `names` are files of the store."""

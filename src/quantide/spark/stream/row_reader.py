@@ -1,7 +1,8 @@
 """Row reader: parses tables of source columns into rows of the store, and bad rows with the reason."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from quantide.history.appended_rows import ParquetPiece, read_appended_rows
+from quantide.history.appended_rows import MAX_ROW_WEIGHT, ParquetPiece, read_appended_rows
 from quantide.history.bulk_load import NameReservation, WrittenFile, write_chunks
 from quantide.history.key_columns import read_keys
 from quantide.spark.stream.column_selection import ColumnSelection
 from quantide.spark.stream.row_origin import BLOCK, COLUMN, LINE, REASON, ROW, row_numbers
 from quantide.summary.value_column import read_column
 from quantide.summary.value_types import type_named
+from quantide.summary.weighted_values import repeat_indexes
 from quantide.windows.time_clock import NANOSECONDS, TimeClock, TimeHorizon, show_span
 
 CLOCKS = {"seconds": pa.float64(), "timestamp": pa.timestamp("ns", "UTC")}
@@ -139,21 +141,40 @@ class RowRules:
 
 @dataclass(frozen=True)
 class IngestedRows:
-    """Good rows in the order of arrival; values may be null."""
+    """Good rows in the order of arrival; values may be null. A row is stored as often as its weight says."""
 
     value: Any
     time: Any | None
     keys: tuple[Any, ...]
     filters: tuple[Any, ...]
     newest: float | None = None
+    weights: Any | None = None
 
     def __len__(self) -> int:
         return len(self.value)
 
+    @property
+    def stored(self) -> int:
+        """Number of rows that these are stored as."""
+        return len(self) if self.weights is None else int(pc.sum(self.weights).as_py() or 0)
+
     def filter(self, mask: Any) -> "IngestedRows":
-        time = None if self.time is None else self.time.filter(mask)
-        keys, filters = (tuple(c.filter(mask) for c in columns) for columns in (self.keys, self.filters))
-        return replace(self, value=self.value.filter(mask), time=time, keys=keys, filters=filters)
+        return self._map(lambda column: column.filter(mask))
+
+    def repeated(self, size: int) -> Iterator["IngestedRows"]:
+        """Yield the rows as they are stored: each as often as its weight says, `size` at a time."""
+        if self.weights is None:
+            yield self
+            return
+        plain = replace(self, weights=None)
+        for index in repeat_indexes(self.weights.to_numpy(), size):
+            yield plain._map(partial(pc.take, indices=pa.array(index)))
+
+    def _map(self, function: Callable[[Any], Any]) -> "IngestedRows":
+        """Return rows whose columns are a function of these."""
+        time, weights = (None if column is None else function(column) for column in (self.time, self.weights))
+        keys, filters = (tuple(map(function, columns)) for columns in (self.keys, self.filters))
+        return replace(self, value=function(self.value), time=time, keys=keys, filters=filters, weights=weights)
 
     @classmethod
     def concat(cls, parts: Sequence["IngestedRows"]) -> "IngestedRows":
@@ -167,6 +188,7 @@ class IngestedRows:
             tuple(_concat_columns(list(columns)) for columns in zip(*(part.keys for part in parts), strict=True)),
             tuple(_concat_columns(list(columns)) for columns in zip(*(part.filters for part in parts), strict=True)),
             max(newest, default=None),
+            None if parts[0].weights is None else _concat_columns([part.weights for part in parts]),
         )
 
 
@@ -208,7 +230,9 @@ def read_rows(table: pa.Table, rules: RowRules) -> tuple[IngestedRows, pa.Table 
     if time is not None and rules.horizon is not None:
         bad.reject_ahead(time, rules.horizon)
     newest = bad.reject_late(time, rules.late_before) if time is not None and rules.track_newest else None
-    rows = IngestedRows(value, time, keys, selected.filters, newest)
+    bad.column = rules.selection.weight or ""
+    weights = None if selected.weight is None else bad.cast_weights(selected.weight)
+    rows = IngestedRows(value, time, keys, selected.filters, newest, weights)
     if not bad.has_rows:
         return rows, None
     mask = bad.mask
@@ -276,6 +300,19 @@ class _RejectedRows:
         """Cast a key column to its type."""
         self.column = name
         return self.cast(column, kind, f"the key {name} is not {kind}")
+
+    def cast_weights(self, column: Any) -> Any:
+        """Cast weights to whole numbers; reject those that are missing, fractional, negative or too large."""
+        self.reject(column.is_null(), "the row has no weight")
+        reason = f"the weight is no whole number from 0 to {MAX_ROW_WEIGHT:,}"
+        if pa.types.is_boolean(column.type) or pa.types.is_temporal(column.type):  # Arrow would cast them
+            self.reject(column.is_valid(), reason)
+            return pa.nulls(len(column), pa.int64())
+        weights, failed = cast_rows(column, pa.int64())
+        if failed is not None:
+            self._mark(failed, reason)
+        self.reject(pc.or_(pc.less(weights, 0), pc.greater(weights, MAX_ROW_WEIGHT)), reason)
+        return weights
 
     def cast_time(self, column: Any, clock: str, unit: str | None = None) -> Any:
         """Cast times to seconds, or to timestamps in UTC; text is parsed as timestamps."""

@@ -19,11 +19,13 @@ from quantide.spark.stream.column_selection import ColumnSelection
 from quantide.spark.stream.file_layouts import check_schema
 from quantide.spark.stream.file_lister import is_position
 from quantide.spark.stream.file_retries import FileRetries
+from quantide.spark.stream.frame_tasks import prepare_workers
 from quantide.spark.stream.kafka_batches import KafkaBatches
 from quantide.spark.stream.kafka_records import check_decode
 from quantide.spark.stream.listed_batches import FileRemoval, ListedBatches
 from quantide.spark.stream.listing_loop import ListingLoop
 from quantide.spark.stream.micro_batch import BatchWriter, MicroBatch
+from quantide.spark.stream.read_plan import MAX_TABLE_ROWS
 from quantide.spark.stream.spark_checkpoint import (
     CheckpointRollover,
     begins,
@@ -73,6 +75,7 @@ class RunningStream:
         allow_duplicates: bool = False,
     ) -> None:
         self.config, self.session, self._once = stream, session, once
+        self._is_local = executor is None
         _check_expressions(session, stream)
         check_schema(stream, ColumnSelection.of(stream, "UTC"))
         check_decode(stream, ColumnSelection.of(stream, "UTC"))
@@ -142,6 +145,8 @@ class RunningStream:
         """Return the offsets at which the query continues if its checkpoint is new; empty for a source without any."""
         if self._kafka is not None:
             self.source, offsets = self._kafka.start(self.source)
+            if self._is_local and self._kafka.backlog > MAX_TABLE_ROWS:
+                prepare_workers(self.session)
             return offsets
         is_new = self.source not in self.ingest_log.last and not is_position(self.ingest_log.offsets)
         return self.ingest_log.offsets if is_new else ""
@@ -399,7 +404,7 @@ def open_history(stream: StreamConfig, executor: Executor | None = None) -> Hist
 
 def _check_expressions(session: SparkSession, stream: StreamConfig) -> None:
     """Raise ConfigError for SQL that Spark cannot parse, before anything starts."""
-    texts = {"value": stream.value, "time": stream.time or "1"}
+    texts = {"value": stream.value, "time": stream.time or "1", "weight": stream.weight or "1"}
     parser = session._jsparkSession.sessionState().sqlParser()
     texts |= {f"filters.{name}": text for name, text in stream.filters.items()}
     for name, text in texts.items():
