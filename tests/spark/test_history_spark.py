@@ -109,8 +109,15 @@ def test_a_lake_becomes_a_history(form: str, spark: SparkSession, tmp_path: Path
     assert History(tmp_path / "s").quantile(1.0) == 100
 
 
-@pytest.mark.parametrize("by", ["host", ["host", "port"]])
-@pytest.mark.parametrize("form", ["folder", "delta"])
+@pytest.mark.parametrize(
+    ("form", "by"),
+    [
+        ("folder", ["host", "port"]),
+        ("delta", "host"),
+        pytest.param("folder", "host", marks=pytest.mark.slow),
+        pytest.param("delta", ["host", "port"], marks=pytest.mark.slow),
+    ],
+)
 def test_a_lake_with_keys(form: str, by: Any, spark: SparkSession, tmp_path: Path, lake: pa.Table) -> None:
     names = (by,) if isinstance(by, str) else tuple(by)
     with build_history(spark, written(lake, tmp_path, form), str(tmp_path / "s"), column="ms", by=by) as history:
@@ -120,6 +127,20 @@ def test_a_lake_with_keys(form: str, by: Any, spark: SparkSession, tmp_path: Pat
             check(history, values_of(lake, key, names), key)
         check(history, values_of(lake))
         history.verify()
+
+
+def test_a_lake_with_weights(spark: SparkSession, tmp_path: Path, lake: pa.Table) -> None:
+    """The history of rows that are repeated."""
+    weights = pa.array(np.random.default_rng(5).integers(0, 4, len(lake)))
+    source = written(lake.append_column("w", weights), tmp_path, "folder")
+    repeated = lake.take(pa.array(np.repeat(np.arange(len(lake)), weights)))
+    with build_history(spark, source, str(tmp_path / "s"), column="ms", by="host", weights="w") as history:
+        check(history, values_of(repeated))
+        check(history, values_of(repeated, ("a",), ("host",)), ("a",))
+    with pytest.raises(errors.InvalidArgumentError, match="no column 'x'"):
+        build_history(spark, source, str(tmp_path / "t"), column="ms", weights="x")
+    with pytest.raises(Exception, match="a weight is null"):
+        build_history(spark, source, str(tmp_path / "u"), column="ms", weights="ms")
 
 
 def test_a_key_across_many_files(spark: SparkSession, tmp_path: Path, lake: pa.Table) -> None:

@@ -22,7 +22,7 @@ from quantide.errors import (
     TypeMismatchError,
     WriterConflictError,
 )
-from quantide.spark.ingest import ingest, session_for
+from quantide.spark.ingest import AVRO_LIMITS, combine_java_options, ingest, session_for
 from quantide.spark.stream import micro_batch, read_plan
 from quantide.spark.stream.running_stream import RunningStream
 from quantide.store.delta_log import DeltaLog
@@ -333,3 +333,13 @@ def test_a_commit_that_may_be_in_the_table(
     feed.check()
     with History(feed.store) as history:
         assert IngestLog(history.table.storage, history.batch_seen).rows == 3000
+
+
+def test_java_options_are_added_to_our_own() -> None:
+    """The limits of Avro stay; of two values of one option Java takes the last."""
+    given = {"spark.driver.extraJavaOptions": "-Xss8m", "spark.executor.extraJavaOptions": "-Da=b", "spark.x": "1"}
+    assert combine_java_options(given) == {
+        "spark.driver.extraJavaOptions": f"-Xss16m {AVRO_LIMITS} -Xss8m",
+        "spark.executor.extraJavaOptions": f"{AVRO_LIMITS} -Da=b",
+        "spark.x": "1",
+    }

@@ -11,7 +11,16 @@ from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 
 from quantide import StreamSketch, Summary, errors
-from quantide.spark.sql import qt_bounds, qt_merge, qt_quantile, qt_rank, qt_summary, register, thin
+from quantide.spark.sql import (
+    qt_bounds,
+    qt_merge,
+    qt_quantile,
+    qt_rank,
+    qt_summary,
+    qt_weighted_summary,
+    register,
+    thin,
+)
 from tests.oracle import target_rank
 
 EPS = 0.01
@@ -236,3 +245,31 @@ def test_thinning_keeps_within_eps(eps: float, n: int, rng: np.random.Generator)
 
 def test_thinning_leaves_a_sketch_of_no_values_alone() -> None:
     assert thin(StreamSketch(0.1).summary(), 0.1).n == 0
+
+
+@pytest.mark.parametrize("power", [0, 9])
+def test_weighted_summaries_are_those_of_repeated_rows(power: int, sql: SparkSession) -> None:
+    query = f"SELECT qt_weighted_summary(v, abs(i) * {10**power}, {EPS}) AS s FROM t WHERE k = 'b'"
+    bounds = sql.sql(f"SELECT qt_bounds(s, 0.25) AS a, qt_bounds(s, 0.999) AS b FROM ({query})").first()
+    assert bounds is not None
+    keys, values, weights = (np.array(column, dtype=object) for column in columns())
+    own = keys == "b"
+    repeated = np.sort(np.repeat(values[own].astype(float), np.abs(weights[own].astype(int))))
+    for answer, phi in ((bounds["a"], 0.25), (bounds["b"], 0.999)):
+        n, each = answer["n"], 10**power
+        assert n == len(repeated) * each
+        low = np.searchsorted(repeated, answer["value"], "left") * each + 1
+        high = np.searchsorted(repeated, answer["value"], "right") * each
+        assert low <= high
+        assert (low <= answer["rank_hi"], answer["rank_lo"] <= high) == (True, True)
+        assert answer["error"] <= EPS
+        assert low - EPS * n <= phi * n <= high + EPS * n
+
+
+def test_bad_weights_of_sql() -> None:
+    x, eps = pa.array([1.0, 2.0]), pa.array([0.1, 0.1])
+    for weights in ([1, -1], [1, None], [1, 0.5]):
+        with pytest.raises(errors.InvalidArgumentError, match="weight"):
+            qt_weighted_summary(x, pa.array(weights), eps)
+    with pytest.raises(errors.InvalidArgumentError, match="write qt_weighted_summary"):
+        qt_weighted_summary(x, eps)

@@ -8,8 +8,22 @@ except ImportError as error:
     raise MissingPackageError.of("quantide.spark", "pyspark", "spark") from error
 
 from quantide.spark.batch_quantiles import quantiles, summarize
+from quantide.spark.comparison_functions import compare_summaries
+from quantide.spark.key_quantile_rows import worst_keys
+from quantide.spark.session_functions import install, uninstall
 from quantide.spark.spark_session import SparkSetupError
 from quantide.spark.sql import register
 from quantide.spark.stored_summaries import merge_summaries, quantiles_of
 
-__all__ = ["SparkSetupError", "merge_summaries", "quantiles", "quantiles_of", "register", "summarize"]
+__all__ = [
+    "SparkSetupError",
+    "compare_summaries",
+    "install",
+    "merge_summaries",
+    "quantiles",
+    "quantiles_of",
+    "register",
+    "summarize",
+    "uninstall",
+    "worst_keys",
+]

@@ -1,4 +1,4 @@
-"""Drop-in replacements for Spark's percentile_approx and DataFrame.approxQuantile. See docs/spark-sql.md.
+"""Drop-in replacements for Spark's percentile_approx, percentile and approxQuantile. See docs/spark-sql.md.
 
 >>> from quantide.spark.compat import percentile_approx  # instead of: from pyspark.sql.functions import ...
 """
@@ -7,18 +7,20 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, WindowSpec
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, NumericType
 
 from quantide.errors import InvalidArgumentError, TypeMismatchError
 from quantide.sketches.stream_sketch import StreamSketch
 from quantide.spark.batch_quantiles import quantiles
-from quantide.spark.sql import scatter_rows, to_doubles, typed_udf
-from quantide.summary.summaries import Summaries
-from quantide.summary.value_column import check_nan_policy
+from quantide.spark.sorted_percentiles import PercentileQuery
+from quantide.spark.sql import to_doubles, typed_udf
+from quantide.summary.ranks import target_ranks
+from quantide.summary.summary import Summary
+from quantide.summary.value_column import nan_error
 
 MAX_ACCURACY = 2**31 - 1
 NUMBER = r"[-+]?[0-9.]+(?:E-?[0-9]+)?"
@@ -32,26 +34,49 @@ def percentile_approx(
     percentage: Percentage,
     accuracy: Column | int = 10000,
     *,
-    nan: str = "refuse",
+    nan: str = "last",
+    over: WindowSpec | None = None,
     streamed: bool = False,
 ) -> Column:
-    """As pyspark.sql.functions.percentile_approx: same arguments, name and shape; every answer within 1/accuracy.
+    """As pyspark.sql.functions.percentile_approx: same arguments, name and type; every answer is exact.
 
-    It works beside any other aggregates, because Spark collects the values of a group first. With streamed=True it
-    uses bounded memory, but Spark then allows no other aggregate beside it, not even a second streamed one. Values are
-    returned as doubles; NaN is refused unless nan="skip".
+    Spark collects and sorts the values of a group, or of each window that `over` defines. NaN are the largest values,
+    as in Spark, unless nan is "skip" or "refuse". With streamed=True the values of a group pass through a sketch of
+    bounded memory: answers are doubles within 1/accuracy, and Spark allows no other aggregate beside it, not even a
+    second streamed one.
     """
     phis, several = _read_percentage(percentage)
     eps = 1 / max(2, _read_accuracy(accuracy))
-    check_nan_policy(nan)
-    source = F.col(col) if isinstance(col, str) else col
+    source = _apply_nan_policy(F.col(col) if isinstance(col, str) else col, nan)
+    name = _column_text(F.percentile_approx(col, percentage, accuracy))
+    if not streamed:
+        return PercentileQuery(phis, several).approx_column(source, over).alias(name)
+    if over is not None:
+        raise InvalidArgumentError("streamed=True has no windows; leave out over= or streamed=")
     returned: DataType = ArrayType(DoubleType(), False) if several else DoubleType()
-    if streamed:
-        answer = typed_udf(_streamed(phis, several, eps, nan), returned)(source)
-    else:
-        answer = typed_udf(_collected(phis, several, eps, nan), returned)(F.collect_list(source))
-    named: Column = answer.alias(_column_text(F.percentile_approx(source, percentage, accuracy)))
-    return named
+    answer: Column = typed_udf(_streamed(phis, several, eps), returned)(source).alias(name)
+    return answer
+
+
+def percentile(
+    col: Column | str,
+    percentage: Percentage,
+    frequency: Column | int = 1,
+    *,
+    over: WindowSpec | None = None,
+) -> Column:
+    """As pyspark.sql.functions.percentile: same arguments, name, type and value, from sorted numbers.
+
+    Spark's own function computes intervals, and everything if there is a frequency or a window.
+    """
+    phis, several = _read_percentage(percentage)
+    own = F.percentile(col, percentage, frequency)
+    if over is not None:
+        return own.over(over)
+    if isinstance(frequency, Column) or frequency != 1:
+        return own
+    source = F.col(col) if isinstance(col, str) else col
+    return PercentileQuery(phis, several).exact_column(source).alias(_column_text(own))
 
 
 @overload
@@ -93,36 +118,42 @@ def _select_doubles(df: DataFrame, names: list[str]) -> DataFrame:
     return df.select(*[F.col(name).cast("double").alias(str(i)) for i, name in enumerate(names)])
 
 
-def _collected(phis: list[float], several: bool, eps: float, nan: str) -> Callable[..., Any]:
-    """Return a UDF over lists, one for each group; one call summarises and queries all groups."""
-
-    def percentile_approx(groups: pa.Array) -> pa.Array:
-        summaries = Summaries.of(pc.list_parent_indices(groups), groups.flatten(), eps, nan)
-        rows = summaries.keys.filter(pa.array(summaries.n > 0)).to_numpy(zero_copy_only=False)
-        return scatter_rows(_answers(summaries, phis, several), rows, len(groups))
-
-    return percentile_approx
-
-
-def _answers(summaries: Summaries, phis: list[float], several: bool) -> pa.Array:
-    """Return the answer of each summary that has values, as a double or a list of doubles."""
-    values = to_doubles(summaries.answer(phis)["value"].combine_chunks(), summaries.type).drop_null()
-    if not several:
-        return values
-    return pa.FixedSizeListArray.from_arrays(values, len(phis)).cast(pa.list_(pa.float64()))
+def _apply_nan_policy(source: Column, nan: str) -> Column:
+    """Return a column with NaN as null, or one that raises; any type has a text, and only NaN has this one."""
+    if nan not in ("last", "skip", "refuse"):
+        raise InvalidArgumentError(f'nan={nan!r} is not a policy; use nan="last", nan="skip" or nan="refuse"')
+    if nan == "last":
+        return source
+    refusal = F.lit(None) if nan == "skip" else F.raise_error(F.lit(f"NaNError: {nan_error()}"))
+    return F.when(source.cast("string") == "NaN", refusal).otherwise(source)
 
 
-def _streamed(phis: list[float], several: bool, eps: float, nan: str) -> Callable[..., Any]:
+def _streamed(phis: list[float], several: bool, eps: float) -> Callable[..., Any]:
     """Return a UDF over the batches of one group."""
 
     def percentile_approx(batches: Iterator[pa.Array]) -> Any:
-        sketch = StreamSketch(eps, nan)
+        sketch = StreamSketch(eps, "skip")
         for batch in batches:
             sketch.update(batch)
-        summaries = Summaries.from_binary([0], [sketch.summary().to_bytes()])
-        return _answers(summaries, phis, several)[0] if sketch.n else None
+        answers = _answers(sketch.summary(), phis)
+        return answers if several or answers is None else answers[0]
 
     return percentile_approx
+
+
+def _answers(summary: Summary, phis: list[float]) -> list[float] | None:
+    """Return the answers as doubles; NaN, which the summary only counts, are the largest values."""
+    total = summary.n + summary.nans
+    if not total:
+        return None
+    ranks = target_ranks(phis, total)
+    answers = np.full(len(phis), np.nan)
+    numbers = ranks <= summary.n
+    if numbers.any():
+        values = pa.array(summary.quantiles(ranks[numbers] / summary.n), summary.type.arrow)
+        answers[numbers] = to_doubles(values, summary.type).to_numpy()
+    doubles: list[float] = answers.tolist()
+    return doubles
 
 
 def _read_phi(probability: Any) -> float:

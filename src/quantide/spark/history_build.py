@@ -2,16 +2,17 @@
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from typing import Any, TextIO
+from itertools import chain
+from typing import Any, NamedTuple, TextIO
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from quantide.config.stream_config import tail_settings
 from quantide.errors import InvalidArgumentError
-from quantide.history.appended_rows import PIECE_ROWS, ParquetPiece
+from quantide.history.appended_rows import PIECE_ROWS, ParquetPiece, repeat_tables
 from quantide.history.bulk_load import NameReservation, WrittenFile, write_chunks
 from quantide.history.history import History
 from quantide.history.key_columns import plain_type, read_keys
@@ -28,6 +29,19 @@ from quantide.summary.value_types import type_named, type_of_arrow
 BAR = 40  # columns of the progress bar
 
 
+class SourceColumns(NamedTuple):
+    """Columns of a source: the value, the keys with their types, and the weight if rows have one."""
+
+    value: str
+    keys: tuple[str, ...]
+    types: tuple[pa.DataType, ...]
+    weights: str | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self.keys, self.value, *([] if self.weights is None else [self.weights]))))
+
+
 def build_history(
     session: SparkSession,
     source: str | Sequence[str],
@@ -38,18 +52,22 @@ def build_history(
     storage_options: dict[str, str] | None = None,
     progress: TextIO | None = None,
     store_options: dict[str, str] | None = None,
+    weights: str | None = None,
     **settings: Any,
 ) -> History:
     """Build a history of one step from a column of a Parquet or Delta table; `by` names the columns to group by.
 
     `storage_options` are those of the source, and of a history at a URI that has no `store_options` of its own. One
-    commit makes all values visible: a build that fails, or is killed, leaves an empty history.
+    commit makes all values visible: a build that fails, or is killed, leaves an empty history. `weights` names a column
+    of whole numbers: a value of weight w is stored as w rows.
     """
     keys = () if by is None else (by,) if isinstance(by, str) else tuple(by)
     storage = StorageOptions.of(storage_options)
     files = find_files([source] if isinstance(source, str) else list(source), storage)
-    value = column or _only_column(files.schema.names, keys)
-    for name in (value, *keys):
+    added = () if weights is None else (weights,)
+    value = column or _only_column(files.schema.names, (*keys, *added))
+    used = tuple(dict.fromkeys((*keys, value, *added)))
+    for name in used:
         if name not in files.schema.names:
             raise InvalidArgumentError(f"there is no column {name!r}; there are {', '.join(files.schema.names)}")
     kind = type_of_arrow(files.schema.field(value).type).name
@@ -59,7 +77,7 @@ def build_history(
     history = History(path, keys=keys or None, value_type=kind, **target, **settings)
     if history.n:
         raise InvalidArgumentError(f"{path} has {history.n:,} values already; build into a new folder")
-    splits = plan_splits(files, (value, *keys), count_cores(session), storage)
+    splits = plan_splits(files, used, count_cores(session), storage)
     types = [plain_type(files.schema.field(name).type, name) for name in keys]
 
     at_once = 4 * count_cores(session)
@@ -67,7 +85,8 @@ def build_history(
         names, written = load.reserve(len(splits)), []
         for start in range(0, len(splits), at_once):
             numbered = list(enumerate(splits))[start : start + at_once]
-            written += _load_splits(session, names, numbered, value, keys, types, files.schema, storage, nan)
+            columns = SourceColumns(value, keys, tuple(types), weights)
+            written += _load_splits(session, names, numbered, columns, files.schema, storage, nan)
             _show_progress(progress, "loading", min(start + at_once, len(splits)), len(splits))
         load.commit(names, written)
     _show_progress(progress, "merging", 0, 1)
@@ -88,6 +107,7 @@ def build(
     json: bool = False,
     storage_options: dict[str, str] | None = None,
     tail: float | None = DEFAULT,
+    weights: str | None = None,
 ) -> None:
     """Run the command `history build` in the active Spark session, or in a new one (bound to loopback if local)."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -101,7 +121,7 @@ def build(
     settings = {"eps": eps, "kappa": kappa} | tail_settings(tail)
     try:
         with build_history(
-            session, source, path, column, by, "refuse", storage_options, progress, **settings
+            session, source, path, column, by, "refuse", storage_options, progress, weights=weights, **settings
         ) as history:
             stats = history.stats()
         if json:
@@ -119,9 +139,7 @@ def _load_splits(
     session: SparkSession,
     names: NameReservation,
     numbered: list[tuple[int, Split]],
-    value: str,
-    keys: tuple[str, ...],
-    types: list[pa.DataType],
+    columns: SourceColumns,
     schema: pa.Schema,
     storage: StorageOptions,
     nan: str,
@@ -130,17 +148,16 @@ def _load_splits(
 
     def load(index: int) -> Any:
         number, split = numbered[index]
-        tables = read_split(split, (*keys, value), schema, None, storage)
-        pieces = _to_pieces(tables, value, keys, types, names.settings)
+        tables = read_split(split, columns.names, schema, None, storage)
+        pieces = _to_pieces(tables, columns, names.settings)
         return [asdict(file) for file in write_chunks(names, number, pieces, nan)]
 
     return [WrittenFile.from_dict(file) for files in run_tasks(session, len(numbered), load) for file in files]
 
 
-def _to_pieces(
-    tables: Iterator[pa.Table], value: str, keys: tuple[str, ...], types: list[pa.DataType], settings: StoreSettings
-) -> Iterator[ParquetPiece]:
+def _to_pieces(tables: Iterable[pa.Table], columns: SourceColumns, settings: StoreSettings) -> Iterator[ParquetPiece]:
     """Join the tables of a split into pieces of bounded size."""
+    value, keys, types, weights = columns
     pending: list[pa.Table] = []
     rows = 0
     kind = type_named(settings.value_type)
@@ -152,8 +169,10 @@ def _to_pieces(
             return ParquetPiece(None, column)
         valid = table.filter(table[value].is_valid()) if column.nulls else table
         key_values: Any = {name: valid[name] for name in keys} if len(keys) > 1 else valid[keys[0]]
-        return ParquetPiece(read_keys(key_values, keys, len(valid), types), column)
+        return ParquetPiece(read_keys(key_values, keys, len(valid), list(types)), column)
 
+    if weights is not None:
+        tables = chain.from_iterable(repeat_tables(table, weights) for table in tables)
     for table in tables:
         pending.append(table)
         rows += len(table)

@@ -6,8 +6,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from types import FrameType
@@ -29,9 +29,9 @@ from quantide.errors import (
     WriterConflictError,
 )
 from quantide.spark.kafka_connector import connector_conf, connector_error
-from quantide.spark.spark_executor import SparkExecutor, run_tasks
-from quantide.spark.spark_session import SparkSetupError, check_workers, count_cores, start_session
-from quantide.spark.stream.batch_task import prepare_worker
+from quantide.spark.spark_executor import SparkExecutor
+from quantide.spark.spark_session import SparkSetupError, check_workers, start_session
+from quantide.spark.stream.frame_tasks import prepare_workers
 from quantide.spark.stream.micro_batch import LOCAL_BYTES
 from quantide.spark.stream.running_stream import RunningStream
 from quantide.spark.stream.stream_source import SPARK_ERRORS, first_line
@@ -49,7 +49,6 @@ FATAL_ERRORS = (
 )
 TICK = 0.1  # seconds between two rounds over all streams
 LATE_SIGNAL = 1.0  # seconds to wait for a signal that has already ended Java
-MAX_PREPARED = 8  # workers that are prepared for a first batch
 LISTED_FILES = 100  # files of a folder whose sizes are added up
 MAX_PAUSE = 60.0  # seconds before a failed stream restarts
 LOCAL_CONF = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -64,6 +63,7 @@ START_CONF = {
     "spark.driver.extraJavaOptions": f"-Xss16m {AVRO_LIMITS}",  # -Xss16m: or stopping prints a stack overflow
     "spark.executor.extraJavaOptions": AVRO_LIMITS,
 }
+JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
 STREAM_CONF = {
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     "spark.sql.streaming.checkpointFileManagerClass": (
@@ -104,7 +104,7 @@ def ingest(
     with stop_on_signals(stop), _allow_early_spark_stop(stop), session_for(config, master) as session:
         executor = None if master.startswith("local") else SparkExecutor(session)
         if executor is None and any(map(_has_large_files, config.streams.values())):
-            threading.Thread(target=_prepare_workers, args=(session,), daemon=True).start()
+            prepare_workers(session)
         streams: list[RunningStream] = []
         try:
             for stream in config.streams.values():  # one by one: if a stream fails, those before it are closed
@@ -125,12 +125,6 @@ def _has_large_files(stream: StreamConfig) -> bool:
         return False
 
 
-def _prepare_workers(session: SparkSession) -> None:
-    """Let workers load what tasks need while the streams start; whatever fails here fails there, with its reason."""
-    with suppress(Exception):
-        run_tasks(session, min(count_cores(session), MAX_PREPARED), prepare_worker)
-
-
 @contextmanager
 def session_for(config: Config, master: str) -> Iterator[SparkSession]:
     """Open a child of the active session, or of a new one (bound to loopback if local)."""
@@ -139,12 +133,9 @@ def session_for(config: Config, master: str) -> Iterator[SparkSession]:
     running = SparkSession.getActiveSession()
     if running is None:
         builder = SparkSession.builder.master(master).appName("quantide ingest")
-        for name, value in (
-            START_CONF
-            | (LOCAL_CONF if master.startswith("local") else {})
-            | dict(config.spark)
-            | connector_conf(config)
-        ).items():
+        local = LOCAL_CONF if master.startswith("local") else {}
+        settings = START_CONF | local | combine_java_options(config.spark) | connector_conf(config)
+        for name, value in settings.items():
             builder = builder.config(name, value)
         try:
             running = start_session(builder)
@@ -162,6 +153,11 @@ def session_for(config: Config, master: str) -> Iterator[SparkSession]:
     finally:
         if own is not None:
             own.stop()
+
+
+def combine_java_options(spark: Mapping[str, str]) -> dict[str, str]:
+    """Return settings of Spark whose Java options are added to those of Quantide; where both set one, theirs counts."""
+    return {name: f"{START_CONF[name]} {value}" if name in JAVA_OPTIONS else value for name, value in spark.items()}
 
 
 def _run_streams(streams: list[RunningStream], board: StatusBoard, once: bool, stop: threading.Event) -> None:

@@ -1,4 +1,4 @@
-"""Summaries in Spark SQL: qt_summary, qt_merge, qt_quantile, qt_rank, qt_bounds. See docs/spark-sql.md.
+"""Summaries in Spark SQL: qt_summary, qt_merge, qt_quantile, qt_rank, qt_bounds and comparisons. See docs/spark-sql.md.
 
 Rows cross from the JVM to Python as Arrow arrays; every function processes a whole array at once.
 """
@@ -40,9 +40,11 @@ BOUNDS = StructType(
 
 
 def register(spark: SparkSession) -> None:
-    """Register the five functions for the SQL of this session."""
+    """Register all functions for the SQL of this session."""
+    from quantide.spark.comparison_functions import COMPARISON_FUNCTIONS
+
     check_workers(spark)
-    for function, returned in FUNCTIONS.items():
+    for function, returned in (FUNCTIONS | COMPARISON_FUNCTIONS).items():
         spark.udf.register(function.__name__, typed_udf(function, returned))
 
 
@@ -55,6 +57,19 @@ def qt_summary(*columns: pa.Array) -> bytes:
         raise InvalidArgumentError("write qt_summary(x, eps) or qt_summary(x, eps, tail)")
     x, eps = columns[0], _read_eps(columns[1])
     return summarise_array(x, eps, _read_tail(columns[2:], eps)).to_bytes()
+
+
+def qt_weighted_summary(*columns: pa.Array) -> bytes:
+    """Aggregate: as qt_summary, for values of which each counts as often as its weight says.
+
+    Arguments: x, weight (a whole number from 0 on), eps and, if it is not the default, the tail (null for none).
+    """
+    if len(columns) not in (3, 4):
+        raise InvalidArgumentError(
+            "write qt_weighted_summary(x, weight, eps) or qt_weighted_summary(x, weight, eps, tail)"
+        )
+    x, weights, eps = columns[0], columns[1], _read_eps(columns[2])
+    return summarise_array(x, eps, _read_tail(columns[3:], eps), weights).to_bytes()
 
 
 def qt_merge(*columns: pa.Array) -> bytes | None:
@@ -89,6 +104,7 @@ def qt_bounds(summary: pa.Array, phi: pa.Array) -> pa.Array:
 
 FUNCTIONS: dict[Callable[..., Any], DataType] = {
     qt_summary: BinaryType(),
+    qt_weighted_summary: BinaryType(),
     qt_merge: BinaryType(),
     qt_quantile: DoubleType(),
     qt_rank: RANKS,
@@ -96,11 +112,11 @@ FUNCTIONS: dict[Callable[..., Any], DataType] = {
 }
 
 
-def summarise_array(x: pa.Array, eps: float, tail: float | None) -> Summary:
+def summarise_array(x: pa.Array, eps: float, tail: float | None, weights: pa.Array | None = None) -> Summary:
     """Summarise an array within eps and tail; the summary has the array's type even if all values are null."""
     kind = None if pa.types.is_null(x.type) else type_of_arrow(x.type).name
     sketch = StreamSketch(eps, value_type=kind, tail=tail)
-    sketch.update(x)
+    sketch.update(x, weights=weights)
     summary = sketch.summary()
     return thin(summary, eps, tail) if summary.rank_error == 0 else summary
 
