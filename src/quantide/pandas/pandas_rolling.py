@@ -1,27 +1,15 @@
-"""Rolling quantiles of pandas Series: importing this module adds the accessor `.quantide` to them.
-
->>> import pandas as pd
->>> import quantide.pandas
->>> pd.Series([5, 1, 4, 2, 3]).quantide.rolling_quantile(3, 0.5).tolist()
-[<NA>, <NA>, 4, 2, 3]
-"""
+"""Rolling quantiles of pandas Series."""
 
 from datetime import timedelta
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
-from quantide.errors import InvalidArgumentError, MissingPackageError
+from quantide.errors import InvalidArgumentError
 from quantide.summary.ranks import check_phis
 from quantide.windows.rolling_quantiles import RollingColumn, read_fractions, read_phis, roll_column
-
-try:
-    import pandas as pd
-except ImportError as error:
-    raise MissingPackageError(
-        "quantide.pandas needs pandas, which is not installed; run: pip install pandas"
-    ) from error
 
 
 def rolling_quantile(
@@ -69,18 +57,6 @@ def rolling_quantile(
     if np.ndim(phis) == 0:
         return columns[0].rename(series.name)
     return pd.DataFrame(dict(enumerate(columns)), index=series.index).set_axis(fractions.tolist(), axis=1)
-
-
-@pd.api.extensions.register_series_accessor("quantide")
-class PandasRolling:
-    """Accessor `.quantide` of a Series."""
-
-    def __init__(self, series: Any) -> None:
-        self._series = series
-
-    def rolling_quantile(self, window: Any, phis: ArrayLike, **arguments: Any) -> Any:
-        """Return rolling_quantile() of this Series, with the same arguments."""
-        return rolling_quantile(self._series, window, phis, **arguments)
 
 
 def _index_times(series: Any, window: Any) -> Any:

@@ -1,0 +1,90 @@
+"""Quantiles of polars columns: equal to those of polars, to the bit, with the same types and names."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import quantide.polars
+from quantide import errors
+
+QS: list[Any] = [0, 1, 0.25, 0.3, 0.5, [0.0, 0.1, 0.5, 0.77, 1.0], [0.5]]
+
+
+def make_frame(n: int) -> pl.DataFrame:
+    rng = np.random.default_rng(n)
+    floats, whole = rng.normal(size=n), rng.integers(-9, 9, n)
+    return pl.DataFrame(
+        {
+            "float": floats,
+            "nan": np.where(rng.random(n) < 0.3, np.nan, floats),
+            "infinite": np.where(rng.random(n) < 0.3, np.inf, floats),
+            "whole": whole,
+            "large": rng.integers(-(2**62), 2**62, n),
+            "int8": whole.astype(np.int8),
+            "uint64": rng.integers(0, 2**60, n).astype(np.uint64),
+            "float32": floats.astype(np.float32),
+            "time": pl.Series(rng.integers(0, 10**15, n)).cast(pl.Datetime("us")),
+            "key": rng.integers(0, 3, n),
+        }
+    ).with_columns(holes=pl.when(pl.col("whole") > 2).then("float"), none=pl.lit(None, pl.Float64))
+
+
+@pytest.mark.parametrize("interpolation", quantide.polars.METHODS)
+@pytest.mark.parametrize("n", [1, 2, 8, 101, 5_000])
+def test_columns_are_as_in_polars(n: int, interpolation: Any) -> None:
+    frame = make_frame(n)
+    for name, q in itertools.product(frame.columns, QS):
+        if not (isinstance(q, list) and frame[name].null_count() == n):  # polars panics on these
+            theirs = frame.select(pl.col(name).quantile(q, interpolation))
+            assert_frame_equal(frame.select(quantide.polars.quantile(pl.col(name), q, interpolation)), theirs)
+            value, own = quantide.polars.quantile(frame[name], q, interpolation), theirs.to_series().to_list()[0]
+            np.testing.assert_equal(value, own)
+
+
+@pytest.mark.parametrize("interpolation", quantide.polars.METHODS)
+def test_groups_and_windows_are_as_in_polars(interpolation: Any) -> None:
+    frame = make_frame(101)
+    for name, q in itertools.product(("float", "nan", "holes", "none", "whole", "time"), (0, 0.3, 0.5, 1)):
+        ours = pl.col(name).quantide.quantile(q, interpolation)  # type: ignore[attr-defined]
+        theirs = pl.col(name).quantile(q, interpolation)
+        groups = [frame.group_by("key").agg(column).sort("key") for column in (ours, theirs)]
+        assert_frame_equal(*groups, check_exact=True)
+        assert_frame_equal(frame.select(ours.over("key")), frame.select(theirs.over("key")), check_exact=True)
+
+
+def test_types_are_known_before_a_query_runs() -> None:
+    for frame in (make_frame(8), make_frame(8).clear()):
+        for name in ("float", "whole", "float32", "time"):
+            ours = frame.lazy().select(pl.col(name).quantide.quantile(0.3))  # type: ignore[attr-defined]
+            theirs = frame.lazy().select(pl.col(name).quantile(0.3))
+            assert ours.collect_schema() == theirs.collect_schema() == ours.collect().schema
+        several = frame.lazy().select(pl.col("whole").quantide.quantile([0.1, 0.5]))  # type: ignore[attr-defined]
+        assert several.collect_schema() == several.collect().schema == pl.Schema({"whole": pl.List(pl.Float64)})
+    empty = make_frame(8).clear().select(pl.col("float").quantide.quantile([0.1, 0.5]))  # type: ignore[attr-defined]
+    assert empty.item().to_list() == [None, None]
+
+
+def test_lists_work_in_groups() -> None:
+    """polars itself takes no list of quantiles there."""
+    frame = make_frame(101)
+    both = pl.col("float").quantide.quantile([0.1, 0.5], "linear").alias("q")  # type: ignore[attr-defined]
+    answers = frame.group_by("key").agg(both, a=pl.col("float").quantile(0.1, "linear"), b=pl.col("float").median())
+    assert len(answers) == 3
+    for row in answers.rows(named=True):
+        assert row["q"][0] == row["a"]
+        assert row["q"][1] == pytest.approx(row["b"], rel=1e-15)
+
+
+def test_wrong_arguments_have_names() -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="interpolation='cubic' is unknown; use one of nearest"):
+        quantide.polars.quantile(pl.col("x"), 0.5, "cubic")
+    with pytest.raises(errors.InvalidArgumentError, match=r"must be in \[0, 1\], not 1.5"):
+        quantide.polars.quantile(pl.col("x"), 1.5)
+    with pytest.raises(errors.InvalidArgumentError, match="give a polars Series or expression, not a list"):
+        quantide.polars.quantile([1.0], 0.5)
+    with pytest.raises(pl.exceptions.InvalidOperationError, match="not supported for dtype `str`"):
+        quantide.polars.quantile(pl.Series(["a"]), 0.5)
