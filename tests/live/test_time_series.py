@@ -131,3 +131,20 @@ def test_a_span_longer_than_there_are_times(tmp_path: Path) -> None:
             found = live.time_series([0.5], "1 day", "900000 weeks", 5)
     assert found.n[-1] == 1
     assert found.times == sorted(found.times)
+
+
+def test_moments_are_given(tmp_path: Path) -> None:
+    with History(tmp_path / "s", eps=0.1, window="100 s") as store:
+        store.append(np.arange(200.0), times=np.arange(200.0))
+        live = LiveStream(tmp_path / "s", follow=False)
+        asked = [50_000, 108_999, 109_000, 150_500, 199_000, 260_000]
+        found = live.time_series_at([0.5, 1.0], "10 s", asked)
+        assert found.times == [109.0, 150.5, 199.0, 260.0], "from the first complete window on"
+        assert found.n == [10, 10, 10, 0]
+        assert [point and float(point[0]) for point in found.lines[1]] == [109.0, 150.0, 199.0, None]
+        assert live.time_series_at([0.5], "10 s", [5_000]).times == []
+        assert live.time_series_at([], "10 s", list(range(150_000, 151_000, 100))).n == [10] * 10
+        for wrong, message in (([5, 5], "ascend"), ([5, 4], "ascend"), ([10**16], "1678")):
+            with pytest.raises(InvalidArgumentError, match=message):
+                live.time_series_at([0.5], "10 s", wrong)
+        live.close()

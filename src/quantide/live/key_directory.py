@@ -24,6 +24,10 @@ class KeyDirectory:
         """Return the keys of all files of a snapshot, in order; tuples where they have several columns."""
         return [key for array in self._merge(snapshot) for key in _to_list(array)]
 
+    def list_columns(self, snapshot: Snapshot) -> list[pa.Array]:
+        """Return the keys of all files of a snapshot, in order, as an array for each column."""
+        return [column for array in self._merge(snapshot) for column in _columns(array)]
+
     def find(self, snapshot: Snapshot, contains: str, limit: int) -> tuple[int, list[Any]]:
         """Return how many keys have a text in one of their columns, and the first of them."""
         for array in self._merge(snapshot):
@@ -45,9 +49,13 @@ def _to_list(keys: pa.Array) -> list[Any]:
     return [key[0] if len(key) == 1 else key for key in tuples]
 
 
+def _columns(keys: pa.Array) -> list[pa.Array]:
+    columns: list[pa.Array] = keys.flatten() if pa.types.is_struct(keys.type) else [keys]
+    return columns
+
+
 def _matches(keys: pa.Array, text: str) -> pa.Array:
-    columns = keys.flatten() if pa.types.is_struct(keys.type) else [keys]
-    texts = [column if pa.types.is_binary(column.type) else column.cast(pa.string()) for column in columns]
+    texts = [column if pa.types.is_binary(column.type) else column.cast(pa.string()) for column in _columns(keys)]
     each = [pc.match_substring(column, text, ignore_case=True) for column in texts]
     return reduce(pc.or_, each).fill_null(False)
 

@@ -19,6 +19,7 @@ from quantide.queries.monitor import Monitor
 from quantide.queries.query_results import Changes
 from quantide.queries.query_sources import Grows, Pull
 from quantide.store.store_settings import StoreSettings
+from quantide.summary.comparison import BINS, FLOOR, PHIS, Comparison, has_summary, summary_of
 from quantide.summary.interval_masses import masses_between
 from quantide.summary.ranks import check_eps, check_phis
 from quantide.summary.summary import Summary
@@ -181,14 +182,29 @@ class LiveQuestions(ABC):
 
     def compare(
         self,
-        phis: ArrayLike,
+        other: Any = None,
         against: dict[str, Any] | None = None,
         mode: str | None = None,
         key: Any = None,
+        *,
+        phis: ArrayLike = PHIS,
+        bins: Any = BINS,
+        floor: float = FLOOR,
         **arguments: Unpack[ScopeArguments],
+    ) -> Any:
+        """Compare a window with anything that has a summary: KS, PSI and Wasserstein distance, and the shifts of phis.
+
+        `live.compare(live.summary(last_steps=30), within="1 hour")` compares the last hour with a month. With phis in
+        place of `other`, compare each phi of one window with the same phi of another: `compare([0.99], within="5 min")`
+        compares now with all of history, `against={"last_steps": 30}` with a part of it.
+        """
+        if has_summary(other):
+            return Comparison(self.summary(key, **arguments), summary_of(other), phis, bins, floor)
+        return self._compare_quantiles(phis if other is None else other, against, mode, key, arguments)
+
+    def _compare_quantiles(
+        self, phis: ArrayLike, against: dict[str, Any] | None, mode: str | None, key: Any, arguments: ScopeArguments
     ) -> list[LiveComparison]:
-        """Compare each phi of one window with the same phi of another: `compare([0.99], within="5 min")` compares now
-        with all of history, `against={"last_steps": 30}` with a part of it."""
         scope, other = QueryScope.of({"key": key, **arguments}), QueryScope.of({} if against is None else against)
         own_mode, other_mode = self._resolve_mode(scope, mode), self._resolve_mode(other, mode)
         checked_phis = np.atleast_1d(check_phis(phis)).tolist()

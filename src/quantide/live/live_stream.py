@@ -18,27 +18,21 @@ from quantide.errors import EmptyError
 from quantide.history.history_reader import HistoryReader
 from quantide.history.run import Run
 from quantide.history.snapshot import StepSpan
+from quantide.live.event_lag import event_lag, find_clock_problem
 from quantide.live.follower import Follower
 from quantide.live.key_directory import KeyDirectory
 from quantide.live.live_questions import LiveMonitors
 from quantide.live.live_view import LiveViewCache, View
 from quantide.live.scope import QueryScope, ScopeArguments, resolve_window
-from quantide.live.time_series import LiveTimeSeries, compute_time_series, list_windows
+from quantide.live.time_series import ListWindows, LiveTimeSeries, compute_time_series, list_windows, windows_at
+from quantide.live.worst_keys import WorstKeysQuery
 from quantide.store.ingest_status import IngestStatus, read_status
 from quantide.store.store_settings import StoreSettings, parse_size
 from quantide.summary.copying import NotCopied
+from quantide.summary.key_ranking import MOST, KeyRankingAsOf, RankingRequest
 from quantide.summary.ranks import check_phis, check_size
 from quantide.summary.value_types import type_named
-from quantide.windows.time_clock import (
-    EPOCH_START,
-    NANOSECONDS,
-    TimeClock,
-    TimeHorizon,
-    read_span,
-    show_length,
-    show_span,
-)
-from quantide.windows.wall_clock import wall_clock_ns
+from quantide.windows.time_clock import TimeClock, read_span, show_span
 
 LOG = logging.getLogger("quantide.live")
 T = TypeVar("T")
@@ -98,6 +92,7 @@ class LiveStream(NotCopied, LiveMonitors):
         self._max_span = stored if span is None or stored is None else min(span, stored)
         self._keys = KeyDirectory()
         self._views = LiveViewCache(self._reader, self._cache, self._max_span)
+        self._worst_keys = WorstKeysQuery(self._reader, self._views, self._max_span)
         self._follower = Follower(self._reader, self._cache, self._views)
         self._subscribers: list[Callable[[], None]] = []
         self._notify_lock, self._notified = Lock(), (self.version, repr(None))
@@ -155,8 +150,30 @@ class LiveStream(NotCopied, LiveMonitors):
         The moments are an even grid over a span of time, `over`, that ends at the newest time. If that is longer than
         the recent rows, it begins with the first complete window.
         """
-        checked_phis, scope = check_phis(phis).ravel().tolist(), QueryScope(key, None, within, filter)
-        length, count = read_span(over), check_size("points", points, 2)
+        length, span, count = read_span(over), read_span(within), check_size("points", points, 2)
+
+        def windows(clock: TimeClock, newest: Any, max_span: Fraction) -> list[tuple[Any, Any]]:
+            return list_windows(clock, newest, max_span, span, length, count)
+
+        return self._time_series(phis, QueryScope(key, None, within, filter), windows)
+
+    def time_series_at(
+        self, phis: ArrayLike, within: Any, times_ms: Sequence[int], key: Any = None, filter: str | None = None
+    ) -> LiveTimeSeries:
+        """Return quantiles of a window of time at given moments, with their bands.
+
+        The moments are milliseconds since 1970 and ascend. Those whose window begins before the recent rows are left
+        out, so `times` has the last of them. After the newest time, windows have the rows up to it.
+        """
+        span = read_span(within)
+
+        def windows(clock: TimeClock, newest: Any, max_span: Fraction) -> list[tuple[Any, Any]]:
+            return windows_at(clock, newest, max_span, span, times_ms)
+
+        return self._time_series(phis, QueryScope(key, None, within, filter), windows)
+
+    def _time_series(self, phis: ArrayLike, scope: QueryScope, list_spans: ListWindows) -> LiveTimeSeries:
+        checked_phis = check_phis(phis).ravel().tolist()
 
         def compute() -> LiveTimeSeries:
             recent = self._follower.recent
@@ -164,13 +181,30 @@ class LiveStream(NotCopied, LiveMonitors):
             if recent.clock is None:
                 raise EmptyError("no values have arrived yet, so there is no time series; append some first")
             assert self._max_span is not None  # or the window was refused
-            windows = list_windows(
-                recent.clock, recent.manifest.newest, read_span(within), length, count, self._max_span
-            )
+            windows = list_spans(recent.clock, recent.manifest.newest, self._max_span)
             return compute_time_series(recent, selection, checked_phis, windows, type_named(self.settings.value_type))
 
         self._follower.yield_to_poll()
         return self._reader.run_query(compute)
+
+    def worst_keys(
+        self,
+        phi: float,
+        most: int = MOST,
+        *,
+        smallest: bool = False,
+        min_n: int = 1,
+        mode: str | None = None,
+        **arguments: Unpack[ScopeArguments],
+    ) -> KeyRankingAsOf:
+        """Return the keys with the largest phi-quantile (with `smallest`, the smallest), and what is proved about them.
+
+        `min_n` leaves out keys with fewer values. `last=n` are the newest n values of all keys together. Over history,
+        keys are compared by their summaries; in a window mode="exact" reads all rows.
+        """
+        request, scope = RankingRequest(phi, most, smallest, min_n), QueryScope.of(dict(arguments))
+        self._follower.yield_to_poll()
+        return self._reader.run_query(lambda: self._worst_keys.rank(scope, request, mode, self._follower.recent))
 
     def is_cached(
         self, phis: Sequence[float], mode: str | None = None, key: Any = None, **arguments: Unpack[ScopeArguments]
@@ -213,6 +247,10 @@ class LiveStream(NotCopied, LiveMonitors):
     def keys(self) -> list[Any]:
         """Return all keys, in order; tuples where keys have several columns."""
         return self._keys.list_keys(self._reader.snapshot)
+
+    def key_columns(self) -> list[pa.Array]:
+        """Return one Arrow array for each key column, with a row for each key, in order; none without keys."""
+        return self._keys.list_columns(self._reader.snapshot)
 
     def find_keys(self, contains: str = "", most: int = 100) -> tuple[int, list[Any]]:
         """Return the number of keys that contain a text, ignoring case, and the first `most` of them in order."""
@@ -318,23 +356,3 @@ def _follow(stream: "weakref.ref[LiveStream]", closed: Event, seconds: float) ->
             live._follower.record_failure(error)
             live._notify_subscribers()
         del live
-
-
-def event_lag(clock: TimeClock | None, newest: Any, horizon: Fraction | None) -> float | None:
-    """Return the seconds from the newest time to now; None if times are not of the wall clock."""
-    if clock is None or horizon is None or (clock.kind == "seconds" and newest < EPOCH_START):  # relative times
-        return None
-    if clock.kind == "seconds":
-        return wall_clock_ns() / NANOSECONDS - float(newest)
-    return (wall_clock_ns() - int(newest)) / NANOSECONDS
-
-
-def find_clock_problem(clock: TimeClock | None, newest: Any, horizon: Fraction | None) -> str | None:
-    """Return a description if the newest time is further ahead of the clock than the horizon; otherwise None."""
-    lag = event_lag(clock, newest, horizon)
-    if clock is None or horizon is None or lag is None or newest <= TimeHorizon.of(horizon).latest(clock):
-        return None
-    return (
-        f"the newest time, {clock.show(newest)}, is {show_length(-lag)} ahead of this machine's clock, so windows of "
-        "time are not those of now; correct the clock, or such rows: quantide history repair PATH --future redate"
-    )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 from quantide.caching import ByteLRU
 from quantide.errors import EmptyError, InvalidArgumentError, QuantideError, UnknownKeyError
@@ -18,6 +18,8 @@ from quantide.live.scope import QueryScope, resolve_window
 from quantide.summary.answer import Answer, AnswerAsOf
 from quantide.summary.summary import Summary
 from quantide.summary.value_types import type_named
+
+T = TypeVar("T")
 
 MAX_PREPARED = 16  # answers of one view that are computed for a new version; more are unlikely to be repeated
 TUPLE_BYTES = 24  # of a value and its ranks
@@ -207,10 +209,12 @@ class LiveViewCache:
         if key is None:
             return self._build(scope, recent, snapshot)
         version = self._version(scope, recent, snapshot)
+        return self.get_result(version, key, lambda: self._build(scope, recent, snapshot), lambda view: view.nbytes)
+
+    def get_result(self, version: int, name: Hashable, compute: Callable[[], T], size: Callable[[T], int]) -> T:
+        """Return a result about a version; compute and cache it on a miss, until the version is no longer current."""
         self._versions.add(version)
-        return self._cache.get(
-            (VIEWS, version), key, lambda: self._build(scope, recent, snapshot), lambda view: view.nbytes
-        )
+        return self._cache.get((VIEWS, version), name, compute, size)
 
     def peek(self, scope: QueryScope, recent: RecentSnapshot) -> View | None:
         """Return the view of a scope if it is cached."""

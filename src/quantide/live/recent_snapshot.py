@@ -10,6 +10,7 @@ window that cuts them reads only the blocks at its edges.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -160,6 +161,15 @@ class RowSelection:
     filter: str | None = None
 
 
+class FileCut(NamedTuple):
+    """Rows of a file that a window has: of a key, after the first `skip`, of times in an interval (None for all)."""
+
+    file: RecentFile
+    key_index: int | None
+    skip: int
+    interval: TimeInterval | None
+
+
 @dataclass(frozen=True)
 class UnreadableFile:
     """A recent file that is damaged or missing; only windows that need it fail."""
@@ -221,8 +231,14 @@ class RecentSnapshot:
 
     def _collect(self, selection: RowSelection, exact: bool) -> WindowContent:
         """Return the content of a window, from the newest file to the oldest that it needs."""
-        content, remaining, reached = WindowContent([], []), selection.last, self.manifest.arrived
-        interval = selection.interval
+        content = WindowContent([], [])
+        for file, key_index, skip, interval in self.file_cuts(selection):
+            content.extend(self._select(file, key_index, selection.filter, skip, interval, exact))
+        return content
+
+    def file_cuts(self, selection: RowSelection) -> Iterator[FileCut]:
+        """Yield the files of a window and where it cuts them, from the newest to the oldest that it needs."""
+        remaining, reached, interval = selection.last, self.manifest.arrived, selection.interval
         for entry, file in zip(reversed(self.manifest.entries), reversed(self.files), strict=True):
             if remaining == 0:
                 break
@@ -244,10 +260,9 @@ class RecentSnapshot:
             if outside:
                 continue
             whole = interval is None or interval.contains(entry.oldest, entry.newest)
-            content.extend(self._select(file, key_index, selection.filter, skip, None if whole else interval, exact))
+            yield FileCut(file, key_index, skip, None if whole else interval)
         if remaining and reached:
             raise self._span_error(selection)
-        return content
 
     def _select(
         self,

@@ -2,12 +2,13 @@
 
 Each moment's window is that of `within=T, now=moment`, with the bands of docs/guarantees/live.md. Rows are read once
 for all moments. In the order of their times a window is a slice of them; while all slices together are short enough
-each is sorted, and then every point is exact. Otherwise each window is summarised like any other.
+each is sorted, and then every point is exact. Otherwise, and for a few moments, each window is summarised on its own.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,16 @@ import numpy as np
 from quantide.errors import InvalidArgumentError
 from quantide.kernels.block_sort import sorted_copy
 from quantide.live.recent_snapshot import RecentSnapshot, RowSelection, TimeInterval
+from quantide.summary.ranks import target_ranks
 from quantide.summary.summary import Summary
 from quantide.summary.value_types import ValueType
+from quantide.typing import Array, Ints
 from quantide.windows.time_clock import NANOSECONDS, TimeClock
 
 EARLIEST = -(2**63)  # no time of any clock is before this many nanoseconds, or seconds
+FEW_WINDOWS = 4  # so many are faster to summarise than their rows are to read and sort
 MAX_READ = 1 << 21  # rows read for one time series
-MAX_SORTED = 1 << 24  # rows sorted for one time series: about a quarter of a second
+MAX_SORTED = 1 << 25  # rows sorted for one time series: about a third of a second
 
 Point = tuple[Any, Any, Any]  # a value, and the band around it
 
@@ -49,20 +53,39 @@ def compute_time_series(
     kind: ValueType,
 ) -> LiveTimeSeries:
     """Return the quantiles of windows, each above a time and up to a moment, the earliest first."""
-    clock, newest, n = recent.clock, recent.manifest.newest, []
+    clock, newest = recent.clock, recent.manifest.newest
     assert clock is not None
-    lines: list[list[Point | None]] = [[] for _ in phis]
     intervals = [TimeInterval(above, moment if moment < newest else None) for above, moment in windows]
-    for summary in summarise_windows(recent, selection, intervals, kind):
-        n.append(summary.n)
-        for line, phi in zip(lines, phis, strict=True):
-            line.append((summary.answer(phi).value, *summary.bounds(phi)) if summary.n else None)
-    times = [clock.show(moment) for _, moment in windows]
-    return LiveTimeSeries(recent.version, clock.show(windows[0][0]), times, n, lines)
+    slices = read_slices(recent, selection, intervals) if len(intervals) > FEW_WINDOWS else None
+    if slices is not None:
+        n, lines = slices.counts, slices.lines(phis, kind)
+    else:
+        summaries = list(summarise_windows(recent, selection, intervals, kind))
+        n, lines = [summary.n for summary in summaries], [_summary_line(summaries, phi) for phi in phis]
+    since = clock.show(windows[0][0]) if windows else None
+    return LiveTimeSeries(recent.version, since, [clock.show(moment) for _, moment in windows], n, lines)
+
+
+ListWindows = Callable[[TimeClock, Any, Fraction], list[tuple[Any, Any]]]
+"""From the clock, the newest time and the longest span to start and end of each window."""
+
+
+def windows_at(
+    clock: TimeClock, newest: Any, max_span: Fraction, within: Fraction, times_ms: Sequence[int]
+) -> list[tuple[Any, Any]]:
+    """Return start and end of the windows that end at given times, without those that begin before the recent rows."""
+    first, limit = clock.back(newest, max_span), np.iinfo(np.int64).max // NANOSECONDS * 1000
+    if any(later <= earlier for earlier, later in pairwise(times_ms)):
+        raise InvalidArgumentError("the moments of a time series must ascend; sort them, and leave out repeated ones")
+    if times_ms and max(-times_ms[0], times_ms[-1]) > limit:
+        raise InvalidArgumentError(f"{times_ms[-1]} ms is outside the years 1678 to 2261; use milliseconds since 1970")
+    moments = [time / 1000 if clock.kind == "seconds" else time * 10**6 for time in times_ms]
+    windows = [(clock.back(moment, within), moment) for moment in moments]
+    return [(above, moment) for above, moment in windows if above >= first]
 
 
 def list_windows(
-    clock: TimeClock, newest: Any, within: Fraction, over: Fraction, points: int, max_span: Fraction
+    clock: TimeClock, newest: Any, max_span: Fraction, within: Fraction, over: Fraction, points: int
 ) -> list[tuple[Any, Any]]:
     """Return start and end of each window of a time series, without those that begin before the recent rows."""
     first = clock.back(newest, max_span)
@@ -91,24 +114,61 @@ def list_moments(clock: TimeClock, newest: Any, over: Fraction, points: int) -> 
     return [*earlier[-(points - 1) :], newest]
 
 
+@dataclass(frozen=True)
+class TimeSlices:
+    """Values in the order of their times; window i has those from starts[i] to ends[i]."""
+
+    values: Array
+    starts: Ints
+    ends: Ints
+
+    @property
+    def counts(self) -> list[int]:
+        counts: list[int] = (self.ends - self.starts).tolist()
+        return counts
+
+    def lines(self, phis: Sequence[float], kind: ValueType) -> list[list[Point | None]]:
+        """Return the exact quantiles of each window: each slice is sorted once."""
+        if not phis:
+            return []
+        counts = self.ends - self.starts
+        indexes = target_ranks(np.array(phis)[:, None], counts) - 1
+        chosen = np.zeros(indexes.shape, kind.carrier)
+        for i in np.flatnonzero(counts):
+            chosen[:, i] = sorted_copy(self.values[self.starts[i] : self.ends[i]])[indexes[:, i]]
+        return [
+            [(value, value, value) if count else None for value, count in zip(kind.restore(row), counts, strict=True)]
+            for row in chosen
+        ]
+
+
+def read_slices(
+    recent: RecentSnapshot, selection: RowSelection, intervals: Sequence[TimeInterval]
+) -> TimeSlices | None:
+    """Return the rows of all windows; None if they are too many to read, or to sort."""
+    whole = RowSelection(selection.key, None, TimeInterval(intervals[0].above, intervals[-1].upto), selection.filter)
+    rows = recent.rows(whole, MAX_READ)
+    if rows is None:
+        return None
+    values, times = rows
+    order = np.argsort(times, kind="stable")  # they are nearly sorted
+    values, times = values[order], times[order]
+    starts = np.searchsorted(times, [interval.above for interval in intervals], side="right")
+    ends = [
+        len(times) if interval.upto is None else np.searchsorted(times, interval.upto, side="right")
+        for interval in intervals
+    ]
+    slices = TimeSlices(values, starts, np.array(ends, dtype=np.int64))
+    return slices if sum(slices.counts) <= MAX_SORTED else None
+
+
 def summarise_windows(
     recent: RecentSnapshot, selection: RowSelection, intervals: Sequence[TimeInterval], kind: ValueType
 ) -> Iterator[Summary]:
-    """Yield a summary of each window, the earliest first; all end at different moments."""
-    whole = RowSelection(selection.key, None, TimeInterval(intervals[0].above, intervals[-1].upto), selection.filter)
-    rows = recent.rows(whole, MAX_READ)
-    if rows is not None:
-        values, times = rows
-        order = np.argsort(times, kind="stable")  # they are nearly sorted
-        values, times = values[order], times[order]
-        starts = np.searchsorted(times, [interval.above for interval in intervals], side="right")
-        ends = [
-            len(times) if interval.upto is None else np.searchsorted(times, interval.upto, side="right")
-            for interval in intervals
-        ]
-        if np.sum(ends - starts) <= MAX_SORTED:
-            for start, end in zip(starts, ends, strict=True):
-                yield Summary.of_sorted(sorted_copy(values[start:end]), kind)
-            return
+    """Yield a summary of each window."""
     for interval in intervals:
         yield recent.summary(RowSelection(selection.key, None, interval, selection.filter), kind, False)
+
+
+def _summary_line(summaries: Sequence[Summary], phi: float) -> list[Point | None]:
+    return [(summary.answer(phi).value, *summary.bounds(phi)) if summary.n else None for summary in summaries]

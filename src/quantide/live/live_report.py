@@ -1,0 +1,89 @@
+"""Reports of a live reader for the command line: quantiles of a window, and worst keys."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TextIO
+
+from quantide.live.live_stream import LiveStream
+from quantide.live.live_view import LiveAnswer
+from quantide.summary.answer import format_error
+from quantide.summary.key_ranking import KeyRankingAsOf
+from quantide.summary.value_json import count, encode_answer, encode_key, encode_value, write_line
+
+Options = Mapping[str, str] | None  # of an object store
+
+
+def show_window_answers(
+    out: TextIO,
+    path: str,
+    phis: Sequence[float],
+    scope: dict[str, Any],
+    mode: str | None,
+    json: bool = False,
+    storage_options: Options = None,
+) -> None:
+    """Write a line for each phi of a window of recent values; `scope` has arguments of LiveStream.answer()."""
+    with LiveStream(path, follow=False, storage_options=storage_options) as live:
+        answers = live.answers(list(phis), mode=mode, **scope)
+        value_type = live.settings.value_type
+    first = answers[0]
+    if json:
+        body = {"path": path, "key": encode_key(scope.get("key")), "mode": first.mode, "value_type": value_type}
+        body |= {"version": first.version, "n": first.n} | _window_json(scope, first)
+        write_line(out, body | {"answers": [encode_answer(answer) for answer in answers]})
+        return
+    out.write(f"{'phi':>8}  {'value':>24}  {'rank, proved':>31}  {'off by at most':>26}\n")
+    for a in answers:
+        ranks = f"{a.rank_lo:,} to {a.rank_hi:,}"
+        out.write(f"{a.phi:>8g}  {a.value!s:>24}  {ranks:>31}  {format_error(a.error, a.n):>26}\n")
+    out.write(f"{count(first.n, 'value')} of {_describe(scope, first)}; mode {first.mode}\n")
+
+
+def show_worst_keys(
+    out: TextIO,
+    path: str,
+    phi: float,
+    scope: dict[str, Any],
+    ranking: dict[str, Any],
+    json: bool = False,
+    storage_options: Options = None,
+) -> None:
+    """Write a line for each of the worst keys; `ranking` has arguments of LiveStream.worst_keys()."""
+    with LiveStream(path, follow=False, storage_options=storage_options) as live:
+        worst = live.worst_keys(phi, **ranking, **scope)
+        value_type = live.settings.value_type
+    if json:
+        body = {"path": path, "value_type": value_type, "mode": worst.mode, "version": worst.version}
+        write_line(out, body | _window_json(scope, worst) | worst.to_json())
+        return
+    out.write(f"{'value':>24}  {'proved between':>40}  {'position':>11}  {'values':>12}  key\n")
+    for row in worst.listed:
+        places = (
+            f"{row.position_lo:,}" if row.position_lo == row.position_hi else f"{row.position_lo}-{row.position_hi}"
+        )
+        band = f"{row.low} and {row.high}"
+        key = " ".join(map(str, row.key)) if isinstance(row.key, tuple) else row.key
+        out.write(f"{row.value!s:>24}  {band:>40}  {places:>11}  {row.n:>12,}  {key}\n")
+    proved = sum(row.proved for row in worst.listed)
+    kind = "smallest" if worst.smallest else "largest"
+    out.write(
+        f"{count(worst.keys, 'key')} of {_describe(scope, worst)}; {proved} of {len(worst.listed)} proved to be among "
+        f"the {worst.most} with the {kind} quantile; {worst.contenders:,} more may be\n"
+    )
+
+
+def _describe(scope: dict[str, Any], answer: LiveAnswer | KeyRankingAsOf) -> str:
+    """Describe a window in words."""
+    parts = [f"the last {scope['last']:,} values"] if scope.get("last") is not None else []
+    if answer.since is not None:
+        parts.append(f"times after {answer.since}, up to {answer.until}")
+    if scope.get("filter") is not None:
+        parts.append(f"the filter {scope['filter']}")
+    if answer.last_steps is not None:
+        parts.append(f"{count(answer.last_steps, 'step')} and the open one")
+    return ", ".join(parts)
+
+
+def _window_json(scope: dict[str, Any], answer: LiveAnswer | KeyRankingAsOf) -> dict[str, Any]:
+    names = ("last", "within", "filter")
+    times = {"since": encode_value(answer.since), "until": encode_value(answer.until)}
+    return {name: scope.get(name) for name in names} | times | {"last_steps": answer.last_steps}
