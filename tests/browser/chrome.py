@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Frame, Page, Request, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
 
 NAMES = ["chromium", "chromium-browser", "google-chrome"]
 PICTURES = Path(__file__).parent / "artifacts"
@@ -53,8 +53,6 @@ class Complaints:
         self._page = page
         self._found: list[str] = []
         self._expected: list[str] = []
-        self._documents = self._styles = 0
-        page.on("framenavigated", self._navigated)
         page.on("console", self._console)
         page.on("pageerror", lambda error: self._found.append(f"exception: {error}"))
         page.on("request", self._request)
@@ -68,20 +66,10 @@ class Complaints:
         self._page.evaluate("0")  # what the page said until now arrives before the answer to this
         return [one for one in self._found if not any(re.search(pattern, one) for pattern in self._expected)]
 
-    def _navigated(self, frame: Frame) -> None:
-        self._documents += frame == self._page.main_frame
-
     def _console(self, message: ConsoleMessage) -> None:
-        if message.type != "error" or self._style_of_maps(message):
+        if message.type != "error":
             return
         self._found.append(f"console: {message.text} ({message.location['url']})")
-
-    def _style_of_maps(self, message: ConsoleMessage) -> bool:
-        """plotly.js brings a style for maps, once a document, which the policy of the page blocks: no map is drawn."""
-        if not message.location["url"].endswith("/page/plotly.min.js") or "inline style" not in message.text:
-            return False
-        self._styles += 1
-        return self._styles <= self._documents
 
     def _request(self, request: Request) -> None:
         url = urlsplit(request.url)

@@ -14,7 +14,7 @@ def open_form(page: Page, demo: Demo) -> Locator:
     open_page(page, demo.url, stream="latency", key="BOLT", window="within:60s")
     panel = page.get_by_role("region", name="Alarms")
     panel.get_by_text("New alarm").click(timeout=SOON)
-    expect(panel.get_by_label("Threshold")).not_to_have_value("")  # as it is now
+    expect(panel.get_by_label("Threshold")).to_have_attribute("placeholder", re.compile("^now "))
     return panel
 
 
@@ -24,7 +24,7 @@ def names(demo: Demo) -> list[str]:
 
 def test_an_alarm_is_set_fires_and_is_dropped(demo: Demo, page: Page) -> None:
     panel = open_form(page, demo)
-    present = float(panel.get_by_label("Threshold").input_value())
+    present = float(str(panel.get_by_label("Threshold").get_attribute("placeholder")).removeprefix("now "))
     assert present > 0
     panel.get_by_label("Threshold").fill(f"{present / 2:g}")
     panel.get_by_label("Name").fill("set by a test")
@@ -74,5 +74,33 @@ def test_the_alarm_of_the_demo_is_drawn_as_a_line(demo: Demo, page: Page) -> Non
     shape = page.evaluate("document.getElementById('lines').layout.shapes[0]")
     assert shape["y0"] == 30
     drawn = page.evaluate("document.getElementById('lines').layout.annotations.map((one) => one.text)")
-    assert "alarm: p99 of the last 30\N{NO-BREAK SPACE}s above 30" in drawn
+    assert "alarm: p99 of the last 30\N{NO-BREAK SPACE}s above 30\N{NO-BREAK SPACE}bp" in drawn
     expect(page.get_by_role("heading", name="ECHO spreads are wide")).to_be_visible()
+
+
+def test_an_alarm_on_the_distance_of_two_windows_shows_its_bounds(demo: Demo, page: Page) -> None:
+    against = {"key": None, "window": "all"}
+    body = {
+        "stream": "spread",
+        "key": "ECHO",
+        "window": "within:60s",
+        "measure": "ks",
+        "against": against,
+        "above": 0.01,
+    }
+    made = demo.api.post("/api/alarms", json=body)
+    assert made.status_code == 201, made.text
+    try:
+        open_page(page, demo.url, stream="spread", key="ECHO")
+        panel = page.get_by_role("region", name="Alarms")
+        card = panel.get_by_role("listitem").filter(has=page.get_by_role("heading", name="KS distance above 0.01"))
+        expect(card).to_contain_text(
+            "KS distance of spread, ECHO, last 1\N{NO-BREAK SPACE}min from all keys, everything above"
+        )
+        expect(card).to_contain_text(re.compile(r"KS distance is 0\.\d+ to 0\.\d+, of [\d,]+ and [\d,]+ values"))
+        card.get_by_text("What happened").click()
+        expect(card.get_by_role("listitem").first).to_contain_text(re.compile(r" at 0\.\d+ to 0\.\d+"))
+        drawn = page.evaluate("document.getElementById('lines').layout.annotations?.map((one) => one.text) ?? []")
+        assert not [text for text in drawn if "0.01" in text]
+    finally:
+        demo.api.delete(f"/api/alarms/{made.json()['id']}")

@@ -122,7 +122,7 @@ def check_only_reads(page: Page, complaints: Complaints) -> None:
     panel.get_by_label("Threshold").fill("5")
     panel.get_by_role("button", name="Set the alarm").click()
     expect(panel.locator("form").get_by_role("alert")).to_contain_text("This token may not set alarms")
-    page.locator("#compare").scroll_into_view_if_needed()
+    page.locator("#compare .square").scroll_into_view_if_needed(timeout=SOON)
     expect(page.locator("#compare")).to_contain_text("This token may only read", timeout=SOON)
 
 
@@ -133,7 +133,7 @@ def test_a_page_has_one_event_stream_whatever_it_shows(tmp_path: Path, page: Pag
         with small(tmp_path) as server:
             server.api.post("/api/queries", json={"stream": "numbers", "phi": 0.5, "label": "mine"})
             open_page(page, server.url, window="within:1h")
-            page.locator("#compare").scroll_into_view_if_needed()
+            page.locator("#compare .square").scroll_into_view_if_needed(timeout=SOON)
             expect(page.locator("#compare")).to_contain_text("continuous queries", timeout=SOON)
             page.get_by_label("Subscribe to all that have a label").check()
             expect(page.locator("#queries")).to_contain_text("answers changed", timeout=SOON)

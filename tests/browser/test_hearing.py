@@ -42,6 +42,7 @@ def open_all(page: Page, still: Small) -> None:
     for panel in ("compare", "queries", "runs"):
         page.locator(f"#{panel}").scroll_into_view_if_needed()
         page.locator(f"#{panel} details").first.wait_for(timeout=SOON)
+    page.locator("#compare .square").scroll_into_view_if_needed(timeout=SOON)
     page.locator("#compare .square.drawn").wait_for(timeout=SOON)
     page.locator("#runs .run").first.wait_for(timeout=SOON)
     page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")

@@ -1,5 +1,6 @@
 """How the page looks: nothing is wider than the screen, text can be read in both themes, and pictures are kept."""
 
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -32,6 +33,7 @@ def see_all(page: Page) -> None:
     for name in ("#compare .square.drawn", "#runs .run"):
         page.locator(name).first.wait_for(timeout=SOON)
     expect(page.locator("#compare .sentence")).not_to_be_empty(timeout=SOON)
+    expect(page.locator("#compare .distance")).to_have_text(re.compile(r"^KS distance 0\S* to 0\.\d+, proved"))
     expect(page.locator("#queries table")).not_to_be_empty(timeout=SOON)
     page.evaluate("scrollTo(0, 0)")
 

@@ -157,7 +157,7 @@ def test_keys_of_two_columns(tmp_path: Path, page: Page) -> None:
         expect(page.locator(NUMBERS)).to_have_text(["197", "357", "393", "100"])
         page.reload()
         expect(page.locator("#now-what")).to_contain_text("eu · 8")
-        page.locator("#compare").scroll_into_view_if_needed()
+        page.locator("#compare .square").scroll_into_view_if_needed(timeout=SOON)
         expect(page.locator("#compare .sentence")).not_to_be_empty(timeout=SOON)
         until(page, "document.querySelector('#compare .square').data?.[0].x.length > 0")
         page.goto("about:blank")

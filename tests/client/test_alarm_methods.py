@@ -134,6 +134,45 @@ def test_rejected_alarms_are_not_set(client: Client, call: Any, kind: type[Excep
     assert client.alarms() == []
 
 
+def test_an_alarm_on_the_distance_of_two_windows(client: Client) -> None:
+    drift: dict[str, Any] = {"measure": "ks", "above": 0.5, "last": 2}
+    id = client.alarm("latency", **drift, against={"key": None, "last": 500}, key="/pay", clear=0.25, name="drift")
+    state = client.alarm_state(id)
+    assert [state[name] for name in ("measure", "phi", "above", "clear", "key")] == ["ks", None, 0.5, 0.25, "/pay"]
+    assert state["against"] == {"key": None, "window": "last:500", "filter": None}
+    low, high = state["value"]
+    assert 0 <= low <= high <= 1
+    [transition] = client.alarm_history(id)
+    assert transition["value"] == state["value"]
+    client.drop_alarm(id)
+    prices = client.alarm("prices", measure="ks", above=0.5, last=1, against={})
+    assert (client.alarm_state(prices)["above"], client.alarm_state(prices)["value_type"][:7]) == (0.5, "decimal")
+    client.drop_alarm(prices)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"against": None},
+        {"against": "steps:7"},
+        {"against": {"steps": 7}},
+        {"against": {"last": 2}},
+        {"phi": 0.5},
+        {"measure": "psi"},
+        {"measure": "quantile"},
+        {"above": None, "below": 0.5},
+        {"above": 1},
+    ],
+    ids=str,
+)
+def test_a_wrong_alarm_on_a_distance_is_not_set(client: Client, wrong: dict[str, Any]) -> None:
+    before = client.alarms()
+    drift: dict[str, Any] = {"measure": "ks", "above": 0.5, "last": 2, "against": {}}
+    with pytest.raises(InvalidArgumentError):
+        client.alarm("latency", **drift | wrong)
+    assert client.alarms() == before
+
+
 def test_history_is_fetched_a_page_at_a_time() -> None:
     pages = [f'{{"transitions": [{{"number": {n}}}], "next": {after}}}'.encode() for n, after in ((9, 9), (8, "null"))]
     with scripted_server(*([response(page)] for page in pages)) as server, Client(server.address) as client:

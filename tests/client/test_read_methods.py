@@ -91,6 +91,36 @@ def live_of(folder: Path, name: str) -> LiveStream:
     "parameters",
     [
         {},
+        {"smallest": True, "min_n": 500},
+        {"last": 500, "most": 2},
+        {"within": "5 s", "filter": "errors"},
+        {"within": 7.5, "now": 33.0, "mode": "exact"},
+        {"last_steps": 1},
+    ],
+)
+def test_worst_keys_are_those_of_a_reader(client: Client, folder: Path, parameters: dict[str, Any]) -> None:
+    with live_of(folder, "latency") as live:
+        expected = live.worst_keys(0.9, **parameters)
+        for _ in range(2):  # the second is from the server's cache
+            assert client.worst_keys("latency", 0.9, **parameters) == expected
+    assert expected.listed
+
+
+def test_worst_keys_of_several_columns_and_refusals(client: Client) -> None:
+    assert [row.key for row in client.worst_keys("trades", 0.5).listed] == [("us/x y&z", 1), ("eu", 2), ("eu", 1)]
+    for arguments in ({"key": "/pay"}, {"most": 0}, {"min_n": 0}, {"mode": "exact"}, {"most": 10**9}):
+        with pytest.raises(InvalidArgumentError):
+            client.worst_keys("latency", 0.5, **arguments)
+    with pytest.raises(InvalidArgumentError, match="no keys"):
+        client.worst_keys("float64", 0.5)
+    with pytest.raises(EmptyError):
+        client.worst_keys("latency", 0.5, within=1, now=-100.0)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
         {"key": "/pay"},
         {"key": "/pay", "mode": "exact"},
         {"last": 500},

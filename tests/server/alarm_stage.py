@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from quantide.server.alarms.alarm_state import AlarmSetting
+from quantide.server.alarms.alarm_setting import AlarmSetting
 from quantide.server.service import Service
 from tests.server.serving import configure, make_store
 
@@ -50,7 +50,9 @@ class Stage:
     def precision(self, id: int) -> float:
         alarm = self.service.alarms.get(id)
         assert alarm.window is not None
-        return alarm.window.precision(alarm.conditions)
+        precision = alarm.window.precision(alarm.conditions)
+        assert precision is not None
+        return precision
 
     def stands(self, id: int) -> tuple[str, bool]:
         alarm = self.service.alarms.get(id)

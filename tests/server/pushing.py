@@ -23,6 +23,10 @@ value = "ms"
 time = "ts"
 time_unit = "ms"
 
+[streams.weighted]
+source = "push"
+weight = "copies"
+
 [streams.files]
 source = { format = "parquet", path = "in" }
 value = "ms"

@@ -125,9 +125,15 @@ def test_an_older_copy_of_the_registry_does_not_open_the_server(tmp_path: Path, 
 
 
 def older(folder: Path, version: int, *statements: str, values: tuple[str, ...] = ()) -> Path:
-    """Write a registry as Quantide 0.1 did: without the streams of tokens and the table `access`, at first `idle`."""
-    schema = SCHEMA.replace(", streams TEXT", "")
-    assert schema != SCHEMA
+    """Write a registry of a former version: alarms on quantiles only; before that without the streams of tokens, as
+    Quantide 0.1 did without the table `access`, at first `idle`."""
+    added = ",\n    measure TEXT NOT NULL DEFAULT 'quantile', against TEXT NOT NULL DEFAULT 'null'\n"
+    schema = SCHEMA.replace(added, "\n").replace("phi REAL, eps", "phi REAL NOT NULL, eps")
+    assert len(schema) == len(SCHEMA) - len(added) + len("\n") + len(" NOT NULL")
+    if version < 4:
+        before = schema
+        schema = schema.replace(", streams TEXT", "")
+        assert schema != before
     if version < 3:
         before = schema
         schema = schema.replace("CREATE TABLE access (closed INTEGER NOT NULL);\nINSERT INTO access VALUES (0)\n", "")

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from quantide.server.alarms.alarm_state import CERTAIN
+from quantide.server.alarms.alarm_window import CERTAIN
 from quantide.server.app import make_app
 from quantide.server.http.tokens import Identity, create_token
 from quantide.server.routes.alarm_routes import encode_alarm, may_see_webhook

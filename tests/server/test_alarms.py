@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from quantide import Monitor, Summary
 from quantide.errors import ForbiddenError, InvalidArgumentError, LimitError, QuantideError, SpanError, StorageError
 from quantide.server.alarms import alarm_transitions
-from quantide.server.alarms.alarm_state import CERTAIN, NO, POSSIBLE, AlarmSetting, AlarmStateMachine
+from quantide.server.alarms.alarm_setting import AlarmSetting
+from quantide.server.alarms.alarm_state import AlarmStateMachine
+from quantide.server.alarms.alarm_window import CERTAIN, NO, POSSIBLE
 from quantide.server.service import Service
 from tests.server.alarm_stage import Stage, setting
 from tests.server.serving import configure
@@ -105,13 +107,13 @@ def attack(stage: Stage, rng: np.random.Generator) -> None:
     def check() -> None:
         for id, alarm in watched.items():
             of = seen if alarm.window == "all" else seen[-int(alarm.window[5:]) :]
-            true = quantile(of, alarm.phi)
+            true = quantile(of, alarm.quantile)
             state, firing = stage.stands(id)
             beyond = true > alarm.threshold if alarm.above else true < alarm.threshold
             assert state != (NO if beyond else CERTAIN)
             assert firing or state != CERTAIN  # there is no hold time
             count = (of <= alarm.threshold if alarm.above else of < alarm.threshold).sum()
-            if abs(count / len(of) - alarm.phi) > stage.precision(id):
+            if abs(count / len(of) - alarm.quantile) > stage.precision(id):
                 assert state != POSSIBLE
                 settled.add(id)
             uncleared = true > alarm.clear if alarm.above else true < alarm.clear

@@ -46,6 +46,8 @@ READS = [
     "/api/streams/{}/cdf?points=3",
     "/api/streams/{}/summary",
     "/api/streams/{}/lines?phi=0.5&window=within:5s&over=10s",
+    "/api/streams/{}/compare?against=latency",
+    "/api/streams/latency/compare?against={}",
     "/api/qq?x=latency&y={}",
     "/api/qq?x={}&y=latency",
     "/api/monitors?stream={}",

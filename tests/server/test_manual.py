@@ -56,6 +56,7 @@ def test_examples_have_the_shape_of_answers(client: httpx.Client) -> None:
         "RanksModel": "/api/streams/latency/rank?value=5&key=/pay&window=within:5s",
         "CurveModel": "/api/streams/latency/cdf?points=2&key=/pay&window=within:5s",
         "TimeSeriesListModel": "/api/streams/latency/lines?phi=0.5&key=/pay&window=within:5s&over=5s&points=2",
+        "ComparisonModel": "/api/streams/latency/compare?key=/pay&window=within:5s&against=latency:/pay",
         "QQPlotModel": "/api/qq?x=latency:/pay@within:5s&y=latency:/pay&points=2",
     }
     for name, address in result.items():

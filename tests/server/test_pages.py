@@ -40,12 +40,14 @@ def test_the_page_needs_no_token_and_its_data_does(client: httpx.Client) -> None
 
 def test_media_types(client: httpx.Client) -> None:
     kinds = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+    style = page_routes.find_map_style()  # an element of this id keeps plotly.js from adding a style
+    assert len(style) == 64
     for file in STATIC.iterdir():
         response = client.get(f"/page/{file.name}")
-        assert response.content == file.read_bytes()
+        assert response.content.replace(style, b"map-style") == file.read_bytes()
         assert response.headers["content-type"].split(";")[0] == kinds[file.suffix[1:]], file.name
     page = client.get("/")
-    assert page.content == (STATIC / "index.html").read_bytes()
+    assert b'id="%s"' % style in page.content
     policy = page.headers["content-security-policy"]
     assert policy.startswith("default-src 'self'; img-src 'self' data:;")
     assert "unsafe" not in policy

@@ -2,6 +2,10 @@
 
 import io
 import json
+import os
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -18,7 +22,7 @@ from quantide.server.http.tokens import create_token
 from quantide.server.push import group_commit
 from quantide.server.server_registry import ServerRegistry
 from quantide.store import fault_points
-from quantide.store.landing_file import digest_key
+from quantide.store.landing_file import arrival_time, digest_key
 from tests.server.pushing import landed, landed_requests, landing_files, push_config, read_file
 from tests.server.serving import serving
 
@@ -107,6 +111,25 @@ def test_a_configured_time_is_needed_and_has_its_unit(server: httpx.Client, tmp_
         response = server.post(path, json=rows)
         assert response.status_code == 400
         assert "'ts'" in response.json()["error"]["message"]
+
+
+def test_rows_have_a_weight_where_one_is_configured(server: httpx.Client, tmp_path: Path) -> None:
+    path = "/api/streams/weighted/rows"
+    assert server.post(path, json=[{"value": 1, "copies": 3}, {"value": 2, "copies": 0}]).status_code == 201
+    csv = server.post(path, content=b"value,Copies\n7,2.0\n", headers={"content-type": "text/csv"})
+    assert csv.status_code == 201, csv.text
+    assert [(row["value"], row["copies"]) for row in landed(tmp_path, "weighted")] == [(1, 3), (2, 0), (7, 2)]
+    wrong = {"[1]": "'copies'", "null": "null", "-1": "-1", "0.5": "0.5", "true": "bool", '"x"': "'copies'"}
+    wrong |= {"1048577": "row 1", "1e300": "'copies'"}
+    for weight, part in wrong.items():
+        body = f'[{{"value": 1, "copies": {weight}}}]'
+        response = server.post(path, content=body, headers={"content-type": "application/json"})
+        assert response.status_code == 400, weight
+        assert part in response.json()["error"]["message"]
+    many = [{"value": 1, "copies": 2**20} for _ in range(65)]
+    assert "at most 67108864" in server.post(path, json=many).json()["error"]["message"]
+    assert "'copies'" in server.post(path, json={"value": 1}).json()["error"]["message"]
+    assert len(landed(tmp_path, "weighted")) == 3
 
 
 BAD = {
@@ -218,6 +241,40 @@ def test_a_repeat_is_acknowledged_and_adds_nothing(server: httpx.Client, tmp_pat
     assert len(landed(tmp_path, "plain")) == 2
     assert server.post("/api/streams/latency/rows", json={"value": 1, "endpoint": "a"}, headers={
         "idempotency-key": "a-1"}).json()["id"] != first.json()["id"]  # fmt: skip
+
+
+def test_a_repeat_with_other_rows_gets_the_response_of_the_first(server: httpx.Client, tmp_path: Path) -> None:
+    first, repeat = (
+        server.post("/api/streams/plain/rows", json=body, headers={"idempotency-key": "same"})
+        for body in ([{"value": 1.0}, {"value": 2.0}], [{"value": 3.0}])
+    )
+    assert first.json()["rows"] == 2
+    assert (repeat.status_code, repeat.json()) == (201, first.json())
+    assert [row["value"] for row in landed(tmp_path, "plain")] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("fault", ["push.write:kill", "disk.write:kill", "disk.write:full", "push.written:kill"])
+def test_a_landing_file_is_whole_or_absent(tmp_path: Path, fault: str) -> None:
+    """A process that writes landing files is killed, or the disk is full: no landing file is torn."""
+    code = (
+        "import sys, pyarrow as pa\n"
+        "from quantide.store.folder_storage import FolderStorage\n"
+        "from quantide.store.landing_file import PushedRequest, prepare_landing, write_landing_file\n"
+        "storage = FolderStorage(sys.argv[1])\n"
+        "prepare_landing(storage)\n"
+        "for size in (1, 50_000):\n"
+        "    write_landing_file(storage, pa.table({'value': [float(size)] * size}), [PushedRequest(None, size)])\n"
+    )
+    environment = os.environ | {"QUANTIDE_FAULT": fault}
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], env=environment, capture_output=True, check=False
+    )
+    assert done.returncode == (-signal.SIGKILL if fault.endswith("kill") else 1), done.stderr
+    files = [path for path in tmp_path.rglob("*") if arrival_time(path.name) is not None]
+    assert len(files) == int(fault.startswith("push.written"))
+    for path in files:
+        requests = landed_requests(path)
+        assert [request.rows for request in requests] == [pq.read_metadata(path).num_rows]
 
 
 def test_a_repeat_to_another_server_has_the_same_digest(tmp_path: Path) -> None:

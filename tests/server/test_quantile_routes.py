@@ -403,3 +403,8 @@ def test_values_are_shown_as_json_has_them(client: httpx.Client) -> None:
     assert isinstance(ask(client, "counts", "quantiles", phi=0.5)["answers"][0]["value"], int)
     assert np.datetime64(ask(client, "moments", "quantiles", phi=0.5)["answers"][0]["value"]).dtype == "M8[us]"
     assert ask(client, "prices", "quantiles", phi=0.5)["answers"][0]["value"].count(".") == 1
+
+
+def test_worst_keys_refuse_a_number_of_values_beyond_that_of_any_stream(client: httpx.Client) -> None:
+    found = client.get("/api/streams/latency/worst-keys", params={"phi": 0.5, "min_n": 10**30})
+    assert check_refusal(found).startswith("min_n is")

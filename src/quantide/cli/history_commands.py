@@ -1,4 +1,4 @@
-"""Commands about one history: quantile; history, and its verify, repair, clock, restore and delete."""
+"""Commands about one history: history, and its verify, repair, clock, restore and delete."""
 
 import argparse
 import sys
@@ -8,7 +8,7 @@ from quantide.cli.command import CHECK_FAILED, Command, add_storage_options, che
 from quantide.errors import InvalidArgumentError
 
 
-def _history_command(
+def history_command(
     name: str,
     summary: str,
     description: str,
@@ -33,44 +33,13 @@ def _history_command(
     return Command(name, summary, description, examples, add_arguments, run_at_path, ("history",))
 
 
-def _add_quantile_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("phis", metavar="PHI", type=float, nargs="+", help="0.5 for the median, 0.99 for p99")
-    parser.add_argument(
-        "--mode",
-        choices=("accurate", "quick", "exact"),
-        default="accurate",
-        help="accurate reads one block per run, quick reads no data, exact also makes the open step exact "
-        "(%(default)s)",
-    )
-    parser.add_argument("--last-steps", type=int, metavar="N", help="only the last N steps and the open one")
-    parser.add_argument("--widen", action="store_true", help="include more steps if N of them would split a run")
-    parser.add_argument("--key", action="append", metavar="KEY", help="one key; repeat for each of its columns")
-
-
-def _quantile(args: argparse.Namespace) -> None:
-    from quantide.history.history_report import show_answers
-
-    scope = (args.mode, args.last_steps, args.widen, args.key)
-    show_answers(sys.stdout, args.path, args.phis, *scope, args.json, args.storage_options)
-
-
-QUANTILE = _history_command(
-    "quantile",
-    "Print quantiles of a history, with their proved bounds",
-    "Reads a store, also while another process writes it; needs no server and no Spark.",
-    ("quantide quantile data/latency 0.5 0.99 --last-steps 7", "quantide quantile data/latency 0.99 --key /pay --json"),
-    _quantile,
-    _add_quantile_options,
-)
-
-
 def _history(args: argparse.Namespace) -> None:
     from quantide.history.history_report import show_history
 
     show_history(sys.stdout, args.path, args.json, args.storage_options)
 
 
-HISTORY = _history_command(
+HISTORY = history_command(
     "history",
     "Show a history: values, steps, and a picture of its runs",
     "It also lists the values that --last-steps can have. `quantide history build` makes a history, "
@@ -86,7 +55,7 @@ def _verify(args: argparse.Namespace) -> int:
     return 0 if show_verified(sys.stdout, args.path, args.json, args.storage_options) else CHECK_FAILED
 
 
-VERIFY = _history_command(
+VERIFY = history_command(
     "history verify",
     "Read all files of a history and compare their checksums",
     "Exits with 1 if a file is damaged or missing, and names it. It changes nothing.",
@@ -123,7 +92,7 @@ def _repair(args: argparse.Namespace) -> int:
     return 0 if repaired else CHECK_FAILED
 
 
-REPAIR = _history_command(
+REPAIR = history_command(
     "history repair",
     "Repair a history after a power loss or a disk error, and list what is lost",
     "Exits with 1 if data is lost. Stop the writer first: a store has one writer.",
@@ -143,7 +112,7 @@ def _clock(args: argparse.Namespace) -> None:
     show_clock(sys.stdout, args.path, args.accept, args.json, args.storage_options)
 
 
-CLOCK = _history_command(
+CLOCK = history_command(
     "history clock",
     "Show whether ingestion trusts the clock; accept the clock as it is",
     "While the clock is implausibly far from the open step, no step ends, so that no history expires because of it. "
@@ -160,7 +129,7 @@ def _restore(args: argparse.Namespace) -> None:
     show_restored(sys.stdout, args.path, args.json, args.storage_options)
 
 
-RESTORE = _history_command(
+RESTORE = history_command(
     "history restore",
     "Restore runs that retention dropped",
     "For a store whose steps ended too early because a clock ran ahead. All runs then stay for one more retention. "
@@ -190,7 +159,7 @@ def _delete(args: argparse.Namespace) -> None:
     show_deleted(sys.stdout, args.path, *chosen, args.json, args.storage_options)
 
 
-DELETE = _history_command(
+DELETE = history_command(
     "history delete",
     "Delete the rows of a key, or the oldest steps, for good",
     "One commit; readers see it at once, and restore does not bring the rows back. Stop ingestion first: a store has "

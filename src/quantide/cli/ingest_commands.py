@@ -43,6 +43,7 @@ def _add_build_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", metavar="PATH", help="a new folder, or a URI such as s3://bucket/name, for the history")
     parser.add_argument("--column", help="the column of values (default: the only one that is not a key)")
     parser.add_argument("--by", action="append", metavar="COLUMN", help="a column to group by; repeat for more")
+    parser.add_argument("--weights", metavar="COLUMN", help="a column of whole numbers: a value of weight w is w rows")
     parser.add_argument("--eps", type=float, help="error allowed on the open step (0.001)")
     parser.add_argument(
         "--tail",
@@ -82,6 +83,7 @@ def _build(args: argparse.Namespace) -> None:
         args.json,
         read_storage_options(args),
         getattr(args, "tail", DEFAULT),
+        args.weights,
     )
 
 

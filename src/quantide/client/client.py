@@ -20,23 +20,29 @@ from quantide.client.request_parameters import (
     format_threshold,
     format_value,
     query_string,
+    reference_fields,
     scope_fields,
 )
 from quantide.client.response_parsing import (
     CurvePoint,
     QQPoint,
     RemoteAnswer,
+    RemoteComparison,
     parse_alarm,
     parse_answers,
+    parse_comparison,
     parse_curve,
     parse_event,
     parse_key,
     parse_qq_plot,
     parse_query,
+    parse_ranking,
     parse_stream,
 )
 from quantide.errors import InvalidArgumentError
+from quantide.summary.comparison import BINS, FLOOR, PHIS
 from quantide.summary.interval_masses import masses_between
+from quantide.summary.key_ranking import MOST, KeyRankingAsOf, RankingRequest
 from quantide.summary.ranks import check_eps, check_phi, check_phis
 from quantide.summary.summary import Summary
 from quantide.typing import Floats
@@ -123,10 +129,48 @@ class ReadMethods(Connection):
         """Return the distribution as a curve to draw: values evenly spread over the ranks, each with its fraction."""
         return self._parse(self._get_from_stream(stream, "cdf", parameters, points=points), parse_curve)
 
+    def worst_keys(
+        self,
+        stream: str,
+        phi: float,
+        most: int = MOST,
+        *,
+        smallest: bool = False,
+        min_n: int = 1,
+        **parameters: Unpack[QuantileParameters],
+    ) -> KeyRankingAsOf:
+        """Return the keys with the largest, or smallest, phi-quantile, and the proved part of their order."""
+        request = RankingRequest(check_phi(phi), most, smallest, min_n)
+        if parameters.get("key") is not None:
+            raise InvalidArgumentError("worst keys are chosen among all keys; leave key= out")
+        more = {"phi": repr(request.phi), "most": most, "min_n": min_n, **({"smallest": "true"} if smallest else {})}
+        return self._parse(self._get_from_stream(stream, "worst-keys", parameters, **more), parse_ranking)
+
     def summary(self, stream: str, **parameters: Unpack[TimedScopeParameters]) -> Summary:
         """Return a summary of everything or of a window, to merge, store, or query without the server."""
         path = api_path("streams", check_stream_name(stream), "summary")
         return Summary.from_bytes(self.get_bytes(path, **query_string(parameters, TimedScopeParameters)))
+
+    def compare(
+        self,
+        stream: str,
+        against: str,
+        phis: ArrayLike = PHIS,
+        bins: Any = BINS,
+        floor: float = FLOOR,
+        *,
+        against_filter: str | None = None,
+        **parameters: Unpack[TimedScopeParameters],
+    ) -> RemoteComparison:
+        """Compare everything or a window with a reference, `stream[:key][@window]`, such as "latency:/pay@steps:30".
+
+        `bins` is a number of quantile bins of the reference, or the values between bins.
+        """
+        path = api_path("streams", check_stream_name(stream), "compare")
+        cuts = {"bins": bins} if isinstance(bins, int) else {"split": _format_values(bins)[1]}
+        fields = {"against": against, "against_filter": against_filter, "phi": check_phis(phis).ravel().tolist()}
+        scope = query_string(parameters, TimedScopeParameters)
+        return self._parse(self.get(path, **drop_none(fields), **cuts, floor=floor, **scope), parse_comparison)
 
     def qq(self, x: str, y: str, start: float = 0.0, end: float = 1.0, points: int = 200) -> list[QQPoint]:
         """Return a Q-Q plot of two scopes, each `stream[:key][@window]`, such as "latency:/pay@within:5m".
@@ -270,7 +314,7 @@ class AlarmMethods(Connection):
     def alarm(
         self,
         stream: str,
-        phi: float,
+        phi: float | None = None,
         above: Any = None,
         below: Any = None,
         clear: Any = None,
@@ -278,6 +322,8 @@ class AlarmMethods(Connection):
         eps: float | None = None,
         name: str | None = None,
         webhook: str | None = None,
+        measure: str = "quantile",
+        against: ScopeParameters | None = None,
         **scope: Unpack[ScopeParameters],
     ) -> int:
         """Set an alarm on a quantile above, or below, a threshold and return its id.
@@ -285,12 +331,19 @@ class AlarmMethods(Connection):
         It fires once the condition has been proved for `hold` (seconds, a timedelta, or text such as "30 s"). It clears
         once the quantile has been proved not to be beyond `clear` (default: the threshold) for as long. `webhook` is a
         URL that the server notifies of both; the server's configuration lists the allowed ones.
+
+        With measure="ks" it is about the KS distance between the window and another one of the stream, `against`, such
+        as {"last_steps": 7}, and has no phi. The key and the filter of `against` are those of the alarm by default.
         """
         if (above is None) == (below is None):
             raise InvalidArgumentError("an alarm has one threshold: give either above= or below=")
+        if phi is None and measure == "quantile":
+            raise InvalidArgumentError("an alarm on a quantile needs phi=, such as 0.99")
         fields = {
             "stream": stream,
-            "phi": check_phi(phi),
+            "measure": None if measure == "quantile" else measure,
+            "phi": None if phi is None else check_phi(phi),
+            "against": None if against is None else reference_fields(against),
             "above": format_threshold(above),
             "below": format_threshold(below),
             "clear": format_threshold(clear),
@@ -311,7 +364,8 @@ class AlarmMethods(Connection):
 
     def alarm_state(self, id: int) -> dict[str, Any]:
         """Return an alarm: its settings; `state` ("no", "possible", "certain"), `firing`, and since when; the value
-        that decides it, with its ranks; the outcome of the last message to its webhook."""
+        that decides it, with its ranks, or the bounds (low, high) of the KS distance; the outcome of the last message
+        to its webhook."""
         body = self.get(api_path("alarms", check_id(id)))
         with parsing_response(self.address):
             return parse_alarm(body)

@@ -68,6 +68,18 @@ def scope_fields(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return fields | ({"filter": given["filter"]} if "filter" in given else {})
 
 
+def reference_fields(arguments: Any) -> dict[str, Any]:
+    """Return the window that an alarm compares with, as fields of a JSON body; None replaces the alarm's key or filter.
+
+    >>> reference_fields({"key": None, "last_steps": 7})
+    {'key': None, 'window': 'steps:7'}
+    """
+    if not isinstance(arguments, Mapping):
+        raise InvalidArgumentError(f'against={arguments!r} is not a window; give a dict, such as {{"last_steps": 7}}')
+    replaced = {name: None for name in ("key", "filter") if name in arguments}
+    return replaced | scope_fields(arguments)
+
+
 def _check_names(arguments: Mapping[str, Any], allowed: type) -> dict[str, Any]:
     unknown = set(arguments) - set(allowed.__annotations__)
     if unknown:

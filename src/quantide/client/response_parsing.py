@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 
 from quantide.summary.answer import AnswerAsOf
+from quantide.summary.common_type import common_type
+from quantide.summary.comparison import PROOFS
+from quantide.summary.key_ranking import KeyRankingAsOf, RankedKey
 from quantide.summary.value_types import ValueType, type_named
 
 SERVER_TIMES = ("created", "since", "at")  # fields of an alarm with a time of the server's clock
@@ -38,6 +41,25 @@ class QQPoint:
     y: Any
     x_error: float
     y_error: float
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteComparison:
+    """Results of a comparison, received over HTTP; each is an interval (low, high) that contains the exact result.
+
+    `above` has the proof by phi: True or False if it is proved whether the quantile is above that of the reference,
+    else None. `n` and `version` are those of the stream, `against_n` and `against_version` those of the reference.
+    """
+
+    ks: tuple[float, float]
+    psi: tuple[float, float]
+    wasserstein: tuple[float, float]
+    shifts: dict[float, tuple[Any, Any]]
+    above: dict[float, bool | None]
+    n: int
+    version: int
+    against_n: int
+    against_version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +169,26 @@ def _parse_answer(answer: dict[str, Any], body: dict[str, Any], value_type: Valu
     )
 
 
+def parse_ranking(body: dict[str, Any]) -> KeyRankingAsOf:
+    """Return the worst keys; values have the stream's type."""
+    kind, span = type_named(body["value_type"]), body["span"]
+    rows = []
+    for row in body["listed"]:
+        values = {name: parse_value(row[name], kind) for name in ("value", "low", "high")}
+        fields = {name: row[name] for name in RankedKey.__slots__}
+        rows.append(RankedKey(**(fields | values | {"key": parse_key(row["key"])})))
+    counts = {name: body[name] for name in ("phi", "most", "smallest", "min_n", "keys", "too_few", "contenders")}
+    return KeyRankingAsOf(
+        listed=rows,
+        **counts,
+        version=int(body["version"]),
+        mode=str(body["mode"]),
+        last_steps=span.get("last_steps"),
+        since=parse_time(span.get("since")),
+        until=parse_time(span.get("until")),
+    )
+
+
 def parse_curve(body: dict[str, Any]) -> list[CurvePoint]:
     value_type = type_named(body["value_type"])
     return [
@@ -170,6 +212,41 @@ def parse_qq_plot(body: dict[str, Any]) -> list[QQPoint]:
         )
         for point in body["points"]
     ]
+
+
+def parse_comparison(body: dict[str, Any]) -> RemoteComparison:
+    own, other = type_named(body["value_type"]), type_named(body["against"]["value_type"])
+    kind = common_type(own, other)
+    proofs = {word: proof for proof, word in PROOFS.items()}
+    return RemoteComparison(
+        **{name: _parse_interval(body[name]) for name in ("ks", "psi", "wasserstein")},
+        shifts={float(shift["phi"]): _parse_shift(shift, kind) for shift in body["shifts"]},
+        above={float(shift["phi"]): proofs[shift["is_above"]] for shift in body["shifts"]},
+        n=int(body["n"]),
+        version=int(body["version"]),
+        against_n=int(body["against"]["n"]),
+        against_version=int(body["against"]["version"]),
+    )
+
+
+def _parse_interval(interval: dict[str, Any]) -> tuple[float, float]:
+    return float(interval["low"]), float(interval["high"])
+
+
+def _parse_shift(shift: dict[str, Any], kind: ValueType) -> tuple[Any, Any]:
+    return _parse_difference(shift["low"], kind), _parse_difference(shift["high"], kind)
+
+
+def _parse_difference(field: Any, kind: ValueType) -> Any:
+    """Return a difference of two values: a duration of times, an infinite float, or a number of the type."""
+    if field is None:
+        return None
+    if kind.is_temporal:
+        number, unit = field.split(" ")
+        return np.timedelta64(int(number), unit)
+    if field in ("inf", "-inf"):
+        return float(field)
+    return Decimal(field) if kind.is_decimal else float(field) if kind.is_float else int(field)
 
 
 # Streams, continuous queries, alarms and events
@@ -211,9 +288,19 @@ def parse_alarm(body: dict[str, Any]) -> dict[str, Any]:
     for name in SERVER_TIMES:
         if alarm.get(name) is not None:
             alarm[name] = parse_server_time(alarm[name])
+    if alarm.get("measure", "quantile") != "quantile":
+        return _parse_comparison_alarm(alarm)
     if alarm.get("value_type") is not None:
         value_type = type_named(alarm["value_type"])
         alarm |= {name: parse_threshold(alarm[name], value_type) for name in THRESHOLDS if alarm.get(name) is not None}
         if alarm.get("value") is not None:
             alarm["value"] = parse_value(alarm["value"], value_type)
+    return alarm
+
+
+def _parse_comparison_alarm(alarm: dict[str, Any]) -> dict[str, Any]:
+    """Return an alarm on a distance: its value is (low, high), whatever the type of the stream."""
+    alarm["against"] = alarm["against"] | {"key": parse_key(alarm["against"]["key"])}
+    if alarm.get("value") is not None:
+        alarm["value"] = float(alarm["value"]["low"]), float(alarm["value"]["high"])
     return alarm

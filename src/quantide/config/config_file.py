@@ -12,6 +12,7 @@ from quantide.config.server_config import parse_server
 from quantide.config.source_config import parse_options, parse_source
 from quantide.config.storage_options import SERVER_STATE, check_uri, is_uri, resolve_option, state_folder
 from quantide.config.stream_config import BUILT_IN, FILES, PUSH, TABLES, Config, Source, Step, StreamConfig
+from quantide.config.stream_metrics import METRICS_FIX, check_metrics, parse_metrics
 from quantide.config.toml_table import ConfigTable, find_similar, format_value
 from quantide.errors import ConfigError, InvalidArgumentError
 from quantide.store.store_settings import StoreSettings, format_max_ahead, parse_size
@@ -21,6 +22,7 @@ from quantide.windows.time_clock import read_span, show_span
 
 STREAM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 FILTER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+MAX_UNIT = 20
 LATE_CHOICES = ("keep", "quarantine")
 TIME_UNITS = ("s", "ms", "us", "ns")
 TIME_ZONE = "spark.sql.session.timeZone"
@@ -105,6 +107,7 @@ def _parse_stream(name: str, table: ConfigTable, store: str, options: dict[str, 
         value=table.text("value", '"latency_ms"', needed=push is None) or PUSHED_VALUE,
         time=time,
         time_unit=time_unit,
+        weight=table.text("weight", '"copies"'),
         keys=_parse_keys(table),
         filters=_parse_filters(table),
         value_type=table.parse("value_type", lambda x: type_named(x).name, '"float64"'),
@@ -121,7 +124,9 @@ def _parse_stream(name: str, table: ConfigTable, store: str, options: dict[str, 
         late=table.choice("late", LATE_CHOICES),
         late_after=table.parse("late_after", read_span, '"1 hour"'),
         durable=table.flag("durable", default=push is not None),
+        unit=table.parse("unit", _parse_unit, '"ms"'),
         tail=DEFAULT if table.get("tail") is None else table.parse("tail", _parse_tail, '0.01, or "none"'),
+        metrics=parse_metrics(table.table("metrics", METRICS_FIX)),
     )
     table.reject_unknown_keys()
     _check_combinations(stream)
@@ -137,6 +142,13 @@ def _parse_any_source(table: ConfigTable, folder: str, base: str, options: dict[
         return landing_source(ConfigTable({}, table.key("source"), ""), folder, options)
     source = ConfigTable(value, table.key("source"), SOURCE_HINT)
     return landing_source(source, folder, options) if is_push(value) else parse_source(source, base, options)
+
+
+def _parse_unit(value: Any) -> str:
+    """Return the unit of values; raise unless it is a short text."""
+    if not isinstance(value, str) or not 0 < len(value.strip()) <= MAX_UNIT or not value.isprintable():
+        raise ConfigError(f"a unit is a text of at most {MAX_UNIT} printable characters")
+    return value.strip()
 
 
 def _parse_tail(value: Any) -> float | None:
@@ -158,6 +170,7 @@ def _check_combinations(stream: StreamConfig) -> None:
         raise ConfigError(f'{stream.key}.time_unit is "{stream.time_unit}" and no times are known; add time = "ts"')
     if stream.late_after is not None and stream.late == "keep":
         raise ConfigError(f'{stream.key}.late_after is of no use with late = "keep"; add late = "quarantine"')
+    check_metrics(stream.metrics, stream.key, len(stream.keys), stream.window)
     try:
         StoreSettings.of(keys=stream.keys or None, memory=stream.memory)
     except InvalidArgumentError as error:

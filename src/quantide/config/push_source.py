@@ -58,13 +58,15 @@ def landing_source(table: ConfigTable, folder: str, options: Mapping[str, str]) 
 def resolve_columns(stream: StreamConfig, push: PushSettings) -> StreamConfig:
     """Return a push stream with its column of times: the server converts all times to timestamps in UTC."""
     names = {"value": stream.value, "time": stream.time or PUSHED_TIME}
+    if stream.weight is not None:
+        names["weight"] = stream.weight
     for key, name in names.items():
         if not COLUMN_NAME.fullmatch(name):
             raise ConfigError(
                 f"{stream.key}.{key} is {format_value(name)}; a push stream needs the name of a column there, not an "
                 "expression: let clients compute it before they push rows"
             )
-    if len({*map(str.lower, (*names.values(), *stream.keys))}) < 2 + len(stream.keys):
-        raise ConfigError(f"{stream.key}: value, time and keys must be different columns; rename one")
+    if len({*map(str.lower, (*names.values(), *stream.keys))}) < len(names) + len(stream.keys):
+        raise ConfigError(f"{stream.key}: value, time, weight and keys must be different columns; rename one")
     settings = replace(push, own_time=stream.time is not None, time_unit=stream.time_unit or "s")
     return replace(stream, time=names["time"], time_unit=None, source=replace(stream.source, push=settings))

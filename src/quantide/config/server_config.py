@@ -25,6 +25,8 @@ class Limits:
     """Values of phi, or values, in one query."""
     points: int = 2_000
     """Points of one Q-Q plot."""
+    series: int = 1_000
+    """Series of one query of Prometheus."""
     batch: int = 100_000
     """Queries in one body."""
     queries: int = 1_000_000

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from quantide.config.kafka_source import KAFKA, Decode, is_kafka_secret
 from quantide.config.server_config import ServerConfig
+from quantide.config.stream_metrics import StreamMetrics
 from quantide.summary.ranks import DEFAULT
 
 if TYPE_CHECKING:
@@ -141,6 +142,8 @@ class StreamConfig:
     time: str | None = None
     time_unit: str | None = None
     """Unit of numeric times; seconds by default."""
+    weight: str | None = None
+    """Column or expression of whole numbers: a row is stored as often as its weight says. None: once."""
     keys: tuple[str, ...] = ()
     filters: Mapping[str, str] = field(default_factory=dict)
     value_type: str | None = None
@@ -160,6 +163,10 @@ class StreamConfig:
     tail: float | None = DEFAULT
     """Error towards the ends, as a fraction of the distance from the end; None for eps alone."""
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    metrics: StreamMetrics = field(default_factory=StreamMetrics)
+    """Quantiles and windows for Prometheus."""
+    unit: str | None = None
+    """Unit of the values, such as "ms", that the page shows beside them."""
 
     def open_storage(self) -> "Storage":
         """Return the storage of the stream's store, which need not exist yet."""
@@ -179,7 +186,8 @@ class StreamConfig:
         named = (self.source.table,) if self.source.table else ()
         columns = (self.value, self.time, self.time_unit, self.keys, sorted(self.filters.items()), self.schema_change)
         decode = () if self.source.decode is None else (self.source.decode,)
-        return sha256(repr((source, columns, *named, *decode)).encode()).hexdigest()[:16]
+        weight = () if self.weight is None else (("weight", self.weight),)
+        return sha256(repr((source, columns, *named, *decode, *weight)).encode()).hexdigest()[:16]
 
 
 def tail_settings(tail: float | None) -> dict[str, Any]:

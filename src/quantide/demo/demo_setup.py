@@ -38,6 +38,7 @@ STREAM_TABLE = """
 [streams.{name}]
 source  = {{ format = "parquet", path = "incoming" }}
 value   = "{value}"
+unit    = "{unit}"
 time    = "ts"
 keys    = ["symbol"]
 filters = {{ {filter} = "{value} >= {least:g}" }}
@@ -46,8 +47,8 @@ step    = "1 min"
 window  = "2 hours"
 """
 STREAMS = (
-    {"name": "spread", "value": "spread_bps", "filter": "wide", "least": WIDE},
-    {"name": "latency", "value": "latency_us", "filter": "late", "least": LATE},
+    {"name": "spread", "value": "spread_bps", "unit": "bp", "filter": "wide", "least": WIDE},
+    {"name": "latency", "value": "latency_us", "unit": "µs", "filter": "late", "least": LATE},
 )
 LABEL = "demo"
 QUERIES = 2_000

@@ -65,7 +65,7 @@ class TerminalView(BackgroundTask):
             lag=time.time() - _to_seconds(stream["newest"]),
             window=WINDOW,
             rows=rows,
-            alarms=tuple(_make_alarm_row(alarm) for alarm in self._client.alarms()),
+            alarms=tuple(_make_alarm_row(alarm) for alarm in self._client.alarms() if alarm["phi"] is not None),
         )
 
     def _query_row(self, symbol: str) -> KeyRow | None:

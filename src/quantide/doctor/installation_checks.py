@@ -21,6 +21,7 @@ PURPOSES = {
     "spark": "ingestion and lakes",
     "server": "the server",
     "client": "programs that query a server",
+    "histograms": "sketches of other systems",
     "plot": "pictures of summaries",
 }
 REQUIREMENT = re.compile(r"([A-Za-z0-9_.-]+)(?:\[[^]]*\])?\s*([^;]*)(?:;.*extra == ['\"](\w+)['\"])?")

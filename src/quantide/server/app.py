@@ -21,20 +21,24 @@ from quantide.server.metrics import MetricsMiddleware
 from quantide.server.routes import (
     alarm_routes,
     chart_routes,
+    comparison_routes,
     event_routes,
     health_routes,
     page_routes,
+    prometheus_routes,
     push_routes,
     quantile_routes,
     query_routes,
     session_routes,
     stream_routes,
+    worst_key_routes,
 )
 from quantide.server.routes.response_schemas import ERROR_RESPONSES
 from quantide.server.service import Service
 
 LOG = logging.getLogger("quantide.server")
-FAST_ROUTES = (quantile_routes, chart_routes)  # most requested: matched first, without a router of their own
+# Most requested: matched first, without a router of their own.
+FAST_ROUTES = (quantile_routes, chart_routes, comparison_routes, worst_key_routes)
 ROUTES = (
     push_routes,
     stream_routes,
@@ -90,6 +94,7 @@ def make_app(config: Config) -> FastAPI:
         app.router.routes.extend(module.routes(service).routes)
     for module in ROUTES:
         app.include_router(module.routes(service))
+    app.router.routes.extend(prometheus_routes.routes(service).routes)  # which ignore unknown parameters
     for kind in (QuantideError, Problem, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _respond_to_error)
     app.add_middleware(ResponseCache, streams=service.streams)

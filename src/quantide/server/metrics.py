@@ -8,6 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from quantide.server.quantile_metrics import QuantileCollector
 from quantide.server.served_streams import ServedStreams
 from quantide.server.stream_health import StreamHealth, stream_health
 from quantide.windows.wall_clock import wall_clock
@@ -54,6 +55,7 @@ class ServerMetrics:
         self._streams = streams
         self._gauges = GaugeCollector(streams)
         self._registry.register(self._gauges)
+        self._registry.register(QuantileCollector(streams))
         ProcessCollector(registry=self._registry)
 
     def add_gauge(self, name: str, help: str, read: Callable[[], float]) -> None:
@@ -66,6 +68,7 @@ class ServerMetrics:
         if streams is not None:
             registry = CollectorRegistry()
             registry.register(GaugeCollector(self._streams, streams))
+            registry.register(QuantileCollector(self._streams, streams))
         return exposition.generate_latest(registry), exposition.CONTENT_TYPE_LATEST
 
 

@@ -7,6 +7,7 @@ from functools import partial
 from threading import Event, Thread
 
 from quantide.config import Config
+from quantide.config.stream_metrics import StreamMetrics
 from quantide.errors import AccessRefusedError, NotReadyError, StorageError, UnknownStreamError
 from quantide.live.live_stream import LiveStream
 
@@ -41,6 +42,10 @@ class ServedStreams:
     def names(self) -> list[str]:
         return list(self._streams)
 
+    def metrics(self, name: str) -> StreamMetrics:
+        """Return the quantiles and windows of a stream for Prometheus."""
+        return self._streams[name].metrics
+
     def live(self, name: str) -> LiveStream:
         """Return the reader of a stream; raise if it is unknown or not open yet."""
         reader = self._readers.get(name)
@@ -49,6 +54,10 @@ class ServedStreams:
         self.check_name(name)
         reason = self._open_errors.get(name, "it is being opened")
         raise NotReadyError(f"the stream {name} cannot be read yet: {reason}")
+
+    def unit(self, name: str) -> str | None:
+        """Return the unit of a stream's values, if it is configured."""
+        return self._streams[name].unit
 
     def check_name(self, name: str) -> None:
         """Raise if no stream of this name is configured."""

@@ -18,9 +18,17 @@ NAME = "registry.db"
 CLOSED = "tokens-required"
 """File beside the registry of a server that needs tokens. It stays when the registry is lost, or restored from an older
 copy."""
-VERSION = 4
+VERSION = 5
 SINCE_ACCESS = 3  # the first version with the table `access`
-SCHEMA = """
+ALARMS = """
+CREATE TABLE alarms (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT, stream TEXT NOT NULL, key TEXT NOT NULL, window TEXT NOT NULL,
+    filter TEXT, phi REAL, eps REAL, above INTEGER NOT NULL, threshold TEXT NOT NULL, clear TEXT NOT NULL,
+    hold REAL NOT NULL, webhook TEXT, owner TEXT NOT NULL, created REAL NOT NULL,
+    state TEXT NOT NULL, firing INTEGER NOT NULL, since REAL NOT NULL,
+    measure TEXT NOT NULL DEFAULT 'quantile', against TEXT NOT NULL DEFAULT 'null'
+)"""
+SCHEMA = f"""
 CREATE TABLE tokens (
     id TEXT PRIMARY KEY, name TEXT NOT NULL, role TEXT NOT NULL, hash BLOB NOT NULL UNIQUE,
     created REAL NOT NULL, expires REAL, streams TEXT
@@ -34,12 +42,7 @@ CREATE TABLE queries (
     idle REAL
 );
 CREATE INDEX queries_of_labels ON queries (label) WHERE label IS NOT NULL;
-CREATE TABLE alarms (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT, stream TEXT NOT NULL, key TEXT NOT NULL, window TEXT NOT NULL,
-    filter TEXT, phi REAL NOT NULL, eps REAL, above INTEGER NOT NULL, threshold TEXT NOT NULL, clear TEXT NOT NULL,
-    hold REAL NOT NULL, webhook TEXT, owner TEXT NOT NULL, created REAL NOT NULL,
-    state TEXT NOT NULL, firing INTEGER NOT NULL, since REAL NOT NULL
-);
+{ALARMS};
 CREATE TABLE transitions (
     number INTEGER PRIMARY KEY AUTOINCREMENT, alarm INTEGER NOT NULL, at REAL NOT NULL, body TEXT NOT NULL
 );
@@ -60,11 +63,24 @@ EXISTS (SELECT 1 FROM tokens) OR EXISTS (SELECT 1 FROM queries WHERE owner <> 'l
     OR EXISTS (SELECT 1 FROM alarms WHERE owner <> 'local')
 """
 """Condition on a registry without the table `access`: a revoked token leaves no row, but its queries and alarms."""
+FORMER_ALARMS = """id, name, stream, key, window, filter, phi, eps, above, threshold, clear, hold, webhook, owner,
+created, state, firing, since"""
+"""Columns of alarms before they could measure anything but a quantile, which each of them had."""
+REBUILD_ALARMS = f"""
+ALTER TABLE alarms RENAME TO former_alarms;
+{ALARMS};
+INSERT INTO alarms ({FORMER_ALARMS}) SELECT {FORMER_ALARMS} FROM former_alarms;
+DELETE FROM sqlite_sequence WHERE name = 'alarms';
+UPDATE sqlite_sequence SET name = 'alarms' WHERE name = 'former_alarms';
+DROP TABLE former_alarms
+"""
+"""SQLite cannot remove NOT NULL from a column. The sequence is retained: ids of dropped alarms are not used again."""
 IS_CLOSED = "SELECT COALESCE((SELECT MAX(closed) FROM access), 1)"
 UPGRADES = {  # statements that upgrade each version to the next
     1: "ALTER TABLE queries ADD COLUMN idle REAL",
     2: f"CREATE TABLE access (closed INTEGER NOT NULL); INSERT INTO access SELECT {HAD_TOKENS}",
     3: "ALTER TABLE tokens ADD COLUMN streams TEXT",
+    4: REBUILD_ALARMS,
 }
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 

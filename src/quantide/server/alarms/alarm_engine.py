@@ -8,19 +8,14 @@ from typing import Any, TypeVar
 
 from quantide.errors import ForbiddenError, LimitError, QuantideError, UnknownAlarmError
 from quantide.live.live_stream import LiveStream
-from quantide.server.alarms.alarm_state import (
-    COLUMNS,
-    POSSIBLE,
-    AlarmSetting,
-    AlarmState,
-    AlarmStateMachine,
-    AlarmWindow,
-)
+from quantide.server.alarms.alarm_comparison import ComparisonAlarmWindow
+from quantide.server.alarms.alarm_setting import COLUMNS, AlarmSetting
+from quantide.server.alarms.alarm_state import AlarmState, AlarmStateMachine
 from quantide.server.alarms.alarm_transitions import AlarmTransitions
+from quantide.server.alarms.alarm_window import POSSIBLE, AlarmWindow, QuantileAlarmWindow
 from quantide.server.alarms.webhook_delivery import WebhookOutbox
 from quantide.server.served_streams import ServedStreams
 from quantide.server.server_registry import ServerRegistry
-from quantide.summary.value_types import type_named
 
 LOG = logging.getLogger("quantide.server")
 TICK = 0.1  # seconds between two checks of hold times
@@ -236,11 +231,9 @@ class AlarmEngine:
         return alarm.window
 
     def _attach(self, alarm: AlarmState, live: LiveStream) -> None:
-        setting = alarm.setting
-        limits = setting.limits(type_named(live.settings.value_type))
-        key = setting.stream, setting.scope.cache_key
-        window = self._windows.get(key) or AlarmWindow(live, setting.scope)
-        alarm.conditions = window.add_conditions(setting.phi, setting.eps, setting.above, *limits)
+        key = alarm.setting.window_key
+        window = self._windows.get(key) or open_window(live, alarm.setting)
+        alarm.conditions = window.add_conditions(alarm.setting)
         alarm.window = self._windows[key] = window
         window.alarms += 1
 
@@ -250,4 +243,12 @@ class AlarmEngine:
             window.drop_conditions(alarm.conditions)
             window.alarms -= 1
             if not window.alarms:
-                del self._windows[alarm.setting.stream, alarm.setting.scope.cache_key]
+                del self._windows[alarm.setting.window_key]
+
+
+def open_window(live: LiveStream, setting: AlarmSetting) -> AlarmWindow:
+    """Return a new window for an alarm; raise if it cannot be read."""
+    against = setting.against_scope
+    if against is None:
+        return QuantileAlarmWindow(live, setting.scope)
+    return ComparisonAlarmWindow(live, setting.scope, against)

@@ -1,7 +1,7 @@
-"""Alarm state: the definition of an alarm, the window it is evaluated from, and the rule that decides when it fires.
+"""Alarm state: an alarm, and the rule that decides when it fires.
 
-An evaluation yields two facts, each proved by rank bounds ("certain", "no") or left open ("possible"): the quantile is
-beyond the threshold, and it is beyond the limit at which the alarm clears. An alarm
+An evaluation yields two facts, each proved by bounds ("certain", "no") or left open ("possible"): the quantile, or the
+KS distance, is beyond the threshold, and it is beyond the limit at which the alarm clears. An alarm
 
     starts    when every evaluation for `hold` seconds was certain: beyond the threshold
     stops     when every evaluation for `hold` seconds was certain: not beyond the clear limit
@@ -9,165 +9,14 @@ beyond the threshold, and it is beyond the limit at which the alarm clears. An a
 "possible" does neither, and restarts the hold time. docs/alarms.md has the rules and the proof.
 """
 
-import json
-import logging
 import sqlite3
 from dataclasses import dataclass, replace
 from typing import Any
 
-from quantide.errors import InvalidArgumentError, QuantideError
-from quantide.live.live_stream import LiveStream
-from quantide.live.scope import QueryScope
+from quantide.server.alarms.alarm_setting import AlarmSetting
 from quantide.server.alarms.alarm_transitions import Transition
-from quantide.server.http.query_parameters import query_scope, read_value
-from quantide.server.http.response_json import encode_answer, format_time
-from quantide.summary.answer import Answer
-from quantide.summary.rank_arguments import read_query_values
-from quantide.summary.value_types import ValueType
-
-COLUMNS = "name, stream, key, window, filter, phi, eps, above, threshold, clear, hold, webhook, owner, created"
-JSON_COLUMNS = ("key", "threshold", "clear")
-LOG = logging.getLogger("quantide.server")
-NO, POSSIBLE, CERTAIN = "no", "possible", "certain"  # states of a condition, as rank bounds prove it
-NO_ANSWER = dict.fromkeys(("value", "rank_lo", "rank_hi", "target", "n", "error", "version"))
-
-
-@dataclass(frozen=True)
-class AlarmSetting:
-    """Definition of an alarm. `key`, `threshold` and `clear` are JSON values; `above` is the side of the threshold on
-    which it fires."""
-
-    name: str | None
-    stream: str
-    key: Any
-    window: str
-    filter: str | None
-    phi: float
-    eps: float | None
-    above: bool
-    threshold: Any
-    clear: Any
-    hold: float
-    webhook: str | None
-    owner: str
-    created: float
-
-    @classmethod
-    def of(cls, row: sqlite3.Row) -> "AlarmSetting":
-        fields = {name: row[name] for name in COLUMNS.split(", ")}
-        for name in JSON_COLUMNS:
-            fields[name] = json.loads(fields[name])
-        return cls(**fields | {"above": bool(fields["above"])})
-
-    @property
-    def row(self) -> tuple[Any, ...]:
-        """Values of COLUMNS."""
-        texts = {name: json.dumps(getattr(self, name)) for name in JSON_COLUMNS}
-        return tuple(texts.get(name, getattr(self, name)) for name in COLUMNS.split(", "))
-
-    @property
-    def scope(self) -> QueryScope:
-        key = tuple(self.key) if isinstance(self.key, list) else self.key
-        return query_scope(key, self.window, self.filter)
-
-    def limits(self, kind: ValueType) -> tuple[Any, Any]:
-        """Return the threshold and the clear limit as values of the stream."""
-        threshold, clear = read_limit(self.threshold, kind), read_limit(self.clear, kind)
-        low, high = (clear, threshold) if self.above else (threshold, clear)
-        if _comparable(low, kind) > _comparable(high, kind):
-            side = ("above", "most") if self.above else ("below", "least")
-            raise InvalidArgumentError(
-                f"an alarm {side[0]} {self.threshold} clears at {self.threshold} or on its other side; "
-                f"clear is {self.clear}, and may be {self.threshold} at {side[1]}"
-            )
-        return threshold, clear
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the public fields; the owner and the webhook are not shown to every client."""
-        return {
-            "name": self.name,
-            "stream": self.stream,
-            "key": self.key,
-            "window": self.window,
-            "filter": self.filter,
-            "phi": self.phi,
-            "above" if self.above else "below": self.threshold,
-            "clear": self.clear,
-            "hold": self.hold,
-        }
-
-
-def read_limit(limit: Any, kind: ValueType) -> Any:
-    """Return a limit in JSON, a number or text, as a value to compare with."""
-    if kind.is_temporal and not isinstance(limit, str):
-        raise InvalidArgumentError(f"a limit of {limit!r} among values of type {kind}; write it as text")
-    value = read_value(limit if isinstance(limit, str) else repr(limit), kind)
-    read_query_values(value, kind)  # raises if it has no rank
-    return value
-
-
-def _comparable(limit: Any, kind: ValueType) -> Any:
-    """Return a number that orders limits."""
-    return read_query_values(limit, kind)[0][0] if kind.is_temporal else limit
-
-
-class AlarmWindow:
-    """Conditions over a window, all evaluated from the same summary. `reason` explains why none can be evaluated.
-
-    Its monitor is not shared: it evaluates the summary that evaluate() has fetched. So the states of all conditions and
-    the answers shown with them are as of one commit, `version`.
-    """
-
-    def __init__(self, live: LiveStream, scope: QueryScope) -> None:
-        self.live, self.scope = live, scope
-        self.version, self._summary = live.pull(scope)
-        self.reason: str | None = None
-        self._monitor = live.new_monitor(scope, lambda: (self.version, self._summary))
-        self._states: dict[int, str] = {}
-        self._current = False  # all conditions are evaluated as of this version
-        self.alarms = 0  # number of alarms over it
-
-    def add_conditions(self, phi: float, eps: float | None, above: bool, threshold: Any, clear: Any) -> tuple[int, int]:
-        """Watch a quantile against its threshold and its clear limit; return the ids of both conditions."""
-        side = "above" if above else "below"
-        first, second = (self._monitor.watch(phi, eps, **{side: limit}) for limit in (threshold, clear))
-        self._current = False
-        return first, second
-
-    def drop_conditions(self, conditions: tuple[int, int]) -> None:
-        for id in conditions:
-            self._monitor.drop(id)
-            self._states.pop(id, None)
-
-    def precision(self, conditions: tuple[int, int]) -> float:
-        """Return the precision in force: a count further than that from its target is decided correctly."""
-        return self._monitor.query(conditions[0]).eps
-
-    def evaluate(self) -> None:
-        """Evaluate all conditions as of the newest commit."""
-        try:
-            version, self._summary = self.live.pull(self.scope)
-            if version != self.version or not self._current:
-                self.version = version
-                self._states.update(self._monitor.changes().conditions)
-                self.reason, self._current = None if self._summary.n else self._empty_reason(), True
-        except QuantideError as error:
-            self.reason, self._current = str(error), False
-        except Exception:
-            LOG.exception("the window of an alarm cannot be read: %s", self.scope)
-            self.reason, self._current = "the window cannot be read; see the server's log", False
-
-    def state(self, id: int) -> str:
-        """Return the state of a condition: "no", "possible" or "certain"."""
-        return POSSIBLE if self.reason is not None else self._states.get(id, POSSIBLE)
-
-    def answer(self, phi: float) -> Answer | None:
-        """Return the quantile as of this version; None if there is none."""
-        return self._summary.answer(phi) if self.reason is None else None
-
-    def _empty_reason(self) -> str:
-        key = "" if self.scope.key is None else f" of the key {self.scope.key!r}"
-        return f"there is no value{key} in this window"
+from quantide.server.alarms.alarm_window import CERTAIN, NO, NO_ANSWER, POSSIBLE, AlarmWindow
+from quantide.server.http.response_json import format_time
 
 
 @dataclass(frozen=True)
@@ -218,7 +67,7 @@ class AlarmState:
     machine: AlarmStateMachine
     since: float
     window: AlarmWindow | None = None
-    conditions: tuple[int, int] = (-1, -1)  # beyond the threshold; beyond the clear limit
+    conditions: tuple[Any, Any] = (None, None)  # beyond the threshold; beyond the clear limit
     reason: str | None = "it was not evaluated yet"
 
     @classmethod
@@ -255,6 +104,5 @@ class AlarmState:
         if self.window is None:
             return fields | {"why": self.reason} | NO_ANSWER
         fields["value_type"] = self.window.live.settings.value_type
-        answer = self.window.answer(self.setting.phi)
-        details = NO_ANSWER if answer is None else encode_answer(answer) | {"version": self.window.version}
+        details = NO_ANSWER if self.window.reason is not None else self.window.encode_value(self.setting)
         return fields | {"why": self.window.reason} | details

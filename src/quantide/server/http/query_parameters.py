@@ -21,6 +21,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from quantide.errors import InvalidArgumentError, QuantideError
 from quantide.live.live_stream import LiveStream
 from quantide.live.scope import QueryScope
+from quantide.summary.key_ranking import MOST
+from quantide.summary.ranks import MAX_N
 from quantide.summary.value_types import ValueType
 from quantide.windows.time_clock import read_span
 
@@ -44,6 +46,8 @@ BAND_TEXT = (
     "Each answer also has `low` and `high`, values of the stream between which the true quantile is proved to lie."
 )
 INCLUSIVE_TEXT = "`false` counts values that are below a value, instead of those that are at most that."
+WORST_WINDOW_TEXT = WINDOW_TEXT + " `last` counts the values of all keys together."
+WORST_MODE_TEXT = "In a window: `exact` reads all rows. Over history, keys are compared by their summaries: `quick`."
 NOW_TEXT = "With a time window: its end, instead of the newest time."
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -88,6 +92,27 @@ class CurveQuery(ModeParameters):
     )
     points: int | None = Field(None, description="Number of values, if none are given (100).", ge=2)
     inclusive: bool = Field(True, description=INCLUSIVE_TEXT)
+
+
+class WorstKeysParameters(BaseModel):
+    """Which keys to list, and of which window."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    phi: Phi = Field(description="Which quantile of each key: 0.99 is p99.", examples=[0.99])
+    window: str = Field("all", description=WORST_WINDOW_TEXT, examples=["within:5m"], max_length=100)
+    most: int = Field(MOST, description="Number of keys, at most.", ge=1)
+    smallest: bool = Field(False, description="`true` lists the keys with the smallest quantile.")
+    min_n: int = Field(1, description="Leave out keys with fewer values in the window.", ge=1, le=MAX_N)
+    filter: str | None = Field(None, description=FILTER_TEXT, max_length=100)
+    now: str | None = Field(None, description=NOW_TEXT, max_length=40)
+    mode: Literal["quick", "accurate", "exact"] | None = Field(None, description=WORST_MODE_TEXT)
+
+    def arguments(self, live: LiveStream) -> dict[str, Any]:
+        """Return the keyword arguments of LiveStream.worst_keys()."""
+        names = ("phi", "most", "smallest", "min_n", "filter", "mode")
+        given = {name: getattr(self, name) for name in names}
+        return given | {"now": read_time(self.now, live.zoned)} | read_window(self.window)
 
 
 def check_count(name: str, count: int, limit: int) -> None:

@@ -32,6 +32,10 @@ PUSH_TYPES = {  # of the rows of a push request. An HTML form can send none of t
     "application/vnd.apache.parquet": "parquet",
 }
 PUSH_PATH = re.compile(r"/api/streams/([^/]+)/rows")
+FORM_TYPE = "application/x-www-form-urlencoded"
+QUERY_PATHS = tuple(f"/api/v1/{name}" for name in ("query", "query_range", "labels", "series"))
+"""Paths of the Prometheus API that read, also with POST, whose parameters are then a form. Other sites can send a form,
+which changes nothing, and cannot read the response."""
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -121,7 +125,7 @@ def has_body(headers: dict[bytes, bytes]) -> bool:
 
 def check_content_type(method: str, path: str, headers: dict[bytes, bytes]) -> None:
     """Raise unless the body is JSON, or has rows: a page of another site cannot send these types without a preflight,
-    which is refused.
+    which is refused. Queries of Prometheus may be forms, because they change nothing.
 
     Without a preflight it can use no method but GET, HEAD and POST, so other methods may omit the body and its type.
     """
@@ -132,6 +136,9 @@ def check_content_type(method: str, path: str, headers: dict[bytes, bytes]) -> N
     if method == "POST" and PUSH_PATH.fullmatch(path):
         if content_type not in PUSH_TYPES or not is_plain:
             raise Problem("not_rows", f"rows are not compressed, and have a Content-Type: {', '.join(PUSH_TYPES)}")
+    elif method == "POST" and path in QUERY_PATHS:
+        if content_type != FORM_TYPE or not is_plain:
+            raise Problem("not_form", f"the parameters are a form; send Content-Type: {FORM_TYPE}")
     elif content_type != JSON_TYPE or not is_plain:
         raise Problem("not_json", "a body is JSON in UTF-8, not compressed; send Content-Type: application/json")
 

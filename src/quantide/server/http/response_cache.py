@@ -132,9 +132,12 @@ class ResponseCache:
 
 def _needs_route(scope: Scope) -> bool:
     """Return True if only the route can check the streams of a request: the client is limited to some, and the path
-    names none."""
+    does not name all."""
     identity = scope.get("state", {}).get("identity")
-    return identity is not None and identity.streams is not None and not scope["path"].startswith("/api/streams/")
+    if identity is None or identity.streams is None:
+        return False
+    path: str = scope["path"]
+    return not path.startswith("/api/streams/") or path.endswith("/compare")
 
 
 def _copy(message: Message) -> Message:

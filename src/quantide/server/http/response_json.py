@@ -52,6 +52,7 @@ PROBLEM_STATUS: dict[str, int] = {
     "method_not_allowed": 405,
     "too_large": 413,
     "not_json": 415,
+    "not_form": 415,
     "not_rows": 415,
     "wrong_host": 421,
     "wrong_origin": 403,

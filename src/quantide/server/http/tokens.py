@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quantide.errors import ForbiddenError, InvalidArgumentError, TokenError
-from quantide.server.http.request_limits import PUSH_PATH
+from quantide.server.http.request_limits import PUSH_PATH, QUERY_PATHS
 from quantide.server.server_registry import IS_CLOSED, ServerRegistry
 
 ROLES = ("pusher", "reader", "writer", "admin")
@@ -93,7 +93,7 @@ class Token:
 
 def required_role(method: str, path: str) -> str | None:
     """Return the role that a request needs; None for public routes. Unlisted routes need a reader to read, a writer
-    for everything else; rows need a pusher."""
+    for everything else; rows need a pusher. Queries of Prometheus read, also with POST."""
     if path.startswith(ADMIN_PATHS):
         return "admin"
     if (method, path) in PUBLIC or (method in READ_METHODS and path.startswith(PAGE_FILES)):
@@ -102,6 +102,8 @@ def required_role(method: str, path: str) -> str | None:
         return ANY_ROLE
     if method == "POST" and PUSH_PATH.fullmatch(path):
         return "pusher"
+    if method == "POST" and path in QUERY_PATHS:
+        return "reader"
     return "reader" if method in READ_METHODS else "writer"
 
 

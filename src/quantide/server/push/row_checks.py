@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from quantide.config import StreamConfig
 from quantide.errors import InvalidArgumentError, NaNError, TypeMismatchError
+from quantide.history.appended_rows import MAX_ROW_WEIGHT, read_row_counts
 from quantide.history.key_columns import plain_type
 from quantide.server.push.pushed_times import convert_times, fill_times
 from quantide.summary.value_types import ValueType, type_named
@@ -40,6 +41,9 @@ def check_rows(
     for index, name in enumerate(stream.keys):
         found = _find(table, name, f"it is a key of the stream {stream.name}")
         columns[name] = _convert_key(_plain(table[found]), name, None if key_types is None else key_types[index])
+    if stream.weight is not None:
+        found = _find(table, stream.weight, f"it is the weight of the rows of the stream {stream.name}")
+        columns[stream.weight] = _convert_weights(_plain(table[found]), stream.weight)
     time = _match(table, stream.time)
     if time is not None:
         columns[stream.time] = convert_times(_plain(table[time]), stream.time, push.time_unit)
@@ -93,6 +97,24 @@ def _convert_values(column: Any, kind: ValueType, stream: StreamConfig) -> Any:
             f'row {row}: {name!r} is NaN, which has no rank; leave it out, or configure nan = "skip". Nothing was added'
         )
     return converted
+
+
+def _convert_weights(column: Any, name: str) -> Any:
+    """Return weights as int64; raise unless all are whole numbers in range, whose sum a request may have."""
+    kind = column.type
+    if pa.types.is_boolean(kind) or pa.types.is_temporal(kind) or pa.types.is_nested(kind):
+        raise TypeMismatchError(f"the weight {name!r} is {kind}; send a whole number. Nothing was added")
+    try:
+        counts = read_row_counts(_cast(column, pa.int64(), name, "weights are whole numbers"), len(column))
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"the weights in {name!r}: {error}. Nothing was added") from error
+    if len(counts) and counts.max() > MAX_ROW_WEIGHT:
+        row = int(counts.argmax()) + 1
+        raise InvalidArgumentError(
+            f"row {row}: the weight {name!r} is {counts.max()}, and a row is stored at most {MAX_ROW_WEIGHT:,} times. "
+            "Nothing was added"
+        )
+    return pa.array(counts)
 
 
 def _convert_key(column: Any, name: str, kind: pa.DataType | None) -> Any:

@@ -35,7 +35,7 @@ class StreamPusher:
         storage = stream.open_storage()
         self.backlog = LandingBacklog(stream, storage)
         self._commit = GroupCommit(storage, self.backlog.add, shares_files=not stream.filters)
-        self._recent: OrderedDict[bytes, asyncio.Task[str]] = OrderedDict()
+        self._recent: OrderedDict[bytes, tuple[int, asyncio.Task[str]]] = OrderedDict()
         self.rows = 0
 
     def read_body(self, content_type: str, body: bytes) -> pa.Table:
@@ -51,29 +51,34 @@ class StreamPusher:
             value_type, key_types = None, None
         return check_rows(table, self.stream, time.time(), value_type, key_types)
 
-    async def add(self, table: pa.Table, key: str | None) -> str:
-        """Return the id of a request when its rows are durable, or were before."""
+    async def add(self, table: pa.Table, key: str | None) -> tuple[str, int]:
+        """Return the id and the number of rows of a request when they are durable, or those of the request it repeats.
+
+        The rows of a repeat are not compared with those of the first request.
+        """
         digest = None if key is None else digest_key(check_key(key))
+        rows = len(table)
         if digest is None:
             name = await self._commit.write(table, None)
         else:
-            name = await asyncio.shield(self._recent.get(digest) or self._begin(table, digest))
+            rows, task = self._recent.get(digest) or self._begin(table, digest)
+            name = await asyncio.shield(task)
         self.rows += len(table)
-        return name.partition(".")[0]
+        return name.partition(".")[0], rows
 
-    def _begin(self, table: pa.Table, digest: bytes) -> "asyncio.Task[str]":
+    def _begin(self, table: pa.Table, digest: bytes) -> tuple[int, "asyncio.Task[str]"]:
         """Start to write rows with a key; a request that fails is forgotten, so that it can be repeated."""
         task = asyncio.ensure_future(self._commit.write(table, digest))
-        self._recent[digest] = task
+        request = self._recent[digest] = len(table), task
         if len(self._recent) > RECENT_KEYS:
             self._recent.popitem(last=False)
 
         def forget(done: "asyncio.Task[str]") -> None:
-            if (done.cancelled() or done.exception() is not None) and self._recent.get(digest) is done:
+            if (done.cancelled() or done.exception() is not None) and self._recent.get(digest) is request:
                 del self._recent[digest]
 
         task.add_done_callback(forget)
-        return task
+        return request
 
     def close(self) -> None:
         self._commit.close()

@@ -3,14 +3,15 @@
 import math
 import sqlite3
 import time
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
 from quantide.errors import InvalidArgumentError
-from quantide.server.alarms.alarm_state import AlarmSetting, AlarmState
+from quantide.server.alarms.alarm_setting import KS, AlarmSetting
+from quantide.server.alarms.alarm_state import AlarmState
 from quantide.server.http.query_parameters import FILTER_TEXT, MAX_KEY, WINDOW_TEXT
 from quantide.server.http.response_json import format_time, json_response
 from quantide.server.http.tokens import Identity, identity_of
@@ -25,6 +26,8 @@ MAX_PAGE = 1_000
 Id = Annotated[int, Path(ge=1, lt=2**63)]
 
 LIMIT_TEXT = "A value of the stream's type: a number, or text for times, durations, decimals and infinities."
+MEASURE_TEXT = "`ks` for the KS distance between the window and the reference `against`, instead of a quantile."
+AGAINST_TEXT = "With `ks`: the reference."
 
 
 def _plain(max_bytes: int) -> BeforeValidator:
@@ -52,13 +55,27 @@ Key = Annotated[Scalar | Annotated[list[Scalar], Field(min_length=1, max_length=
 Limit = Annotated[StrictStr | StrictInt | StrictFloat | None, _plain(40), BeforeValidator(_reject_bool)]
 
 
+class ReferenceRequest(BaseModel):
+    """The values that an alarm compares its window with; of the same stream."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    key: Key = Field(None, description="The key, null for all keys (the alarm's).")
+    window: str = Field("all", description=WINDOW_TEXT, examples=["steps:7"], max_length=80)
+    filter: str | None = Field(None, description="A filter, null for none (the alarm's).", max_length=100)
+
+
 class AlarmRequest(BaseModel):
     """An alarm to create."""
 
     model_config = ConfigDict(extra="forbid")
 
     stream: str = Field(max_length=100)
-    phi: float = Field(ge=0, le=1, strict=True, description="Which quantile: 0.5 is the median.", examples=[0.99])
+    measure: Literal["quantile", "ks"] = Field("quantile", description=MEASURE_TEXT)
+    phi: float | None = Field(
+        None, ge=0, le=1, strict=True, description="Which quantile: 0.5 is the median.", examples=[0.99]
+    )
+    against: ReferenceRequest | None = Field(None, description=AGAINST_TEXT, examples=[{"window": "steps:7"}])
     above: Limit = Field(None, description=f"Fire when the quantile is above this. {LIMIT_TEXT}", examples=[250])
     below: Limit = Field(None, description=f"Fire when the quantile is below this; one of the two. {LIMIT_TEXT}")
     clear: Limit = Field(
@@ -79,8 +96,9 @@ class AlarmRequest(BaseModel):
     def setting(self, owner: str) -> AlarmSetting:
         if (self.above is None) == (self.below is None):
             raise InvalidArgumentError("an alarm has one threshold: give either above or below")
+        self._check_measure()
         threshold = self.below if self.above is None else self.above
-        return AlarmSetting(
+        setting = AlarmSetting(
             name=self.name,
             stream=self.stream,
             key=self.key,
@@ -95,7 +113,35 @@ class AlarmRequest(BaseModel):
             webhook=self.webhook,
             owner=owner,
             created=time.time(),
+            measure=self.measure,
+            against=self._reference(),
         )
+        if setting.against_scope == setting.scope:
+            raise InvalidArgumentError(
+                f"against is the window itself, {self.window}; give another window, key or filter"
+            )
+        return setting
+
+    def _check_measure(self) -> None:
+        """Raise if a field is missing or does not belong to the measure."""
+        if self.measure != KS:
+            if self.phi is None:
+                raise InvalidArgumentError("an alarm on a quantile needs phi: 0.99 is p99")
+            if self.against is not None:
+                raise InvalidArgumentError('against belongs to an alarm on the KS distance; give measure "ks", not phi')
+            return
+        for name in ("phi", "below", "eps"):
+            if getattr(self, name) is not None:
+                raise InvalidArgumentError(f"an alarm on the KS distance has no {name}; leave it out, and give above")
+        if self.against is None:
+            raise InvalidArgumentError('an alarm on the KS distance needs against, such as {"window": "steps:7"}')
+
+    def _reference(self) -> dict[str, Any] | None:
+        """Return the reference; its key and filter are those of the alarm unless they are given."""
+        if self.against is None:
+            return None
+        own = {"key": self.key, "window": "all", "filter": self.filter}
+        return own | self.against.model_dump(exclude_unset=True)
 
 
 class TransitionQuery(BaseModel):

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -14,6 +15,7 @@ from quantide.server.service import Service
 
 PLOTLY = "plotly.min.js"
 MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+MAP_STYLE = re.compile(rb'getElementById\("([0-9a-f]{64})"\)')
 MIN_COMPRESSED = 1_000  # bytes
 DOCS_PAGE = """<!doctype html>
 <html lang="en">
@@ -91,6 +93,15 @@ def compress_early() -> None:
     Thread(target=read_page_file, args=(PLOTLY,), name="quantide-page", daemon=True).start()
 
 
+def find_map_style() -> bytes:
+    """Return the id of the style for maps that plotly.js adds to a page without an element of this id.
+
+    The policy of the page blocks that style, with an error in the console; no map is drawn.
+    """
+    match = MAP_STYLE.search(files("plotly").joinpath("package_data", PLOTLY).read_bytes())
+    return match[1] if match else b"map-style"
+
+
 @cache
 def read_page_file(name: str) -> PageFile:
     media_type = MEDIA_TYPES.get(name.rpartition(".")[2])
@@ -99,5 +110,7 @@ def read_page_file(name: str) -> PageFile:
     if media_type is None or file is None:
         raise Problem("not_found", "the page has no such file")
     data = file.read_bytes()
+    if name == "index.html":
+        data = data.replace(b'"map-style"', b'"%s"' % find_map_style(), 1)
     compressed = gzip.compress(data, 6, mtime=0) if len(data) > MIN_COMPRESSED else None
     return PageFile(media_type, data, compressed, f'"{hashlib.sha256(data).hexdigest()[:20]}"')

@@ -51,8 +51,8 @@ def routes(service: Service) -> APIRouter:
         body = await request.body()
         content_type = read_content_type(request.headers.get("content-type", "").encode("latin-1")) or ""
         table = await service.compute(lambda: pusher.read_body(content_type, body))
-        id = await pusher.add(table, given[0] if given else None)
-        return json_response({"stream": stream, "rows": len(table), "id": id}, 201)
+        id, rows = await pusher.add(table, given[0] if given else None)
+        return json_response({"stream": stream, "rows": rows, "id": id}, 201)
 
     return router
 

@@ -22,6 +22,7 @@ from quantide.server.http.response_cache import set_versions
 from quantide.server.http.response_json import encode_answer, encode_value, json_response
 from quantide.server.routes.response_schemas import ERROR_RESPONSES, CurveModel, QuantilesModel, RanksModel
 from quantide.server.service import Service
+from quantide.summary.key_ranking import KeyRankingAsOf
 from quantide.summary.summary import Summary
 from quantide.summary.value_types import type_named
 
@@ -120,7 +121,7 @@ def common_fields(
     }
 
 
-def encode_span(answer: LiveAnswer | LiveRank, window: str) -> dict[str, Any]:
+def encode_span(answer: LiveAnswer | LiveRank | KeyRankingAsOf, window: str) -> dict[str, Any]:
     """Return the span of values that an answer covers."""
     times = (
         {"since": encode_value(answer.since), "until": encode_value(answer.until)} if answer.since is not None else {}

@@ -108,6 +108,55 @@ class CurveModel(AsOfModel):
     points: list[CurvePointModel]
 
 
+class RankedKeyModel(BaseModel):
+    """Key of a ranking: its quantile with proved bounds, and its position among all keys, proved likewise."""
+
+    key: Any
+    value: Any = Field(description=VALUE)
+    low: Any = Field(description="The true quantile of the key is proved to be at least this...")
+    high: Any = Field(description="...and at most this.")
+    rank_lo: int
+    rank_hi: int
+    target: int
+    n: int
+    error: float
+    position_lo: int = Field(description="One more than the number of keys that are proved to be worse.")
+    position_hi: int = Field(description="One more than the number of keys that may be worse.")
+    proved: bool = Field(description="The key is proved to be among the worst `most`: position_hi is at most `most`.")
+    above_rest: bool = Field(description="Every key after it, listed or not, is proved to be better.")
+
+
+class WorstKeysModel(BaseModel):
+    model_config = example(
+        {name: ABOUT[name] for name in ("stream", "window", "filter", "mode", "version", "value_type")}
+        | {"phi": 0.99, "most": 1, "smallest": False, "min_n": 100, "keys": 5120, "too_few": 31, "contenders": 0}
+        | {"span": SPAN}
+        | {
+            "listed": [
+                {"key": "/pay"}
+                | {name: value for name, value in P99.items() if name != "phi"}
+                | {"low": 203.9, "high": 205.1, "position_lo": 1, "position_hi": 1, "proved": True, "above_rest": True}
+            ]
+        }
+    )
+
+    stream: str
+    window: str
+    filter: str | None
+    mode: str
+    version: int = Field(description="The commit that the response was computed from.")
+    value_type: str
+    phi: float
+    most: int
+    smallest: bool
+    min_n: int
+    keys: int = Field(description="Number of keys that were compared.")
+    too_few: int = Field(description="Number of keys that have fewer than `min_n` values.")
+    contenders: int = Field(description="Number of keys that are not listed, but may be among the worst `most`.")
+    span: SpanModel
+    listed: list[RankedKeyModel]
+
+
 class TimeSeriesModel(BaseModel):
     """Time series of one phi; null where the window was empty."""
 
@@ -171,6 +220,54 @@ class QQPlotModel(BaseModel):
     x: AxisModel
     y: AxisModel
     points: list[QQPointModel]
+
+
+class IntervalModel(BaseModel):
+    """Interval that is proved to contain the exact result."""
+
+    low: Any = Field(description=VALUE)
+    high: Any = Field(description=VALUE)
+
+
+class ShiftModel(IntervalModel):
+    """Difference of a quantile: that of the stream minus that of the reference; null where there is no bound."""
+
+    phi: float
+    is_above: str = Field(description="The quantile is above that of the reference: yes, no, or not proved.")
+
+
+class ComparedModel(BaseModel):
+    """One side of a comparison."""
+
+    stream: str
+    key: Any
+    window: str
+    filter: str | None
+    version: int = Field(description="The commit that the response was computed from.")
+    n: int
+    error: float = Field(description="Certified error of the side's summary, as a fraction of n.")
+    value_type: str
+
+
+SIDE = {name: ABOUT[name] for name in ("stream", "key", "window", "filter", "version", "n", "value_type")}
+SHIFT = {"phi": 0.99, "low": 15.2, "high": 19.8, "is_above": "yes"}
+
+
+class ComparisonModel(ComparedModel):
+    model_config = example(
+        SIDE
+        | {"error": 0.0005, "against": SIDE | {"window": "all", "n": 91244018, "error": 0.0009}}
+        | {"ks": {"low": 0.071, "high": 0.074}, "psi": {"low": 0.031, "high": 0.034}}
+        | {"wasserstein": {"low": 4.9, "high": 5.3}, "shifts": [SHIFT], "splits": [12.5], "floor": 0.0001}
+    )
+
+    against: ComparedModel
+    ks: IntervalModel = Field(description="Kolmogorov-Smirnov distance: the largest difference of the two CDFs.")
+    psi: IntervalModel = Field(description="Population stability index over the bins between `splits`.")
+    wasserstein: IntervalModel = Field(description="Area between the two CDFs, in units of the values.")
+    shifts: list[ShiftModel]
+    splits: list[Any] = Field(description="Values between the bins of `psi`.")
+    floor: float = Field(description="The least fraction of a bin.")
 
 
 class FailureModel(BaseModel):

@@ -65,6 +65,7 @@ def stream_overview(service: Service, name: str) -> dict[str, Any]:
         "eps": settings.eps,
         "tail": settings.tail,
         "value_type": settings.value_type,
+        "unit": service.streams.unit(name),
         "key_columns": list(settings.keys),
         "filters": list(settings.filters),
         "window": stats["window"],

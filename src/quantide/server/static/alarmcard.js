@@ -5,7 +5,7 @@ import * as format from "./format.js";
 
 const RECENT = 8; // transitions that are shown
 const STATES = {
-  firing: ["●", "firing", "It fires: the quantile was proved to be beyond the threshold."],
+  firing: ["●", "firing", "It fires: the value was proved to be beyond the threshold."],
   certain: ["▲", "waiting", "Beyond the threshold, proved; it fires when the hold time is over."],
   possible: ["?", "possible", "The bounds leave it open."],
   no: ["✓", "quiet", "Not beyond the threshold, proved."],
@@ -16,7 +16,7 @@ export const standing = ({ firing, state }) => (firing ? "firing" : state);
 export const urgency = (alarm) => Object.keys(STATES).indexOf(standing(alarm));
 
 // changed() is called when it was dropped.
-export function alarmCard({ api, state, announce }, id, changed) {
+export function alarmCard({ api, state, announce, streams }, id, changed) {
   const badge = make("span", { class: "badge" });
   const title = make("h3");
   const rule = make("p", { class: "hint" });
@@ -75,13 +75,15 @@ export function alarmCard({ api, state, announce }, id, changed) {
       badge.replaceChildren(make("span", { "aria-hidden": "true" }, icon), ` ${label}`);
     }
     const [side, limit] = (alarm.above ?? null) === null ? ["below", alarm.below] : ["above", alarm.above];
-    const beyond = `${side} ${format.number(limit)}`;
+    const unit = isDistance(alarm) ? "" : streams.unit(alarm.stream);
+    const beyond = `${side} ${format.number(limit)}${unit}`;
     const duration = alarm.hold ? `, for ${format.span(alarm.hold)}` : "";
-    const cleared = alarm.clear === limit ? "" : `, clears at ${format.number(alarm.clear)}`;
-    say(title, alarm.name || `${format.phi(alarm.phi)} ${beyond}`);
-    say(rule, `${format.phi(alarm.phi)} of ${seriesLabel(alarm)} ${beyond}${duration}${cleared}`);
-    say(value, (alarm.value ?? null) === null ? (alarm.why ?? "No value yet.") : valueWords(alarm));
-    say(since, `${alarm.firing ? "Fires" : "Quiet"} since ${format.time(alarm.since)}`);
+    const cleared = alarm.clear === limit ? "" : `, clears at ${format.number(alarm.clear)}${unit}`;
+    say(title, alarm.name || `${measureLabel(alarm)} ${beyond}`);
+    say(rule, `${measureLabel(alarm)} of ${seriesLabel(alarm)}${reference(alarm)} ${beyond}${duration}${cleared}`);
+    say(value, (alarm.value ?? null) === null ? (alarm.why ?? "No value yet.") : valueWords(alarm, unit));
+    const standstill = now === "no" ? "Quiet" : "Not firing"; // quiet is proved, the rest is open
+    say(since, `${alarm.firing ? "Fires" : standstill} since ${format.time(alarm.since)}`);
     looked = { stream: alarm.stream, key: alarm.key, filter: alarm.filter };
     if (/^(within:|last:\d+$)/.test(alarm.window)) looked.window = alarm.window; // the windows that the slider has
     shower.setAttribute("aria-label", `Show ${seriesLabel(alarm)}`);
@@ -92,12 +94,38 @@ export function alarmCard({ api, state, announce }, id, changed) {
   return { element, show };
 }
 
-function valueWords({ phi, value, rank_lo, rank_hi, n }) {
-  const [low, high, of] = [rank_lo, rank_hi, n].map(format.number);
-  return `${format.phi(phi)} is ${format.number(value)}, rank ${low === high ? low : `${low} to ${high}`} of ${of}`;
+const isDistance = ({ measure }) => measure === "ks";
+
+// "p99", or "KS distance".
+export const measureLabel = (alarm) => (isDistance(alarm) ? "KS distance" : format.phi(alarm.phi));
+
+// "41.2", or both bounds of a distance: "0.084 to 0.166".
+export function valueLabel({ measure, value }) {
+  if (!isDistance({ measure }) || (value ?? null) === null) return format.number(value);
+  const [low, high] = format.bounds(value.low, value.high);
+  return low === high ? low : `${low} to ${high}`;
 }
 
-function happened({ firing, state, value, why }) {
-  const at = (value ?? null) === null ? (why ? `: ${why}` : "") : ` at ${format.number(value)}`;
+// What a distance is measured from: " from everything", with the key and the filter if they differ from the alarm's.
+function reference({ key, filter, against }) {
+  if (!against) return "";
+  const parts = [format.window(against.window)];
+  if (JSON.stringify(against.key ?? null) !== JSON.stringify(key ?? null)) parts.unshift(format.key(against.key));
+  if ((against.filter ?? null) !== (filter ?? null)) parts.push(against.filter ? `only ${against.filter}` : "no filter");
+  return ` from ${parts.join(", ")}`;
+}
+
+function valueWords(alarm, unit) {
+  const { phi, value, rank_lo, rank_hi, n } = alarm;
+  if (isDistance(alarm)) {
+    return `KS distance is ${valueLabel(alarm)}, of ${format.number(n)} and ${format.number(alarm.against_n)} values`;
+  }
+  const [low, high, of] = [rank_lo, rank_hi, n].map(format.number);
+  return `${format.phi(phi)} is ${format.number(value)}${unit}, rank ${low === high ? low : `${low} to ${high}`} of ${of}`;
+}
+
+function happened(transition) {
+  const { firing, state, value, why } = transition;
+  const at = (value ?? null) === null ? (why ? `: ${why}` : "") : ` at ${valueLabel(transition)}`;
   return ` ${firing ? "firing" : "quiet"}, ${state}${at}`;
 }

@@ -9,11 +9,11 @@ const HOLDS = [["0", "at once"], ["5 s", "5 s"], ["30 s", "30 s"], ["1 min", "1 
 
 export function alarmForm({ api, state, announce }, made) {
   const about = make("p", { class: "hint" });
-  const phi = make("select", { change: prefill });
-  const own = make("input", { inputmode: "decimal", placeholder: "0.95", change: prefill, size: "6" });
+  const phi = make("select", { change: hint });
+  const own = make("input", { inputmode: "decimal", placeholder: "0.95", change: hint, size: "6" });
   const ownField = field("phi, from 0 to 1", own);
   const side = make("select");
-  const threshold = make("input", { required: true, size: "10", input: () => (touched = true) });
+  const threshold = make("input", { required: true, size: "10" });
   const clear = make("input", { placeholder: "the same", size: "10" });
   const hold = make("select");
   const name = make("input", { maxlength: "200", placeholder: "as you like" });
@@ -24,7 +24,6 @@ export function alarmForm({ api, state, announce }, made) {
       field("Clears at", clear), field("Hold", hold), field("Name", name)),
     errorLine, submit);
   const details = make("details", { class: "new", toggle: opened }, make("summary", {}, "New alarm"), form);
-  let touched = false;
   let turn = 0;
 
   offer(phi, PHIS, "0.99");
@@ -35,22 +34,22 @@ export function alarmForm({ api, state, announce }, made) {
   const chosenPhi = () => Number(phi.value === "own" ? own.value.trim() || NaN : phi.value);
 
   function opened() {
-    touched = false;
-    if (details.open) prefill();
+    if (details.open) hint();
   }
 
-  // The threshold as it is now, for a start.
-  async function prefill() {
+  // The value as it is now, as a hint: as a threshold it would set the alarm off at once.
+  async function hint() {
     ownField.hidden = phi.value !== "own";
     const series = selectedSeries(state.get());
     const wanted = chosenPhi();
     const mine = (turn += 1);
     say(about, `About ${seriesLabel(series)}.`);
-    if (touched || !details.open || !series.stream || !(wanted > 0 && wanted <= 1)) return;
+    threshold.placeholder = "";
+    if (!details.open || !series.stream || !(wanted > 0 && wanted <= 1)) return;
     try {
       const path = `/api/streams/${encodeURIComponent(series.stream)}/quantiles`;
       const { answers } = await api.get(path, { ...seriesParams(series), phi: wanted });
-      if (mine === turn && !touched) threshold.value = shortened(answers[0].value);
+      if (mine === turn) threshold.placeholder = `now ${shortened(answers[0].value)}`;
     } catch (error) {
       say(errorLine, error.message);
     }
@@ -69,7 +68,7 @@ export function alarmForm({ api, state, announce }, made) {
     try {
       await api.post("/api/alarms", body);
       announce("The alarm is set.");
-      name.value = clear.value = "";
+      name.value = clear.value = threshold.value = "";
       details.open = false;
       made();
     } catch (error) {
@@ -91,7 +90,7 @@ export function alarmForm({ api, state, announce }, made) {
     return text;
   }
 
-  state.subscribe(() => details.open && prefill());
+  state.subscribe(() => details.open && hint());
   return details;
 }
 

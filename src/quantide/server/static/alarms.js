@@ -1,5 +1,5 @@
 // Alarms, the firing ones first, announced when they begin to fire; and the form for new ones.
-import { alarmCard, urgency } from "./alarmcard.js";
+import { alarmCard, measureLabel, urgency, valueLabel } from "./alarmcard.js";
 import { alarmForm } from "./alarmform.js";
 import { make, say } from "./dom.js";
 import { paced } from "./pace.js";
@@ -64,12 +64,13 @@ export function mount(element, app) {
     (list.contains(focused) ? focused : focused && form.querySelector("summary"))?.focus({ preventScroll: true });
   }
 
-  function tellFiring(id, { firing: fires, name, stream, key, phi, value }) {
+  function tellFiring(id, alarm) {
+    const { firing: fires, name, stream, key } = alarm;
     const before = firing.get(id) ?? (begun ? false : undefined);
     firing.set(id, fires);
     if (before === undefined || before === fires) return;
-    const what = name || `${format.phi(phi)} of ${stream}, ${format.key(key)}`;
-    if (fires) loud.textContent = `Alarm fires: ${what}. The value is ${format.number(value)}.`;
+    const what = name || `${measureLabel(alarm)} of ${stream}, ${format.key(key)}`;
+    if (fires) loud.textContent = `Alarm fires: ${what}. The value is ${valueLabel(alarm)}.`;
     else announce(`Alarm stopped: ${what}.`);
   }
 

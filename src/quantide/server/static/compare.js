@@ -4,7 +4,7 @@ import { againstChoice } from "./against.js";
 import { cdfChart } from "./cdf.js";
 import { make, say, table } from "./dom.js";
 import { paced } from "./pace.js";
-import { phiRange, sameSeries, selectedSeries, seriesLabel, seriesParams } from "./series.js";
+import { phiRange, sameSeries, selectedSeries, seriesAddress, seriesLabel, seriesParams } from "./series.js";
 import { qqChart } from "./qq.js";
 import * as format from "./format.js";
 
@@ -20,10 +20,11 @@ const PAIRS = "Each point is one quantile of both: on the diagonal they are the 
 const CLOSER = matchMedia("(pointer: fine)").matches ? " Drag a box to look closer." : "";
 
 export function mount(element, app) {
-  const { api, state, onCommit } = app;
+  const { api, state, onCommit, streams } = app;
   const sentence = make("p", { class: "sentence" });
   const verdicts = make("dl", { class: "verdicts" });
   const errorLine = make("p", { class: "error", role: "status" });
+  const distance = make("p", { class: "hint distance" });
   const about = make("p", { class: "hint" });
   const cells = table();
   const log = make("input", { type: "checkbox", change: () => setLog(log.checked) });
@@ -32,7 +33,7 @@ export function mount(element, app) {
   const choice = againstChoice(app, look);
   const figure = (title, hint, ...parts) =>
     make("figure", {}, make("figcaption", {}, make("h3", {}, title), make("p", { class: "hint" }, hint)), parts);
-  const distributions = figure("Distributions", BANDS, cdf.plot);
+  const distributions = figure("Distributions", BANDS, distance, cdf.plot);
   const plots = figure("Q-Q plot", PAIRS + CLOSER, about, qq.element);
   const pair = make("div", { class: "pair" }, distributions, plots);
   element.append(
@@ -71,6 +72,7 @@ export function mount(element, app) {
     qq.about({ x: { ...there, filter: null }, y: { ...here, filter: null } }, names);
     say(sentence, "");
     verdicts.replaceChildren();
+    say(distance, "");
     say(about, here.filter ? "It is of all values: Q-Q plots know no filters." : "");
     comparing.now();
   }
@@ -106,11 +108,13 @@ export function mount(element, app) {
     const [mine, other] = [here, there];
     const quantiles = { phi: PHIS, band: true };
     const curve = { points: POINTS, mode: "quick" };
-    const [now, then, left, right] = await Promise.all([
+    const against = { against: seriesAddress(other), against_filter: other.filter, phi: 0.5 };
+    const [now, then, left, right, { ks }] = await Promise.all([
       ask(mine, "quantiles", quantiles),
       ask(other, "quantiles", quantiles),
       ask(mine, "cdf", curve),
       ask(other, "cdf", curve),
+      ask(mine, "compare", against),
     ]);
     const { ranks } = await ask(other, "rank", { value: now.answers.flatMap(({ low, high }) => [low, high]) });
     if (mine !== here || other !== there) return;
@@ -130,6 +134,7 @@ export function mount(element, app) {
     log.checked &&= positive;
     qq.setLog(log.checked);
     drawCurves();
+    say(distance, `KS distance ${outward(ks)}, proved: the curves differ by at most that at every value.`);
     showFound(found);
   }
 
@@ -158,10 +163,10 @@ export function mount(element, app) {
 
   function inWords(one) {
     const { y, x } = names.phrases;
-    const [range, proved] = [phiRange(one.least, one.most), way(one) === "open" ? "" : ", and that is proved"];
+    const range = phiRange(one.least, one.most);
     return (
-      `${format.phi(one.phi)} ${y} is ${format.number(one.value)}; in ${x} that is the ${range}. ` +
-      `It is ${WAYS[way(one)]} that of ${x}, ${format.number(one.other.value)}${proved}.`
+      `${format.phi(one.phi)} ${y} is ${format.number(one.value)}${streams.unit()}; in ${x} that is the ${range}. ` +
+      `It is ${WAYS[way(one)]} that of ${x}, ${format.number(one.other.value)}${streams.unit()}${margin(one, streams.unit())}.`
     );
   }
 
@@ -173,7 +178,7 @@ export function mount(element, app) {
       make(
         "dd",
         {},
-        make("strong", {}, format.number(one.value)),
+        make("strong", {}, format.number(one.value) + streams.unit()),
         make("span", {}, `${THAN[way(one)]} ${format.number(one.other.value)} in ${names.phrases.x}`),
         make("span", { class: "hint" }, `the ${phiRange(one.least, one.most)} there`),
       ),
@@ -188,7 +193,24 @@ export function mount(element, app) {
   look();
 }
 
+// How large a proved difference is, by the bounds of both, and of what it is proved.
+function margin(one, unit) {
+  if (way(one) === "open") return "";
+  const [upper, lower] = way(one) === "higher" ? [one, one.other] : [one.other, one];
+  const [least, most] = [size(upper.low) - size(lower.high), size(upper.high) - size(lower.low)];
+  const share = size(one.other.value) ? ` (${format.percent(most / Math.abs(size(one.other.value)), 2)} at most)` : "";
+  const numbers = typeof one.value === "number" && Number.isFinite(most);
+  const by = numbers ? `, by ${least === most ? "" : `${format.number(least)} to `}${format.number(most)}${unit}${share}` : "";
+  return `${by}. That is proved for the values that arrived; whether it is chance is another question`;
+}
+
 const between = ({ low, high }) => format.bounds(low, high).join(" and ");
+
+// "0.053 to 0.061": rounded outwards, so that the bounds stay valid.
+function outward({ low, high }) {
+  const [from, to] = [Math.floor(low * 1e4 + 1e-9) / 1e4, Math.ceil(high * 1e4 - 1e-9) / 1e4];
+  return from === to ? `${from}` : `${from} to ${to}`;
+}
 
 // Which one is higher, by the proved bounds of both.
 function way({ low, high, other }) {

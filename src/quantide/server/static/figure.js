@@ -11,7 +11,7 @@ const LETTER = 8; // pixels of width for each letter of such a name
 const DECADES = 4; // powers of ten beyond which only these are written
 const [SECONDS, MINUTES, HOURS] = [8_000, 600_000, 129_600_000]; // milliseconds up to which times are written so finely
 
-export function traces({ points }, phis, colors, format) {
+export function traces({ points }, phis, colors, format, unit) {
   const x = points.map((point) => point.t);
   const bands = phis.map((_, i) => ({
     ...outline(points, i),
@@ -25,7 +25,7 @@ export function traces({ points }, phis, colors, format) {
     x,
     y: points.map((point) => point.lines[i].value),
     customdata: points.map(({ lines }) => [lines[i].low, lines[i].high]),
-    text: points.map(({ lines }) => lines[i].text),
+    text: points.map(({ lines }) => lines[i].text + unit),
     mode: points.length > 1 ? "lines" : "markers",
     line: { color: colors.series[i], width: 2 },
     marker: { color: colors.series[i], size: 6 },
@@ -47,7 +47,7 @@ export function isWide({ points }) {
 }
 
 // size is {width, height} of the element; marks(colors, most, log) gives shapes and annotations of alarms.
-export function layout(timeSeries, phis, colors, format, { size, log: wanted, marks }) {
+export function layout(timeSeries, phis, colors, format, { size, log: wanted, marks, unit }) {
   const { points, span, last } = timeSeries;
   const [least, most] = reach(points);
   const kind = format.axis(last.type);
@@ -58,7 +58,7 @@ export function layout(timeSeries, phis, colors, format, { size, log: wanted, ma
   const found = marks(colors, most, log);
   const longest = Math.max(...phis.map((phi) => format.phi(phi).length));
   return {
-    label: `Quantiles over time. ${phis.map((phi, i) => `${format.phi(phi)} ${last.lines[i].text}`).join(", ")}.`,
+    label: `Quantiles over time. ${phis.map((phi, i) => `${format.phi(phi)} ${last.lines[i].text}${unit}`).join(", ")}.`,
     hovermode: "x unified",
     margin: { l: 8, r: Math.max(38, 10 + LETTER * longest), t: 10, b: 8 },
     xaxis: {
@@ -74,6 +74,7 @@ export function layout(timeSeries, phis, colors, format, { size, log: wanted, ma
     },
     yaxis: {
       ...kind,
+      title: unit.trim(),
       ...(log ? logarithmic(least, most) : {}),
       rangemode: zero ? "tozero" : "normal",
       nticks: 7,

@@ -164,7 +164,7 @@ export function seconds(s) {
 }
 
 const many = (times, name) => (times !== 1 && (name === "day" || name === "week") ? "s" : "");
-const counted = (times, name) => `${times}\u00a0${name}${many(times, name)}`;
+const timed = (times, name) => `${times}\u00a0${name}${many(times, name)}`;
 
 // A length of time in full: 1 h 30 min, 5 min, 2 days.
 export function span(s) {
@@ -173,7 +173,7 @@ export function span(s) {
   for (const [name, size] of LENGTHS) {
     const times = size === 1 ? Math.round(left * 1000) / 1000 : Math.floor(left / size + 1e-9);
     left -= times * size;
-    if (times > 0) found.push(counted(times, name));
+    if (times > 0) found.push(timed(times, name));
   }
   return found.join(" ") || "0\u00a0s";
 }
@@ -198,7 +198,7 @@ export function ago(s) {
   if (s < 1) return "just now";
   const [name, size] = LENGTHS.find(([, size]) => s >= size);
   const times = Math.floor(s / size);
-  return `${counted(times, name)} ago`;
+  return `${timed(times, name)} ago`;
 }
 
 // A key: columns with a dot between them; null is all keys.
@@ -212,11 +212,16 @@ export function window(text) {
   const within = /^within:(.+)$/.exec(text ?? "");
   if (within) return `last ${span(readSpan(within[1]) ?? 0)}`;
   const last = /^last:(\d+)$/.exec(text ?? "");
-  if (last) return `last ${count(Number(last[1]))} values`;
+  if (last) return latest(Number(last[1]), "value");
   const steps = /^steps:(\d+)$/.exec(text ?? "");
-  if (steps) return `last ${count(Number(steps[1]))} steps`;
+  if (steps) return steps[1] === "0" ? "open step" : latest(Number(steps[1]), "step");
   return text === "all" || !text ? "everything" : text;
 }
+
+// A number of things: "1 file", "2 files".
+export const counted = (n, name) => `${count(n)} ${name}${n === 1 ? "" : "s"}`;
+
+const latest = (n, name) => (n === 1 ? `last ${name}` : `last ${counted(n, name)}`);
 
 // 0.99 is p99, 0.9999 is p99.99; twelve digits, so that no tail is called p100.
 export function phi(value) {

@@ -43,7 +43,7 @@ export function mount(element, phis, app) {
   // A window as long as the retained rows has no complete past.
   function short() {
     const retained = streams.chosen()?.window;
-    return shown?.points.length < FEW ? `The stream retains ${retained}: there is no past of so long a window.` : "";
+    return shown?.points.length < FEW ? `The stream keeps ${retained} for windows, so this one has no past: the chart begins now.` : "";
   }
 
   // Why there is no past to see, if there is none.
@@ -62,13 +62,16 @@ export function mount(element, phis, app) {
     const size = { width: element.clientWidth, height: element.clientHeight };
     log.checked = state.get().log ?? isWide(timeSeries); // by default all lines are visible
     if (!charts.loaded()) sketch(element, timeSeries.points, charts.colors(), log.checked);
-    const chosen = { size, log: log.checked, marks: limits.marks };
+    const unit = streams.unit();
+    const chosen = { size, log: log.checked, marks: limits.marks, unit };
     return charts.draw(
       element,
-      (colors) => traces(timeSeries, phis(), colors, format),
+      (colors) => traces(timeSeries, phis(), colors, format, unit),
       (colors) => layout(timeSeries, phis(), colors, format, chosen),
     );
   }
+
+  const inUnit = (text) => (streams.unit() ? `${text} (${streams.unit().trim()})` : text);
 
   // The table, when someone reads it.
   function writeTable() {
@@ -81,7 +84,7 @@ export function mount(element, phis, app) {
       ...lines.map((line) => line.text),
     ];
     const newest = shown.points.toReversed().filter((_, i) => i % step === 0);
-    rows.show("Quantiles over time", ["time", "values", ...phis().map(format.phi)], newest.map(cells));
+    rows.show("Quantiles over time", ["time", "values", ...phis().map((phi) => inUnit(format.phi(phi)))], newest.map(cells));
   }
 
   details.addEventListener("toggle", () => {

@@ -23,7 +23,7 @@ export function mount(element, { api, streams, format, announce }) {
     if (lag !== null) parts.push(lagText(lag, format));
     if (stream?.n !== undefined) parts.push(`${format.count(stream.n)} values`);
     if (stream?.ingest?.bad_rows) parts.push(`${format.count(stream.ingest.bad_rows)} bad rows`);
-    if (stream?.ingest?.held_files) parts.push(`${format.count(stream.ingest.held_files)} held files`);
+    if (stream?.ingest?.held_files) parts.push(format.counted(stream.ingest.held_files, "held file"));
     put(more, parts.join(" · "));
     showProblems(stream?.ready ? stream.problems ?? [] : []);
   }

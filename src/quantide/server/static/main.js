@@ -54,7 +54,6 @@ async function start() {
   live.mount(document.getElementById("live"), app);
   keys.mount(document.getElementById("keys"), app);
   const { begun, drawn } = now.mount(document.getElementById("now"), app);
-  charts.load(); // it takes longest, and runs beside the first requests
   await Promise.race([streams.mount(document.getElementById("streams"), app), after(PATIENCE)]);
   await Promise.race([begun.then(painted), after(PATIENCE)]);
   mountPanel(alarms); // beside the first chart, and without a chart of its own

@@ -4,12 +4,13 @@ import { TimeSeries } from "./timeseries.js";
 import { make } from "./dom.js";
 import * as lines from "./lines.js";
 import * as large from "./numbers.js";
-import { over, point, readTimeSeries } from "./points.js";
+import { isExact, over, point, readTimeSeries } from "./points.js";
 import * as chooser from "./window.js";
 import { title } from "./title.js";
 
 const BODY = [0.5, 0.9, 0.99];
 const TAILS = [0.99, 0.999, 0.9999];
+const FEW = 5; // points of the past are no line
 const POINTS = 100; // of the past, to begin with
 const SETTLE = 120; // milliseconds after the last move of the slider before the past is requested
 const CALM = 1000; // and after a question that failed before commits lead to the next
@@ -48,6 +49,8 @@ export function mount(element, app) {
     return { phi: phis(), key, window, filter };
   };
 
+  const isTimed = () => /^within:/.test(state.get().window ?? "");
+
   // The numbers. One request at a time; of the selections made during it, only the newest is requested next.
   async function ask() {
     if (!streams.chosen()?.ready) return;
@@ -58,7 +61,9 @@ export function mount(element, app) {
     asking = new AbortController();
     const mine = asking;
     try {
-      const body = await api.get(path("quantiles"), { ...params(), band: true }, { signal: mine.signal });
+      const query = { ...params(), band: true };
+      if (timeSeries && isTimed() && isExact(timeSeries)) query.mode = "exact"; // as the past of the chart is
+      const body = await api.get(path("quantiles"), query, { signal: mine.signal });
       if (mine === asking) take(body);
     } catch (error) {
       if (mine === asking) fail(error);
@@ -74,7 +79,8 @@ export function mount(element, app) {
   function take(body) {
     say("");
     numbers.show(body);
-    if (timeSeries) {
+    const early = isTimed() && timeSeries && isExact(timeSeries) && body.mode !== "exact"; // requested before the past
+    if (timeSeries && !early) {
       const newest = point(body, streams.chosen().newest, format);
       if (timeSeries.misses(newest)) recall(); // while the page was hidden, or the server was away
       timeSeries.add(newest);
@@ -114,11 +120,17 @@ export function mount(element, app) {
     try {
       const query = { ...params(), over: `${reach}s`, points: POINTS };
       const body = await api.get(path("lines"), query, { signal: mine.signal });
-      if (mine === past) begin(readTimeSeries(body, reach, format));
+      if (mine === past) begin(withRoom(readTimeSeries(body, reach, format)));
     } catch (error) {
       if (error.name === "AbortError" || mine !== past) return;
       begin(new TimeSeries(Infinity), error.code === "unknown_key" ? "" : `No past is shown: ${error.message}`);
     }
+  }
+
+  // A window as long as the stored rows has no past: its chart begins now, and grows.
+  function withRoom(loaded) {
+    if (loaded.points.length >= FEW) return loaded;
+    return Object.assign(new TimeSeries(Infinity), { points: loaded.points });
   }
 
   function begin(loaded, reason = "") {

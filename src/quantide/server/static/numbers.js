@@ -4,12 +4,13 @@ import { make } from "./dom.js";
 
 const LONG = 10; // letters that fit beside each other
 
-export function mount(element, phis, { format }) {
+export function mount(element, phis, { format, streams }) {
   const tiles = phis.map((phi, index) => {
     const [value, band, rank] = ["value", "band", "rank"].map((name) => make("p", { class: `number-${name}` }));
     const swatch = make("span", { class: `swatch series-${index + 1}`, "aria-hidden": "true" });
-    const box = make("div", { class: "number" }, make("h3", {}, swatch, format.phi(phi)), value, band, rank);
-    return { box, value, band, rank };
+    const unit = make("span", { class: "muted" });
+    const box = make("div", { class: "number" }, make("h3", {}, swatch, format.phi(phi), unit), value, band, rank);
+    return { box, value, band, rank, unit };
   });
   const count = make("p", { class: "number-value" });
   const error = make("p", { class: "number-band" });
@@ -21,10 +22,11 @@ export function mount(element, phis, { format }) {
     // body: what /quantiles answers.
     show(body) {
       body.answers.forEach((answer, index) => {
-        const { value, band, rank } = tiles[index];
+        const { value, band, rank, unit } = tiles[index];
+        put(unit, streams.unit());
         put(value, format.steady(answer.value));
         value.classList.toggle("long", value.textContent.length > LONG);
-        put(band, proved(answer, format));
+        put(band, proved(answer, format) + (answer.low === answer.high ? "" : streams.unit()));
         put(rank, answer.error ? `rank off by at most ${format.rankError(answer.error, body.n)}` : "rank exact");
       });
       const most = Math.max(...body.answers.map((answer) => answer.error));

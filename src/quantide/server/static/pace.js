@@ -3,6 +3,7 @@ export function paced(element, task, least) {
   let seen = false;
   let wanted = true;
   let running = false;
+  let urgent = false; // now() was called during the work
   let next = 0;
   let timer = 0;
 
@@ -15,14 +16,14 @@ export function paced(element, task, least) {
       return;
     }
     const began = performance.now();
-    wanted = false;
+    wanted = urgent = false;
     running = true;
     try {
       await task();
     } finally {
       const ended = performance.now();
       running = false;
-      next = ended + Math.max(least, 3 * (ended - began)); // slow work is repeated less often
+      next = urgent ? 0 : ended + Math.max(least, 3 * (ended - began)); // slow work is repeated less often
       go();
     }
   }
@@ -39,7 +40,7 @@ export function paced(element, task, least) {
       go();
     },
     now() {
-      wanted = true;
+      wanted = urgent = true;
       next = 0;
       go();
     },

@@ -12,6 +12,14 @@ export function over({ window, over }, stream, format) {
   return Math.min(over ?? Math.max(SHORTEST, TIMES * length), Math.max(retained - length, length));
 }
 
+const EXACT = 100_000; // values of a window whose quantiles are computed from every row
+
+// True if every band so far is a line: then the next point has to be as exact, or the band would begin with it.
+export function isExact({ points }) {
+  const exact = ({ n, lines }) => n <= EXACT && lines.every(({ low, high }) => low === high);
+  return points.length > 1 && points.every(exact);
+}
+
 // Response of /quantiles. Time windows have an end; other windows use the newest time, or the clock.
 export function point(body, newest, format) {
   const until = body.answers[0].span.until ?? newest;

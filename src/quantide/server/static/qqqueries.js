@@ -8,6 +8,7 @@ const IDLE = "1 min";
 // {values: [{phi, axis, value, error}]} whenever some of their values change.
 export function qqQueries(api, onChange) {
   let current = null;
+  let pending = null; // label of a registration without a response
   let turn = 0;
   let refused = false; // once is enough to know
 
@@ -22,12 +23,15 @@ export function qqQueries(api, onChange) {
     const points = phis.flatMap((phi) => Object.keys(axes).map((axis) => ({ phi, axis })));
     const bodies = points.map(({ phi, axis }) => ({ ...seriesBody(axes[axis]), phi, eps, label, idle: IDLE }));
     let made;
+    pending = label;
     try {
       made = (await api.post("/api/queries", bodies)).queries;
     } catch (error) {
       refused = error.status === 403;
       if (mine === turn) onChange(refused ? { refused } : { failed: error.message });
       return;
+    } finally {
+      if (pending === label) pending = null;
     }
     if (mine !== turn) {
       drop(label);
@@ -58,6 +62,7 @@ export function qqQueries(api, onChange) {
 
   window.addEventListener("pagehide", () => {
     const { restart } = current ?? {};
+    if (pending) drop(pending);
     release();
     if (restart) window.addEventListener("pageshow", restart, { once: true });
   });

@@ -19,6 +19,7 @@ export function mount(app) {
     n: ["to Now", () => go("now")],
     c: ["to Now against history", () => go("compare")],
     a: ["to Alarms", () => go("alarms")],
+    w: ["to Worst keys", () => go("worst")],
     q: ["to Continuous queries", () => go("queries")],
     r: ["to Runs of history", () => go("runs")],
     t: ["light or dark", () => click("[data-theme-toggle]")],

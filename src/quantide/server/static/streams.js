@@ -21,6 +21,13 @@ let ahead = 0; // milliseconds that the server's clock is ahead of this one
 // Properties of the selected stream: name, ready, why, n, version, newest, value_type, key_columns, ...
 export const chosen = () => known?.find((one) => one.name === name) ?? null;
 export const all = () => known;
+
+// The unit of a stream's values, after a space that does not break; "" where none is configured.
+export function unit(of = name) {
+  const found = known?.find((one) => one.name === of)?.unit;
+  return found ? `\u00a0${found}` : "";
+}
+
 export const lastError = () => failure;
 
 // follower(event) is called when the chosen stream has moved on, about ten times a second at most. Returns a function

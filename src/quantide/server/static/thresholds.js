@@ -4,7 +4,7 @@ const FAR = 2;
 const SETTLE = 300; // milliseconds: alarms that change together are requested once
 
 // changed() is called when there are others.
-export function mount({ api, state, format }, changed) {
+export function mount({ api, state, format, streams }, changed) {
   let alarms = [];
   let timer = null;
 
@@ -25,7 +25,7 @@ export function mount({ api, state, format }, changed) {
   const here = (alarm) => {
     const { stream, key, filter } = state.get();
     const same = (one, other) => JSON.stringify(one ?? null) === JSON.stringify(other ?? null);
-    return alarm.stream === stream && same(alarm.key, key) && same(alarm.filter, filter);
+    return alarm.measure !== "ks" && alarm.stream === stream && same(alarm.key, key) && same(alarm.filter, filter);
   };
 
   // Shapes and names for a chart's layout. A threshold far above the largest value would squeeze the lines together.
@@ -46,7 +46,7 @@ export function mount({ api, state, format }, changed) {
           xanchor: "left",
           y: log ? Math.log10(y) : y,
           yanchor: "bottom",
-          text: `alarm: ${format.phi(alarm.phi)}${whose} ${way} ${format.number(alarm.above ?? alarm.below)}`,
+          text: `alarm: ${format.phi(alarm.phi)}${whose} ${way} ${format.number(alarm.above ?? alarm.below)}${streams.unit()}`,
           showarrow: false,
           bgcolor: colors.fade(colors.panel, 0.8),
           font: { color: colors.bad, size: 11 },

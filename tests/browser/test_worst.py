@@ -1,0 +1,51 @@
+"""Worst keys, units and thresholds on the page, where nothing moves."""
+
+import re
+
+import httpx
+from playwright.sync_api import Page, expect
+
+from tests.browser.looking import open_page
+from tests.browser.small import Small
+
+
+def test_worst_keys_are_listed_and_can_be_chosen(still: Small, page: Page) -> None:
+    open_page(page, still.url, window="within:5m")
+    page.locator("#worst").scroll_into_view_if_needed()
+    rows = page.locator("#worst tbody tr")
+    expect(rows).to_have_count(2)
+    answered = httpx.get(
+        f"{still.url}/api/streams/numbers/worst-keys", params={"phi": 0.99, "window": "within:5m", "most": 10}
+    ).json()
+    names = [row["key"] for row in answered["listed"]]
+    assert rows.locator("button").all_inner_texts() == names
+    page.locator("#worst").get_by_label("Largest or smallest").select_option("smallest")
+    expect(rows.locator("button").first).to_have_text(names[-1])
+    rows.locator("button").first.click()
+    expect(page.get_by_role("combobox", name="name")).to_have_value(names[-1])
+    expect(page.locator("#now-what")).to_contain_text(names[-1])
+
+
+def test_a_new_alarm_is_not_set_off_by_one_click(still: Small, page: Page) -> None:
+    open_page(page, still.url, window="within:5m")
+    page.locator("#alarms").get_by_text("New alarm").click()
+    threshold = page.get_by_label("Threshold")
+    expect(threshold).to_have_attribute("placeholder", re.compile("^now [0-9]"))
+    expect(threshold).to_have_value("")
+    page.get_by_role("button", name="Set the alarm").click()
+    expect(page.locator("#alarms form .error")).to_have_text("Enter a threshold.")
+
+
+def test_the_longest_window_has_a_chart(still: Small, page: Page) -> None:
+    open_page(page, still.url, window="within:3600s")
+    expect(page.locator("#lines .scatterlayer .point").first).to_be_visible()
+    expect(page.locator("#lines-note")).to_contain_text("the chart begins now")
+    box, point = page.locator("#lines").bounding_box(), page.locator("#lines .point").first.bounding_box()
+    assert box is not None
+    assert point is not None
+    assert box["x"] + 50 < point["x"] < box["x"] + box["width"] - 50, "a point at the edge would be cut"
+
+
+def test_exact_lines_end_with_exact_values(still: Small, page: Page) -> None:
+    open_page(page, still.url, window="within:60s")
+    expect(page.locator("#numbers .number-band").first).to_have_text("proved to be exact")

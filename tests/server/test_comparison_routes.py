@@ -1,0 +1,78 @@
+"""Comparisons over HTTP: those of the readers, with bounds that contain the exact results."""
+
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from quantide.client import Client
+from tests import comparison_oracle as oracle
+from tests.oracle import target_rank
+from tests.server.naive import Served
+from tests.server.test_quantile_routes import check_refusal
+
+
+def compare(client: httpx.Client, stream: str, **parameters: Any) -> Any:
+    response = client.get(f"/api/streams/{stream}/compare", params=parameters)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def interval(field: dict[str, Any]) -> tuple[float, float]:
+    return float(field["low"]), float(field["high"])
+
+
+def test_results_contain_the_exact_ones(client: httpx.Client, served: Served) -> None:
+    rows = served.rows["latency"]
+    a, b = (np.asarray(rows.chosen(*key, **words)).tolist() for key, words in ((["/pay"], {"last": 300}), ([], {})))
+    body = compare(client, "latency", key="/pay", window="last:300", against="latency", phi=[0.5, 0.99], bins=5)
+    assert (body["n"], body["against"]["n"]) == (len(a), len(b))
+    assert (body["window"], body["against"]["window"], len(body["splits"])) == ("last:300", "all", 4)
+    assert oracle.contains(interval(body["ks"]), oracle.ks_distance(a, b))
+    assert oracle.contains(interval(body["psi"]), oracle.stability_index(a, b, body["splits"], body["floor"]))
+    for shift in body["shifts"]:
+        x, y = (sorted(data)[target_rank(shift["phi"], len(data)) - 1] for data in (a, b))
+        assert oracle.contains(interval(shift), oracle.difference(x, y))
+        assert shift["is_above"] in ("not proved", "yes" if x > y else "no")
+
+
+def test_the_client_parses_them(client: httpx.Client) -> None:
+    body = compare(client, "latency", key="/pay", window="last:300", against="latency", phi=[0.5, 0.99], bins=5)
+    with Client(str(client.base_url)) as remote:
+        found = remote.compare("latency", "latency", [0.5, 0.99], 5, key="/pay", last=300)
+        chosen = remote.compare("latency", "latency", bins=[1.0, 5.0], floor=0)
+    assert found.ks == interval(body["ks"])
+    assert found.shifts == {shift["phi"]: interval(shift) for shift in body["shifts"]}
+    assert set(found.above.values()) <= {True, False, None}
+    assert (found.n, found.against_version) == (body["n"], body["against"]["version"])
+    assert chosen.ks[0] == 0
+    assert chosen.psi[0] == 0
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"against": "latency", "bins": 1},
+        {"against": "latency", "bins": 5, "split": 1.0},
+        {"against": "latency", "split": [2.0, 1.0]},
+        {"against": "latency", "floor": 1},
+        {"against": "latency", "phi": 2},
+        {"against": "latency@for:ever"},
+    ],
+)
+def test_invalid_requests_are_refused(client: httpx.Client, parameters: dict[str, Any]) -> None:
+    response = client.get("/api/streams/latency/compare", params=parameters)
+    assert response.status_code == 400, response.text
+
+
+def test_unknown_streams_and_keys_are_named(client: httpx.Client) -> None:
+    for path in (
+        "latency/compare?against=nowhere",
+        "nowhere/compare?against=latency",
+        "latency/compare?against=latency:no",
+    ):
+        response = client.get(f"/api/streams/{path}")
+        assert response.status_code == 404
+        assert check_refusal(response)
