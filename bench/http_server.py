@@ -80,14 +80,14 @@ class Server:
 
 
 @contextmanager
-def server(folder: Path, command: str, eps: float) -> Iterator[Server]:
-    """Start `quantide COMMAND CONFIG` on a free port."""
+def server(folder: Path, command: str, eps: float, more: str = "") -> Iterator[Server]:
+    """Start `quantide COMMAND CONFIG` on a free port; `more` are settings of the stream."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = int(free.getsockname()[1])
     config, address = folder / "quantide.toml", f"http://127.0.0.1:{port}"
     client = httpx.Client(base_url=address, timeout=120, trust_env=False)
     (folder / "in").mkdir(parents=True, exist_ok=True)
-    config.write_text(CONFIG.format(port=port, eps=eps), encoding="utf-8")
+    config.write_text(CONFIG.format(port=port, eps=eps) + more, encoding="utf-8")
     with client, Child(folder / f"{command}.log", "quantide", command, str(config)) as child:
         running = Server(child, port, client)
         running.ready, _ = clock(child.wait_for, running.is_ready)

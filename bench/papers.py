@@ -1,7 +1,8 @@
 """Headlines of five papers beside the stored results: docs/results/papers.md, from templates/papers.txt.
 
 A line there has a headline's name, section, the paper's words, the number compared (with > where more is better), its
-name, the rows of a stored result, expressions for the number and its text, and an explanation of a miss. The worst row
+name, how the comparison is to be read, the rows of a stored result, expressions for the number and its text, and an
+explanation of a miss. The worst row
 counts, or the last where the rows end with `last`; `field=A/B` pairs each row of A with its `other` of B.
 """
 
@@ -13,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
+
+from jinja2 import UndefinedError
 
 from bench import rendering
 from bench.collection import NotMeasuredError, Reports, select, settings
@@ -26,7 +29,10 @@ Found = tuple[float, str, str]  # the number that is compared, its text, and the
 
 @dataclass(frozen=True)
 class Headline:
-    """A headline: the paper's `number` is compared with `measure`; `more`: more is better; `why` explains a miss."""
+    """A headline: the paper's `number` is compared with `measure`; `more`: more is better; `why` explains a miss.
+
+    `reading`: what exactly is compared, and why that is fair.
+    """
 
     paper: str
     name: str
@@ -34,6 +40,7 @@ class Headline:
     says: str
     number: float
     against: str
+    reading: str
     measure: Callable[[Reports], Found]
     more: bool = False
     why: str = ""
@@ -59,10 +66,11 @@ def read() -> tuple[dict[str, tuple[str, str]], list[Headline]]:
             short, cited, machine = line.split(" = ")
             papers[short] = (cited, machine)
             continue
-        name, where, says, number, against, rows, value, text, *why = line.split(" | ")
+        name, where, says, number, against, reading, rows, value, text, *why = line.split(" | ")
         more = number.startswith(">")
         found = partial(measure, rows, value, text, more)
-        headlines.append(Headline(short, name, where, says, float(number.lstrip(">")), against, found, more, *why))
+        compared = float(number.lstrip(">")), against, reading
+        headlines.append(Headline(short, name, where, says, *compared, found, more, *why))
     return papers, headlines
 
 
@@ -70,7 +78,10 @@ def measure(rows: str, value: str, text: str, more: bool, reports: Reports) -> F
     subject, found = _rows(rows, reports)
     shared = {"rows": found, "s": settings(reports, subject), "max": max, "min": min}
     chosen = found[-1:] if rows.endswith(" last") else found
-    pairs = [(float(rendering.expression(value)(**shared | row | {"row": row})), row) for row in chosen]
+    try:
+        pairs = [(float(rendering.expression(value)(**shared | row | {"row": row})), row) for row in chosen]
+    except UndefinedError as error:
+        raise NotMeasuredError(f"{rows}: {error}") from error  # stored before the field was measured
     worst, row = (min if more else max)(pairs, key=lambda pair: pair[0])
     return worst, rendering.expression(text)(**shared | row | {"row": row, "value": worst}), rows.removesuffix(", last")
 

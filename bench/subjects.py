@@ -7,7 +7,9 @@ from bench.collection import DOCS, Collection, Subject
 _RESULTS = """stream=sketch_speed fast=fast_paper keys=group_by queries=query_load history=history_load
 windows=window_speed live=live_reader ingest=ingestion serve=http_server dashboard=browser_page spark=spark_speed
 peers=peer_comparison partitions=spark_speed.PARTITIONS breaks=counterexamples
-rolling=rolling_speed tails=tail_accuracy objects=object_store push=push_load kafka=kafka_ingestion"""
+rolling=rolling_speed tails=tail_accuracy objects=object_store push=push_load kafka=kafka_ingestion
+histograms=histogram_exchange
+grafana=prometheus_queries"""
 _GROWTH = "spark=spark_growth queries=query_growth history=history_growth windows=window_accuracy scale=cost_model"
 
 

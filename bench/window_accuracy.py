@@ -22,6 +22,7 @@ from quantide import ConstrainedWindow, RecentWindow, SlidingWindow, last, where
 from quantide.windows.block_layout import BlockLayout, layout_for
 
 BUILT, SHRUNK, WORDS = "as built", "shrunk", "words"
+SUMMARISED = "SlidingWindow (exact=False)"
 CHUNK, LEAST, PIECES = 1_024, 64, 50  # the shrunk layout; blocks of a stream that is sorted in blocks
 CHECKED = ("epsilons", "kinds", "sizes", "parts", "times", "ages", "filters")
 
@@ -94,13 +95,17 @@ def layout(name: str) -> Iterator[None]:
 
 @dataclass
 class Probe:
-    """A query of a window; `starts[i]`: the first value of the window after value i; `passing` marks values in it."""
+    """A query of a window; `starts[i]`: the first value of the window after value i; `passing` marks values in it.
+
+    `bound`: tuples that the paper allows; `raw`: values of the whole window, which a plain list would store.
+    """
 
     labels: Row
     window: Any
     asked: dict[str, Any]
     starts: NDArray[np.int64]
     bound: int = 0
+    raw: int = 0
     passing: NDArray[np.bool_] | None = None
     errors: list[Floats] = field(default_factory=list)
     tuples: int = 0
@@ -117,7 +122,8 @@ class Probe:
 
     def row(self) -> Row:
         errors = {"worst": float(np.max(self.errors)), "mean": float(np.mean(self.errors)), "exact": self.exact}
-        return self.labels | {"eps": self.window.eps} | errors | {"tuples": self.tuples, "paper_tuples": self.bound}
+        space = {"tuples": self.tuples, "paper_tuples": self.bound, "raw": self.raw}
+        return self.labels | {"eps": self.window.eps} | errors | space
 
 
 def watch(columns: Sequence[Any], probes: Sequence[Probe], full: int, moments: int, phis: Floats, piece: int) -> None:
@@ -146,15 +152,21 @@ def _last(n: int, size: int) -> NDArray[np.int64]:
 def recent(s: Settings) -> dict[str, list[Row]]:
     """Measure windows of the last values by eps, data, size and n of N."""
 
-    def run(size: int, kind: str, epsilons: Iterable[float], parts: Iterable[int] = (100,)) -> list[Row]:
+    def run(
+        size: int, kind: str, epsilons: Iterable[float], parts: Iterable[int] = (100,), summarised: bool = False
+    ) -> list[Row]:
         values, probes, about = stream(kind, int(s.turns * size)), [], {"layout": name, "size": size, "kind": kind}
         for eps in epsilons:
             sliding, window = SlidingWindow(size, eps), RecentWindow(eps, max_items=size)
             labels, starts = {"window": "SlidingWindow", **about, "n": size}, _last(len(values), size)
-            probes.append(Probe(labels, sliding, {}, starts, sliding_bound(eps, size)))
+            probes.append(Probe(labels, sliding, {}, starts, sliding_bound(eps, size), size))
+            if summarised:
+                labels = {**labels, "window": SUMMARISED}
+                window_of_buckets = SlidingWindow(size, eps, exact=False)
+                probes.append(Probe(labels, window_of_buckets, {}, starts, sliding_bound(eps, size), size))
             for n in (size * part // 100 for part in parts):
                 labels, starts = {"window": "RecentWindow", **about, "n": n}, _last(len(values), n)
-                probes.append(Probe(labels, window, {"last": n}, starts, recent_bound(eps, size)))
+                probes.append(Probe(labels, window, {"last": n}, starts, recent_bound(eps, size), size))
         watch([values], probes, size, s.moments, np.arange(1, s.phis) / s.phis, s.piece)
         return [probe.row() for probe in probes]
 
@@ -164,7 +176,7 @@ def recent(s: Settings) -> dict[str, list[Row]]:
         with layout(name):
             rows["epsilons"] += run(size, "uniform", s.epsilons)
             rows["kinds"] += [row for kind in KINDS if kind != WORDS for row in run(size, kind, [s.eps])]
-            rows["sizes"] += [row for one in sizes for row in run(one, "uniform", [s.eps])]
+            rows["sizes"] += [row for one in sizes for row in run(one, "uniform", [s.eps], (100,), name == BUILT)]
             rows["parts"] += run(size, "uniform", [s.eps], s.parts)
     return rows
 
@@ -180,7 +192,8 @@ def constrained(s: Settings) -> dict[str, list[Row]]:
             window = windows.setdefault(eps, RecentWindow(eps, max_age=age))
             labels = {"layout": name, "kind": kind, "age": age, "span": span}
             starts = np.searchsorted(times, times - span, side="right")
-            probes.append(Probe(labels, window, {"within": span}, starts, recent_bound(eps, age * s.rate)))
+            raw = age * s.rate
+            probes.append(Probe(labels, window, {"within": span}, starts, recent_bound(eps, raw), raw))
         watch([values, times], probes, int(np.searchsorted(times, age)) + 1, s.moments, phis, piece)
         return [probe.row() for probe in probes]
 
@@ -189,7 +202,8 @@ def constrained(s: Settings) -> dict[str, list[Row]]:
         table = pa.table({"key": np.random.default_rng(n).random(n), "value": stream(WORDS, n)})
         window = ConstrainedWindow(last(size) & where(pc.field("key") < s.passing), s.time_eps)
         labels = {"layout": name, "kind": WORDS, "size": size, "passing": s.passing}
-        probe = Probe(labels, window, {}, _last(n, size), bound, np.asarray(table["key"]) < s.passing)
+        raw, passing = int(s.passing * size), np.asarray(table["key"]) < s.passing
+        probe = Probe(labels, window, {}, _last(n, size), bound, raw, passing)
         watch([table], [probe], size, s.moments, phis, piece)
         return probe.row()
 

@@ -49,6 +49,7 @@ class Settings:
     space_spans: tuple[int, ...] = sized((10**6, 10**7, 10**8), (10**6, 10**7), (100_000, 400_000))
     peer_sizes: tuple[int, ...] = sized((10**3, 10**4, 10**5, 10**6, 10**7), (10**3, 10**5, 10**6), (1_000, 150_000))
     slow_size: int = 1_000_000
+    peer_block: int = sized(50_000, quick=16_384)
     peer_eps: float = 0.01
     peer_rounds: int = sized(2, 1, 1)
     seconds: float = sized(1.0, quick=0.02)
@@ -177,13 +178,13 @@ def _rolling(size: int, s: Settings) -> Iterator[Rolling]:
 
 def peers(s: Settings) -> list[Row]:
     """Measure one quantile of the last values beside exact peers, for every window size."""
-    stream, rows = np.random.default_rng(9).normal(size=max(4 * s.block, 2 * max(s.peer_sizes))), []
+    stream, rows = np.random.default_rng(9).normal(size=max(4 * s.peer_block, 2 * max(s.peer_sizes))), []
     for size in s.peer_sizes:
         say(f"windows: {size:,} values beside peers")
         chosen, best = list(_rolling(size, s)), dict[tuple[str, str], tuple[Row, list[Answer]]]()
         for method in chosen:  # full before anything is timed
             while method.at < size:
-                method.run(BLOCK, stream[:size], s.block)
+                method.run(BLOCK, stream[:size], s.peer_block)
             method.answers[BLOCK].clear()
         for _ in range(s.peer_rounds):
             found = [(m.name, asked, *_timed(m, asked, stream, s)) for m in chosen for asked in (EVERY, BLOCK)]
@@ -201,16 +202,16 @@ def peers(s: Settings) -> list[Row]:
 def _timed(method: Rolling, asked: str, stream: Floats, s: Settings) -> tuple[Row, list[Answer]]:
     limit, values, start = s.slow_seconds if method.name == "river" else s.seconds, 0, time.perf_counter()
     while (taken := time.perf_counter() - start) < limit or not values:
-        values += method.run(asked, stream, s.block)
+        values += method.run(asked, stream, s.peer_block)
     return {"values_per_s": round(values / taken), "values": values}, method.answers[asked]
 
 
 def _columns(stream: Floats, size: int, s: Settings) -> Iterator[tuple[str, str, Row, list[Answer]]]:
     """Measure pandas and polars, which take a whole column at once."""
     n, jobs = max(s.column, 2 * size), list[tuple[str, str, Callable[[], Any], range]]()
-    values, every, ends = np.resize(stream, n), range(1, n + 1), range(s.block, n + 1, s.block)
+    values, every, ends = np.resize(stream, n), range(1, n + 1), range(s.peer_block, n + 1, s.peer_block)
     if (pd := load("pandas")) and size <= s.slow_size:
-        for asked, step in ((EVERY, 1), (BLOCK, s.block)):
+        for asked, step in ((EVERY, 1), (BLOCK, s.peer_block)):
             rolled = pd.Series(values).rolling(size, step=step)
             jobs.append(("pandas", asked, partial(rolled.quantile, PHI, interpolation="lower"), every[::step]))
     if pl := load("polars"):

@@ -153,7 +153,7 @@ def test_papers_can_be_told_of_without_any_results() -> None:
     ],
 )
 def test_verdicts_follow_a_rule(value: float, more: bool, ratio: float, verdict: str) -> None:
-    headline = Headline("FAST", "n", "w", "s", 10.0, "10", lambda reports: (value, "", ""), more)
+    headline = Headline("FAST", "n", "w", "s", 10.0, "10", "r", lambda reports: (value, "", ""), more)
     line = headline.line({})
     assert line["number"] == pytest.approx(ratio)
     assert line["verdict"] == verdict

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from bench import (
@@ -23,6 +24,7 @@ from bench import (
     window_speed,
 )
 from bench.__main__ import main
+from bench.history_load import PureStreaming, pure_ratios
 from bench.qdigest import FIRST_LEAF, QDigest, ordinals, values_of
 from bench.report import Report, Row
 from bench.subjects import RESULTS
@@ -349,3 +351,22 @@ def test_a_template_formats_missing_values_as_dashes() -> None:
 
 def test_methods_of_every_installed_peer_promise_what_they_state() -> None:
     assert competitors.stream(0.01).promise() == {"guarantee": "certified", "guaranteed_error": 0.01}
+
+
+def test_pure_streaming_puts_files_together_as_runs_are_merged(tmp_path: Path) -> None:
+    plain = PureStreaming(tmp_path, 0.01)
+    for step in range(4):
+        plain.write(step, np.arange(3.0) + 10 * step)
+    plain.put_together({0, 2, 3})
+    files = {path.name: pq.read_table(path)["value"].to_pylist() for path in tmp_path.iterdir()}
+    assert files.pop("plain-0.parquet") == [0, 1, 2, 10, 11, 12]
+    assert files == {"plain-2.parquet": [20, 21, 22], "plain-3.parquet": [30, 31, 32]}
+    plain.put_together({0, 3})
+    assert pq.read_table(tmp_path / "plain-0.parquet")["value"].to_pylist() == [0, 1, 2, 10, 11, 12, 20, 21, 22]
+    assert {path.name for path in tmp_path.iterdir()} == {"plain-0.parquet", "plain-3.parquet"}
+
+
+def test_loading_is_divided_by_pure_streaming() -> None:
+    row = {"plain": 1.0, "concatenation": 2.0, "digest": 3.0, "sketch": 1.0, "append": 4.0, "end": 8.0}
+    assert pure_ratios([row, row]) == {"digest": 2.0, "sketch": 3.0}
+    assert pure_ratios([]) == {}
