@@ -22,9 +22,11 @@ WARM := $(VENV)/.done-kernels
 JAVA := $(VENV)/.done-java
 BROWSER := $(VENV)/.done-browser
 STRACE := $(VENV)/.done-strace
+PROMETHEUS := build/tools/.done-prometheus
 OBJECT_STORES := build/tools/.done-object-stores
 KAFKA := build/tools/.done-kafka
 PEERS := $(VENV)/.done-bench
+DEMO := $(if $(wildcard $(VENV)/.done-packages),$(VENV)/.done-kernels,$(VENV)/.done-demo)
 
 .PHONY: help setup demo test test-all test-bounds lint docs bench evidence soak characterize release clean
 
@@ -34,17 +36,17 @@ help:  ## Show this list
 	@sed -n -E 's/^([a-z-]+):.*  ## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
 		while IFS='|' read -r target text; do printf '%-19s %s\n' "$$target" "$$text"; done
 
-setup: $(PACKAGES) $(WARM) $(JAVA) $(BROWSER) $(STRACE) $(OBJECT_STORES) $(KAFKA)  ## Install everything: environment, packages, compiled kernels, Java, a browser, object stores and Kafka for tests
+setup: $(PACKAGES) $(WARM) $(JAVA) $(BROWSER) $(STRACE) $(PROMETHEUS) $(OBJECT_STORES) $(KAFKA)  ## Install everything: environment, packages, compiled kernels, Java, a browser, Prometheus, object stores and Kafka for tests
 	@echo "Ready. Try: make demo"
 
-demo: $(WARM) $(JAVA)  ## Run the demo: a page with live data of a generated market (ARGS="--terminal --port 8700")
+demo: $(DEMO) $(JAVA)  ## Run the demo: a page with live data of a generated market (ARGS="--terminal --port 8700")
 	@$(RUN) python -m quantide demo $(ARGS)
 
-test: lint $(WARM) $(JAVA) $(BROWSER) $(STRACE) $(OBJECT_STORES) $(KAFKA)  ## Lint, then run the tests and the examples in the documentation (ARGS="-k merge")
+test: lint $(WARM) $(JAVA) $(BROWSER) $(STRACE) $(PROMETHEUS) $(OBJECT_STORES) $(KAFKA)  ## Lint, then run the tests and the examples in the documentation (ARGS="-k merge")
 	@echo "Tests: all except the slow ones"
 	@$(RUN) python -m pytest -m "not slow" -n 2 --dist loadgroup $(ARGS)
 
-test-all: lint $(WARM) $(JAVA) $(BROWSER) $(STRACE) $(OBJECT_STORES) $(KAFKA)  ## Like test, including the slow tests
+test-all: lint $(WARM) $(JAVA) $(BROWSER) $(STRACE) $(PROMETHEUS) $(OBJECT_STORES) $(KAFKA)  ## Like test, including the slow tests
 	@echo "Tests: all"
 	@$(RUN) python -m pytest -n 1 --dist loadgroup $(ARGS)
 
@@ -97,8 +99,12 @@ $(PEERS): $(PACKAGES)
 $(WARM): $(PACKAGES) $(KERNELS)
 	@scripts/setup.sh kernels $@
 
+# Without the packages for developers, which the demo does not need.
+$(VENV)/.done-demo: pyproject.toml scripts/setup.sh $(KERNELS)
+	@scripts/setup.sh demo $@
+
 # The script creates this file only if it finds Java, so that the next make tries again: only Spark needs it.
-$(JAVA): $(PACKAGES)
+$(JAVA): scripts/setup.sh
 	@scripts/setup.sh java $@
 
 # Like Java: only the tests of the page need it.
@@ -107,6 +113,10 @@ $(BROWSER): $(PACKAGES)
 
 $(STRACE): scripts/setup.sh | $(PACKAGES)
 	@scripts/setup.sh strace $@
+
+# Like Java: only tests need it, and are skipped without it.
+$(PROMETHEUS): scripts/setup.sh
+	@scripts/setup.sh prometheus $@
 
 # Like Java: only tests need them, and are skipped without them.
 $(OBJECT_STORES): scripts/setup.sh

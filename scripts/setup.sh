@@ -2,9 +2,11 @@
 # Steps of the installation, each safe to repeat. The Makefile calls them:
 #   setup.sh packages EXTRAS    virtual environment in .venv, this project and its EXTRAS installed in it
 #   setup.sh kernels MARK       compile and cache the kernels, then touch MARK
+#   setup.sh demo MARK          what the demo needs, and nothing else; touch MARK
 #   setup.sh java MARK          find Java 17 or newer, or install it; touch MARK if there is one
 #   setup.sh browser MARK       find Chromium or Chrome for the tests of the page, or install it; touch MARK if there is one
 #   setup.sh strace MARK        find strace for the test of the order of system calls, or install it; touch MARK if there is one
+#   setup.sh prometheus MARK    unpack Debian's Prometheus and promtool, for tests, into the folder prometheus beside MARK; touch MARK
 #   setup.sh object-stores MARK install object stores that tests start into the folder of MARK; touch MARK if all are there
 #   setup.sh kafka MARK         copy a Kafka broker and Spark's connector, for tests, into the folder kafka beside MARK; touch MARK
 set -euo pipefail
@@ -83,11 +85,9 @@ make_venv() {
     "$python" -m venv --clear $venv
 }
 
-# Show one line per package of pip's output; the log has all of it.
-install_packages() {
-    make_venv
-    say "Installing Quantide and the packages of [$1]; the first time this takes a few minutes (log: $log)"
-    if ! $venv/bin/python -m pip install --disable-pip-version-check --progress-bar off -e ".[$1]" 2>&1 | tee "$log" |
+# Install this project as pip's ARGUMENT names it; show one line per package, the log has all of pip's output.
+pip_install() {
+    if ! $venv/bin/python -m pip install --disable-pip-version-check --progress-bar off -e "$1" 2>&1 | tee "$log" |
         { grep --line-buffered -E '^ *(Downloading [^ ]+\.(whl|gz)|Building |Installing collected)' || true; } |
         sed -u -E 's/^ *//; s#(Downloading )[^ ]*/#\1#; s/^(Installing collected packages).*/\1/; s/^/    /'; then
         tail -n 20 "$log" >&2
@@ -95,14 +95,42 @@ install_packages() {
     fi
 }
 
+install_packages() {
+    make_venv
+    say "Installing Quantide and the packages of [$1]; the first time this takes a few minutes (log: $log)"
+    pip_install ".[$1]"
+}
+
 # numba's cache of a kernel does not notice changes of kernels it calls in other files: delete the cache if any
-# file is newer than MARK.
+# file is newer than MARK. More arguments: the types to compile for.
 warm_kernels() {
+    local mark=$1
+    shift
     say "Compiling the kernels; the machine code is cached for later starts"
-    if [ ! -e "$1" ] || [ -n "$(find src/quantide/kernels -name '*.py' -newer "$1")" ]; then
+    if [ ! -e "$mark" ] || [ -n "$(find src/quantide/kernels -name '*.py' -newer "$mark")" ]; then
         find src/quantide/kernels -name '*.nb[ci]' -delete
     fi
-    $venv/bin/python -m quantide.kernels
+    $venv/bin/python -m quantide.kernels "$@"
+    touch "$mark"
+}
+
+# The kernels of the demo are compiled while its packages are downloaded: they need only those of the core.
+prepare_demo() {
+    local output compiler
+    make_venv
+    say "Installing what the demo needs; the first time this takes two to three minutes, most of it downloads (log: $log)"
+    pip_install .
+    output="$(mktemp)"
+    warm_kernels "$1" float64 >"$output" 2>&1 &
+    compiler=$!
+    pip_install ".[demo]"
+    if ! wait $compiler; then
+        cat "$output" >&2
+        rm -f "$output"
+        fail "The kernels could not be compiled; see above"
+    fi
+    grep '^Kernels ready' "$output"
+    rm -f "$output"
     touch "$1"
 }
 
@@ -133,6 +161,7 @@ find_java() {
 
 ensure_java() {
     local home
+    make_venv
     if home="$(find_java)" || { debian_install openjdk-17-jre-headless && home="$(find_java)"; }; then
         say "Java $(java_major "$home") found"
         echo "$home" >$venv/java-home
@@ -182,6 +211,30 @@ ensure_strace() {
     fi
     say "Warning: there is no strace, and it could not be installed. Only the test of the order of system calls needs it," \
         "and is skipped without it. To install it, run: sudo apt-get install strace"
+}
+
+# tests/prometheus/programs.py finds them there. The package is unpacked, not installed, which would start its service.
+ensure_prometheus() {
+    local tools output
+    mkdir -p "$(dirname "$1")"
+    tools="$(cd "$(dirname "$1")" && pwd)/prometheus"
+    if [ -x "$tools/usr/bin/promtool" ] || { command -v prometheus && command -v promtool; } >/dev/null; then
+        say "Prometheus found"
+        touch "$1"
+        return
+    fi
+    output="$(mktemp -d)"
+    if command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null &&
+        { (cd "$output" && apt-get download prometheus) || { as_root apt-get update && (cd "$output" && apt-get download prometheus); }; } \
+            >"$output/log" 2>&1 && dpkg-deb -x "$output"/prometheus_*.deb "$tools" 2>>"$output/log"; then
+        say "Prometheus unpacked into $tools"
+        touch "$1"
+    else
+        tail -n 5 "$output/log" 2>/dev/null >&2 || true
+        say "Warning: there is no Prometheus, and Debian's package could not be downloaded. Only tests of the Prometheus API" \
+            "need it, and are skipped without it. To install it, run: sudo apt-get install prometheus"
+    fi
+    rm -rf "$output"
 }
 
 # Install an object store with a program that this machine may not have: NAME PROGRAM COMMAND...
@@ -250,9 +303,11 @@ install_kafka() {
 case "${1:-}" in
 packages) install_packages "${2:?which extras? For example: setup.sh packages all,dev}" ;;
 kernels) warm_kernels "${2:?which file marks that the kernels are compiled?}" ;;
+demo) prepare_demo "${2:?which file marks that the demo can start?}" ;;
 java) ensure_java "${2:?which file marks that Java is there?}" ;;
 browser) ensure_browser "${2:?which file marks that the browser is there?}" ;;
 strace) ensure_strace "${2:?which file marks that strace is there?}" ;;
+prometheus) ensure_prometheus "${2:?which file marks that Prometheus is there?}" ;;
 object-stores) install_object_stores "${2:?which file marks that the object stores are there?}" ;;
 kafka) install_kafka "${2:?which file marks that Kafka is there?}" ;;
 *) fail "unknown step '${1:-}'. Run make setup, which runs all steps in order" ;;

@@ -136,7 +136,14 @@ def test_the_tail_of_a_build(options: str, tail: float | None, monkeypatch: pyte
     calls: list[tuple[Any, ...]] = []
     monkeypatch.setattr("quantide.spark.history_build.build", lambda *arguments: calls.append(arguments))
     assert main(["history", "build", "a", "b", *options.split()]) == 0
-    assert calls[0][-1] is tail or calls[0][-1] == tail
+    assert calls[0][-2] is tail or calls[0][-2] == tail
+
+
+def test_the_weights_of_a_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[Any, ...]] = []
+    monkeypatch.setattr("quantide.spark.history_build.build", lambda *arguments: calls.append(arguments))
+    assert main(["history", "build", "a", "b", "--weights", "copies"]) == main(["history", "build", "a", "b"]) == 0
+    assert [call[-1] for call in calls] == ["copies", None]
 
 
 def test_errors_for_programs(capsys: Out) -> None:

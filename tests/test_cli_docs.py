@@ -11,7 +11,7 @@ from quantide.cli.command_line import COMMANDS
 TEXT = (Path(__file__).parents[1] / "docs" / "commands.md").read_text(encoding="utf-8")
 SECTIONS = {
     name: text.split("\n### ")[0]
-    for name, text in re.findall(r"^### `quantide ([a-z ]+)`\n(.*?)(?=\n### |\Z)", TEXT, re.S | re.M)
+    for name, text in re.findall(r"^### `quantide ([a-z -]+)`\n(.*?)(?=\n### |\Z)", TEXT, re.S | re.M)
 }
 COMMON = {"-h", "--help", "--json"}
 

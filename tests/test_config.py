@@ -106,6 +106,29 @@ def test_the_tail_of_a_history(tmp_path: Path) -> None:
     assert [tail_settings(tail) for tail in (0.05, None)] == [{"tail": 0.05}, {"tail": None}]
 
 
+def test_metrics_of_a_stream(tmp_path: Path) -> None:
+    text = 'store = "d"\n[streams.s]\nsource = { format = "parquet", path = "in" }\nvalue = "v"\nkeys = ["a", "b"]\n'
+    plain = read(tmp_path, text).streams["s"].metrics
+    assert (plain.quantiles, plain.windows, plain.keys, plain.exported) == ((0.5, 0.9, 0.99), ("5m",), (), False)
+    given = 'metrics = { quantiles = [0, 0.999], windows = ["90s", "24 h"], keys = [["eu", 7]] }'
+    found = read(tmp_path, text + given).streams["s"].metrics
+    assert (found.quantiles, found.windows, found.keys) == ((0.0, 0.999), ("90s", "24 h"), (("eu", 7),))
+    assert found.exported
+    many = f"metrics = {{ quantiles = {[i / 2000 for i in range(1001)]} }}"
+    with pytest.raises(ConfigError, match=r"exports 1,001 quantiles"):
+        read(tmp_path, text + many)
+
+
+def test_the_unit_of_values(tmp_path: Path) -> None:
+    plain = read(tmp_path, FULL).streams["latency"]
+    assert plain.unit is None
+    text = FULL.replace("[streams.latency]", '[streams.latency]\nunit = " ms "')
+    assert read(tmp_path, text).streams["latency"].unit == "ms"
+    for unit in ('""', "5", '"a unit that is much too long"', '"m\\ns"'):
+        with pytest.raises(ConfigError, match="unit"):
+            read(tmp_path, FULL.replace("[streams.latency]", f"[streams.latency]\nunit = {unit}"))
+
+
 def test_absolute_paths_and_urls_stay_as_they_are(tmp_path: Path) -> None:
     text = SMALL.replace('"data"', '"/srv/data"').replace('"in"', '"s3a://bucket/in"')
     config = read(tmp_path, text)
@@ -150,6 +173,18 @@ def test_absolute_paths_and_urls_stay_as_they_are(tmp_path: Path) -> None:
         ('schema_change = "x"', r"streams\.s\.schema_change"),
         ('late = "quarantine"', r"streams\.s\.late is \"quarantine\" and no times are known; add time"),
         ('time = "t"\nlate_after = "1 h"', r"streams\.s\.late_after is of no use"),
+        ("metrics = 5", r"streams\.s\.metrics is 5; write metrics"),
+        ("metrics = { phi = [0.5] }", r"streams\.s\.metrics\.phi is not a setting"),
+        ("metrics = { quantiles = 0.5 }", r"streams\.s\.metrics\.quantiles is 0\.5; write metrics"),
+        ("metrics = { quantiles = [1.5] }", r"streams\.s\.metrics\.quantiles has 1\.5: phi must be in"),
+        ("metrics = { quantiles = [true] }", r"streams\.s\.metrics\.quantiles has true"),
+        ("metrics = { quantiles = [0.5, 0.50] }", r"streams\.s\.metrics\.quantiles has a value twice"),
+        ("metrics = { windows = [5] }", r"streams\.s\.metrics\.windows has 5: a window is text"),
+        ('metrics = { windows = ["soon"] }', r"streams\.s\.metrics\.windows has \"soon\": .* not a length of time"),
+        ('metrics = { windows = ["2 days"] }', r"streams\.s\.metrics\.windows has \"2 days\", longer than the window"),
+        ('metrics = { keys = ["/pay"] }', r"streams\.s\.metrics\.keys has \"/pay\", and keys of the stream have 0"),
+        ('keys = ["a", "b"]\nmetrics = { keys = ["x"] }', r"streams\.s\.metrics\.keys has \"x\".*have 2 columns"),
+        ("metrics = { keys = [{ a = 1 }] }", r"streams\.s\.metrics\.keys has .*a key is text"),
         ("durable = 1.0", r"streams\.s\.durable is 1\.0; write durable = true"),
         ("durable = 1", r"streams\.s\.durable is 1; write durable = true"),
         ("durabel = true", r"streams\.s\.durabel is not a setting; did you mean durable\?"),
@@ -441,6 +476,9 @@ def test_settings_of_a_push_stream(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "part"),
     [
+        ('source = "push"\nweight = "n * 2"', "a push stream needs the name of a column"),
+        ('source = "push"\nweight = "Value"', "must be different columns"),
+        ('source = "push"\nweight = 2', "streams.s.weight is 2; write text"),
         ('source = "pull"', "streams.s.source"),
         ('source = { format = "push", path = "in" }', "source.path"),
         ('source = { format = "push", landing_files = 0 }', "landing_files"),

@@ -39,7 +39,7 @@ from quantide.client import Client
 from quantide.client.event_reader import Event
 from quantide.client.response_parsing import CurvePoint, QQPoint, QueryState, RemoteAnswer
 from quantide.history.history_reader import HistoryReader
-from quantide.history.span_view import Comparison, HistoryAnswer
+from quantide.history.span_view import HistoryAnswer, SpanComparison
 from quantide.live import LiveStream
 from quantide.live.live_view import LiveAnswer, LiveBand, LiveComparison, LiveRank
 from quantide.live.time_series import LiveTimeSeries
@@ -120,7 +120,7 @@ RESULTS: list[Any] = [
     LiveRank(1.5, 1, 2, 4, 7, "quick", None, None, None),
     LiveComparison(0.5, LiveAnswer(*AS_OF), LiveAnswer(*AS_OF), (0.1, 0.2)),
     LiveTimeSeries(3, 0.0, [1.0], [2], [[(1.0, 0.5, 2.0), None]]),
-    Comparison(0.5, STORED, STORED, (0.1, 0.2)),
+    SpanComparison(0.5, STORED, STORED, (0.1, 0.2)),
     CurvePoint(1.0, 0.5, 0.4, 0.6),
     QQPoint(0.5, 1.0, Decimal("2.5"), 0.1, 0.2),
     QueryState(3, "value", 4.5),

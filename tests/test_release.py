@@ -13,7 +13,7 @@ import pytest
 import quantide
 from tests.release.bare import ROOT, build, install, need_index
 
-EXTRAS = ["history", "spark", "server", "client", "plot"]
+EXTRAS = ["history", "spark", "server", "client", "histograms", "plot"]
 LACKING = {
     "quantile store 0.5": "history",
     "history store": "history",
@@ -74,7 +74,7 @@ def test_the_wheel_has_every_file_of_the_package_and_no_other(built: tuple[Path,
 def test_the_metadata(metadata: Message) -> None:
     assert metadata["Version"] == quantide.__version__
     assert metadata["License-Expression"] == "Apache-2.0"
-    assert {*EXTRAS, "iceberg", "all", "dev", "bench"} == {*metadata.get_all("Provides-Extra", [])}
+    assert {*EXTRAS, "iceberg", "demo", "all", "dev", "bench"} == {*metadata.get_all("Provides-Extra", [])}
     alone = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
     assert {re.split("[<>=]", line)[0] for line in alone} == {"numpy", "numba", "pyarrow"}
 

@@ -72,7 +72,7 @@ def run(folder: Path, files: dict[str, str], *options: str) -> subprocess.Comple
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False)
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_test_that_hangs_fails_and_the_rest_goes_on(tmp_path: Path, processes: int) -> None:
     files = {"swallows": SWALLOWS, "teardown": TEARDOWN, "gil": HOLDS_THE_GIL}
     for attempt in range(3):

@@ -9,20 +9,21 @@ import pytest
 from quantide.config import read_config
 from tests.task_pages import BLOCK, DOCS, Reader
 
-FOLLOWED = ["alarm.md", "compare.md", "million-queries.md", "watch-p99.md"]
+FOLLOWED = ["alarm.md", "compare.md", "grafana.md", "million-queries.md", "watch-p99.md"]
+WITHOUT_SERVER = ["drift.md", "release.md"]
 WITH_SPARK = ["percentile-approx.md"]  # tests/spark/test_task_docs.py
 SHORTER = {"default_rng(1), 100_000": "default_rng(1), 1_000"}  # what only takes time
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", FOLLOWED)
+@pytest.mark.parametrize("page", [*FOLLOWED, *WITHOUT_SERVER])
 def test_a_page_can_be_followed(page: str, tmp_path: Path) -> None:
     with Reader(tmp_path, SHORTER) as reader:
-        assert reader.follow(f"tasks/{page}") >= 4
+        assert reader.follow(f"tasks/{page}") >= 3
 
 
 def test_every_task_page_is_tried() -> None:
-    assert {path.name for path in (DOCS / "tasks").glob("*.md")} == {*FOLLOWED, *WITH_SPARK}
+    assert {path.name for path in (DOCS / "tasks").glob("*.md")} == {*FOLLOWED, *WITHOUT_SERVER, *WITH_SPARK}
 
 
 @pytest.mark.parametrize("page", FOLLOWED)

@@ -60,6 +60,8 @@ def without() -> None:
     """Every extra that is absent is named by what needs it."""
     assert "quantide[history]" in refusal(lambda: quantide.History("data"))
     assert "quantide[plot]" in refusal(lambda: Summary.of(VALUES).plot())
+    read = importlib.import_module("quantide.histograms").from_datasketches
+    assert "quantide[histograms]" in refusal(lambda: read(b"", "kll_doubles"))
     for room in ("history", "spark", "server", "client"):
         assert f"quantide[{room}]" in refusal(partial(importlib.import_module, f"quantide.{room}"))
     assert "quantide[history]" in refusal(partial(importlib.import_module, "quantide.live"))
@@ -129,6 +131,15 @@ def spark() -> None:
     assert [row.phi for row in rows] == list(PHIS)
     for row in rows:
         check(row.value, int(max(1, np.ceil(row.phi * len(VALUES) - 1e-9))), EPS)
+
+
+def histograms() -> None:
+    """A sketch of another library, which the extra brings, and its bytes."""
+    library, ours = importlib.import_module("datasketches"), importlib.import_module("quantide.histograms")
+    sketch = library.kll_doubles_sketch(200)
+    sketch.update(VALUES)
+    for found in (ours.from_datasketches(sketch), ours.from_datasketches(sketch.serialize(), "kll_doubles")):
+        assert (found.n, found.max) == (len(VALUES), max(VALUES))
 
 
 def plot() -> None:
