@@ -24,6 +24,18 @@ def until(page: Page, holds: str, given: Any = None, patience: float = SOON / 10
         page.wait_for_timeout(50)
 
 
+def scroll_to(part: Locator, loaded: Locator) -> None:
+    """Scroll to a part of the page until `loaded` is visible, which the page loads when the part is in view.
+
+    Once is not enough: while parts above are drawn, they grow and push the part out of view again.
+    """
+    last = time.monotonic() + SOON / 1000
+    while not loaded.is_visible():
+        assert time.monotonic() < last, f"not loaded: {loaded}"
+        part.scroll_into_view_if_needed(timeout=SOON)
+        part.page.wait_for_timeout(50)
+
+
 def selection(page: Page) -> dict[str, str]:
     """What is looked at, by the address."""
     return dict(parse_qsl(page.evaluate("location.hash.slice(1)")))  # page.url is told of changes later

@@ -14,7 +14,7 @@ from quantide.server.server_registry import ServerRegistry
 from quantide.store.ingest_status import IngestStatus, publish_status
 from quantide.windows.wall_clock import VARIABLE, wall_clock
 from tests.browser.chrome import Complaints, picture
-from tests.browser.looking import SOON, open_page, until
+from tests.browser.looking import SOON, open_page, scroll_to, until
 from tests.browser.small import NOON, Small, moments, small, store
 
 LOST = "ERR_|Failed to load|network"
@@ -122,8 +122,7 @@ def check_only_reads(page: Page, complaints: Complaints) -> None:
     panel.get_by_label("Threshold").fill("5")
     panel.get_by_role("button", name="Set the alarm").click()
     expect(panel.locator("form").get_by_role("alert")).to_contain_text("This token may not set alarms")
-    page.locator("#compare .square").scroll_into_view_if_needed(timeout=SOON)
-    expect(page.locator("#compare")).to_contain_text("This token may only read", timeout=SOON)
+    scroll_to(page.locator("#compare .square"), page.locator("#compare").get_by_text("This token may only read"))
 
 
 def test_a_page_has_one_event_stream_whatever_it_shows(tmp_path: Path, page: Page) -> None:
@@ -133,8 +132,9 @@ def test_a_page_has_one_event_stream_whatever_it_shows(tmp_path: Path, page: Pag
         with small(tmp_path) as server:
             server.api.post("/api/queries", json={"stream": "numbers", "phi": 0.5, "label": "mine"})
             open_page(page, server.url, window="within:1h")
-            page.locator("#compare .square").scroll_into_view_if_needed(timeout=SOON)
-            expect(page.locator("#compare")).to_contain_text("continuous queries", timeout=SOON)
+            scroll_to(
+                page.locator("#compare .square"), page.locator("#compare").get_by_text("continuous queries").first
+            )
             page.get_by_label("Subscribe to all that have a label").check()
             expect(page.locator("#queries")).to_contain_text("answers changed", timeout=SOON)
             page.wait_for_timeout(300)  # the connections that were given up end

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.looking import SOON, open_page
+from tests.browser.looking import SOON, open_page, scroll_to
 from tests.browser.small import Small
 
 NAMED = {
@@ -40,11 +40,9 @@ def open_all(page: Page, still: Small) -> None:
     open_page(page, still.url, window="within:5m", key="north")
     page.get_by_role("heading", name="fires").wait_for(timeout=SOON)
     for panel in ("compare", "queries", "runs"):
-        page.locator(f"#{panel}").scroll_into_view_if_needed()
-        page.locator(f"#{panel} details").first.wait_for(timeout=SOON)
-    page.locator("#compare .square").scroll_into_view_if_needed(timeout=SOON)
-    page.locator("#compare .square.drawn").wait_for(timeout=SOON)
-    page.locator("#runs .run").first.wait_for(timeout=SOON)
+        scroll_to(page.locator(f"#{panel}"), page.locator(f"#{panel} details").first)
+    scroll_to(page.locator("#compare .square"), page.locator("#compare .square.drawn"))
+    scroll_to(page.locator("#runs"), page.locator("#runs .run").first)
     page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
 
 

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.demo import Demo
-from tests.browser.looking import SOON, offered, open_page, selection
+from tests.browser.looking import SOON, offered, open_page, scroll_to, selection
 from tests.browser.small import Small
 
 # Whatever can be reached: of radio buttons the chosen one, of a group that arrows move in the one that has its turn.
@@ -36,8 +36,7 @@ def test_tab_reaches_every_control_in_order(still: Small, page: Page) -> None:
     page.get_by_role("heading", name="fires").wait_for(timeout=SOON)
     for summary in page.get_by_text("New ").all():
         summary.click()
-    page.locator("#runs").scroll_into_view_if_needed()
-    page.locator("#runs .run").first.wait_for(timeout=SOON)
+    scroll_to(page.locator("#runs"), page.locator("#runs .run").first)
     page.evaluate("() => { scrollTo(0, 0); document.querySelector('.skip').focus(); }")
     page.keyboard.press("Tab")
     page.keyboard.press("Shift+Tab")  # a focus that came by keyboard is shown, one by script is not

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.chrome import picture
 from tests.browser.demo import Demo
-from tests.browser.looking import SOON, offered, open_page, until
+from tests.browser.looking import SOON, offered, open_page, scroll_to, until
 from tests.browser.small import Small
 
 CONTRAST = Path(__file__).with_name("contrast.js").read_text()
@@ -24,14 +24,11 @@ pytestmark = pytest.mark.slow  # each opens the page, which takes seconds
 
 def see_all(page: Page) -> None:
     """Every part is there and drawn."""
-    page.locator("#alarms").scroll_into_view_if_needed()
-    page.locator("#alarms h3").first.wait_for(timeout=SOON)
+    scroll_to(page.locator("#alarms"), page.locator("#alarms h3").first)
     for panel in ("compare", "queries", "runs"):
-        page.locator(f"#{panel}").scroll_into_view_if_needed()
-        page.locator(f"#{panel} details").first.wait_for(timeout=SOON)
-    page.locator("#compare .square").scroll_into_view_if_needed()
-    for name in ("#compare .square.drawn", "#runs .run"):
-        page.locator(name).first.wait_for(timeout=SOON)
+        scroll_to(page.locator(f"#{panel}"), page.locator(f"#{panel} details").first)
+    scroll_to(page.locator("#compare .square"), page.locator("#compare .square.drawn"))
+    scroll_to(page.locator("#runs"), page.locator("#runs .run").first)
     expect(page.locator("#compare .sentence")).not_to_be_empty(timeout=SOON)
     expect(page.locator("#compare .distance")).to_have_text(re.compile(r"^KS distance 0\S* to 0\.\d+, proved"))
     expect(page.locator("#queries table")).not_to_be_empty(timeout=SOON)

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.chrome import Complaints
-from tests.browser.looking import SOON, offered, open_page, until
+from tests.browser.looking import SOON, offered, open_page, scroll_to, until
 from tests.browser.small import NOON, Small, moments, small, store
 
 NUMBERS = "#numbers .number-value"
@@ -71,8 +71,8 @@ def test_an_address_that_means_nothing_is_passed_by(kinds: Small, page: Page) ->
 def test_values_are_shown_as_what_they_are(kinds: Small, page: Page, name: str) -> None:
     open_page(page, kinds.url, stream=name, window="within:1h")
     expect(page.locator(NUMBERS)).to_have_text(SHOWN[name])
-    page.locator("#runs").scroll_into_view_if_needed()
-    expect(page.locator("#compare .sentence")).not_to_be_empty(timeout=SOON)
+    scroll_to(page.locator("#compare"), page.locator("#compare .sentence:not(:empty)"))
+    scroll_to(page.locator("#runs"), page.locator("#runs .sentence:not(:empty)"))
     expect(page.locator("#runs .sentence")).to_contain_text("open step", timeout=SOON)
     for panel in ("alarms", "compare", "queries", "runs"):
         expect(page.locator(f"#{panel}")).not_to_contain_text("failed")
@@ -91,8 +91,7 @@ def test_no_request_goes_anywhere_else(kinds: Small, page: Page) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     open_page(page, kinds.url, stream="counts", window="within:1h")
-    page.locator("#runs").scroll_into_view_if_needed()
-    expect(page.locator("#runs .sentence")).not_to_be_empty(timeout=SOON)
+    scroll_to(page.locator("#runs"), page.locator("#runs .sentence:not(:empty)"))
     here = urlsplit(kinds.url)
     others = [url for url in asked if urlsplit(url)[:2] != here[:2] and not url.startswith("data:")]
     assert len(asked) > 20
@@ -157,7 +156,7 @@ def test_keys_of_two_columns(tmp_path: Path, page: Page) -> None:
         expect(page.locator(NUMBERS)).to_have_text(["197", "357", "393", "100"])
         page.reload()
         expect(page.locator("#now-what")).to_contain_text("eu · 8")
-        page.locator("#compare .square").scroll_into_view_if_needed(timeout=SOON)
+        scroll_to(page.locator("#compare .square"), page.locator("#compare .square.drawn"))
         expect(page.locator("#compare .sentence")).not_to_be_empty(timeout=SOON)
         until(page, "document.querySelector('#compare .square').data?.[0].x.length > 0")
         page.goto("about:blank")

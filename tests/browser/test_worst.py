@@ -5,20 +5,22 @@ import re
 import httpx
 from playwright.sync_api import Page, expect
 
-from tests.browser.looking import open_page
+from tests.browser.looking import open_page, scroll_to
 from tests.browser.small import Small
 
 
 def test_worst_keys_are_listed_and_can_be_chosen(still: Small, page: Page) -> None:
     open_page(page, still.url, window="within:5m")
-    page.locator("#worst").scroll_into_view_if_needed()
     rows = page.locator("#worst tbody tr")
+    scroll_to(page.locator("#worst"), rows.first)
     expect(rows).to_have_count(2)
     answered = httpx.get(
         f"{still.url}/api/streams/numbers/worst-keys", params={"phi": 0.99, "window": "within:5m", "most": 10}
     ).json()
     names = [row["key"] for row in answered["listed"]]
     assert rows.locator("button").all_inner_texts() == names
+    page.evaluate("document.getElementById('worst').style.marginTop = '3000px'")  # as if a part above had grown
+    expect(page.locator("#worst")).not_to_be_in_viewport()
     page.locator("#worst").get_by_label("Largest or smallest").select_option("smallest")
     expect(rows.locator("button").first).to_have_text(names[-1])
     rows.locator("button").first.click()

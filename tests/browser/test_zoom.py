@@ -6,7 +6,7 @@ from typing import Any
 from playwright.sync_api import Locator, Page, Request, expect
 
 from tests.browser.demo import Demo
-from tests.browser.looking import SOON, open_page, until
+from tests.browser.looking import SOON, open_page, scroll_to, until
 
 POINTS = "document.querySelector('#compare .square').data?.[0].marker.color ?? []"  # coloured by phi
 CORNERS = """([from, to]) => {
@@ -27,7 +27,7 @@ LOG = "document.querySelector('#compare .square')._fullLayout.xaxis.type === 'lo
 def open_plot(page: Page, demo: Demo) -> Locator:
     open_page(page, demo.url, stream="spread", key="DUNE")
     plot = page.locator("#compare .square")
-    plot.scroll_into_view_if_needed(timeout=SOON)
+    scroll_to(plot, page.locator("#compare .square.drawn"))
     until(page, f"({POINTS}).length > 0 && document.querySelector('#compare .sentence').textContent !== ''")
     until(page, LOG)  # spreads are skewed: the values' scale is chosen when they are known
     return plot

@@ -32,6 +32,7 @@ export function paced(element, task, least) {
     seen = entries.at(-1).isIntersecting;
     go();
   }, { rootMargin: "150px" }).observe(element);
+  element.addEventListener("input", () => (seen = true)); // in use, though parts above it may have pushed it out of view
   document.addEventListener("visibilitychange", go);
 
   return {
