@@ -11,7 +11,7 @@ from tests.browser.demo import Demo, playing
 from tests.browser.small import NOON, Small, moments, small, store
 
 FAILED = pytest.StashKey[bool]()
-expect.set_options(timeout=20_000)  # milliseconds; a busy machine is slow, and not wrong
+expect.set_options(timeout=60_000)  # milliseconds; a busy machine is slow, and not wrong
 
 
 @pytest.hookimpl(wrapper=True)
@@ -61,7 +61,7 @@ def blank(browser: Browser) -> Iterator[Page]:
     context = browser.new_context(
         viewport={"width": 1280, "height": 900}, locale="en-GB", timezone_id="UTC", reduced_motion="reduce"
     )
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(60_000)
     yield context.new_page()
     context.close()
 

@@ -18,7 +18,7 @@ from tests.spark.streams import Feed
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 SPARK = Path(pyspark.__file__).parent
-LIMIT = 240.0  # seconds: many times what anything here takes alone on two cores
+LIMIT = 480.0  # seconds: many times what anything here takes alone on two cores
 
 CONF = {
     "spark.driver.host": "127.0.0.1",
