@@ -12,10 +12,7 @@ from itertools import combinations
 import numpy as np
 
 from bench import rendering
-from bench.collection import Subject
-from bench.cost_measure import Settings, stage
 from bench.report import Report, Row
-from bench.tables import amount
 from quantide.history.appended_rows import PIECE_ROWS
 from quantide.history.compaction_plan import file_count
 from quantide.store.folder_storage import FolderStorage
@@ -23,8 +20,7 @@ from quantide.store.log_maintenance import checkpoint_interval
 from quantide.store.store_settings import StoreSettings
 
 TOLERANCE, DAY, MOST = 0.3, 86_400, 2**53  # a prediction further away is off; seconds; values that ranks are proved for
-SIZES = (10**9, 10**10, 10**11, 10**12)
-COUNTED = ("values", "keys", "files", "runs", "readers")  # columns that say how large a measured row is
+RATES = ("ingest", "merge")  # costs that are processor time and little else
 Term = Callable[[Row], float]
 
 
@@ -163,6 +159,15 @@ def costs_off(report: Report) -> list[str]:
     return [one.cost.title for one in fits(report).values() if abs(one.worst(report)) > TOLERANCE]
 
 
+def processor_name(report: Report) -> str:
+    """Return the name of a processor without marks.
+
+    >>> processor_name(Report("", {}, {}, {"machine": {"cpu": "Intel(R) Xeon(R) Processor"}}))
+    'Intel Xeon'
+    """
+    return str(report.about["machine"]["cpu"]).replace("(R)", "").removesuffix(" Processor")
+
+
 @dataclass(frozen=True)
 class Target:
     """A size. `every`: seconds between commits of a table; `step`, `window`: seconds; `opening`: seconds that a new
@@ -199,10 +204,14 @@ class Limit:
 
 
 class Use:
-    """Resources of a target, by the fits of a report: cores are averages, bytes are of all days."""
+    """Resources of a target, by the fits of a report: cores are averages, bytes are of all days.
 
-    def __init__(self, report: Report, target: Target) -> None:
-        self.fits, self.target = fits(report), target
+    `processor`: a report of another processor, whose RATES replace those of the first.
+    """
+
+    def __init__(self, report: Report, target: Target, processor: Report | None = None) -> None:
+        rates = {name: fit(COSTS[name], processor.rows[COSTS[name].rows]) for name in RATES} if processor else {}
+        self.fits, self.target, self.processor = fits(report) | rates, target, processor_name(processor or report)
         t, f = target, {name: one.predict for name, one in self.fits.items()}
         self.all_values, self.steps = t.values * t.days, t.days * DAY // t.step
         self.levels = depth(self.steps, t.kappa)
@@ -210,9 +219,9 @@ class Use:
         merged = sum(run_steps(level, t.kappa) for level in range(1, self.levels))  # steps, on all levels at once
         self.largest_merge = t.values * t.step / DAY * merged
         self._merged_value = f["merge"](values=1e12, touched=t.keys, runs=1) / 1e12  # seconds, in a very large merge
-        eps, recent = StoreSettings.of(eps=t.eps).run_eps, t.values * t.window / DAY
+        self.run_eps, recent = StoreSettings.of(eps=t.eps).run_eps, t.values * t.window / DAY
         self.data_bytes = f["data"](values=self.all_values, touched=t.keys * self.runs)
-        self.side_bytes = f["side"](values=self.all_values / self.runs, touched=t.keys, eps=eps) * self.runs
+        self.side_bytes = f["side"](values=self.all_values / self.runs, touched=t.keys, eps=self.run_eps) * self.runs
         self.recent_bytes = f["recent"](values=recent, touched=min(recent, t.keys))
         self.held_bytes = f["held"](values=self.all_values, touched=t.keys * self.runs)
         self.tables = max(1, math.ceil(max(limit.times for limit in self.table_limits())))
@@ -263,32 +272,3 @@ class Use:
         """Return the files of a table at which a cost takes so many seconds."""
         fixed, each = self.fits[cost].coefficients.values()
         return (seconds - fixed) / each if each else math.inf
-
-
-def context(report: Report) -> Row:
-    costs, checks = [], []
-    for one in fits(report).values():
-        unit, terms = one.cost.unit, [(name, weight) for name, weight in one.coefficients.items() if weight]
-        formula = " + ".join(f"{amount(weight, unit)} a {name}" for name, weight in terms)
-        costs.append({"cost": one.cost.title, "formula": formula, "worst": one.worst(report), "why": one.cost.reason})
-        for row in report.rows[one.cost.rows]:
-            size = ", ".join(f"{row[name]:,} {name}" for name in COUNTED if name in row)
-            pair = {"measured": amount(row[one.cost.column], unit), "predicted": amount(one.predict(**row), unit)}
-            checks.append({"cost": one.cost.title, "size": size, **pair, "off": one.off(row)})
-    shared: Row = {"costs": costs, "checks": checks, "off": costs_off(report), "tolerance": TOLERANCE}
-    return shared | {"use": Use(report, Target(SIZES[-1]))}
-
-
-def limits_context(report: Report) -> Row:
-    """Return the variables of docs/scale.md."""
-    uses, rows = [Use(report, Target(values)) for values in SIZES], report.rows
-    limits = [{**vars(limit), "times": limit.times} for limit in uses[-1].limits()]
-    largest = {"values": max(row["values"] for row in rows["ingest"])}
-    largest |= {"files": max(row["files"] for row in rows["follow"])}
-    shared: Row = {"uses": [vars(use) for use in uses], "use": uses[-1], "t": uses[-1].target, "limits": limits}
-    shared |= {"off": costs_off(report), "largest": largest, "costs": len(COSTS), "tolerance": TOLERANCE}
-    return shared | {"cores": report.about["machine"]["cores"]}
-
-
-ABOUT = "costs at three sizes beside a cost model"
-SUBJECT = Subject(ABOUT, Settings, stage, context)

@@ -65,9 +65,9 @@ def readme(reports: Mapping[str, Report]) -> str:
 
 def scale(report: Report) -> str:
     """Render docs/scale.md."""
-    from bench import cost_model
+    from bench import cost_pages
 
-    text = rendering.render("scale.md", **cost_model.limits_context(report))
+    text = rendering.render("scale.md", **cost_pages.limits_context(report, cost_pages.other_processors()))
     return rendering.RENDERED.format(command="characterize results") + text
 
 

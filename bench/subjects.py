@@ -10,7 +10,7 @@ peers=peer_comparison partitions=spark_speed.PARTITIONS breaks=counterexamples
 rolling=rolling_speed tails=tail_accuracy objects=object_store push=push_load kafka=kafka_ingestion
 histograms=histogram_exchange
 grafana=prometheus_queries"""
-_GROWTH = "spark=spark_growth queries=query_growth history=history_growth windows=window_accuracy scale=cost_model"
+_GROWTH = "spark=spark_growth queries=query_growth history=history_growth windows=window_accuracy scale=cost_pages"
 
 
 def _subjects(text: str) -> dict[str, Subject]:

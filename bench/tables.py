@@ -61,6 +61,7 @@ _MORE: dict[str, Callable[[Any], str]] = {
     "milli": lambda x: f"{x * 1e3:.1f} ms",
     "us": lambda x: f"{x * 1e6:,.0f} µs",
     "n": lambda x: f"{x:,}" if isinstance(x, int) else f"{x:,.0f}",
+    "usd": lambda x: f"{x:,.0f}" if x >= 100 else f"{x:.2g}" if x < 1 else f"{x:.1f}",
     "yes": lambda x: "yes" if x else "NO",
 }
 FILTERS |= {name: dashed(function) for name, function in _MORE.items()} | {"f": dashed(format)}

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench import cost_model, documents, tables
+from bench import cost_model, cost_pages, documents, tables
 from bench.__main__ import main
-from bench.cost_measure import open_step
-from bench.cost_model import COSTS, Cost, Limit, Target, Use, depth, fit, rewritten, stored_files, summary_tuples
+from bench.cost_measure import RUNS, open_step
+from bench.cost_model import COSTS, RATES, Cost, Limit, Target, Use, depth, fit, rewritten, stored_files, summary_tuples
 from bench.report import Report
 from bench.subjects import CHARACTERIZATION
 from quantide import History, Summaries
@@ -124,6 +124,27 @@ def test_more_values_take_more(quick: Path) -> None:
     few, many = (Use(report, Target(values)) for values in (1e9, 1e12))
     assert many.data_bytes == pytest.approx(1_000 * few.data_bytes, rel=0.01)
     assert many.merge_cores_at_worst == pytest.approx(1_000 * few.merge_cores_at_worst)
+
+
+def test_three_runs_are_merged(quick: Path) -> None:
+    assert {row["runs"] for row in Report.read(quick / "scale.json").rows["merge"]} == {RUNS}
+
+
+def test_another_processor_replaces_the_rates_only(quick: Path) -> None:
+    report, [xeon] = Report.read(quick / "scale.json"), cost_pages.other_processors()
+    ours, theirs = (Use(report, Target(1e10), processor) for processor in (None, xeon))
+    for name, cost in COSTS.items():
+        expected = fit(cost, xeon.rows[cost.rows]) if name in RATES else ours.fits[name]
+        assert theirs.fits[name].coefficients == expected.coefficients
+    assert "Xeon" in theirs.processor
+    assert theirs.data_bytes == ours.data_bytes
+
+
+def test_processors_are_side_by_side_with_the_slowest_first(quick: Path) -> None:
+    context = cost_pages.limits_context(Report.read(quick / "scale.json"), cost_pages.other_processors())
+    lines = context["by_processor"]
+    assert len(lines) == 2 * len(cost_pages.SIZES)
+    assert all(first["cores"] >= second["cores"] for first, second in zip(lines[::2], lines[1::2], strict=True))
 
 
 def test_numbers_as_they_are_told() -> None:
