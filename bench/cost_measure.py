@@ -107,7 +107,8 @@ def files(s: Settings) -> dict[str, list[Row]]:
             with LiveStream(history.path, follow=False) as live:
                 pairs = [(_used_by_commit(history), _used(live.poll)) for _ in range(s.commit_rounds)]
             checkpoints = [_used_by_checkpoint(history) for _ in range(3)]  # one of them may exist already
-            count, columns = len(history.snapshot.files), [*zip(*pairs, strict=True), [opening], checkpoints]
+            least, count = [[min(column)] for column in zip(*pairs, strict=True)], len(history.snapshot.files)
+            columns = [*least, [opening], checkpoints]
         for name, column in zip(rows, columns, strict=True):
             rows[name].append({"files": count, "seconds": float(np.median(column))})
     return rows
