@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quantide import GKSketch, Monitor, RecentWindow, SlidingWindow, StreamSketch, Summary
-from quantide.errors import EmptyError, InvalidArgumentError, TypeMismatchError
+from quantide.errors import EmptyError, InvalidArgumentError, TypeMismatchError, UnprovedError
+from quantide.histograms import from_prometheus_buckets
 from quantide.summary.cdf_distance import find_ks, find_wasserstein, gaps_of
 from tests import comparison_oracle as oracle
 from tests.comparison_cases import comparison_faults, sum_faults
@@ -163,6 +164,20 @@ def test_types_that_do_not_compare_raise(a: Any, b: Any) -> None:
     other = Summary.of(b) if not isinstance(b, str) and len(b) == 1 else b
     with pytest.raises(TypeMismatchError):
         Summary.of(a).compare(other)
+
+
+def test_upper_ends_of_zero_have_no_sign() -> None:
+    same = Summary.of([1.0, 2.0])
+    found = same.compare(same)
+    ends = (*found.ks, *found.psi, *found.wasserstein, *found.shift(0.5), *Summary.of([0.0]).sum())
+    assert all(math.copysign(1, end) == 1 for end in ends), ends
+
+
+def test_a_histogram_is_compared_by_its_ends() -> None:
+    histogram = from_prometheus_buckets([(1.0, 5), ("+Inf", 9)], smallest=0.0, largest=2.0)
+    with pytest.raises(UnprovedError, match="known only up to intervals"):
+        Summary.of([1.0]).compare(histogram)  # type: ignore[arg-type]
+    assert histogram.high.compare(histogram.high).ks == (0.0, 0.0)
 
 
 def test_invalid_arguments_raise() -> None:

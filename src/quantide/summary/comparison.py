@@ -13,6 +13,7 @@ from quantide.summary.confidence_ranks import check_level
 from quantide.summary.population_stability import check_floor, find_psi, read_splits
 from quantide.summary.quantile_shift import is_above, shift_between
 from quantide.summary.ranks import check_not_empty, check_phi, check_phis
+from quantide.summary.unproved_summary import refuse_unproved
 from quantide.typing import Array
 
 if TYPE_CHECKING:
@@ -158,10 +159,11 @@ def summary_of(source: Any) -> "Summary":
     """Return the summary of an object that has one; raise if it has none."""
     from quantide.summary.summary import Summary
 
+    refuse_unproved(source)
     summary = source.summary() if has_summary(source) else None
     if not isinstance(summary, Summary):
         raise TypeMismatchError(
-            f"a {type(source).__name__} has no summary to compare with; compare with a Summary, a sketch, a window, a "
-            "monitor or a stream, or make one with Summary.of(values)"
+            f"an object of type {type(source).__name__} has no summary to compare with; compare with a Summary, a "
+            "sketch, a window, a monitor or a stream, or make one with Summary.of(values)"
         )
     return summary

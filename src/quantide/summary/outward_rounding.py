@@ -21,8 +21,12 @@ def float_below(exact: Fraction) -> float:
 
 
 def float_above(exact: Fraction) -> float:
-    """Return the smallest float that is not below an exact number."""
-    return -float_below(-exact)
+    """Return the smallest float that is not below an exact number; never -0.0.
+
+    >>> float_above(Fraction(1, 10)), float_above(Fraction(0))
+    (0.1, 0.0)
+    """
+    return 0.0 - float_below(-exact)
 
 
 def ratio_below(numerator: int, denominator: int) -> float:
@@ -44,7 +48,7 @@ def difference_below(a: float, b: float) -> float:
 
 def difference_above(a: float, b: float) -> float:
     """Return an upper bound of a - b; 0 if both are the same, also of equal infinities."""
-    return -difference_below(b, a)
+    return 0.0 - difference_below(b, a)
 
 
 def sum_below(terms: Sequence[float]) -> float:
@@ -62,4 +66,4 @@ def sum_below(terms: Sequence[float]) -> float:
 
 def sum_above(terms: Sequence[float]) -> float:
     """Return the smallest float that is not below the exact sum of finite terms."""
-    return -sum_below([-term for term in terms])
+    return 0.0 - sum_below([-term for term in terms])

@@ -62,13 +62,13 @@ def total(summary: "Summary") -> tuple[Any, Any]:
 
 def trimmed_mean(summary: "Summary", cut: Any) -> tuple[Any, Any]:
     """Return bounds of the mean without the smallest and the largest `cut` of all values."""
-    share = _read_share("cut", cut)
+    share = _read_cut(cut)
     return mean_between(summary, share, 1 - share)
 
 
 def winsorised_mean(summary: "Summary", cut: Any) -> tuple[Any, Any]:
     """Return bounds of the mean, with the smallest and largest `cut` of all values moved to the nearest other one."""
-    share = _read_share("cut", cut)
+    share = _read_cut(cut)
     check_not_empty(summary.n)
     steps = steps_of(summary)
     first, last = share * summary.n, (1 - share) * summary.n
@@ -81,7 +81,7 @@ def winsorised_mean(summary: "Summary", cut: Any) -> tuple[Any, Any]:
 
 def expected_shortfall(summary: "Summary", phi: Any, upper: bool = True) -> tuple[Any, Any]:
     """Return bounds of the mean of the values beyond the phi-quantile: the largest 1 - phi, or the smallest phi."""
-    share = _read_share("phi", phi, largest=1)
+    share = _read_share("phi", phi)
     if upper:
         if share == 1:
             raise InvalidArgumentError("phi must be below 1: no value is beyond the maximum; 0.99 is usual")
@@ -171,12 +171,19 @@ def _exact_products(counts: Ints, values: Floats) -> list[float]:
     return list(np.concatenate(terms).tolist())
 
 
-def _read_share(name: str, share: Any, largest: float = 0.5) -> Fraction:
-    """Return a share of all values; raise unless it is at least 0, and below one half or at most `largest`."""
+def _read_cut(cut: Any) -> Fraction:
+    """Return a share of all values that can be cut at both ends."""
+    share = _read_share("cut", cut)
+    if not share < 0.5:
+        raise InvalidArgumentError(f"cut must be below 0.5, not {cut!r}: it is cut at both ends; 0.1 is usual")
+    return share
+
+
+def _read_share(name: str, share: Any) -> Fraction:
+    """Return a share of all values as an exact number; raise unless it is in [0, 1]."""
     is_number = isinstance(share, (int, float, Fraction, np.floating, np.integer)) and not isinstance(share, bool)
-    if not is_number or not 0 <= share <= largest or share == 0.5 == largest:
-        limit = "[0, 0.5)" if largest == 0.5 else "[0, 1]"
-        raise InvalidArgumentError(f"{name} must be a number in {limit}, not {share!r}")
+    if not is_number or not 0 <= share <= 1:
+        raise InvalidArgumentError(f"{name} must be a number in [0, 1], not {share!r}")
     return share if isinstance(share, Fraction) else Fraction(float(share))
 
 
