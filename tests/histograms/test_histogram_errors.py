@@ -54,6 +54,7 @@ EXPLICIT = {"explicit_bounds": [1.0, 2.0], "bucket_counts": [1, 2, 3], "count": 
     ("point", "message"),
     [
         ({}, "no data point"),
+        ({"name": "latency", "histogram": {"dataPoints": [EXPLICIT]}}, "fields name, histogram; give one element of"),
         (EXPLICIT | {"count": 7}, "count is 7.*6 values"),
         (EXPLICIT | {"bucket_counts": [1, -2, 3]}, "negative count -2"),
         (EXPLICIT | {"bucket_counts": [1, 2.5, 3]}, "2.5.*no count"),
@@ -90,9 +91,12 @@ def test_contradictions_of_otel(point: dict[str, Any], message: str) -> None:
         ([(math.nan, 1), (INF, 3)], "NaN"),
         ([(1.0, 0.5), (INF, 3)], "0.5.*no count"),
         ([("one", 1), (INF, 3)], "list of numbers"),
+        ([1.0, 2.0], "must be pairs of le"),
+        ([(1.0, 2, 3)], "must be pairs of le"),
+        (5, "must be pairs of le"),
     ],
 )
-def test_contradictions_of_classic_histograms(buckets: list[tuple[Any, Any]], message: str) -> None:
+def test_contradictions_of_classic_histograms(buckets: Any, message: str) -> None:
     with pytest.raises(HistogramError, match=message):
         from_prometheus_buckets(buckets)
 
@@ -113,6 +117,7 @@ def test_bounds_and_totals_of_classic_histograms() -> None:
     ("histogram", "message"),
     [
         ({"schema": 9}, "schema must be"),
+        ({"buckets": [1, 2]}, "no native histogram: it has the fields buckets"),
         ({"schema": -5}, "schema -5 is unknown"),
         ({"schema": 0, **SPAN, "positive_delta": [1]}, "2 buckets.*1 counts"),
         ({"schema": 0, **SPAN, "positive_delta": [1, -2]}, "negative count -1"),
@@ -288,6 +293,9 @@ def test_exports_that_cannot_be() -> None:
         count_buckets([1.0], [2.0])
     with pytest.raises(InvalidArgumentError, match="finite"):
         to_otel_explicit(Summary.of([1.0]), [-INF, 1.0])
+    for bounds in ("x", 5, [2.0, 1.0]):
+        with pytest.raises(HistogramError, match="bounds must"):
+            to_otel_explicit(Summary.of([1.0]), bounds)
     with pytest.raises(InvalidArgumentError, match="name of a metric"):
         to_prometheus_text(Summary.of([1.0]), "a b", [1.0])
     with pytest.raises(InvalidArgumentError, match="name of a label"):

@@ -76,6 +76,7 @@ def test_a_point_without_buckets_is_one_interval() -> None:
 
 def test_ranks_at_edges_are_exact() -> None:
     classic = from_prometheus_buckets([(0.1, 50), (0.5, 90), ("+Inf", 100)])
+    assert classic == from_prometheus_buckets({"0.1": "50", "0.5": "90", "+Inf": "100"})
     assert classic.rank([0.1, 0.5])[0].tolist() == classic.rank([0.1, 0.5])[1].tolist() == [50, 90]
     native = {"schema": 3, "positive_spans": [(-8, 32)], "positive_counts": [1] * 32}
     assert from_prometheus_native(native, exact=True).rank(1.0) == (9, 9)

@@ -4,13 +4,8 @@ from quantide.histograms.bucket_counts import BucketCounts, count_buckets
 from quantide.histograms.datasketches_import import from_datasketches
 from quantide.histograms.ddsketch_import import from_ddsketch
 from quantide.histograms.explicit_export import to_otel_explicit, to_prometheus_text
-from quantide.histograms.exponential_export import (
-    BucketRange,
-    ExponentialBuckets,
-    exponential_buckets,
-    to_otel_exponential,
-    to_prometheus_native,
-)
+from quantide.histograms.exponential_counts import BucketRange, ExponentialBuckets, exponential_buckets
+from quantide.histograms.exponential_export import to_otel_exponential, to_prometheus_native
 from quantide.histograms.hdr_import import from_hdr
 from quantide.histograms.interval_answer import IntervalAnswer
 from quantide.histograms.interval_summary import IntervalSummary

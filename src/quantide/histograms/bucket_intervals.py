@@ -90,6 +90,21 @@ def split_ends(
     return np.append(lows, points), np.append(highs, points), np.append(counts, ones)
 
 
+def join_signs(
+    negative: tuple[Array, Array, Ints], positive: tuple[Array, Array, Ints], threshold: float, zeros: int
+) -> tuple[Array, Array, Ints]:
+    """Return the buckets of both signs and the one around zero, in increasing order; those of `negative` are mirrored.
+
+    The bucket around zero is [-threshold, threshold].
+    """
+    lows, highs, counts = negative
+    return (
+        np.concatenate((-highs[::-1], [-threshold], positive[0])) + 0.0,
+        np.concatenate((-lows[::-1], [threshold], positive[1])) + 0.0,
+        np.concatenate((counts[::-1], [zeros], positive[2])),
+    )
+
+
 def above(edges: Any) -> Any:
     """Return the smallest floats above these edges: the lower ends of buckets without their lower edge.
 

@@ -7,11 +7,17 @@ from typing import Any
 import numpy as np
 
 from quantide.errors import HistogramError, MissingPackageError
-from quantide.histograms.bucket_intervals import summarize_buckets
+from quantide.histograms.bucket_intervals import join_signs, summarize_buckets
 from quantide.histograms.exponential_edges import MIN_NORMAL, ROUNDINGS, limit_ends, widen_edges
-from quantide.histograms.histogram_fields import read_count, read_counts, read_fields, read_float, read_whole
+from quantide.histograms.histogram_fields import (
+    read_count,
+    read_counts,
+    read_fields,
+    read_float,
+    read_threshold,
+    read_whole,
+)
 from quantide.histograms.interval_summary import IntervalSummary
-from quantide.histograms.otel_import import join_signs
 from quantide.typing import Floats, Ints
 
 ROUNDING = {"up": -1.0, "down": 0.0}  # exponent of a bin's lower edge, minus its index
@@ -140,7 +146,5 @@ def _intervals(bins: Bins, gamma: float, offset: float, shift: float, collapsed:
 def _summarize(
     signs: list[tuple[Floats, Floats, Ints]], gamma: float, zeros: int, zero_threshold: float | None
 ) -> IntervalSummary:
-    threshold = 2 * MIN_NORMAL * gamma if zero_threshold is None else read_float("zero_threshold", zero_threshold)
-    if threshold < 0:
-        raise HistogramError(f"zero_threshold must be a number from 0 on, not {threshold}")
+    threshold = 2 * MIN_NORMAL * gamma if zero_threshold is None else read_threshold(zero_threshold)
     return summarize_buckets(*join_signs(signs[0], signs[1], threshold, zeros))

@@ -8,6 +8,7 @@ import numpy as np
 
 from quantide.errors import InvalidArgumentError
 from quantide.histograms.bucket_counts import count_buckets, extremes, to_source
+from quantide.histograms.histogram_fields import read_edges
 from quantide.typing import Floats
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -72,8 +73,8 @@ def to_prometheus_text(
 
 
 def _finite(bounds: Any) -> Floats:
-    """Return bounds without a last +Inf; raise if another one is infinite."""
-    array = np.atleast_1d(np.asarray(bounds, dtype=np.float64))
+    """Return bounds without a last +Inf; raise if another one is infinite, or if they do not increase."""
+    array = read_edges("bounds", bounds)
     array = array[:-1] if len(array) and array[-1] == np.inf else array
     if np.isinf(array).any():
         raise InvalidArgumentError("bounds must be finite; the bucket up to +Inf is added")

@@ -19,6 +19,7 @@ MIN_NORMAL = 2.0**-1022
 MAX_FLOAT = float(np.finfo(np.float64).max)
 MAX_CACHED = 512  # buckets whose edges are cached together
 MIN_SCALE, MAX_SCALE = -11, 20  # scales whose indexes fit 32 bits
+SCHEMAS = (-4, 8)  # the scales of Prometheus
 
 
 def powers_of_two(indexes: Ints, scale: int) -> Floats:

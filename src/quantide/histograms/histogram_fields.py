@@ -11,6 +11,8 @@ from quantide.errors import CountOverflowError, HistogramError, UnprovedError
 from quantide.summary.ranks import MAX_N
 from quantide.typing import Array, Floats, Ints
 
+LARGEST_SUM = 2.0**62  # of counts, so that sums fit 64 bits
+
 
 def read_fields(histogram: Any) -> Mapping[str, Any]:
     """Return the fields by their names in snake_case; a protobuf message has those that are set."""
@@ -26,9 +28,6 @@ def read_fields(histogram: Any) -> Mapping[str, Any]:
     else:
         raise HistogramError(f"a histogram is a dict or an object with fields, not {type(histogram).__name__}")
     return {_snake_case(name): value for name, value in named.items() if value is not None}
-
-
-LARGEST_SUM = 2.0**62  # of counts, so that sums fit 64 bits
 
 
 @lru_cache(maxsize=256)
@@ -126,6 +125,14 @@ def read_float(name: str, number: Any) -> float:
     if np.isnan(value):
         raise HistogramError(f"{name} is NaN")
     return value + 0.0
+
+
+def read_threshold(number: Any) -> float:
+    """Return the largest absolute value that a histogram counts as zero."""
+    threshold = read_float("zero_threshold", number)
+    if not 0 <= threshold < np.inf:
+        raise HistogramError(f"zero_threshold must be a finite number from 0 on, not {threshold}")
+    return threshold
 
 
 def read_whole(name: str, number: Any, low: int, high: int) -> int:

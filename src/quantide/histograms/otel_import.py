@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from quantide.errors import HistogramError
-from quantide.histograms.bucket_intervals import above, split_ends, summarize_buckets
+from quantide.histograms.bucket_intervals import above, join_signs, split_ends, summarize_buckets
 from quantide.histograms.exponential_edges import MAX_SCALE, MIN_SCALE, power_buckets
 from quantide.histograms.histogram_fields import (
     check_total,
@@ -15,10 +15,11 @@ from quantide.histograms.histogram_fields import (
     read_edges,
     read_fields,
     read_float,
+    read_threshold,
     read_whole,
 )
 from quantide.histograms.interval_summary import IntervalSummary
-from quantide.typing import Array, Floats, Ints
+from quantide.typing import Floats, Ints
 
 MAX_INDEX = 2**31 - 1
 
@@ -39,7 +40,10 @@ def from_otel(point: Any, *, exact: bool = False) -> IntervalSummary:
     fields = read_fields(point)
     exponential = {"scale", "positive", "negative", "zero_count"} & fields.keys()
     if not exponential and not {"bucket_counts", "explicit_bounds", "count"} & fields.keys():
-        raise HistogramError(f"no data point of a histogram: it has the fields {', '.join(fields) or 'none'}")
+        raise HistogramError(
+            f"no data point of a histogram: it has the fields {', '.join(fields) or 'none'}; give one element of "
+            "dataPoints (data_points in Python) of a histogram"
+        )
     lows, highs, counts = _exponential(fields, exact) if exponential else _explicit(fields)
     check_total("count", fields.get("count"), counts)
     smallest, largest = _extremes(fields)
@@ -66,9 +70,7 @@ def _explicit(fields: Mapping[str, Any]) -> tuple[Floats, Floats, Ints]:
 
 def _exponential(fields: Mapping[str, Any], exact: bool) -> tuple[Floats, Floats, Ints]:
     scale = read_whole("scale", fields.get("scale", 0), MIN_SCALE, MAX_SCALE)
-    threshold = read_float("zero_threshold", fields.get("zero_threshold", 0.0))
-    if not 0 <= threshold < np.inf:
-        raise HistogramError(f"zero_threshold must be a number from 0 on, not {threshold}")
+    threshold = read_threshold(fields.get("zero_threshold", 0.0))
     zeros = read_count("zero_count", fields.get("zero_count", 0))
     positive = _one_sign("positive", fields, scale, exact)
     negative = _one_sign("negative", fields, scale, exact)
@@ -82,18 +84,3 @@ def _one_sign(sign: str, fields: Mapping[str, Any], scale: int, exact: bool) -> 
     some = counts.nonzero()[0]
     lows, highs = power_buckets(offset + some, scale, exact)
     return lows, highs, counts[some]
-
-
-def join_signs(
-    negative: tuple[Array, Array, Ints], positive: tuple[Array, Array, Ints], threshold: float, zeros: int
-) -> tuple[Array, Array, Ints]:
-    """Return the buckets of both signs and the one around zero, in increasing order; those of `negative` are mirrored.
-
-    The bucket around zero is [-threshold, threshold].
-    """
-    lows, highs, counts = negative
-    return (
-        np.concatenate((-highs[::-1], [-threshold], positive[0])) + 0.0,
-        np.concatenate((-lows[::-1], [threshold], positive[1])) + 0.0,
-        np.concatenate((counts[::-1], [zeros], positive[2])),
-    )

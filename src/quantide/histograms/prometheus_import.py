@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from quantide.errors import HistogramError, NaNError
-from quantide.histograms.bucket_intervals import above, summarize_buckets
-from quantide.histograms.exponential_edges import power_buckets
+from quantide.histograms.bucket_intervals import above, join_signs, summarize_buckets
+from quantide.histograms.exponential_edges import SCHEMAS, power_buckets
 from quantide.histograms.histogram_fields import (
     check_total,
     first_field,
@@ -17,15 +17,14 @@ from quantide.histograms.histogram_fields import (
     read_deltas,
     read_edges,
     read_fields,
-    read_float,
+    read_threshold,
     read_whole,
 )
 from quantide.histograms.interval_summary import IntervalSummary
-from quantide.histograms.otel_import import join_signs
 from quantide.typing import Floats, Ints
 
 CUSTOM_BUCKETS = -53  # the schema with a list of edges
-SCHEMAS = (-4, 8)
+NATIVE_FIELDS = ("schema", "sample_", "count", "sum", "zero_", "pos", "neg", "custom_values")  # prefixes of their names
 Labels = tuple[tuple[str, str], ...]
 
 _SAMPLE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)\{(.*)\}\s+(\S+)", re.MULTILINE)
@@ -35,13 +34,13 @@ _ESCAPES = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
 
 
 def from_prometheus_buckets(
-    buckets: Iterable[tuple[Any, Any]],
+    buckets: Mapping[Any, Any] | Iterable[tuple[Any, Any]],
     *,
     count: Any = None,
     smallest: float | None = None,
     largest: float | None = None,
 ) -> IntervalSummary:
-    """Return the summary of a classic histogram: pairs of `le`, an upper edge, and the cumulative count up to it.
+    """Return the summary of a classic histogram: a dict or pairs of `le`, an upper edge, and the cumulative count.
 
     The last edge must be +Inf. `smallest` and `largest` are bounds of all values, if there are any: latencies are not
     below 0. Without them, the first bucket begins at -inf and the last one ends at inf.
@@ -50,7 +49,7 @@ def from_prometheus_buckets(
     >>> s.rank(0.1), s.answer(1.0).value
     ((8, 8), np.float64(inf))
     """
-    pairs = list(buckets)
+    pairs = _read_pairs(buckets)
     edges = read_edges("le", [edge for edge, _ in pairs])
     cumulative = read_counts("cumulative counts", [number for _, number in pairs])
     if not len(edges) or edges[-1] != np.inf:
@@ -65,10 +64,19 @@ def from_prometheus_buckets(
     return summarize_buckets(lows, edges, counts, smallest, largest)
 
 
+def _read_pairs(buckets: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    try:
+        return [(edge, count) for edge, count in (buckets.items() if isinstance(buckets, Mapping) else buckets)]
+    except (TypeError, ValueError) as error:
+        raise HistogramError("buckets must be pairs of le and a cumulative count, such as (0.5, 90)") from error
+
+
 def from_prometheus_text(
     text: str, name: str, *, smallest: float | None = None, largest: float | None = None
 ) -> dict[Labels, IntervalSummary]:
     """Return the classic histograms of this name in a text of the exposition format, by their labels without `le`.
+
+    The name has no suffix such as `_bucket`. Without a histogram of this name, the result is empty.
 
     >>> text = 'rpc_bucket{code="200",le="1"} 3\\nrpc_bucket{code="200",le="+Inf"} 4\\n'
     >>> from_prometheus_text(text, "rpc")[(("code", "200"),)].n
@@ -104,15 +112,15 @@ def from_prometheus_native(histogram: Any, *, exact: bool = False) -> IntervalSu
     client, which compares values with the edges.
     """
     fields = read_fields(histogram)
+    if fields and not any(name.startswith(NATIVE_FIELDS) for name in fields):
+        raise HistogramError(f"no native histogram: it has the fields {', '.join(fields)}")
     schema = read_whole("schema", fields.get("schema", 0), CUSTOM_BUCKETS, SCHEMAS[1])
     if schema == CUSTOM_BUCKETS:
         lows, highs, counts = _custom_buckets(fields)
     elif schema < SCHEMAS[0]:
         raise HistogramError(f"schema {schema} is unknown; known are {SCHEMAS[0]} to {SCHEMAS[1]}, {CUSTOM_BUCKETS}")
     else:
-        threshold = read_float("zero_threshold", fields.get("zero_threshold", 0.0))
-        if not 0 <= threshold < np.inf:
-            raise HistogramError(f"zero_threshold must be a number from 0 on, not {threshold}")
+        threshold = read_threshold(fields.get("zero_threshold", 0.0))
         names = ("zero_count", "zero_count_int", "zero_count_float")
         zeros = read_count("zero_count", first_field(fields, *names, default=0))
         negative, positive = (_one_sign(fields, sign, schema, exact) for sign in ("negative", "positive"))
