@@ -287,7 +287,7 @@ def test_the_reference_has_the_key_and_the_filter_of_the_alarm(client: httpx.Cli
         ({"against": {"window": "last:2"}}, "is the window itself"),
         ({"against": {"window": "soon"}}, "not a window"),
         ({"against": {"stream": "latency"}}, "stream"),
-        ({"against": "steps:7"}, "against"),
+        ({"against": "steps:7"}, "against is 'steps:7': write a JSON object"),
         ({"against": {"filter": "nothing"}}, "nothing"),
         ({"against": {"window": "steps:1", "filter": "errors"}}, "last_steps"),
         ({"against": {"window": "within:2 d"}}, "reaches back"),

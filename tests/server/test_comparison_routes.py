@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from quantide.client import Client
+from quantide.errors import InvalidArgumentError
 from tests import comparison_oracle as oracle
 from tests.oracle import target_rank
 from tests.server.naive import Served
@@ -48,6 +49,11 @@ def test_the_client_parses_them(client: httpx.Client) -> None:
     assert (found.n, found.against_version) == (body["n"], body["against"]["version"])
     assert chosen.ks[0] == 0
     assert chosen.psi[0] == 0
+
+
+def test_a_reference_of_the_client_is_text(client: httpx.Client) -> None:
+    with Client(str(client.base_url)) as remote, pytest.raises(InvalidArgumentError, match="write stream"):
+        remote.compare("latency", {"key": "/pay"})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ BAD = {
     "columns": ("text/csv", b"value,endpoint,VALUE\n1,a,3\n", 400, "invalid_argument", "'value'"),
     "Arrow": ("application/vnd.apache.arrow.stream", b"no", 400, "invalid_argument", "arrow"),
     "Parquet": ("application/vnd.apache.parquet", parquet_bytes(TABLE)[:-9], 400, "invalid_argument", "parquet"),
-    "form": ("application/x-www-form-urlencoded", b"value=1", 415, "not_rows", "Content-Type"),
+    "form": ("application/x-www-form-urlencoded", b"value=1", 415, "not_rows", "'application/x-www-form-urlencoded'"),
     "plain text": ("text/plain", b"value\n1\n", 415, "not_rows", "Content-Type"),
     "multipart": ("multipart/form-data; boundary=a", b"--a--", 415, "not_rows", "Content-Type"),
     "charset": ("text/csv; charset=latin-1", b"value\n1\n", 415, "not_rows", "Content-Type"),

@@ -166,6 +166,10 @@ class ReadMethods(Connection):
 
         `bins` is a number of quantile bins of the reference, or the values between bins.
         """
+        if not isinstance(against, str):
+            raise InvalidArgumentError(
+                f'against={against!r} is not text; write stream[:key][@window], such as "latency:/pay@steps:30"'
+            )
         path = api_path("streams", check_stream_name(stream), "compare")
         cuts = {"bins": bins} if isinstance(bins, int) else {"split": _format_values(bins)[1]}
         fields = {"against": against, "against_filter": against_filter, "phi": check_phis(phis).ravel().tolist()}

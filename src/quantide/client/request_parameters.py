@@ -94,8 +94,8 @@ def _check_names(arguments: Mapping[str, Any], allowed: type) -> dict[str, Any]:
 def format_window(arguments: Mapping[str, Any]) -> str:
     """Return the window that the arguments choose, as text.
 
-    >>> format_window({"within": 90}), format_window({"last_steps": 7}), format_window({})
-    ('within:90 s', 'steps:7', 'all')
+    >>> format_window({"within": 90}), format_window({"last_steps": 0}), format_window({})
+    ('within:90 s', 'steps:0', 'all')
     >>> format_window({"last": 1000, "within": "5 min"})
     'last:1000,within:5 min'
     """
@@ -105,15 +105,15 @@ def format_window(arguments: Mapping[str, Any]) -> str:
             raise InvalidArgumentError(
                 "last_steps= selects history, last= and within= select recent values; give one of them"
             )
-        return f"steps:{_check_count('last_steps', arguments['last_steps'])}"
+        return f"steps:{_check_count('last_steps', arguments['last_steps'], least=0)}"
     last = [f"last:{_check_count('last', arguments['last'])}"] if "last" in given else []
     within = [f"within:{format_duration(arguments['within'])}"] if "within" in given else []
     return ",".join(last + within) or "all"
 
 
-def _check_count(name: str, number: Any) -> int:
-    if isinstance(number, (bool, np.bool_)) or not isinstance(number, (int, np.integer)) or number < 1:
-        raise InvalidArgumentError(f"{name} must be a whole number of at least 1, not {number!r}")
+def _check_count(name: str, number: Any, least: int = 1) -> int:
+    if isinstance(number, (bool, np.bool_)) or not isinstance(number, (int, np.integer)) or number < least:
+        raise InvalidArgumentError(f"{name} must be a whole number of at least {least}, not {number!r}")
     return int(number)
 
 

@@ -37,6 +37,7 @@ from quantide.server.routes.response_schemas import ERROR_RESPONSES
 from quantide.server.service import Service
 
 LOG = logging.getLogger("quantide.server")
+NOT_AN_OBJECT = ("model_type", "model_attributes_type", "dict_type")  # errors of pydantic
 # Most requested: matched first, without a router of their own.
 FAST_ROUTES = (quantile_routes, chart_routes, comparison_routes, worst_key_routes)
 ROUTES = (
@@ -135,10 +136,11 @@ def _validation_error(error: RequestValidationError) -> InvalidArgumentError:
         return InvalidArgumentError(f"{name[:80]} is not a parameter here; /docs lists the parameters")
     if first["type"] == "missing":
         return InvalidArgumentError(f"{name[:80]} is missing; /docs lists the parameters that are needed")
+    message = "write a JSON object" if first["type"] in NOT_AN_OBJECT else first["msg"]
     given = first.get("input")
     value = ""
     if isinstance(given, str):
         value = f" is {given[:80]!r}"
     elif isinstance(given, (int, float)):
         value = f" is {given!r}"
-    return InvalidArgumentError(f"{name[:80]}{value}: {first['msg']}")
+    return InvalidArgumentError(f"{name[:80]}{value}: {message}")

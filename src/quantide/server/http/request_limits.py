@@ -123,11 +123,18 @@ def has_body(headers: dict[bytes, bytes]) -> bool:
     return b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
 
 
-def check_content_type(method: str, path: str, headers: dict[bytes, bytes]) -> None:
-    """Raise unless the body is JSON, or has rows: a page of another site cannot send these types without a preflight,
-    which is refused. Queries of Prometheus may be forms, because they change nothing.
+def _describe_body(headers: dict[bytes, bytes], is_plain: bool) -> str:
+    """Describe why a body has no rows: its encoding, or its type."""
+    if not is_plain:
+        return "the body has a Content-Encoding, which is not supported here"
+    return f"the Content-Type is {headers.get(b'content-type', b'').decode('latin-1')[:80]!r}"
 
-    Without a preflight it can use no method but GET, HEAD and POST, so other methods may omit the body and its type.
+
+def check_content_type(method: str, path: str, headers: dict[bytes, bytes]) -> None:
+    """Raise unless the body is JSON or has rows; queries of Prometheus, which change nothing, may be forms.
+
+    A page of another site cannot send JSON or rows without a preflight, which is refused. Without a preflight it can
+    use no method but GET, HEAD and POST, so other methods may omit the body and its type.
     """
     if method != "POST" and not has_body(headers):
         return
@@ -135,7 +142,7 @@ def check_content_type(method: str, path: str, headers: dict[bytes, bytes]) -> N
     is_plain = headers.get(b"content-encoding", b"identity").lower() == b"identity"
     if method == "POST" and PUSH_PATH.fullmatch(path):
         if content_type not in PUSH_TYPES or not is_plain:
-            raise Problem("not_rows", f"rows are not compressed, and have a Content-Type: {', '.join(PUSH_TYPES)}")
+            raise Problem("not_rows", f"{_describe_body(headers, is_plain)}; send rows as {', '.join(PUSH_TYPES)}")
     elif method == "POST" and path in QUERY_PATHS:
         if content_type != FORM_TYPE or not is_plain:
             raise Problem("not_form", f"the parameters are a form; send Content-Type: {FORM_TYPE}")
