@@ -15,7 +15,7 @@ from quantide.server.prometheus.label_matchers import LabelMatcher
 from quantide.server.prometheus.metric_catalog import StreamMetric
 from quantide.server.prometheus.promql_evaluation import QueryEvaluation
 from quantide.server.prometheus.promql_parser import RowRate, VectorSelector, parse_query, parse_selector
-from quantide.server.prometheus.series_selection import choose_quantiles
+from quantide.server.prometheus.query_labels import choose_quantiles
 from quantide.typing import Bools
 
 PIECES = [*"(){}[]+-*/%^,=@#", "=~", "!=", "!~", "==", "5m", "1", "0x1F", "1e9", ".5", "inf", "\\", "é"]

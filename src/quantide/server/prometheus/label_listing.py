@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from quantide.server.prometheus.label_matchers import Matchers, accepts
 from quantide.server.prometheus.metric_catalog import (
     BOUND,
     BOUNDS,
@@ -14,15 +15,15 @@ from quantide.server.prometheus.metric_catalog import (
     StreamMetric,
 )
 from quantide.server.prometheus.promql_parser import NAME
-from quantide.server.prometheus.series_selection import (
-    Labels,
-    Matchers,
-    SelectedKey,
-    accepts,
+from quantide.server.prometheus.query_labels import (
     choose_bounds,
     choose_filters,
     choose_quantiles,
     choose_windows,
+)
+from quantide.server.prometheus.series_selection import (
+    Labels,
+    SelectedKey,
     select_keys,
     select_quantiles,
     select_rows,

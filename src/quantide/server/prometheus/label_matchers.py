@@ -4,6 +4,7 @@ Arrow's RE2 takes time linear in the text for every pattern, and refuses pattern
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,6 +60,9 @@ class LabelMatcher:
         return [part for part in parts if LITERAL.fullmatch(part)]
 
 
+Matchers = Sequence[LabelMatcher]
+
+
 def check_pattern(pattern: str) -> None:
     """Raise unless RE2 can compile a pattern by itself."""
     try:
@@ -68,9 +72,14 @@ def check_pattern(pattern: str) -> None:
         raise InvalidArgumentError(f"{pattern[:80]!r} is not a regular expression of RE2: {reason}") from error
 
 
-def select_all(matchers: list[LabelMatcher], texts: pa.Array) -> Bools:
+def select_all(matchers: Matchers, texts: pa.Array) -> Bools:
     """Return a mask of the texts that satisfy all conditions."""
     mask = np.ones(len(texts), dtype=bool)
     for matcher in matchers:
         mask &= matcher.select(texts)
     return mask
+
+
+def accepts(matchers: Matchers, label: str, text: str) -> bool:
+    """Return True if the text of a label satisfies all matchers of that label."""
+    return all(one.accepts(text) for one in matchers if one.label == label)
