@@ -93,7 +93,7 @@ class PolarsNamespace:
         self._column = column
 
     def quantile(self, quantile: float | list[float], interpolation: str = "nearest") -> Any:
-        """Return what quantile() of this column returns, faster."""
+        """Return the same as quantile() of this column, faster."""
         return _quantile(self._column, quantile, interpolation)
 
     def rolling_quantile(self, window: Any, phis: ArrayLike, **arguments: Any) -> Any:

@@ -42,7 +42,7 @@ class SeriesAccessor:
         self._series = series
 
     def quantile(self, q: Any = 0.5, interpolation: str = "linear") -> Any:
-        """Return what Series.quantile() returns, faster."""
+        """Return the same as Series.quantile(), faster."""
         return quantile(self._series, q, interpolation)
 
     def rolling_quantile(self, window: Any, phis: ArrayLike, **arguments: Any) -> Any:
@@ -65,7 +65,7 @@ class FrameAccessor:
         interpolation: str = "linear",
         method: str = "single",
     ) -> Any:
-        """Return what DataFrame.quantile() returns, faster."""
+        """Return the same as DataFrame.quantile(), faster."""
         return quantile(self._frame, q, interpolation, axis=axis, numeric_only=numeric_only, method=method)
 
 
@@ -76,7 +76,7 @@ class GroupAccessor:
         self._grouped = grouped
 
     def quantile(self, q: Any = 0.5, interpolation: str = "linear", numeric_only: bool = False) -> Any:
-        """Return what groupby().quantile() returns, faster."""
+        """Return the same as groupby().quantile(), faster."""
         return group_quantile(self._grouped, q, interpolation, numeric_only)
 
 

@@ -1,6 +1,6 @@
 """Exact quantiles of Series and DataFrames, equal to those of pandas, by selection instead of a sort.
 
-Selected are numbers of 32 and 64 bits, datetimes and timedeltas. pandas itself computes other columns.
+Columns of float64, integers, datetimes and timedeltas are selected. pandas itself computes other columns.
 """
 
 from collections.abc import Callable
@@ -15,6 +15,7 @@ from quantide.summary.value_column import has_nan
 from quantide.typing import Array, Floats
 from quantide.windows.rolling_quantiles import INTERPOLATIONS, read_fractions
 
+POSITIONS: dict[str, Callable[[Floats], Floats]] = {"lower": np.floor, "higher": np.ceil, "nearest": np.around}
 WHOLE = ("int64", "int32", "int16", "int8", "uint32", "uint16", "uint8")
 
 
@@ -33,21 +34,23 @@ def quantile(data: Any, q: Any = 0.5, interpolation: str = "linear", **arguments
           ms        day
     0.5  4.0 2026-01-02
     """
-    fractions = _read_q(q, interpolation)
+    fractions = read_quantiles(q, interpolation)
     if isinstance(data, pd.Series) and not arguments:
         return _series_quantile(data, q, fractions, interpolation)
     if isinstance(data, pd.DataFrame):
         return _frame_quantile(data, q, fractions, interpolation, **arguments)
-    raise InvalidArgumentError(f"give a pandas Series or DataFrame, not a {type(data).__name__} with {arguments}")
+    if isinstance(data, pd.Series):
+        raise InvalidArgumentError(f"{', '.join(arguments)} belongs to a DataFrame; leave it out for a Series")
+    raise InvalidArgumentError(f"give a pandas Series or DataFrame, not a {type(data).__name__}")
 
 
-def read_interpolation(interpolation: str) -> str:
-    """Return a rule of pandas; raise for others."""
+def read_quantiles(q: Any, interpolation: str) -> Floats:
+    """Return one or several quantiles as an array; raise unless they are in [0, 1] and pandas has the interpolation."""
     if interpolation not in INTERPOLATIONS:
         raise InvalidArgumentError(
             f"interpolation={interpolation!r} is unknown; use one of {', '.join(INTERPOLATIONS)}"
         )
-    return interpolation
+    return read_fractions(q if np.ndim(q) == 0 else np.asarray(q, dtype=np.float64))
 
 
 def is_selectable(dtype: Any) -> bool:
@@ -71,11 +74,6 @@ def restore_times(numbers: Array, dtype: Any) -> Any:
     if not isinstance(dtype, pd.DatetimeTZDtype):
         return numbers.view(dtype)
     return pd.DatetimeIndex(numbers.view(f"M8[{dtype.unit}]")).tz_localize("UTC").tz_convert(dtype.tz)
-
-
-def _read_q(q: Any, interpolation: str) -> Floats:
-    read_interpolation(interpolation)
-    return read_fractions(q if np.ndim(q) == 0 else np.asarray(q, dtype=np.float64))
 
 
 def _series_quantile(series: Any, q: Any, fractions: Floats, interpolation: str) -> Any:
@@ -122,7 +120,7 @@ def _column_quantiles(series: Any, fractions: Floats, interpolation: str) -> Any
 def _interpolate(values: Array, fractions: Floats, interpolation: str) -> Array:
     """Return quantiles by the arithmetic of numpy.percentile, which pandas calls."""
     last = len(values) - 1
-    virtual = last * (fractions * 100.0 / 100.0)
+    virtual = last * (fractions * 100.0 / 100.0)  # pandas passes percentages, which rounds some fractions
     if interpolation in POSITIONS:
         return _select(values, POSITIONS[interpolation](virtual).astype(np.int64))
     if interpolation == "midpoint":
@@ -144,6 +142,3 @@ def _select(values: Array, positions: Array) -> Array:
     carried = values.astype(np.float64 if values.dtype.kind == "f" else np.int64, copy=False)
     selected: Array = order_statistics(carried, positions).astype(values.dtype, copy=False)
     return selected
-
-
-POSITIONS: dict[str, Callable[[Floats], Floats]] = {"lower": np.floor, "higher": np.ceil, "nearest": np.around}

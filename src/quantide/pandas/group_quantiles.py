@@ -7,10 +7,9 @@ import numpy as np
 import pandas as pd
 
 from quantide.errors import InvalidArgumentError
-from quantide.pandas.column_quantiles import is_selectable, read_interpolation, restore_times
+from quantide.pandas.column_quantiles import is_selectable, read_quantiles, restore_times
 from quantide.summary.key_encoding import group_by_code
 from quantide.typing import Array, Floats, Ints
-from quantide.windows.rolling_quantiles import read_fractions
 
 
 def group_quantile(grouped: Any, q: Any = 0.5, interpolation: str = "linear", numeric_only: bool = False) -> Any:
@@ -30,8 +29,7 @@ def group_quantile(grouped: Any, q: Any = 0.5, interpolation: str = "linear", nu
     """
     if not isinstance(grouped, (pd.api.typing.DataFrameGroupBy, pd.api.typing.SeriesGroupBy)):
         raise InvalidArgumentError(f"give a groupby object of pandas, not a {type(grouped).__name__}")
-    fractions = read_fractions(q if np.ndim(q) == 0 else np.asarray(q, dtype=np.float64))
-    read_interpolation(interpolation)
+    fractions = read_quantiles(q, interpolation)
     table = _GroupTable.of(grouped, numeric_only)
     if table is None:
         return grouped.quantile(q, interpolation, numeric_only)

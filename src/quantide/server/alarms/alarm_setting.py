@@ -22,8 +22,11 @@ QUANTILE, KS = "quantile", "ks"  # measures
 
 @dataclass(frozen=True)
 class AlarmSetting:
-    """Definition of an alarm. `key`, `threshold`, `clear` and `against` are JSON values; `above` is the side of the
-    threshold on which it fires. `phi` is None and `against` is a window if it measures the KS distance."""
+    """Definition of an alarm: `key`, `threshold`, `clear` and `against` are JSON values.
+
+    `above` is True if it fires above the threshold, False if it fires below. An alarm on the KS distance has a window
+    `against`, and no `phi`.
+    """
 
     name: str | None
     stream: str

@@ -40,8 +40,10 @@ class AlarmStateMachine:
     hold_start: float | None = None
 
     def evaluate(self, now: float, beyond: str, uncleared: str) -> "AlarmStateMachine":
-        """Return the state after an evaluation. `now` is in seconds of any clock; a clock that was set back restarts
-        the hold time."""
+        """Return the state after an evaluation.
+
+        `now` is in seconds of any clock; a clock that was set back restarts the hold time.
+        """
         in_favour = uncleared == NO if self.firing else beyond == CERTAIN
         if not in_favour:
             return replace(self, state=beyond, hold_start=None)
