@@ -58,7 +58,7 @@ def test_a_key_of_text_and_number(store: str, capsys: Out) -> None:
 
 def test_the_last_steps(store: str, capsys: Out) -> None:
     assert main(["quantile", store, "0.5", "--last-steps", "1"]) == 0
-    assert "102 values of 1 steps and the open one" in capsys.readouterr().out
+    assert "102 values of 1 step and the open one" in capsys.readouterr().out
     assert main(["quantile", store, "0.5", "--last-steps", "2", "--widen"]) == 0
     assert "302 values of 3 steps and the open one (more than asked" in capsys.readouterr().out
     assert main(["quantile", store, "0.5", "--last-steps", "2"]) == 2
@@ -103,7 +103,7 @@ def test_a_picture_of_the_runs(store: str, capsys: Out) -> None:
     assert min(widths[:2]) > 1.5 * max(widths[2:4])
     assert min(widths[2:4]) > 1.5 * widths[4]
     runs = [line.split("  ")[-1].strip() for line in output[1:4]]
-    assert runs == ["2 runs, 800 values", "2 runs, 400 values", "1 runs, 100 values"]
+    assert runs == ["2 runs, 800 values", "2 runs, 400 values", "1 run, 100 values"]
     assert output[-1] == "last_steps that can be asked about: 1, 3, 5, 9, 13"
 
 
@@ -248,6 +248,12 @@ def test_worst_keys_on_the_command_line(recent: str, store: str, capsys: Out) ->
     assert main(["worst-keys", recent, "0.5", "--within", "4 s"]) == 0
     _, first, second, note = lines(capsys)
     assert (first[0], first[-1], second[0], second[-1], note[0]) == ("7.0", "b", "6.0", "a", "2")
+    assert "proved" not in note  # all keys are listed
+    assert main(["worst-keys", store, "1", "--most", "1", "--min-n", "3"]) == 0
+    assert "among the 1 with the largest quantile" in (text := capsys.readouterr().out)
+    assert text.endswith("; 1 more with too few values\n")
+    assert main(["worst-keys", recent, "0.5", "--last", "1"]) == 0
+    assert "1 key of the last 1 value\n" in capsys.readouterr().out
     assert main(["worst-keys", store, "1", "--most", "1", "--smallest", "--min-n", "3", "--json"]) == 0
     output = json.loads(capsys.readouterr().out)
     assert [row["key"] for row in output["listed"]] == [["a", 0]]

@@ -268,7 +268,7 @@ WRONG: list[tuple[str, int, str]] = [
     ("/api/streams/latency/quantiles?phi=0.5&key=", 404, "key ''"),
     ("/api/streams/latency/quantiles?phi=0.5&key=%00", 404, "x00"),
     ("/api/streams/latency/quantiles?phi=0.5&key=%ff%fe", 404, "key"),
-    ("/api/streams/latency/quantiles?phi=0.5&key=/pay&key=/cart", 400, "1 parts: endpoint"),
+    ("/api/streams/latency/quantiles?phi=0.5&key=/pay&key=/cart", 400, "1 part: endpoint"),
     ("/api/streams/prices/quantiles?phi=0.5&key=eu", 400, "2 parts: region, symbol"),
     ("/api/streams/prices/quantiles?phi=0.5&key=eu&key=one", 404, "string, int64"),
     ("/api/streams/plain/quantiles?phi=0.5&key=x", 400, "leave key out"),

@@ -54,9 +54,10 @@ def show_answers(
     for a in answers:
         ranks = f"{a.rank_lo:,} to {a.rank_hi:,}"
         out.write(f"{a.phi:>8g}  {a.value!s:>24}  {ranks:>31}  {format_error(a.error, a.n):>26}  {a.blocks_read}\n")
-    steps = f"{first.last_steps:,} steps and the open one"
+    steps = f"{count(first.last_steps, 'step')} and the open one"
     note = " (more than asked: a run would be cut)" if first.widened else ""
-    out.write(f"{first.n:,} values of {steps}{note}, {first.stream_n:,} of them in the open step; mode {first.mode}\n")
+    of_open = f"{first.stream_n:,} of them in the open step"
+    out.write(f"{count(first.n, 'value')} of {steps}{note}, {of_open}; mode {first.mode}\n")
 
 
 def show_history(out: TextIO, path: str, json: bool = False, storage_options: Options = None) -> None:
@@ -69,7 +70,7 @@ def show_history(out: TextIO, path: str, json: bool = False, storage_options: Op
     out.write(
         f"{value_json.count(stats['values'], 'value')} in {value_json.count(stats['steps'], 'step')}, "
         f"{value_json.count(stats['runs'], 'run')}, {value_json.count(stats['files'], 'file')}, "
-        f"{stats['bytes'] / 1e6:,.1f} MB; {stats['stream_values']:,} values in the open step\n"
+        f"{stats['bytes'] / 1e6:,.1f} MB; {value_json.count(stats['stream_values'], 'value')} in the open step\n"
     )
     steps = max(1, stats["steps"])
     for level in sorted({run.id.level for run in runs}, reverse=True):
@@ -80,7 +81,7 @@ def show_history(out: TextIO, path: str, json: bool = False, storage_options: Op
                 end = max(start + 1, run.id.last * WIDTH // steps)
                 line[start:end] = "[" + "=" * (end - start - 2) + "]" if end - start > 1 else "|"
         rows = [run.rows for run in runs if run.id.level == level]
-        out.write(f"level {level}  {''.join(line[:WIDTH])}  {len(rows)} runs, {sum(rows):,} values\n")
+        out.write(f"level {level}  {''.join(line[:WIDTH])}  {count(len(rows), 'run')}, {count(sum(rows), 'value')}\n")
     out.write(f"step     {'1':<{WIDTH - len(str(steps))}}{steps}\n")
     spans = ", ".join(str(span.last_steps) for span in history.spans())
     out.write(f"last_steps that can be asked about: {spans or 'none yet'}\n")
@@ -176,14 +177,14 @@ def show_clock(out: TextIO, path: str, accept: bool, json: bool = False, storage
         body = {"path": path, "clock": now, "problem": problem, "accepted": accept, "steps": steps}
         write_line(out, body | {"restorable_runs": runs})
         return
-    out.write(f"clock of this machine: {now}; {steps:,} steps have ended\n")
+    out.write(f"clock of this machine: {now}; {count(steps, 'ended step')}\n")
     if accept:
         out.write("accepted: ingestion goes by this clock from now on, or from its next start on\n")
     elif problem is not None:
         out.write(f"problem: {problem}\n")
     else:
         out.write("ingestion has no problem with it\n")
-    out.write(f"{runs:,} runs that expired can be restored: quantide history restore {path}\n")
+    out.write(f"{count(runs, 'expired run')} can be restored: quantide history restore {path}\n")
 
 
 def show_restored(out: TextIO, path: str, json: bool = False, storage_options: Options = None) -> None:

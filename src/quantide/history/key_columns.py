@@ -9,6 +9,7 @@ import pyarrow as pa
 from quantide.errors import InvalidArgumentError, TypeMismatchError, UnknownKeyError
 from quantide.history.run import Key
 from quantide.summary.key_encoding import check_same_length, key_array
+from quantide.summary.value_json import count
 
 SINGLE = (str, bytes, int, float, bool, np.generic)
 
@@ -34,7 +35,9 @@ def read_key(key: Any, names: Sequence[str], types: list[pa.DataType] | None) ->
     parts = tuple(key[name] for name in names) if isinstance(key, dict) and set(key) == set(names) else key
     parts = parts if isinstance(parts, (tuple, list)) else (parts,)
     if len(parts) != len(names):
-        raise InvalidArgumentError(f"a key here has {len(names)} parts: {', '.join(names)}; {key!r} has {len(parts)}")
+        raise InvalidArgumentError(
+            f"a key here has {count(len(names), 'part')}: {', '.join(names)}; {key!r} has {len(parts)}"
+        )
     if types is None:
         raise UnknownKeyError(f"there is no value with the key {key!r}: nothing was appended yet")
     try:
@@ -62,7 +65,7 @@ def _columns(key: Any, names: Sequence[str], rows: int) -> list[pa.Array]:
         columns = {field.name: column for field, column in zip(array.type, array.flatten(), strict=True)}
         return [columns[name] for name in names]
     raise InvalidArgumentError(
-        f"a key here has {len(names)} parts: {', '.join(names)}; give tuples of that many, or columns named so"
+        f"a key here has {count(len(names), 'part')}: {', '.join(names)}; give tuples of that many, or columns named so"
     )
 
 

@@ -71,7 +71,7 @@ class Snapshot:
             choices = ", ".join(str(span.last_steps) for span in self.spans())
             raise SpanError(
                 f"last_steps={steps} would cut a run of steps {cut[0].id.first} to {cut[0].id.last}; it can be one of "
-                f"{choices}, or pass widen=True to get the next longer one"
+                f"{choices}; with widen, the next longer one is used"
             )
         first = min((run.id.first for run in cut), default=first)
         return tuple(run for run in self.runs if run.id.first >= first), self.step - first

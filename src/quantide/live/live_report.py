@@ -63,17 +63,23 @@ def show_worst_keys(
         band = f"{row.low} and {row.high}"
         key = " ".join(map(str, row.key)) if isinstance(row.key, tuple) else row.key
         out.write(f"{row.value!s:>24}  {band:>40}  {places:>11}  {row.n:>12,}  {key}\n")
+    out.write(f"{count(worst.keys, 'key')} of {_describe(scope, worst)}{_describe_ranking(worst)}\n")
+
+
+def _describe_ranking(worst: KeyRankingAsOf) -> str:
+    """Describe the keys that are not listed, and how many of the listed ones are proved; nothing if all are listed."""
+    text = f"; {worst.too_few:,} more with too few values" if worst.too_few else ""
+    if len(worst.listed) == worst.keys:
+        return text
     proved = sum(row.proved for row in worst.listed)
     kind = "smallest" if worst.smallest else "largest"
-    out.write(
-        f"{count(worst.keys, 'key')} of {_describe(scope, worst)}; {proved} of {len(worst.listed)} proved to be among "
-        f"the {worst.most} with the {kind} quantile; {worst.contenders:,} more may be\n"
-    )
+    most = f"{proved} of {len(worst.listed)} proved to be among the {worst.most} with the {kind} quantile"
+    return f"; {most}; {worst.contenders:,} more may be{text}"
 
 
 def _describe(scope: dict[str, Any], answer: LiveAnswer | KeyRankingAsOf) -> str:
     """Describe a window in words."""
-    parts = [f"the last {scope['last']:,} values"] if scope.get("last") is not None else []
+    parts = [f"the last {count(scope['last'], 'value')}"] if scope.get("last") is not None else []
     if answer.since is not None:
         parts.append(f"times after {answer.since}, up to {answer.until}")
     if scope.get("filter") is not None:
