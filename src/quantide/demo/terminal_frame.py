@@ -38,6 +38,7 @@ class AlarmRow:
     value: float | None
     firing: bool
     state: str
+    unit: str = ""
 
 
 @dataclass(frozen=True)
@@ -151,12 +152,13 @@ def format_alarms(alarms: Sequence[AlarmRow], style: TerminalStyle) -> list[str]
 
 def format_alarm(alarm: AlarmRow) -> str:
     """
-    >>> format_alarm(AlarmRow("ECHO is wide", 0.99, 30.0, 75.25, True, "certain"))
-    'FIRES   ECHO is wide: p99 is 75.25, the limit 30'
+    >>> format_alarm(AlarmRow("ECHO is wide", 0.99, 30.0, 75.25, True, "certain", "bp"))
+    'FIRES   ECHO is wide: p99 is 75.25 bp, the limit 30 bp'
     """
-    value = "not known" if alarm.value is None else f"{alarm.value:,.2f}"
+    unit = f" {alarm.unit}" if alarm.unit else ""
+    value = "not known" if alarm.value is None else f"{alarm.value:,.2f}{unit}"
     state = "FIRES" if alarm.firing else "quiet"
-    return f"{state}   {alarm.name}: p{100 * alarm.phi:g} is {value}, the limit {alarm.above:g}"
+    return f"{state}   {alarm.name}: p{100 * alarm.phi:g} is {value}, the limit {alarm.above:g}{unit}"
 
 
 def format_ranks(row: KeyRow) -> str:

@@ -40,6 +40,7 @@ class TerminalView(BackgroundTask):
         self._client, self._screen, self._wakeup = client, screen, wakeup
         self._start_time = time.monotonic()
         self._counts: deque[tuple[float, int]] = deque()
+        self._units: dict[str, str] = {}
         self._trails: dict[str, deque[float]] = {symbol: deque(maxlen=TRAIL_LENGTH) for symbol in SYMBOLS}
 
     def work(self) -> None:
@@ -65,7 +66,7 @@ class TerminalView(BackgroundTask):
             lag=time.time() - _to_seconds(stream["newest"]),
             window=WINDOW,
             rows=rows,
-            alarms=tuple(_make_alarm_row(alarm) for alarm in self._client.alarms() if alarm["phi"] is not None),
+            alarms=tuple(self._alarm_row(alarm) for alarm in self._client.alarms() if alarm["phi"] is not None),
         )
 
     def _query_row(self, symbol: str) -> KeyRow | None:
@@ -80,6 +81,17 @@ class TerminalView(BackgroundTask):
         values = (float(p50.value), float(p90.value), float(p99.value))
         return KeyRow(symbol, *values, p99.rank_lo, p99.rank_hi, p99.n, p99.error, tuple(trail))
 
+    def _alarm_row(self, alarm: dict[str, Any]) -> AlarmRow:
+        value = None if alarm["value"] is None else float(alarm["value"])
+        state = (alarm["firing"], alarm["state"])
+        return AlarmRow(alarm["name"], alarm["phi"], float(alarm["above"]), value, *state, self._unit(alarm["stream"]))
+
+    def _unit(self, stream: str) -> str:
+        """Return the unit of a stream, which never changes; an empty text if it has none."""
+        if stream not in self._units:
+            self._units[stream] = self._client.stream(stream).get("unit") or ""
+        return self._units[stream]
+
     def _update_rate(self, n: int) -> float:
         """Record the number of values and return their rate per second."""
         now = time.monotonic()
@@ -88,11 +100,6 @@ class TerminalView(BackgroundTask):
             self._counts.popleft()
         since, first = self._counts[0]
         return (n - first) / max(now - since, 1.0)
-
-
-def _make_alarm_row(alarm: dict[str, Any]) -> AlarmRow:
-    value = None if alarm["value"] is None else float(alarm["value"])
-    return AlarmRow(alarm["name"], alarm["phi"], float(alarm["above"]), value, alarm["firing"], alarm["state"])
 
 
 def _to_seconds(time: np.datetime64) -> float:
