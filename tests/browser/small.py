@@ -49,6 +49,13 @@ def moments(count: int, seconds: float = 600.0, end: np.datetime64 = NOON) -> An
 @contextmanager
 def small(folder: Path, *names: str, server: str = "", port: int = 0) -> Iterator[Small]:
     """A server over what is, or comes to be, in a folder."""
-    config = configure(folder, server, stream(*(names or ("numbers",))))
+    with small_with(folder, stream(*(names or ("numbers",))), server, port) as found:
+        yield found
+
+
+@contextmanager
+def small_with(folder: Path, streams: str, server: str = "", port: int = 0) -> Iterator[Small]:
+    """The same, with the configuration of its streams as text."""
+    config = configure(folder, server, streams)
     with serving(config, port=port) as api:
         yield Small(folder, config, api)

@@ -59,7 +59,7 @@ export function alarmCard({ api, state, announce, streams }, id, changed) {
     try {
       const { transitions } = await api.get(`/api/alarms/${id}/history`, { limit: RECENT });
       const when = ({ at }) => make("time", { datetime: at }, format.time(at));
-      const items = transitions.map((one) => make("li", {}, when(one), happened(one)));
+      const items = transitions.map((one) => make("li", {}, when(one), happened(one, streams.unit(looked.stream))));
       recent.replaceChildren(...(items.length ? items : [make("li", {}, "Nothing has changed since it was set.")]));
     } catch (error) {
       say(errorLine, error.message);
@@ -99,9 +99,10 @@ const isDistance = ({ measure }) => measure === "ks";
 // "p99", or "KS distance".
 export const measureLabel = (alarm) => (isDistance(alarm) ? "KS distance" : format.phi(alarm.phi));
 
-// "41.2", or both bounds of a distance: "0.084 to 0.166".
-export function valueLabel({ measure, value }) {
-  if (!isDistance({ measure }) || (value ?? null) === null) return format.number(value);
+// "41.2 ms", or both bounds of a distance: "0.084 to 0.166".
+export function valueLabel({ measure, value }, unit) {
+  if ((value ?? null) === null) return format.number(value);
+  if (!isDistance({ measure })) return format.number(value) + unit;
   const [low, high] = format.bounds(value.low, value.high);
   return low === high ? low : `${low} to ${high}`;
 }
@@ -118,14 +119,14 @@ function reference({ key, filter, against }) {
 function valueWords(alarm, unit) {
   const { phi, value, rank_lo, rank_hi, n } = alarm;
   if (isDistance(alarm)) {
-    return `KS distance is ${valueLabel(alarm)}, of ${format.number(n)} and ${format.number(alarm.against_n)} values`;
+    return `KS distance is ${valueLabel(alarm, "")}, of ${format.number(n)} and ${format.number(alarm.against_n)} values`;
   }
   const [low, high, of] = [rank_lo, rank_hi, n].map(format.number);
   return `${format.phi(phi)} is ${format.number(value)}${unit}, rank ${low === high ? low : `${low} to ${high}`} of ${of}`;
 }
 
-function happened(transition) {
+function happened(transition, unit) {
   const { firing, state, value, why } = transition;
-  const at = (value ?? null) === null ? (why ? `: ${why}` : "") : ` at ${valueLabel(transition)}`;
+  const at = (value ?? null) === null ? (why ? `: ${why}` : "") : ` at ${valueLabel(transition, unit)}`;
   return ` ${firing ? "firing" : "quiet"}, ${state}${at}`;
 }

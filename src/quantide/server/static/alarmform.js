@@ -7,7 +7,7 @@ const USUAL = ["0.5", "0.9", "0.99", "0.999", "0.9999"];
 const PHIS = [...USUAL.map((phi) => [phi, format.phi(Number(phi))]), ["own", "another"]];
 const HOLDS = [["0", "at once"], ["5 s", "5 s"], ["30 s", "30 s"], ["1 min", "1 min"], ["5 min", "5 min"]];
 
-export function alarmForm({ api, state, announce }, made) {
+export function alarmForm({ api, state, streams, announce }, made) {
   const about = make("p", { class: "hint" });
   const phi = make("select", { change: hint });
   const own = make("input", { inputmode: "decimal", placeholder: "0.95", change: hint, size: "6" });
@@ -49,7 +49,7 @@ export function alarmForm({ api, state, announce }, made) {
     try {
       const path = `/api/streams/${encodeURIComponent(series.stream)}/quantiles`;
       const { answers } = await api.get(path, { ...seriesParams(series), phi: wanted });
-      if (mine === turn) threshold.placeholder = `now ${shortened(answers[0].value)}`;
+      if (mine === turn) threshold.placeholder = `now ${shortened(answers[0].value)}${streams.unit(series.stream)}`;
     } catch (error) {
       say(errorLine, error.message);
     }

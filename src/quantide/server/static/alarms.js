@@ -12,7 +12,7 @@ const NONE = "None is set. The form below sets one for the selected series.";
 const MEANT = "An alarm fires only when it is proved: never because of an approximation.";
 
 export function mount(element, app) {
-  const { api, announce, onCommit } = app;
+  const { api, announce, onCommit, streams } = app;
   const summary = make("p", { class: "hint" });
   const loud = make("p", { class: "unseen", role: "alert" });
   const errorLine = make("p", { class: "error", role: "status" });
@@ -70,7 +70,7 @@ export function mount(element, app) {
     firing.set(id, fires);
     if (before === undefined || before === fires) return;
     const what = name || `${measureLabel(alarm)} of ${stream}, ${format.key(key)}`;
-    if (fires) loud.textContent = `Alarm fires: ${what}. The value is ${valueLabel(alarm)}.`;
+    if (fires) loud.textContent = `Alarm fires: ${what}. The value is ${valueLabel(alarm, streams.unit(stream))}.`;
     else announce(`Alarm stopped: ${what}.`);
   }
 

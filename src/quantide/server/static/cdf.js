@@ -2,8 +2,9 @@
 import { make, plain } from "./dom.js";
 import { logarithmic } from "./figure.js";
 
-export function cdfChart({ charts, format }) {
-  const FORMATS = [format.number, (fraction) => format.percent(fraction, 4), (fraction) => format.percent(fraction, 4)];
+export function cdfChart({ charts, format, streams }) {
+  const inUnit = (value) => format.number(value) + streams.unit();
+  const FORMATS = [inUnit, (fraction) => format.percent(fraction, 4), (fraction) => format.percent(fraction, 4)];
   const plot = make("div", { class: "chart", tabindex: "0" });
 
   // sides: [{name, series, curve}], the first drawn on top; curve is the response of /cdf.
@@ -49,7 +50,7 @@ export function cdfChart({ charts, format }) {
     const values = sides.flatMap(({ curve }) => curve.points.map(({ value }) => format.drawable(value)));
     const ends = log && [Math.min, Math.max].map((end) => end(...values.filter((value) => value > 0)));
     return {
-      xaxis: { title: "value", ...format.axis(sides[0].curve.value_type), ...(log && logarithmic(...ends)) },
+      xaxis: { title: streams.inUnit("value"), ...format.axis(sides[0].curve.value_type), ...(log && logarithmic(...ends)) },
       yaxis: { title: "fraction at most this", tickformat: ".0%", range: [0, 1.02], zeroline: false },
       legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", traceorder: "reversed" },
       margin: { l: 8, r: 12, t: 36, b: 8 },
@@ -59,8 +60,8 @@ export function cdfChart({ charts, format }) {
 
   function inWords(sides) {
     const parts = sides.map(({ name, curve }) => {
-      const half = format.number(curve.points.find((point) => point.fraction >= 0.5).value);
-      const most = format.number(curve.points.at(-1).value);
+      const half = inUnit(curve.points.find((point) => point.fraction >= 0.5).value);
+      const most = inUnit(curve.points.at(-1).value);
       return `${name}: half of ${format.count(curve.n)} values are at most ${half}, the largest is ${most}`;
     });
     return `Distributions of two series. ${parts.join(". ")}.`;

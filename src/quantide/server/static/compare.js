@@ -143,13 +143,15 @@ export function mount(element, app) {
     cdf.show(sides, log.checked);
   }
 
+  const inUnit = (value) => format.number(value) + streams.unit();
+
   function showFound(found) {
     const highlights = found.filter(({ phi }) => HIGHLIGHTED.includes(phi));
     say(sentence, sameSeries(here, there) ? SAME : inWords(highlights.at(-1)));
     verdicts.replaceChildren(...highlights.map(verdict));
     cells.show(
       `${seriesLabel(here)} against ${seriesLabel(there)}`,
-      ["Quantile", names.y, "proved between", names.x, "proved between", `${names.y} within ${names.x}`],
+      ["Quantile", streams.inUnit(names.y), "proved between", streams.inUnit(names.x), "proved between", `${names.y} within ${names.x}`],
       found.map((one) => [
         format.phi(one.phi),
         format.number(one.value),
@@ -165,8 +167,8 @@ export function mount(element, app) {
     const { y, x } = names.phrases;
     const range = phiRange(one.least, one.most);
     return (
-      `${format.phi(one.phi)} ${y} is ${format.number(one.value)}${streams.unit()}; in ${x} that is the ${range}. ` +
-      `It is ${WAYS[way(one)]} that of ${x}, ${format.number(one.other.value)}${streams.unit()}${margin(one, streams.unit())}.`
+      `${format.phi(one.phi)} ${y} is ${inUnit(one.value)}; in ${x} that is the ${range}. ` +
+      `It is ${WAYS[way(one)]} that of ${x}, ${inUnit(one.other.value)}${margin(one, streams.unit())}.`
     );
   }
 
@@ -178,8 +180,8 @@ export function mount(element, app) {
       make(
         "dd",
         {},
-        make("strong", {}, format.number(one.value) + streams.unit()),
-        make("span", {}, `${THAN[way(one)]} ${format.number(one.other.value)} in ${names.phrases.x}`),
+        make("strong", {}, inUnit(one.value)),
+        make("span", {}, `${THAN[way(one)]} ${inUnit(one.other.value)} in ${names.phrases.x}`),
         make("span", { class: "hint" }, `the ${phiRange(one.least, one.most)} there`),
       ),
     );
@@ -198,9 +200,10 @@ function margin(one, unit) {
   if (way(one) === "open") return "";
   const [upper, lower] = way(one) === "higher" ? [one, one.other] : [one.other, one];
   const [least, most] = [size(upper.low) - size(lower.high), size(upper.high) - size(lower.low)];
-  const share = size(one.other.value) ? ` (${format.percent(most / Math.abs(size(one.other.value)), 2)} at most)` : "";
+  const base = Math.min(...[one.other.low, one.other.high].map((end) => Math.abs(size(end))));
+  const share = base > 0 ? ` (${format.percentUp(most / base)} at most)` : "";
   const numbers = typeof one.value === "number" && Number.isFinite(most);
-  const by = numbers ? `, by ${least === most ? "" : `${format.number(least)} to `}${format.number(most)}${unit}${share}` : "";
+  const by = numbers ? `, by ${[...new Set(format.bounds(least, most))].join(" to ")}${unit}${share}` : "";
   return `${by}. That is proved for the values that arrived; whether it is chance is another question`;
 }
 

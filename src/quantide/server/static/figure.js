@@ -9,6 +9,7 @@ const TICK = 110; // pixels of width for each time that is written
 const APART = 15; // pixels between two names at the ends of lines
 const LETTER = 8; // pixels of width for each letter of such a name
 const DECADES = 4; // powers of ten beyond which only these are written
+const ALONE = 30_000; // milliseconds on both sides of a single point
 const [SECONDS, MINUTES, HOURS] = [8_000, 600_000, 129_600_000]; // milliseconds up to which times are written so finely
 
 export function traces({ points }, phis, colors, format, unit) {
@@ -55,6 +56,8 @@ export function layout(timeSeries, phis, colors, format, { size, log: wanted, ma
   const zero = least >= 0 && least < FAR * most && !log;
   const bottom = zero ? 0 : least;
   const from = Number.isFinite(span) ? last.t - span : points[0].t;
+  const around = last.dated ? ALONE : ALONE / 1000; // a single point is in the middle
+  const range = from < last.t ? [from, last.t] : [from - around, from + around];
   const found = marks(colors, most, log);
   const longest = Math.max(...phis.map((phi) => format.phi(phi).length));
   return {
@@ -62,8 +65,8 @@ export function layout(timeSeries, phis, colors, format, { size, log: wanted, ma
     hovermode: "x unified",
     margin: { l: 8, r: Math.max(38, 10 + LETTER * longest), t: 10, b: 8 },
     xaxis: {
-      ...times(last.dated, last.t - from),
-      range: from < last.t ? [from, last.t] : undefined,
+      ...times(last.dated, range[1] - range[0]),
+      range,
       showgrid: false,
       showline: true,
       nticks: Math.max(3, Math.round(size.width / TICK)),

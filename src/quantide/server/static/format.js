@@ -113,10 +113,13 @@ export function percent(fraction, digits = 3) {
     : formatter({ maximumSignificantDigits: digits }).format(fraction * 100) + "\u00a0%";
 }
 
+// The same rounded up, so that "at most" stays true.
+export const percentUp = (fraction) =>
+  formatter({ maximumSignificantDigits: 2, roundingMode: "ceil" }).format(noisefree(fraction * 100)) + "\u00a0%";
+
 // A certified error in ranks of n, and as a share: "7 (0.00007 %)". Both are rounded up, so that the text is still proved.
 export function rankError(error, n) {
-  const share = formatter({ maximumSignificantDigits: 2, roundingMode: "ceil" }).format(noisefree(error * 100));
-  return `${formatter({}).format(Math.ceil(noisefree(error * n)))} (${share}\u00a0%)`;
+  return `${formatter({}).format(Math.ceil(noisefree(error * n)))} (${percentUp(error)})`;
 }
 
 const noisefree = (x) => Number(x.toPrecision(9)); // 7 / n * n may be a little more than 7

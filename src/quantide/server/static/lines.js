@@ -71,8 +71,6 @@ export function mount(element, phis, app) {
     );
   }
 
-  const inUnit = (text) => (streams.unit() ? `${text} (${streams.unit().trim()})` : text);
-
   // The table, when someone reads it.
   function writeTable() {
     if (performance.now() - written < PAUSE) return;
@@ -84,7 +82,7 @@ export function mount(element, phis, app) {
       ...lines.map((line) => line.text),
     ];
     const newest = shown.points.toReversed().filter((_, i) => i % step === 0);
-    rows.show("Quantiles over time", ["time", "values", ...phis().map((phi) => inUnit(format.phi(phi)))], newest.map(cells));
+    rows.show("Quantiles over time", ["time", "values", ...phis().map((phi) => streams.inUnit(format.phi(phi)))], newest.map(cells));
   }
 
   details.addEventListener("toggle", () => {

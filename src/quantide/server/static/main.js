@@ -43,6 +43,7 @@ async function mountPanel(element) {
     await panel.mount(element, app);
   } catch (error) {
     element.textContent = `This part of the page failed: ${error.message}`;
+    element.classList.remove("loading");
     element.classList.add("error");
     console.error(error);
   }
@@ -50,6 +51,7 @@ async function mountPanel(element) {
 
 async function start() {
   const [alarms, ...panels] = document.querySelectorAll("[data-panel]");
+  streams.onKnown(() => (document.getElementById("worst").hidden = !streams.chosen()?.key_columns?.length));
   shortcuts.mount(app);
   live.mount(document.getElementById("live"), app);
   keys.mount(document.getElementById("keys"), app);

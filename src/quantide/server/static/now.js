@@ -39,6 +39,7 @@ export function mount(element, app) {
   let fresh = true; // the next answer is the first of another window
   let looked = null; // the selected stream
   let past = null;
+  let recalling = false; // the past is being loaded
   let settle = null;
   const begun = Promise.withResolvers();
   const drawn = Promise.withResolvers();
@@ -82,13 +83,14 @@ export function mount(element, app) {
     const early = isTimed() && timeSeries && isExact(timeSeries) && body.mode !== "exact"; // requested before the past
     if (timeSeries && !early) {
       const newest = point(body, streams.chosen().newest, format);
-      if (timeSeries.misses(newest)) recall(); // while the page was hidden, or the server was away
-      timeSeries.add(newest);
-      show();
+      if (!timeSeries.misses(newest)) {
+        timeSeries.add(newest);
+        show();
+      } else if (!recalling) recall(); // the page was hidden, or the server was away: no line across the gap
     }
     if (fresh) {
       fresh = false;
-      const values = body.answers.map((one) => `${format.phi(one.phi)} ${format.number(one.value)}`);
+      const values = body.answers.map((one) => `${format.phi(one.phi)} ${format.number(one.value)}${streams.unit()}`);
       app.announce(`${subject()}: ${values.join(", ")}`);
     }
   }
@@ -110,6 +112,7 @@ export function mount(element, app) {
   async function recall() {
     past?.abort();
     past = new AbortController();
+    recalling = true;
     const mine = past;
     const window = chooser.read(state.get().window, format);
     const reach = over(state.get(), streams.chosen(), format);
@@ -135,6 +138,7 @@ export function mount(element, app) {
 
   function begin(loaded, reason = "") {
     timeSeries = loaded;
+    recalling = false;
     element.classList.remove("waiting");
     show();
     chart.say(reason);

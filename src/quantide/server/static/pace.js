@@ -23,6 +23,7 @@ export function paced(element, task, least) {
     } finally {
       const ended = performance.now();
       running = false;
+      element.classList.remove("loading"); // from here on it is as high as its content
       next = urgent ? 0 : ended + Math.max(least, 3 * (ended - began)); // slow work is repeated less often
       go();
     }

@@ -12,11 +12,12 @@ const TAILS = [0.9, 0.99, 0.999];
 const AGAIN = "the points are asked for again as the stream moves";
 
 // asked() is called when another range is selected; it calls refresh().
-export function qqChart({ api, charts, format, announce }, asked) {
+export function qqChart({ api, charts, format, streams, announce }, asked) {
   const plot = make("div", { class: "chart square", tabindex: "0", "aria-keyshortcuts": "+ - 0 ArrowLeft ArrowRight" });
   const trail = make("ol");
   const fine = make("p", { class: "hint" });
   const live = make("p", { class: "hint" });
+  const notes = make("div", { class: "notes" }, fine, live);
   const follower = qqQueries(api, heard);
   const zoom = zooming(zoomed);
   let axes = null; // {x, y}: series
@@ -29,6 +30,8 @@ export function qqChart({ api, charts, format, announce }, asked) {
   let spacing = 1; // between the phis of the continuous queries
   let listening = false;
   let dragging = false;
+
+  const inUnit = (value) => format.number(value) + streams.unit();
 
   const rangeWords = ({ from, to }) =>
     from === 0 && to === 1 ? "all ranks" : `${format.phi(from)} to ${format.phi(to)}`;
@@ -94,11 +97,12 @@ export function qqChart({ api, charts, format, announce }, asked) {
     const { from, to } = zoom.here();
     ranges = plotRanges(shown, log, ranges, `${from} ${to} ${log}`);
     const [found, points, range] = [shown, new Map(moving), ranges];
+    const titles = { x: streams.inUnit(names.x), y: streams.inUnit(names.y) };
     charts
       .draw(
         plot,
-        (colors) => pairTraces(found, points, range, names, colors),
-        (colors) => ({ ...plotLayout(names, found, range, colors), label: inWords(found) }),
+        (colors) => pairTraces(found, points, range, names, streams.unit(), colors),
+        (colors) => ({ ...plotLayout(titles, found, range, colors), label: inWords(found) }),
       )
       .then(listen);
   }
@@ -106,7 +110,7 @@ export function qqChart({ api, charts, format, announce }, asked) {
   function inWords({ points }) {
     const above = points.filter(({ x, y }) => format.drawable(y) > format.drawable(x)).length / points.length;
     const ends = [points[0], points.at(-1)].map(
-      ({ phi, x, y }) => `${format.phi(phi)} is ${format.number(y)} up and ${format.number(x)} across`,
+      ({ phi, x, y }) => `${format.phi(phi)} is ${inUnit(y)} up and ${inUnit(x)} across`,
     );
     return (
       `Q-Q plot, ${rangeWords(zoom.here())}: ${names.y} up, ${names.x} across. ${Math.round(above * 100)} % of the ` +
@@ -194,7 +198,7 @@ export function qqChart({ api, charts, format, announce }, asked) {
   }
 
   return {
-    element: make("div", {}, tools, make("nav", { class: "trail", "aria-label": "Zoom" }, trail), plot, fine, live),
+    element: make("div", {}, tools, make("nav", { class: "trail", "aria-label": "Zoom" }, trail), plot, notes),
     refresh,
     setLog(wanted) {
       if (log === wanted) return;

@@ -5,12 +5,13 @@ import * as format from "./format.js";
 
 const MARKS = [0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999];
 
-// The points, coloured and sized by phi; rings that continuous queries move; and labelled points.
-export function pairTraces(found, moving, ranges, names, colors) {
-  const points = found.points.map(({ phi, x, y }) => drawn(phi, x, y));
+// The points, coloured and sized by phi; rings that continuous queries move; and labelled points. names are those of
+// both series, unit follows a value.
+export function pairTraces(found, moving, ranges, names, unit, colors) {
+  const points = found.points.map(({ phi, x, y }) => drawn(phi, x, y, unit));
   const [first, last] = [points[0].phi, points.at(-1).phi];
   const whole = [...moving].filter(([, { x, y }]) => x !== undefined && y !== undefined);
-  const rings = whole.map(([phi, { x, y }]) => drawn(phi, x, y));
+  const rings = whole.map(([phi, { x, y }]) => drawn(phi, x, y, unit));
   const marks = marked(points, first, last);
   return [
     {
@@ -40,11 +41,11 @@ export function pairTraces(found, moving, ranges, names, colors) {
   ];
 }
 
-const drawn = (phi, x, y) => ({
+const drawn = (phi, x, y, unit) => ({
   phi,
   x: format.drawable(x),
   y: format.drawable(y),
-  texts: [format.number(x), format.number(y)],
+  texts: [format.number(x) + unit, format.number(y) + unit],
 });
 
 const markers = (points, names, more = "") => ({

@@ -28,6 +28,9 @@ export function unit(of = name) {
   return found ? `\u00a0${found}` : "";
 }
 
+// A title with the unit: "value in ms".
+export const inUnit = (title) => (unit() ? `${title} in${unit()}` : title);
+
 export const lastError = () => failure;
 
 // follower(event) is called when the chosen stream has moved on, about ten times a second at most. Returns a function

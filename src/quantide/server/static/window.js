@@ -94,7 +94,8 @@ export function mount(element, { state, streams, format, announce }) {
 
   function show() {
     const found = read(state.get().window, format);
-    element.hidden = !found;
+    element.hidden = !found && state.get().window !== undefined; // before it is known, its room is kept
+    element.classList.toggle("unset", !found);
     if (!found) return;
     const { kind, size } = found;
     remembered[kind] = size;

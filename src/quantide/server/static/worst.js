@@ -10,7 +10,6 @@ const ENDS = [["largest", "largest"], ["smallest", "smallest"]];
 const MEANT = "The shaded part of a bar is the proved range of the quantile. A click shows the key above.";
 
 export function mount(element, { api, state, streams, onCommit }) {
-  const panel = element.closest(".panel");
   const phi = make("select", { "aria-label": "Quantile to compare", change: again });
   const end = make("select", { "aria-label": "Largest or smallest", change: again });
   const note = make("p", { class: "hint" });
@@ -75,7 +74,7 @@ export function mount(element, { api, state, streams, onCommit }) {
     const choose = () => state.set({ key });
     const name = make("button", { type: "button", class: "link", click: choose }, key === null ? "null" : format.key(key));
     const place = row.position_lo === row.position_hi ? `${row.position_lo}` : `${row.position_lo} to ${row.position_hi}`;
-    const between = row.low === row.high ? "exact" : format.bounds(row.low, row.high).join(" and ");
+    const between = row.low === row.high ? "exact" : format.bounds(row.low, row.high).join(" and ") + streams.unit();
     const cells = [format.number(row.value) + streams.unit(), between, place, format.count(row.n)];
     return make("tr", { "aria-current": same(key, state.get().key) ? "true" : null },
       make("th", { scope: "row" }, name),
@@ -84,11 +83,7 @@ export function mount(element, { api, state, streams, onCommit }) {
   }
 
   state.subscribe((_, changed) => ["stream", "window", "filter", "key"].some((name) => changed.has(name)) && again());
-  streams.onKnown(() => {
-    panel.hidden = !streams.chosen()?.key_columns?.length;
-    again();
-  });
-  panel.hidden = !streams.chosen()?.key_columns?.length;
+  streams.onKnown(again);
   onCommit(looking.later);
 }
 
