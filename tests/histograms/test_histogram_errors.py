@@ -44,6 +44,7 @@ from quantide.histograms import (
     to_prometheus_native,
     to_prometheus_text,
 )
+from quantide.histograms.req_items import read_req_items
 
 INF = math.inf
 SPAN = {"positive_span": [{"offset": 0, "length": 2}]}
@@ -300,3 +301,86 @@ def test_exports_that_cannot_be() -> None:
         to_prometheus_text(Summary.of([1.0]), "a b", [1.0])
     with pytest.raises(InvalidArgumentError, match="name of a label"):
         to_prometheus_text(Summary.of([1.0]), "a", [1.0], labels={"le": "x"})
+
+
+EMPTY_REQ = bytes.fromhex("0201113c0c000000")
+WRONG_SKETCHES = {
+    "no levels": ("req_ints", "020111000c000000"),
+    "no raw items": ("req_floats", "020111380c00010000e66944"),
+    "an empty level": ("req_floats", "020111080c0001000000000000000000" + "0000404100030000" + "00000000"),
+    "levels beyond the items": ("kll_ints", "05010f003200080088130000000000003200070000800000" + "00" * 900),
+    "a k above the largest": ("kll_ints", "05010f00320008008813000000000000ffff0700" + "00" * 900),
+    "too short": ("kll_doubles", "05010f00"),
+}
+
+
+@pytest.mark.parametrize(("kind", "data"), WRONG_SKETCHES.values(), ids=WRONG_SKETCHES)
+def test_sketches_that_would_end_the_process(kind: str, data: str) -> None:
+    """The library reads beyond its memory for each of these."""
+    with pytest.raises(CorruptBytesError):
+        from_datasketches(bytes.fromhex(data), kind)
+
+
+def test_empty_req_sketches() -> None:
+    assert from_datasketches(EMPTY_REQ, "req_floats").n == 0
+    assert from_datasketches(datasketches.req_ints_sketch(12)).n == 0
+
+
+def test_items_of_req_sketches_are_those_of_the_library() -> None:
+    for n in (1, 4, 5, 73, 3_000):
+        for sketch in (datasketches.req_floats_sketch(12), datasketches.req_ints_sketch(12)):
+            is_integer = "ints" in type(sketch).__name__
+            for i in range(n):
+                sketch.update(i * 7 % n)
+            values, weights = read_req_items(sketch, is_integer)
+            assert sorted(zip(values.tolist(), weights.tolist(), strict=True)) == sorted(sketch)
+
+
+def test_spans_that_claim_billions_of_buckets() -> None:
+    """They are refused before they take memory."""
+    spans = [(0, 10**6)] * 100_000
+    with pytest.raises(HistogramError, match="1000000 or more buckets, but there are 1 counts"):
+        from_prometheus_native({"schema": 0, "positive_spans": spans, "positive_counts": [1]})
+    with pytest.raises(HistogramError, match="4294967295 or more buckets"):
+        from_prometheus_native({"schema": 0, "positive_spans": [(0, 2**32 - 1)], "positive_counts": [1]})
+
+
+def test_exports_with_too_many_buckets() -> None:
+    wide = Summary.of([1e-300, 1e300])
+    with pytest.raises(HistogramError, match="scale 20 has more than 1,000,000 buckets"):
+        exponential_buckets(wide, 20)
+    with pytest.raises(HistogramError, match="max_buckets must be"):
+        exponential_buckets(wide, max_buckets=2**40)
+
+
+@pytest.mark.parametrize("bound", [math.nan, "x", [1.0], {}])
+def test_bounds_that_are_no_numbers(bound: Any) -> None:
+    for name in ("smallest", "largest"):
+        with pytest.raises(HistogramError):
+            from_prometheus_buckets([(1.0, 1), (INF, 3)], **{name: bound})
+    with pytest.raises(HistogramError, match="above largest"):
+        from_prometheus_buckets([(INF, 3)], smallest=2.0, largest=1.0)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda: from_otel({1: 2, "count": 1}),
+        lambda: from_otel({"scale": 10**400, "zero_count": 1}),
+        lambda: from_prometheus_buckets([1, 2]),  # type: ignore[list-item]
+        lambda: from_prometheus_buckets([(1, 2, 3)]),  # type: ignore[list-item]
+        lambda: from_prometheus_native({"schema": 0, "positive_spans": 5, "positive_counts": [1]}),
+        lambda: from_prometheus_native({"schema": 0, "positive_spans": [[]], "positive_counts": [1]}),
+        lambda: from_prometheus_native({"schema": 0, "zero_count": 1, "count": 1, "sum": "x"}),
+        lambda: from_ddsketch({"mapping": {"gamma": 1.02}, "positive_values": {"bin_counts": 1}}, rounding="up"),
+        lambda: from_ddsketch({"mapping": {"gamma": 1.02, "interpolation": [1]}}, rounding="up"),
+        lambda: count_buckets(Summary.of([1.0]), [1.0, ["x"]]),
+        lambda: to_otel_explicit(Summary.of([1.0]), {"a": 1}),
+        lambda: to_prometheus_text(Summary.of([1.0]), "m", [1.0], labels=5),  # type: ignore[arg-type]
+        lambda: exponential_buckets(Summary.of([1.0]), zero_threshold="1"),  # type: ignore[arg-type]
+    ],
+)
+def test_wrong_types_are_named(read: Callable[[], Any]) -> None:
+    with pytest.raises(HistogramError) as caught:
+        read()
+    assert len(str(caught.value)) < 500

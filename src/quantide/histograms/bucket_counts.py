@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from quantide.errors import TypeMismatchError
-from quantide.histograms.histogram_fields import read_edges
+from quantide.histograms.histogram_fields import named_errors, read_edges
 from quantide.histograms.interval_summary import IntervalSummary
 from quantide.summary.summary import Summary
 from quantide.summary.unproved_summary import refuse_unproved
@@ -35,6 +35,7 @@ class BucketCounts:
         return int(self.counts.sum())
 
 
+@named_errors
 def count_buckets(source: Any, edges: Any) -> BucketCounts:
     """Return how many values lie between increasing edges, of a Summary, an IntervalSummary, a sketch or a window.
 

@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 
 from quantide.errors import CorruptBytesError, HistogramError, MissingPackageError, UnprovedError
-from quantide.histograms.histogram_fields import refuse_digest
+from quantide.histograms.histogram_fields import named_errors, refuse_digest
 from quantide.histograms.probable_summary import ProbableSummary
+from quantide.histograms.req_items import read_req_items
+from quantide.histograms.sketch_structure import check_structure
 from quantide.summary.ranks import check_count
 from quantide.summary.summary import Summary
 from quantide.summary.value_types import type_named
@@ -19,6 +21,7 @@ MIN_REQ_K = 8  # with k = 4, bounds were seen to fail in several of a hundred ra
 KINDS = ("kll_doubles", "kll_floats", "kll_ints", "req_floats", "req_ints")
 
 
+@named_errors
 def from_datasketches(sketch: Any, kind: str | None = None) -> ProbableSummary:
     """Return the summary of a KLL or REQ sketch of the package datasketches, or of its serialised bytes.
 
@@ -59,6 +62,7 @@ def _deserialize(data: bytes, kind: str | None) -> Any:
         library = import_module("datasketches")
     except ImportError as error:
         raise MissingPackageError.of("from_datasketches()", "datasketches", "histograms") from error
+    check_structure(data, kind)
     try:
         return getattr(library, f"{kind}_sketch").deserialize(data)
     except (RuntimeError, ValueError, IndexError, MemoryError) as error:
@@ -67,14 +71,18 @@ def _deserialize(data: bytes, kind: str | None) -> Any:
 
 def _items(sketch: Any, name: str) -> tuple[Array, Ints]:
     """Return the values of a sketch, sorted, and their weights."""
-    items = list(sketch)
     dtype = np.dtype("int64" if name.endswith("ints") else "float64")
-    values: Array = np.array([value for value, _ in items], dtype=dtype) + dtype.type(0)  # -0.0 is 0.0
-    order = values.argsort(kind="stable")
-    weights = np.array([weight for _, weight in items], dtype=np.int64)[order]
-    if len(weights) and int(weights.sum()) != sketch.n:
+    if name.startswith("req"):
+        stored, weights = read_req_items(sketch, name.endswith("ints"))
+    else:
+        items = list(sketch)
+        stored, weights = np.array([value for value, _ in items]), np.array([w for _, w in items], dtype=np.int64)
+    with np.errstate(invalid="ignore"):  # NaN are refused with the other values
+        values: Array = stored.astype(dtype) + dtype.type(0)  # -0.0 is 0.0
+    if int(weights.sum()) != sketch.n:
         raise HistogramError(f"the weights of the sketch sum up to {weights.sum()}, not to its n, {sketch.n}")
-    return values[order], weights
+    order = values.argsort(kind="stable")
+    return values[order], weights[order]
 
 
 def _kll_bounds(sketch: Any, ranks: Ints) -> tuple[Floats, Floats]:

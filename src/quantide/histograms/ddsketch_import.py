@@ -10,6 +10,7 @@ from quantide.errors import HistogramError, MissingPackageError
 from quantide.histograms.bucket_intervals import join_signs, summarize_buckets
 from quantide.histograms.exponential_edges import MIN_NORMAL, ROUNDINGS, limit_ends, widen_edges
 from quantide.histograms.histogram_fields import (
+    named_errors,
     read_count,
     read_counts,
     read_fields,
@@ -28,6 +29,7 @@ MIN_GAMMA = 1 + 1e-6  # below, the indexes of small values do not fit 32 bits
 Bins = tuple[Ints, Ints]  # increasing indexes, and counts
 
 
+@named_errors
 def from_ddsketch(
     sketch: Any, *, rounding: str | None = None, collapsed: str | None = None, zero_threshold: float | None = None
 ) -> IntervalSummary:

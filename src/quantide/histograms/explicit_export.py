@@ -8,13 +8,14 @@ import numpy as np
 
 from quantide.errors import InvalidArgumentError
 from quantide.histograms.bucket_counts import count_buckets, extremes, to_source
-from quantide.histograms.histogram_fields import read_edges
+from quantide.histograms.histogram_fields import named_errors, read_edges
 from quantide.typing import Floats
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
+@named_errors
 def to_otel_explicit(source: Any, bounds: Any, *, sum: float | None = None) -> dict[str, Any]:
     """Return a data point with explicit buckets, in the shape of the JSON of OTLP: counts are texts.
 
@@ -42,6 +43,7 @@ def known_fields(summary: Any, sum: float | None) -> dict[str, float]:
     return {name: value for name, value in optional.items() if value is not None and np.isfinite(value)}
 
 
+@named_errors
 def to_prometheus_text(
     source: Any, name: str, bounds: Any, *, labels: Mapping[str, str] | None = None, sum: float | None = None
 ) -> str:

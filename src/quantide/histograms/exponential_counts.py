@@ -9,10 +9,11 @@ import numpy as np
 from quantide.errors import HistogramError
 from quantide.histograms.bucket_counts import Source, difference_counts, magnitudes, rank_edges, to_source
 from quantide.histograms.exponential_edges import MAX_SCALE, MIN_NORMAL, MIN_SCALE, powers_of_two
-from quantide.histograms.histogram_fields import read_whole
+from quantide.histograms.histogram_fields import named_errors, read_whole
 from quantide.typing import Floats, Ints
 
 MAX_BUCKETS = 160  # for each sign, the default of OpenTelemetry
+MOST_BUCKETS = 1_000_000  # for each sign, of any scale: each takes some 100 bytes
 IndexRange = tuple[int, int] | None  # of the buckets of one sign; None if it has no values
 
 
@@ -42,6 +43,7 @@ class ExponentialBuckets:
     positive: BucketRange
 
 
+@named_errors
 def exponential_buckets(
     source: Any,
     scale: int | None = None,
@@ -54,7 +56,7 @@ def exponential_buckets(
 
     Without a scale, it is the finest one with at most `max_buckets` for each sign.
     """
-    summary = to_source(source)
+    summary, max_buckets = to_source(source), read_whole("max_buckets", max_buckets, 1, MOST_BUCKETS)
     if not MIN_NORMAL <= zero_threshold < math.inf:
         raise HistogramError(f"zero_threshold must be a number from {MIN_NORMAL:.3g} on, not {zero_threshold}")
     signs = [values[values > zero_threshold] for values in magnitudes(summary)]
@@ -64,6 +66,8 @@ def exponential_buckets(
     ranges = [_index_range(values, finest) for values in signs]
     shift = _shift_of(ranges, finest - scales[0], max_buckets) if scale is None else 0
     narrow = [None if found is None else (found[0] >> shift, found[1] >> shift) for found in ranges]
+    if scale is not None and any(found[1] - found[0] >= MOST_BUCKETS for found in narrow if found):
+        raise HistogramError(f"scale {scale} has more than {MOST_BUCKETS:,} buckets for these values; give a lower one")
     return _count(summary, finest - shift, zero_threshold, narrow)
 
 

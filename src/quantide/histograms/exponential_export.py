@@ -9,10 +9,12 @@ from quantide.histograms.bucket_counts import to_source
 from quantide.histograms.explicit_export import known_fields
 from quantide.histograms.exponential_counts import MAX_BUCKETS, BucketRange, exponential_buckets
 from quantide.histograms.exponential_edges import MIN_NORMAL, SCHEMAS
+from quantide.histograms.histogram_fields import named_errors
 
 ZERO_THRESHOLD = 2.0**-128  # the default of Prometheus
 
 
+@named_errors
 def to_otel_exponential(
     source: Any,
     scale: int | None = None,
@@ -41,6 +43,7 @@ def to_otel_exponential(
     return point | signs | known_fields(summary, sum)
 
 
+@named_errors
 def to_prometheus_native(
     source: Any,
     schema: int | None = None,

@@ -11,7 +11,7 @@ import numpy as np
 
 from quantide.errors import CorruptBytesError, CountOverflowError, HistogramError
 from quantide.histograms.bucket_intervals import summarize_buckets
-from quantide.histograms.histogram_fields import read_counts, read_whole, refuse_digest
+from quantide.histograms.histogram_fields import named_errors, read_counts, read_whole, refuse_digest
 from quantide.histograms.interval_summary import IntervalSummary
 from quantide.summary.ranks import MAX_N
 from quantide.summary.value_types import type_named
@@ -24,6 +24,7 @@ MAX_PAYLOAD = 1 << 24  # bytes of counts; 5 digits of all 64-bit integers need a
 MAX_VALUE = 2**62
 
 
+@named_errors
 def from_hdr(histogram: Any) -> IntervalSummary:
     """Return the summary of an HdrHistogram: an object of the package hdrhistogram, or the encoding V2.
 

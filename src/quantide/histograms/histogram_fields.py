@@ -1,17 +1,35 @@
 """Fields of a histogram, from a dict, a protobuf message or any object with attributes, and checks of their values."""
 
 import re
-from collections.abc import Mapping
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import lru_cache, wraps
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from quantide.errors import CountOverflowError, HistogramError, UnprovedError
+from quantide.errors import CountOverflowError, HistogramError, QuantideError, UnprovedError
 from quantide.summary.ranks import MAX_N
 from quantide.typing import Array, Floats, Ints
 
 LARGEST_SUM = 2.0**62  # of counts, so that sums fit 64 bits
+P = ParamSpec("P")
+R = TypeVar("R")
+WRONG_TYPES = (TypeError, ValueError, AttributeError, LookupError, OverflowError)
+
+
+def named_errors(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a function so that arguments of wrong types and shapes raise HistogramError."""
+
+    @wraps(function)
+    def checked(*args: P.args, **options: P.kwargs) -> R:
+        try:
+            return function(*args, **options)
+        except QuantideError:
+            raise
+        except WRONG_TYPES as error:
+            raise HistogramError(f"{function.__name__}() cannot read this: {str(error)[:200]}") from error
+
+    return checked
 
 
 def read_fields(histogram: Any) -> Mapping[str, Any]:
@@ -95,9 +113,9 @@ def _read_array(name: str, numbers: Any) -> Array:
         if array.dtype.kind in "USO":
             array = np.array([_read_number(x) for x in array.tolist()])
     except (TypeError, ValueError, OverflowError) as error:
-        raise HistogramError(f"{name} must be a list of numbers: {error}") from error
+        raise HistogramError(f"{name} must be a list of numbers: {str(error)[:200]}") from error
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iuf"):
-        raise HistogramError(f"{name} must be a list of numbers, not {numbers!r}")
+        raise HistogramError(f"{name} must be a list of numbers, not {str(numbers)[:80]}")
     return array
 
 
@@ -135,15 +153,24 @@ def read_threshold(number: Any) -> float:
     return threshold
 
 
+def read_range(smallest: Any, largest: Any) -> tuple[float | None, float | None]:
+    """Return the bounds of all values, which may be missing."""
+    low = None if smallest is None else read_float("smallest", smallest)
+    high = None if largest is None else read_float("largest", largest)
+    if low is not None and high is not None and low > high:
+        raise HistogramError(f"smallest is {low:g}, above largest, {high:g}")
+    return low, high
+
+
 def read_whole(name: str, number: Any, low: int, high: int) -> int:
     """Return a whole number from `low` to `high`."""
     value = number if type(number) is int else _read_array(name, [number])[0]
     if value != np.floor(value) or not low <= value <= high:
-        raise HistogramError(f"{name} must be a whole number from {low} to {high}, not {number!r}")
+        raise HistogramError(f"{name} must be a whole number from {low} to {high}, not {str(number)[:80]}")
     return int(value)
 
 
 def check_total(name: str, count: Any, counts: Ints, nans: int = 0) -> None:
     """Raise unless the count of a histogram is the sum of its buckets; None is not checked."""
     if count is not None and read_count(name, count) != int(counts.sum()) + nans:
-        raise HistogramError(f"{name} is {count}, but the buckets have {int(counts.sum())} values")
+        raise HistogramError(f"{name} is {str(count)[:80]}, but the buckets have {int(counts.sum())} values")

@@ -10,6 +10,7 @@ from quantide.histograms.bucket_intervals import above, join_signs, split_ends, 
 from quantide.histograms.exponential_edges import MAX_SCALE, MIN_SCALE, power_buckets
 from quantide.histograms.histogram_fields import (
     check_total,
+    named_errors,
     read_count,
     read_counts,
     read_edges,
@@ -24,6 +25,7 @@ from quantide.typing import Floats, Ints
 MAX_INDEX = 2**31 - 1
 
 
+@named_errors
 def from_otel(point: Any, *, exact: bool = False) -> IntervalSummary:
     """Return the summary of one data point of a histogram, with explicit or with exponential buckets.
 

@@ -12,11 +12,13 @@ from quantide.histograms.exponential_edges import SCHEMAS, power_buckets
 from quantide.histograms.histogram_fields import (
     check_total,
     first_field,
+    named_errors,
     read_count,
     read_counts,
     read_deltas,
     read_edges,
     read_fields,
+    read_range,
     read_threshold,
     read_whole,
 )
@@ -33,6 +35,7 @@ _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"')
 _ESCAPES = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
 
 
+@named_errors
 def from_prometheus_buckets(
     buckets: Mapping[Any, Any] | Iterable[tuple[Any, Any]],
     *,
@@ -49,7 +52,7 @@ def from_prometheus_buckets(
     >>> s.rank(0.1), s.answer(1.0).value
     ((8, 8), np.float64(inf))
     """
-    pairs = _read_pairs(buckets)
+    pairs, (smallest, largest) = _read_pairs(buckets), read_range(smallest, largest)
     edges = read_edges("le", [edge for edge, _ in pairs])
     cumulative = read_counts("cumulative counts", [number for _, number in pairs])
     if not len(edges) or edges[-1] != np.inf:
@@ -71,6 +74,7 @@ def _read_pairs(buckets: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> list[
         raise HistogramError("buckets must be pairs of le and a cumulative count, such as (0.5, 90)") from error
 
 
+@named_errors
 def from_prometheus_text(
     text: str, name: str, *, smallest: float | None = None, largest: float | None = None
 ) -> dict[Labels, IntervalSummary]:
@@ -103,6 +107,7 @@ def _unescape(labels: Mapping[str, str]) -> Labels:
     )
 
 
+@named_errors
 def from_prometheus_native(histogram: Any, *, exact: bool = False) -> IntervalSummary:
     """Return the summary of a native histogram: a dict, a protobuf message, or one of prometheus_client.
 
@@ -161,7 +166,8 @@ def _sparse_counts(fields: Mapping[str, Any], sign: str) -> tuple[Ints, Ints]:
     spans = first_field(fields, f"{sign}_span", f"{sign}_spans", f"{sign[:3]}_spans", default=None) or ()
     deltas = first_field(fields, f"{sign}_delta", f"{sign}_deltas", f"{sign[:3]}_deltas", default=None)
     plain = first_field(fields, f"{sign}_count", f"{sign}_counts", default=None)
-    indexes = _span_indexes(sign, spans)
+    given = [len(x) for x in (deltas, plain) if x is not None]
+    indexes = _span_indexes(sign, spans, max(given, default=0))
     if deltas is not None and len(deltas):
         if plain is not None and len(plain):
             raise HistogramError(f"{sign} buckets have deltas and counts; give one of them")
@@ -172,14 +178,20 @@ def _sparse_counts(fields: Mapping[str, Any], sign: str) -> tuple[Ints, Ints]:
     return indexes, counts
 
 
-def _span_indexes(sign: str, spans: Iterable[Any]) -> Ints:
-    """Return the index of every bucket of the spans; the offset of a span counts from the end of the one before."""
-    parts, following = [np.empty(0, dtype=np.int64)], 0
+def _span_indexes(sign: str, spans: Iterable[Any], most: int) -> Ints:
+    """Return the index of every bucket of the spans; the offset of a span counts from the end of the one before.
+
+    Raise if there are more buckets than the `most` counts that were given, before they take memory.
+    """
+    parts, following, total = [np.empty(0, dtype=np.int64)], 0, 0
     for number, span in enumerate(spans):
         offset, length = span if isinstance(span, (tuple, list)) else _span_fields(span)
         low = -(2**31) if number == 0 else 0
         start = following + read_whole(f"{sign}_span.offset", offset, low, 2**31)
-        following = start + read_whole(f"{sign}_span.length", length, 0, 10**6)
+        following = start + read_whole(f"{sign}_span.length", length, 0, 2**32 - 1)
+        total += following - start
+        if total > most:
+            raise HistogramError(f"{sign} spans have {total} or more buckets, but there are {most} counts")
         parts.append(np.arange(start, following))
     return np.concatenate(parts)
 
