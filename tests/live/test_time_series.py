@@ -148,3 +148,21 @@ def test_moments_are_given(tmp_path: Path) -> None:
             with pytest.raises(InvalidArgumentError, match=message):
                 live.time_series_at([0.5], "10 s", wrong)
         live.close()
+
+
+def test_a_caller_can_end_a_long_time_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows with too many rows to sort are summarised one by one, with a check before each."""
+    monkeypatch.setattr(time_series, "MAX_READ", 10)
+    calls = list[int]()
+
+    def check() -> None:
+        calls.append(1)
+        if len(calls) == 4:
+            raise InterruptedError
+
+    with History(tmp_path / "s", eps=0.1, window="100 s") as store:
+        store.append(np.arange(200.0), times=np.arange(200.0))
+        live = LiveStream(tmp_path / "s", follow=False)
+        with pytest.raises(InterruptedError):
+            live.time_series_at([0.5], "10 s", [1000 * second for second in range(150, 170)], check_time=check)
+    assert len(calls) == 4

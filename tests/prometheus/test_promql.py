@@ -3,6 +3,7 @@
 import math
 import re
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -11,10 +12,13 @@ from hypothesis import strategies as st
 
 from quantide.config.stream_metrics import StreamMetrics
 from quantide.errors import InvalidArgumentError
+from quantide.server.prometheus import series_selection
+from quantide.server.prometheus.label_listing import list_label_names, list_label_values
 from quantide.server.prometheus.label_matchers import LabelMatcher
 from quantide.server.prometheus.metric_catalog import StreamMetric
+from quantide.server.prometheus.prometheus_json import read_step
 from quantide.server.prometheus.promql_evaluation import QueryEvaluation
-from quantide.server.prometheus.promql_parser import RowRate, VectorSelector, parse_query, parse_selector
+from quantide.server.prometheus.promql_parser import RowRate, VectorSelector, parse_query, parse_selectors
 from quantide.server.prometheus.query_labels import choose_quantiles
 from quantide.typing import Bools
 
@@ -105,6 +109,8 @@ def test_selectors() -> None:
         ("1+" * 9_000 + "1", "more than 100 operators"),
         ("latency*" + "1*" * 100 + "1", "more than 100 operators"),
         ("rate(x_rows_total[0s])", "not above zero"),
+        ("latency{" + 'a=~"x",' * 21 + "}", "more than 20 regular expressions"),
+        ("latency{" + 'a="x",' * 101 + "}", "more than 100 matchers"),
     ],
 )
 def test_everything_else_is_refused_by_name(query: str, named: str) -> None:
@@ -150,6 +156,40 @@ def test_thousands_of_alternatives_are_matched_with_one_pattern(monkeypatch: pyt
 
 def test_match_takes_selectors_only() -> None:
     with pytest.raises(InvalidArgumentError):
-        parse_selector("latency offset 5m")
+        parse_selectors(["latency offset 5m"])
     with pytest.raises(InvalidArgumentError):
-        parse_selector("1")
+        parse_selectors(["1"])
+
+
+def test_selectors_share_the_limit_of_patterns() -> None:
+    """A pattern of a few characters may take RE2 a tenth of a second."""
+    assert len(parse_selectors(['latency{a=~"x", b!~"y"}'] * 10)) == 10
+    with pytest.raises(InvalidArgumentError, match="more than 20 regular expressions"):
+        parse_selectors(['latency{a=~"x", b!~"y"}'] * 11)
+
+
+@pytest.mark.parametrize(
+    "step", ["9e999999", "1e999999999999999999", "1e-999999", "0", "-1", "nan", "sNaN", "inf", "x"]
+)
+def test_steps_that_are_no_length_of_time(step: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="step is"):
+        read_step(step)
+
+
+def test_keys_that_match_are_listed_by_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No object is made for a key: there may be millions."""
+    monkeypatch.setattr(series_selection, "_key_at", None)
+    live = KeyedStream()
+    metric = StreamMetric("latency", live, StreamMetrics())  # type: ignore[arg-type]
+    assert list_label_names([metric], []) == ["__name__", "bound", "quantile", "region", "stream", "window"]
+    assert list_label_values([metric], "region", parse_selectors(['latency{region!="eu"}'])) == ["us"]
+    assert list_label_values([metric], "zone", []) == []
+
+
+class KeyedStream:
+    """Keys of a stream with two columns, of which one is empty."""
+
+    settings = SimpleNamespace(keys=["region", "zone"], filters=[])
+
+    def key_columns(self) -> list[pa.Array]:
+        return [pa.array(["eu", "us", "us", ""]), pa.array([None, None, "", ""], pa.string())]

@@ -158,21 +158,34 @@ class LiveStream(NotCopied, LiveMonitors):
         return self._time_series(phis, QueryScope(key, None, within, filter), windows)
 
     def time_series_at(
-        self, phis: ArrayLike, within: Any, times_ms: Sequence[int], key: Any = None, filter: str | None = None
+        self,
+        phis: ArrayLike,
+        within: Any,
+        times_ms: Sequence[int],
+        key: Any = None,
+        filter: str | None = None,
+        check_time: Callable[[], None] | None = None,
     ) -> LiveTimeSeries:
         """Return quantiles of a window of time at given moments, with their bands.
 
         The moments are milliseconds since 1970 and ascend. Those whose window begins before the recent rows are left
-        out, so `times` has the last of them. After the newest time, windows have the rows up to it.
+        out, so `times` has the last of them. After the newest time, windows have the rows up to it. `check_time` is
+        called from time to time while windows are summarised one by one; it may raise.
         """
         span = read_span(within)
 
         def windows(clock: TimeClock, newest: Any, max_span: Fraction) -> list[tuple[Any, Any]]:
             return windows_at(clock, newest, max_span, span, times_ms)
 
-        return self._time_series(phis, QueryScope(key, None, within, filter), windows)
+        return self._time_series(phis, QueryScope(key, None, within, filter), windows, check_time)
 
-    def _time_series(self, phis: ArrayLike, scope: QueryScope, list_spans: ListWindows) -> LiveTimeSeries:
+    def _time_series(
+        self,
+        phis: ArrayLike,
+        scope: QueryScope,
+        list_spans: ListWindows,
+        check_time: Callable[[], None] | None = None,
+    ) -> LiveTimeSeries:
         checked_phis = check_phis(phis).ravel().tolist()
 
         def compute() -> LiveTimeSeries:
@@ -182,7 +195,8 @@ class LiveStream(NotCopied, LiveMonitors):
                 raise EmptyError("no values have arrived yet, so there is no time series; append some first")
             assert self._max_span is not None  # or the window was refused
             windows = list_spans(recent.clock, recent.manifest.newest, self._max_span)
-            return compute_time_series(recent, selection, checked_phis, windows, type_named(self.settings.value_type))
+            kind = type_named(self.settings.value_type)
+            return compute_time_series(recent, selection, checked_phis, windows, kind, check_time)
 
         self._follower.yield_to_poll()
         return self._reader.run_query(compute)

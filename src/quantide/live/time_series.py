@@ -51,8 +51,12 @@ def compute_time_series(
     phis: Sequence[float],
     windows: Sequence[tuple[Any, Any]],
     kind: ValueType,
+    check_time: Callable[[], None] | None = None,
 ) -> LiveTimeSeries:
-    """Return the quantiles of windows, each above a time and up to a moment, the earliest first."""
+    """Return the quantiles of windows, each above a time and up to a moment, the earliest first.
+
+    `check_time` is called before each window that is summarised on its own, and may raise.
+    """
     clock, newest = recent.clock, recent.manifest.newest
     assert clock is not None
     intervals = [TimeInterval(above, moment if moment < newest else None) for above, moment in windows]
@@ -60,7 +64,7 @@ def compute_time_series(
     if slices is not None:
         n, lines = slices.counts, slices.lines(phis, kind)
     else:
-        summaries = list(summarise_windows(recent, selection, intervals, kind))
+        summaries = list(summarise_windows(recent, selection, intervals, kind, check_time))
         n, lines = [summary.n for summary in summaries], [_summary_line(summaries, phi) for phi in phis]
     since = clock.show(windows[0][0]) if windows else None
     return LiveTimeSeries(recent.version, since, [clock.show(moment) for _, moment in windows], n, lines)
@@ -163,10 +167,16 @@ def read_slices(
 
 
 def summarise_windows(
-    recent: RecentSnapshot, selection: RowSelection, intervals: Sequence[TimeInterval], kind: ValueType
+    recent: RecentSnapshot,
+    selection: RowSelection,
+    intervals: Sequence[TimeInterval],
+    kind: ValueType,
+    check_time: Callable[[], None] | None = None,
 ) -> Iterator[Summary]:
     """Yield a summary of each window."""
     for interval in intervals:
+        if check_time is not None:
+            check_time()
         yield recent.summary(RowSelection(selection.key, None, interval, selection.filter), kind, False)
 
 

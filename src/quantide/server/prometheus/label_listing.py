@@ -23,8 +23,8 @@ from quantide.server.prometheus.query_labels import (
 )
 from quantide.server.prometheus.series_selection import (
     Labels,
-    SelectedKey,
-    select_keys,
+    MatchingKeys,
+    match_keys,
     select_quantiles,
     select_rows,
 )
@@ -49,7 +49,7 @@ def list_label_names(metrics: Sequence[StreamMetric], selectors: Selectors) -> l
     names = set[str]()
     for metric, is_rows, _, keys in _matching(metrics, selectors):
         names |= {NAME, STREAM, *(() if is_rows else (QUANTILE, WINDOW, BOUND))}
-        names |= {label for key in keys for label in key.labels} | ({FILTER} if metric.filters else set())
+        names |= {label for label in keys.labels if keys.values(label)} | ({FILTER} if metric.filters else set())
     return sorted(names)
 
 
@@ -62,7 +62,7 @@ def list_label_values(metrics: Sequence[StreamMetric], label: str, selectors: Se
             chosen[QUANTILE] = list(choose_quantiles(metric, matchers))
             chosen[WINDOW] = list(choose_windows(metric, matchers))
             chosen[BOUND] = [bound for bound in BOUNDS if accepts(matchers, BOUND, bound)]
-        values |= set(chosen.get(label, ())) | {key.labels[label] for key in keys if label in key.labels}
+        values |= set(chosen.get(label, ())) | set(keys.values(label))
     return sorted(values)
 
 
@@ -79,7 +79,7 @@ def list_metadata(metrics: Sequence[StreamMetric], name: str | None) -> dict[str
 
 def _matching(
     metrics: Sequence[StreamMetric], selectors: Selectors
-) -> Iterator[tuple[StreamMetric, bool, Matchers, list[SelectedKey]]]:
+) -> Iterator[tuple[StreamMetric, bool, Matchers, MatchingKeys]]:
     """Yield each metric that matches, True for its counter of rows, the matchers, and the keys that match."""
     for matchers in selectors or [()]:
         for metric in metrics:
@@ -89,7 +89,7 @@ def _matching(
                 if not accepts(matchers, NAME, name) or not (is_rows or _has_quantiles(metric, matchers)):
                     continue
                 others = ROW_LABELS if is_rows else RESERVED
-                if keys := select_keys(metric, matchers, others, listed=True):
+                if keys := match_keys(metric, matchers, others):
                     yield metric, is_rows, matchers, keys
 
 

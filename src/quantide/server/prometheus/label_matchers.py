@@ -6,6 +6,7 @@ Arrow's RE2 takes time linear in the text for every pattern, and refuses pattern
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -42,7 +43,7 @@ class LabelMatcher:
 
     def accepts(self, text: str) -> bool:
         """Return True if a text satisfies the condition."""
-        return bool(self.select(pa.array([text], pa.string()))[0])
+        return _accepts(self, text)
 
     @property
     def literals(self) -> list[str]:
@@ -63,6 +64,12 @@ class LabelMatcher:
 Matchers = Sequence[LabelMatcher]
 
 
+@lru_cache(maxsize=500)
+def _accepts(matcher: LabelMatcher, text: str) -> bool:
+    return bool(matcher.select(pa.array([text], pa.string()))[0])
+
+
+@lru_cache(maxsize=500)
 def check_pattern(pattern: str) -> None:
     """Raise unless RE2 can compile a pattern by itself."""
     try:

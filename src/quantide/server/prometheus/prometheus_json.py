@@ -3,7 +3,7 @@
 import math
 import re
 from datetime import UTC, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 from fastapi import Response
@@ -15,6 +15,7 @@ from quantide.server.prometheus.promql_tokens import read_duration
 
 MAX_POINTS = 11_000  # of a series, as in Prometheus
 MAX_TIME = 9_000_000_000  # seconds since 1970: nanoseconds since then are int64
+LEAST_STEP = Decimal("0.001")  # seconds
 ERROR_TYPES = {400: "bad_data", 404: "not_found", 500: "internal"}
 DURATION = re.compile(r"(?:[0-9]+(?:ms|[smhdwy]))+", re.ASCII)
 
@@ -89,7 +90,7 @@ def _read_seconds(text: str) -> Decimal | None:
     try:
         number = Decimal(text) if len(text) <= 40 else Decimal("nan")
         return number if number.is_finite() else None
-    except InvalidOperation:
+    except ArithmeticError:
         pass
     try:
         moment = datetime.fromisoformat(text)
@@ -106,9 +107,9 @@ def read_step(text: str) -> int:
         return read_duration(text)
     try:
         seconds = Decimal(text) if len(text) <= 40 else Decimal("nan")
-    except InvalidOperation:
+    except ArithmeticError:
         seconds = Decimal("nan")
-    if not seconds.is_finite() or not 1 <= seconds * 1000 <= MAX_TIME * 1000:
+    if not seconds.is_finite() or not LEAST_STEP <= seconds <= MAX_TIME:
         raise InvalidArgumentError(f"step is {text[:40]!r}; write seconds from 0.001 on, or a duration such as 15s")
     return round(seconds * 1000)
 

@@ -115,10 +115,10 @@ class QueryEvaluation:
         self, metric: StreamMetric, phis: Sequence[float], span: Any, offset: int, key: Any, filter: str | None
     ) -> LiveTimeSeries | None:
         """Return the points of a window; None if the key has no rows, or the stream none."""
-        if time.monotonic() - self.started > MAX_SECONDS:
-            raise LimitError(f"the query takes more than {MAX_SECONDS:g} s; select fewer series or points")
+        self._check_time()
         try:
-            return metric.live.time_series_at(phis, span, [at - offset for at in self.times], key, filter)
+            moments = [at - offset for at in self.times]
+            return metric.live.time_series_at(phis, span, moments, key, filter, self._check_time)
         except (UnknownKeyError, EmptyError):
             return None
 
@@ -135,6 +135,10 @@ class QueryEvaluation:
             if isinstance(right, list):
                 return [_map(series, function(left, series.values)) for series in right]
             return float(function(np.float64(left), np.float64(right)))
+
+    def _check_time(self) -> None:
+        if time.monotonic() - self.started > MAX_SECONDS:
+            raise LimitError(f"the query takes more than {MAX_SECONDS:g} s; select fewer series or points")
 
     def _check_samples(self, series: int) -> None:
         if series * len(self.times) > MAX_SAMPLES:

@@ -1,9 +1,10 @@
 """Parser of a small part of PromQL; everything else is refused with a message that lists it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from quantide.errors import InvalidArgumentError
-from quantide.server.prometheus.label_matchers import OPERATORS, LabelMatcher
+from quantide.server.prometheus.label_matchers import MATCH, NOT_MATCH, OPERATORS, LabelMatcher
 from quantide.server.prometheus.promql_tokens import (
     SUPPORTED,
     QueryToken,
@@ -17,6 +18,7 @@ from quantide.server.prometheus.promql_tokens import (
 NAME = "__name__"
 FUNCTIONS = ("rate", "increase")
 MAX_DEPTH, MAX_OPERATORS, MAX_MATCHERS = 50, 100, 100  # evaluation recurses once for each operator
+MAX_PATTERNS = 20  # of one request: a short pattern may take RE2 some 20 ms to compile
 PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2, "%": 2, "^": 3}  # ^ alone groups from the right
 CONSTANTS = {"inf": float("inf"), "nan": float("nan")}
 
@@ -66,19 +68,23 @@ def parse_query(query: str) -> Expression:
     return expression
 
 
-def parse_selector(text: str) -> tuple[LabelMatcher, ...]:
-    """Return the matchers of a selector without range and offset, as in the parameter match[]."""
-    parser = QueryParser(text)
-    matchers = parser.parse_matchers()
-    parser.expect("end")
-    return matchers
+def parse_selectors(texts: Sequence[str]) -> list[tuple[LabelMatcher, ...]]:
+    """Return the matchers of selectors without range and offset, as in the parameters match[]."""
+    selectors, patterns = [], 0
+    for text in texts:
+        parser = QueryParser(text, patterns)
+        selectors.append(parser.parse_matchers())
+        parser.expect("end")
+        patterns = parser.patterns
+    return selectors
 
 
 class QueryParser:
     """Recursive descent over the tokens of one query."""
 
-    def __init__(self, query: str) -> None:
+    def __init__(self, query: str, patterns: int = 0) -> None:
         self._tokens, self._at, self._depth, self._operators = tokenize(query), 0, 0, 0
+        self.patterns = patterns  # regular expressions up to here
 
     @property
     def token(self) -> QueryToken:
@@ -165,10 +171,10 @@ class QueryParser:
         if self.accept("{"):
             while not self.accept("}"):
                 matchers.append(self._parse_matcher())
+                if len(matchers) > MAX_MATCHERS:
+                    raise InvalidArgumentError(f"a selector has more than {MAX_MATCHERS} matchers; leave some out")
                 if self.token.text != "}":
                     self.expect("operator", ",")
-        if len(matchers) > MAX_MATCHERS:
-            raise InvalidArgumentError(f"a selector has {len(matchers)} matchers; it may have at most {MAX_MATCHERS}")
         if all(matcher.accepts("") for matcher in matchers):
             raise InvalidArgumentError("a selector needs a name, or a matcher that refuses empty text; add the stream")
         return tuple(matchers)
@@ -180,6 +186,12 @@ class QueryParser:
         operator = self.expect("operator")
         if operator.text not in OPERATORS:
             raise syntax_error(operator.text, operator.position)
+        self.patterns += operator.text in (MATCH, NOT_MATCH)
+        if self.patterns > MAX_PATTERNS:
+            raise InvalidArgumentError(
+                f"the request has more than {MAX_PATTERNS} regular expressions; join some to one, such as =~"
+                '"/pay|/cart"'
+            )
         return LabelMatcher(label.text, operator.text, read_string(self.expect("string")))
 
     def _precedence(self) -> int:

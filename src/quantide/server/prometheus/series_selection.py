@@ -30,6 +30,7 @@ from quantide.server.prometheus.query_labels import (
     choose_quantiles,
     choose_windows,
 )
+from quantide.typing import Ints
 
 HAS_TEXT = LabelMatcher("", NOT_EQUAL, "")  # a key without any text would have the labels of all keys
 Labels = dict[str, str]
@@ -41,6 +42,33 @@ class SelectedKey:
 
     key: Any
     labels: Labels
+
+
+@dataclass(frozen=True)
+class MatchingKeys:
+    """Keys that satisfy matchers: rows of the key columns, and of their texts. `with_all` if all keys together do."""
+
+    labels: Sequence[str]
+    columns: Sequence[pa.Array]
+    texts: Sequence[pa.Array]
+    rows: Ints
+    with_all: bool
+
+    def __len__(self) -> int:
+        """Return the number of series."""
+        return len(self.rows) + self.with_all
+
+    def values(self, label: str) -> list[str]:
+        """Return the texts of a label, each once."""
+        if label not in self.labels or not len(self.rows):
+            return []
+        texts = self.texts[self.labels.index(label)].take(pa.array(self.rows)).unique()
+        return [text for text in texts.to_pylist() if text]
+
+    def to_list(self) -> list[SelectedKey]:
+        """Return the series of all keys, and each key."""
+        keys = [_key_at(self.labels, self.columns, self.texts, int(row)) for row in self.rows]
+        return ([SelectedKey(None, {})] if self.with_all else []) + keys
 
 
 @dataclass(frozen=True)
@@ -119,35 +147,47 @@ def select_rows(metrics: Sequence[StreamMetric], matchers: Matchers, limit: int)
 
 
 def select_keys(
-    metric: StreamMetric,
-    matchers: Matchers,
-    others: Sequence[str],
-    limit: int | None = None,
-    each: int = 1,
-    listed: bool = False,
+    metric: StreamMetric, matchers: Matchers, others: Sequence[str], limit: int, each: int, listed: bool = False
 ) -> list[SelectedKey]:
     """Return the keys that match, after the series of all keys; `others` are labels that are not of keys.
 
     A key that matchers name completely is returned without a search, unless `listed` demands that it exists. Raise if
     the keys have more than `limit` series, `each` so many.
     """
-    names = metric.key_labels
-    if not all(one.accepts("") for one in matchers if one.label not in others and one.label not in names):
-        return []  # the stream has no such label
-    by_label = [[one for one in matchers if one.label == name] for name in names]
-    selected = [SelectedKey(None, {})] if all(one.accepts("") for own in by_label for one in own) else []
-    if not listed and (named := _named_key(metric, by_label)) is not None:
+    if not _has_labels(metric, matchers, others):
+        return []
+    if not listed and (named := _named_key(metric, _by_label(metric, matchers))) is not None:
         return [named]
+    found = match_keys(metric, matchers, others)
+    check_limit(each * len(found), limit)
+    return found.to_list()
+
+
+def match_keys(metric: StreamMetric, matchers: Matchers, others: Sequence[str]) -> MatchingKeys:
+    """Return the keys that exist and match; `others` are labels that are not of keys."""
+    none = np.empty(0, dtype=np.int64)
+    if not _has_labels(metric, matchers, others):
+        return MatchingKeys((), (), (), none, False)
+    by_label = _by_label(metric, matchers)
+    with_all = all(one.accepts("") for own in by_label for one in own)
     columns = metric.live.key_columns()
     if not columns:
-        return selected
+        return MatchingKeys((), (), (), none, with_all)
     texts = [label_texts(column) for column in columns]
     matching = np.logical_and.reduce([select_all(own, text) for own, text in zip(by_label, texts, strict=True)])
     matching &= np.logical_or.reduce([HAS_TEXT.select(text) for text in texts])
-    rows = np.flatnonzero(matching)
-    if limit is not None:
-        check_limit(each * (len(rows) + len(selected)), limit)
-    return selected + [_key_at(names, columns, texts, int(row)) for row in rows]
+    return MatchingKeys(metric.key_labels, columns, texts, np.flatnonzero(matching), with_all)
+
+
+def _by_label(metric: StreamMetric, matchers: Matchers) -> list[Matchers]:
+    """Return the matchers of each label of keys."""
+    return [[one for one in matchers if one.label == name] for name in metric.key_labels]
+
+
+def _has_labels(metric: StreamMetric, matchers: Matchers, others: Sequence[str]) -> bool:
+    """Return False if a matcher demands a label that the stream does not have."""
+    known = (*others, *metric.key_labels)
+    return all(one.accepts("") for one in matchers if one.label not in known)
 
 
 def _named_key(metric: StreamMetric, by_label: Sequence[Matchers]) -> SelectedKey | None:

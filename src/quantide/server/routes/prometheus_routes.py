@@ -30,7 +30,7 @@ from quantide.server.prometheus.prometheus_json import (
     success,
 )
 from quantide.server.prometheus.promql_evaluation import QueryEvaluation
-from quantide.server.prometheus.promql_parser import parse_query, parse_selector
+from quantide.server.prometheus.promql_parser import parse_query, parse_selectors
 from quantide.server.service import Service
 from quantide.windows.wall_clock import wall_clock_ns
 
@@ -88,11 +88,16 @@ class QueryForm:
             raise InvalidArgumentError(f"{name} is missing; docs/api.md lists the parameters")
         return value
 
+    @property
+    def has_selectors(self) -> bool:
+        return "match[]" in self._values
+
     def selectors(self) -> Selectors:
+        """Parse the parameters match[]; patterns take time to compile, so call it off the event loop."""
         texts = self._values.get("match[]", [])
         if len(texts) > MAX_SELECTORS:
             raise InvalidArgumentError(f"there are {len(texts)} match[]; there may be at most {MAX_SELECTORS}")
-        return [parse_selector(text) for text in texts]
+        return parse_selectors(texts)
 
     def limit(self) -> int:
         """Return the parameter `limit`; 0 and none are the largest."""
@@ -118,22 +123,20 @@ def routes(service: Service) -> APIRouter:
 
     async def query(request: Request, form: QueryForm) -> Response:
         text, moment = form.get("time"), wall_clock_ns() // 10**6
-        expression, time = parse_query(form.need("query")), moment if text is None else read_time_ms("time", text)
-        return await evaluate(
-            request, expression, [time], text is not None, lambda result: instant_result(result, time)
-        )
+        given, time = form.need("query"), moment if text is None else read_time_ms("time", text)
+        return await evaluate(request, given, [time], text is not None, lambda result: instant_result(result, time))
 
     async def query_range(request: Request, form: QueryForm) -> Response:
-        expression = parse_query(form.need("query"))
+        text = form.need("query")
         start, end = (read_time_ms(name, form.need(name)) for name in ("start", "end"))
         times = list_times(start, end, read_step(form.need("step")))
-        return await evaluate(request, expression, times, True, lambda result: range_result(result, times))
+        return await evaluate(request, text, times, True, lambda result: range_result(result, times))
 
-    async def evaluate(request: Request, expression: Any, times: list[int], cached: bool, encode: Any) -> Response:
+    async def evaluate(request: Request, text: str, times: list[int], cached: bool, encode: Any) -> Response:
         metrics, warnings = visible(request)
         versions = [(metric.stream, metric.live.version) for metric in metrics]
         evaluation = QueryEvaluation(metrics, times, service.limits.series)
-        data = await service.compute(lambda: encode(evaluation.evaluate(expression)))
+        data = await service.compute(lambda: encode(evaluation.evaluate(parse_query(text))))
         if cached and not warnings:
             set_versions(request, *versions)
         return success(data, warnings)
@@ -146,16 +149,16 @@ def routes(service: Service) -> APIRouter:
         return await listing(request, form, lambda metrics, chosen: list_label_values(metrics, name, chosen))
 
     async def listing(request: Request, form: QueryForm, read: Callable[..., list[str]]) -> Response:
-        (metrics, warnings), chosen, limit = visible(request), form.selectors(), form.limit()
-        found = await service.compute(lambda: read(metrics, chosen))
+        (metrics, warnings), limit = visible(request), form.limit()
+        found = await service.compute(lambda: read(metrics, form.selectors()))
         cut = [f"there are {len(found):,}; these are the first {limit:,}"] if len(found) > limit else []
         return success(found[:limit], warnings + cut)
 
     async def series(request: Request, form: QueryForm) -> Response:
-        (metrics, warnings), chosen, limit = visible(request), form.selectors(), form.limit()
-        if not chosen:
+        (metrics, warnings), limit = visible(request), form.limit()
+        if not form.has_selectors:
             raise InvalidArgumentError("match[] is missing; write match[]=latency, for instance")
-        found = await service.compute(lambda: list_series(metrics, chosen, service.limits.series))
+        found = await service.compute(lambda: list_series(metrics, form.selectors(), service.limits.series))
         return success(found[:limit], warnings)
 
     async def metadata(request: Request, form: QueryForm) -> Response:
