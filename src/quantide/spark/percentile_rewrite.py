@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlglot
-from sqlglot import Token
+from sqlglot import Token, TokenType
 from sqlglot.errors import SqlglotError
 
 from quantide.errors import InvalidArgumentError
@@ -18,6 +18,9 @@ from quantide.spark.sql_expressions import DIALECT
 APPROXIMATE = ("PERCENTILE_APPROX", "APPROX_PERCENTILE")
 NAMES = (*APPROXIMATE, "PERCENTILE")
 DEPTH = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
+STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
+BEFORE_NAMES = (TokenType.VAR, TokenType.IDENTIFIER, TokenType.R_PAREN, TokenType.ALIAS, TokenType.WITH)
+"""Tokens before the name of a table, as in WITH percentile(a, b) AS (...) and FROM x AS percentile(a, b)."""
 QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(")
 
 ReadPercentage = Callable[[str], PercentileQuery]
@@ -53,7 +56,7 @@ def is_query(text: str) -> bool:
     if not tokens or tokens[0].text.upper() not in QUERY_STARTS:
         return False
     depths = _depths(tokens)
-    return not any(t.text.upper() == "INSERT" and not depth for t, depth in zip(tokens, depths, strict=True))
+    return not any(_mark(t) == "INSERT" and not depth for t, depth in zip(tokens, depths, strict=True))
 
 
 @dataclass(frozen=True)
@@ -69,12 +72,14 @@ class _PercentileCall:
     def at(cls, tokens: list[Token], i: int) -> "_PercentileCall | None":
         """Return the call whose name is token i, None if there is none or if it stays Spark's own."""
         name = tokens[i].text.upper()
-        if name not in NAMES or i + 1 == len(tokens) or tokens[i + 1].text != "(":
+        if name not in NAMES or tokens[i].token_type in STRINGS:
             return None
-        if i and tokens[i - 1].text.upper() in (".", "FUNCTION"):
+        if i + 1 == len(tokens) or _mark(tokens[i + 1]) != "(":
+            return None
+        if i and (_mark(tokens[i - 1]) in (".", "FUNCTION", "VIEW", "TABLE") or _is_before_name(tokens[i - 1])):
             return None
         end = _closing(tokens, i + 1)
-        if end is None:
+        if end is None or [_mark(token) for token in tokens[end + 1 : end + 3]] == ["AS", "("]:
             return None
         arguments = _split_arguments(tokens[i + 2 : end])
         if len(arguments) != 2 and not (name in APPROXIMATE and len(arguments) == 3):
@@ -85,24 +90,26 @@ class _PercentileCall:
 
     @property
     def _is_null(self) -> bool:
-        return [token.text.upper() for token in self._value] == ["NULL"]
+        return [_mark(token) for token in self._value] == ["NULL"]
 
     @property
     def _has_window(self) -> bool:
-        return any(token.text.upper() == "OVER" for token in self.suffix)
+        return any(_mark(token) == "OVER" for token in self.suffix)
 
     @property
     def _value(self) -> list[Token]:
         """Tokens of the first argument without DISTINCT."""
         first = self.arguments[0]
-        return first[1:] if first and first[0].text.upper() in ("DISTINCT", "ALL") else first
+        return first[1:] if first and _mark(first[0]) in ("DISTINCT", "ALL") else first
 
     def replacement(self, text: str, read_percentage: ReadPercentage) -> str:
-        if any(token.text == "?" for token in (*self._value, *self.suffix)):
-            raise InvalidArgumentError(f"{_slice(text, self._value)} has a parameter without a name; write :name for ?")
+        # The call loses arguments and repeats others, and Spark counts parameters without a name.
+        for tokens in (*self.arguments, self.suffix):
+            if any(_mark(token) == "?" for token in tokens):
+                raise InvalidArgumentError(f"{_slice(text, tokens)} has a parameter without a name; write :name for ?")
         value = rewrite_percentiles(_slice(text, self._value), read_percentage)
         suffix = rewrite_percentiles(_slice(text, self.suffix), read_percentage)
-        distinct = "DISTINCT " if self.arguments[0][0].text.upper() == "DISTINCT" else ""
+        distinct = "DISTINCT " if _mark(self.arguments[0][0]) == "DISTINCT" else ""
         query = read_percentage(_slice(text, self.arguments[1]))
         if self.name in APPROXIMATE:
             return query.approx_sql(value, distinct, suffix)
@@ -117,11 +124,21 @@ def _tokenize(text: str) -> list[Token]:
         return []
 
 
+def _mark(token: Token) -> str:
+    """Return a keyword or a punctuation mark in upper case; "" for text in quotes, which is none."""
+    return "" if token.token_type in (*STRINGS, TokenType.IDENTIFIER) else token.text.upper()
+
+
+def _is_before_name(token: Token) -> bool:
+    """Return True if the name after this token is that of a table, and not of a function."""
+    return token.token_type in BEFORE_NAMES and _mark(token) != "AGGREGATE"  # of pipe syntax
+
+
 def _depths(tokens: list[Token]) -> list[int]:
     """Return the number of open brackets after each token."""
     depth, depths = 0, []
     for token in tokens:
-        depth += DEPTH.get(token.text, 0)
+        depth += DEPTH.get(_mark(token), 0)
         depths.append(depth)
     return depths
 
@@ -135,7 +152,7 @@ def _closing(tokens: list[Token], opening: int) -> int | None:
 def _split_arguments(tokens: list[Token]) -> list[list[Token]]:
     arguments: list[list[Token]] = [[]]
     for token, depth in zip(tokens, _depths(tokens), strict=True):
-        if token.text == "," and not depth:
+        if _mark(token) == "," and not depth:
             arguments.append([])
         else:
             arguments[-1].append(token)
@@ -145,9 +162,10 @@ def _split_arguments(tokens: list[Token]) -> list[list[Token]]:
 def _suffix_end(tokens: list[Token], end: int) -> int:
     """Return the index of the last token of FILTER (...) and OVER (...) or OVER name after a call."""
     for word in ("FILTER", "OVER"):
-        if end + 2 < len(tokens) and tokens[end + 1].text.upper() == word:
-            bracket = _closing(tokens, end + 2) if tokens[end + 2].text == "(" else end + 2
-            end = end if bracket is None else bracket
+        if end + 2 < len(tokens) and _mark(tokens[end + 1]) == word:
+            is_bracket = _mark(tokens[end + 2]) == "("
+            last = _closing(tokens, end + 2) if is_bracket else end + 2 if word == "OVER" else None
+            end = end if last is None else last
     return end
 
 
