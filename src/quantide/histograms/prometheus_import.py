@@ -191,7 +191,7 @@ def _span_indexes(sign: str, spans: Iterable[Any], most: int) -> Ints:
         following = start + read_whole(f"{sign}_span.length", length, 0, 2**32 - 1)
         total += following - start
         if total > most:
-            raise HistogramError(f"{sign} spans have {total} or more buckets, but there are {most} counts")
+            raise HistogramError(f"{sign} spans have {total} buckets or more, but there are {most} counts")
         parts.append(np.arange(start, following))
     return np.concatenate(parts)
 
