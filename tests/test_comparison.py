@@ -91,6 +91,26 @@ def test_a_distance_is_above_a_limit_only_if_proved(a: list[float], b: list[floa
     assert (found.ks[0] > limit) == (found.proves_above("ks", limit) is True)
 
 
+def test_limits_of_numpy_are_compared_without_rounding() -> None:
+    found = Summary.of([1.0] * 15 + [0.0] * 14).compare(Summary.of([0.0]))
+    below, above = np.float32(15 / 29), np.nextafter(np.float32(15 / 29), np.float32(1))
+    assert float(below) < 15 / 29 < float(above)
+    assert found.proves_above("ks", below) is True
+    assert found.proves_above("ks", above) is False
+    far = Summary.of([2**53 + 2]).compare(Summary.of([0]))  # as a float, the limit is 2**53 + 4
+    assert far.proves_above("wasserstein", np.int64(2**53 + 3)) is not True
+
+
+def test_given_splits_of_float32_are_those_that_are_counted() -> None:
+    values = np.full(3, 0.1, dtype=np.float32)  # above 0.1
+    found = Summary.of(values).compare(Summary.of(values), bins=[0.1, 0.5])
+    assert found.splits.tolist() == [0.1, 0.5]
+
+
+def test_a_sum_above_the_smallest_threshold_is_exact() -> None:
+    assert Summary.of([-math.inf, -2.0, 3.0]).sum_above(-math.inf) == (1.0, 1.0)
+
+
 @pytest.mark.parametrize(("measure", "limit"), [("mean", 1), (None, 1), ("ks", "0.1"), ("ks", True), ("psi", math.nan)])
 def test_a_limit_is_a_number_of_a_known_distance(measure: Any, limit: Any) -> None:
     with pytest.raises(InvalidArgumentError, match=r"not a distance|give a number"):

@@ -62,6 +62,21 @@ def test_shifts_of_populations_are_wider_than_those_of_the_data() -> None:
     assert low < found.shift(0.5)[0] <= found.shift(0.5)[1] < high
 
 
+@pytest.mark.parametrize("phi", [5e-324, 1e-300, 1e-17, 1e-9, 1 - 2**-53])
+def test_quantiles_next_to_an_end_have_an_interval(phi: float) -> None:
+    for n in (1, 2, 40):
+        low, high = confidence_ranks(n, phi, 0.95)
+        half = Fraction(1 - 0.95) / 2
+        assert low == 0 or exact_tail(n, phi, low - 1) <= half
+        assert high == n + 1 or 1 - exact_tail(n, phi, high - 1) <= half
+
+
+def test_a_rounded_level_of_one_is_refused() -> None:
+    for level in (np.float32(1), np.float16(0.9999)):
+        with pytest.raises(InvalidArgumentError, match="probability below 1"):
+            Summary.of([1.0]).confidence_interval(0.5, level)
+
+
 def test_too_few_values_leave_an_end_open() -> None:
     assert Summary.of([1.0, 2.0]).confidence_interval(0.5) == (None, None)
     assert Summary.of([1.0, 2.0]).confidence_interval(0.0) == (None, 1.0)

@@ -85,7 +85,8 @@ class Comparison:
     @property
     def splits(self) -> Array:
         """Values between the bins of `psi`: bins are (-inf, s1], (s1, s2], ..., (sk, inf)."""
-        return self.a.type.restore(self._splits)
+        kind = self.a.type
+        return self._splits if kind.is_float else kind.restore(self._splits)  # given splits of float32 are float64
 
     def shift(self, phi: float) -> tuple[Any, Any]:
         """Return bounds of the difference of one quantile, a minus b."""
@@ -109,6 +110,7 @@ class Comparison:
             raise InvalidArgumentError(f"{measure!r} is not a distance; give one of {', '.join(MEASURES)}")
         if isinstance(limit, bool) or not isinstance(limit, (int, float, np.integer, np.floating)) or limit != limit:
             raise InvalidArgumentError(f"a limit of {limit!r} for {measure}; give a number")
+        limit = limit.item() if isinstance(limit, np.generic) else limit  # numpy would round the ends to its type
         low, high = getattr(self, measure)
         return True if low > limit else False if high <= limit else None
 

@@ -23,7 +23,7 @@ STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188)
 
 def check_level(level: Any) -> float:
     """Return the confidence as a float; raise unless it is in (0, 1)."""
-    if isinstance(level, bool) or not isinstance(level, (int, float, np.floating)) or not 0 < level <= 1 - 1e-12:
+    if isinstance(level, bool) or not isinstance(level, (int, float, np.floating)) or not 0 < float(level) <= 1 - 1e-12:
         raise InvalidArgumentError(f"level must be a probability below 1, such as 0.95, not {level!r}")
     return float(level)
 
@@ -86,8 +86,13 @@ def _log_probabilities(n: int, phi: float, other: float, counts: Floats) -> Floa
     logs = _stirling_error(np.array([float(n)])) - _stirling_error(k) - _stirling_error(m)
     logs = logs - _deviance(k, n * phi) - _deviance(m, n * other)
     logs = logs + 0.5 * np.log(n / (2 * math.pi * k * m))
-    ends = np.where(counts <= 0, n * math.log1p(-phi), n * math.log(phi))
+    ends = np.where(counts <= 0, n * _log_of(other, phi), n * _log_of(phi, other))
     return np.asarray(np.where(inner, logs, ends))
+
+
+def _log_of(share: float, rest: float) -> float:
+    """Return ln(share), from the smaller of the share and the rest: the other one may be rounded to 1."""
+    return math.log1p(-rest) if rest < share else math.log(share)
 
 
 def _stirling_error(k: Floats) -> Floats:
@@ -102,15 +107,10 @@ def _stirling_error(k: Floats) -> Floats:
 def _deviance(k: Floats, mean: float) -> Floats:
     """Return k ln(k / mean) + mean - k, without cancellation where k is close to the mean."""
     x = (mean - k) / k
-    return np.asarray(k * _minus_log1p(x))
-
-
-def _minus_log1p(x: Floats) -> Floats:
-    """Return x - ln(1 + x)."""
     small = np.abs(x) < 0.1
-    y = np.where(small, x, 0.0)
+    y = np.where(small, x, 0.0)  # y - ln(1 + y) as a series
     series, power = np.zeros(len(y)), y * y
     for i in range(2, 20):
         series = series + power / i
         power = -power * y
-    return np.where(small, series, x - np.log1p(np.where(small, 0.0, x)))
+    return np.asarray(k * np.where(small, series, x + np.log(k) - math.log(mean)))

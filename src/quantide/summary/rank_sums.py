@@ -103,7 +103,7 @@ def sum_above_threshold(summary: "Summary", threshold: Any) -> tuple[Any, Any]:
     surely = (steps.low > limit) & ~steps.no_low
     maybe = ~surely & ((steps.high > limit) | steps.no_high)
     least = _dot(counts[surely], steps.low[surely], -1)
-    if limit < 0:
+    if limit < 0 and maybe.any():
         least = _add(least, _times(Fraction(int(counts[maybe].sum())), _exact(limit)))
     if (steps.no_high & (surely | maybe)).any():
         return restore_sum(summary.type, least, math.inf)
