@@ -197,6 +197,18 @@ class TDigest:
     pass
 
 
+def test_lowest_values_of_hdr_histograms_whose_logarithm_is_rounded_up() -> None:
+    for lowest in (2**50 - 1, 2**56 - 3):  # the library takes units of 2**50 and 2**56
+        histogram = HdrHistogram(lowest, 2**61, 1)
+        histogram.record_value(2**57 - 1)
+        for form in (histogram, histogram.encode()):
+            with pytest.raises(HistogramError, match="just below a power of two"):
+                from_hdr(form)
+    histogram = HdrHistogram(2**50, 2**61, 1)
+    histogram.record_value(2**57 - 1)
+    assert from_hdr(histogram).rank(2**57) == (1, 1)
+
+
 def test_digests_are_refused_with_the_reason() -> None:
     digest = datasketches.tdigest_double(100)
     for read in (from_datasketches, from_otel, from_hdr, from_prometheus_native):

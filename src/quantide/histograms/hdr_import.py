@@ -74,7 +74,13 @@ def _read_object(histogram: Any) -> tuple[int, int, Ints, Ints]:
 
 
 def _check_settings(low: Any, digits: Any) -> tuple[int, int]:
-    return read_whole("lowest value", low, 1, MAX_VALUE), read_whole("significant digits", digits, 0, 5)
+    low, digits = read_whole("lowest value", low, 1, MAX_VALUE), read_whole("significant digits", digits, 0, 5)
+    if int(math.log(low) / math.log(2)) != low.bit_length() - 1:
+        raise HistogramError(
+            f"a lowest value of {low} is just below a power of two: libraries disagree about its unit, because their "
+            "logarithms are rounded. Use the power of two"
+        )
+    return low, digits
 
 
 def _check_ratio(ratio: float) -> None:

@@ -29,8 +29,9 @@ CUSTOM_BUCKETS = -53  # the schema with a list of edges
 NATIVE_FIELDS = ("schema", "sample_", "count", "sum", "zero_", "pos", "neg", "custom_values")  # prefixes of their names
 Labels = tuple[tuple[str, str], ...]
 
-_SAMPLE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)\{(.*)\}\s+(\S+)", re.MULTILINE)
-_SUM = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)_sum(?:\{(.*)\})?\s+[nN][aA][nN]\b", re.MULTILINE)
+_LABELS = r'\{((?:[^"}\n]|"(?:[^"\\\n]|\\.)*")*)\}'  # up to their own bracket: an exemplar has another
+_SAMPLE = re.compile(rf"^([a-zA-Z_:][a-zA-Z0-9_:]*){_LABELS}\s+(\S+)", re.MULTILINE)
+_SUM = re.compile(rf"^([a-zA-Z_:][a-zA-Z0-9_:]*)_sum(?:{_LABELS})?\s+[nN][aA][nN]\b", re.MULTILINE)
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"')
 _ESCAPES = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
 
