@@ -1,15 +1,19 @@
 """Comparisons of stored summaries in Spark SQL and by key: the results of Summary.compare."""
 
 from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from quantide import Summary
 from quantide.spark import compare_summaries, register
+from quantide.spark.comparison_functions import qt_shift
 
 RNG = np.random.default_rng(6)
 BEFORE = {key: Summary.of(RNG.normal(0, 1, 500)).compress(40) for key in ("/cart", "/pay")}
@@ -54,6 +58,13 @@ def test_functions_of_sql(spark: SparkSession, tables: tuple[DataFrame, DataFram
         assert pair(rows[key].psi) == exact.psi
         assert pair(rows[key].area) == exact.wasserstein
         assert (*pair(rows[key].shift), rows[key].shift.is_above) == (*exact.shifts[0.9], exact.is_above(0.9))
+
+
+def test_shifts_as_doubles_are_rounded_outward() -> None:
+    for own, reference in (([2**53 + 1], [0]), ([Decimal("0.30")], [Decimal("0.20")])):
+        a, b = (pa.array([Summary.of(side).to_bytes()]) for side in (own, reference))
+        [found] = qt_shift(a, b, pa.array([0.5])).to_pylist()
+        assert Fraction(found["low"]) < Fraction(own[0]) - Fraction(reference[0]) < Fraction(found["high"])
 
 
 def test_by_key(tables: tuple[DataFrame, DataFrame]) -> None:

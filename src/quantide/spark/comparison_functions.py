@@ -4,6 +4,7 @@ Every result is a proved interval. Only summaries cross from the JVM to Python.
 """
 
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
@@ -15,9 +16,9 @@ from pyspark.sql.types import BooleanType, DataType, DoubleType, StructField, St
 from quantide.errors import InvalidArgumentError
 from quantide.spark.sql import to_float64, typed_udf
 from quantide.summary.comparison import BINS, FLOOR, PHIS, Comparison
+from quantide.summary.outward_rounding import float_above, float_below
 from quantide.summary.ranks import check_phis
 from quantide.summary.summary import Summary
-from quantide.summary.value_types import ValueType
 
 INTERVAL = StructType([StructField(name, DoubleType()) for name in ("low", "high")])
 SHIFT = StructType([*INTERVAL.fields, StructField("is_above", BooleanType())])
@@ -93,13 +94,12 @@ def _interval(bounds: tuple[float, float]) -> dict[str, float]:
 
 
 def _shift(pair: Comparison, phi: float) -> dict[str, Any]:
-    low, high = pair.shift(phi)
-    kind = pair.a.type
-    return {"low": _number(low, kind), "high": _number(high, kind), "is_above": pair.is_above(phi)}
-
-
-def _number(end: Any, kind: ValueType) -> float:
-    """Return an end of a shift as a double; raise for times, whose differences are no numbers."""
+    """Return a shift as doubles, rounded outward; raise for times, whose differences are no numbers."""
+    (low, high), kind = pair.shift(phi), pair.a.type
     if kind.is_temporal:
         raise InvalidArgumentError(f"shifts of {kind} are no numbers; summarise unix_micros(x) instead")
-    return float(end)
+    return {"low": _double(low, float_below), "high": _double(high, float_above), "is_above": pair.is_above(phi)}
+
+
+def _double(end: Any, rounded: Callable[[Fraction], float]) -> float:
+    return end if isinstance(end, float) else rounded(Fraction(end))
