@@ -94,6 +94,14 @@ def test_text_with_labels_and_escapes() -> None:
     assert found[(("path", 'a"b\\'),)].bounds(0.5) == (0.0, 1.0)
 
 
+def test_exemplars_are_not_counts() -> None:
+    text = 'a_bucket{x="}",le="1"} 3 # {} 1\na_bucket{x="}",le="+Inf"} 4 # {trace_id="q"} 9 1520879607.789\n'
+    found = from_prometheus_text(text, "a")
+    assert list(found) == [(("x", "}"),)]
+    assert found[(("x", "}"),)].rank(1.0) == (3, 3)
+    assert found[(("x", "}"),)].n == 4
+
+
 def test_native_histograms_of_prometheus_client() -> None:
     text = (
         "# TYPE a histogram\n"
@@ -231,6 +239,15 @@ def test_exports_round_trip() -> None:
         assert from_otel(to_otel_exponential(source)).bounds(1.0) == (100.0, 100.0)
     empty = to_prometheus_native(Summary.of([]))
     assert from_prometheus_native(empty).n == from_otel(to_otel_exponential(Summary.of([]))).n == 0
+
+
+def test_extremes_that_no_float_has_are_not_exported() -> None:
+    summary = Summary.of(np.array([3, 2**53 + 1]))
+    point = to_otel_explicit(summary, [10.0])
+    assert point["min"] == 3.0
+    assert "max" not in point
+    low, high = from_otel(point).bounds(1.0)
+    assert low <= 2**53 + 1 <= high
 
 
 def test_counts_of_integers_and_decimals() -> None:

@@ -97,4 +97,10 @@ def extremes(source: Source) -> tuple[float | None, float | None]:
     if not source.n:
         return None, None
     has_min, has_max = high.rmax[0] == 1 and low.min == high.min, low.rmin[-1] == low.n and low.max == high.max
-    return (float(low.min) if has_min else None), (float(low.max) if has_max else None)
+    return (_exact_float(low.min) if has_min else None), (_exact_float(low.max) if has_max else None)
+
+
+def _exact_float(value: Any) -> float | None:
+    """Return a number as a float; None if that would round it, as for large integers and most decimals."""
+    plain = value.item() if isinstance(value, np.generic) else value
+    return float(plain) if float(plain) == plain else None
