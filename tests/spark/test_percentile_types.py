@@ -13,6 +13,8 @@ from pyspark.sql import functions as F
 from quantide import errors
 from quantide.spark import install, uninstall
 from quantide.spark.compat import percentile, percentile_approx
+from quantide.spark.percentile_rewrite import rewrite_percentiles
+from quantide.spark.sorted_percentiles import PercentileQuery
 from tests.oracle import target_rank
 
 ROWS = 600
@@ -279,3 +281,21 @@ def test_cases_of_sparks_suites(installed: SparkSession) -> None:
     assert answers is not None
     assert list(answers) == list(small.values())
     assert installed.sql("SELECT percentile_approx(c, 0.5) FROM VALUES (1) t(c) WHERE c > 1 GROUP BY c").collect() == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE TABLE percentile (a INT, b INT)",
+        "INSERT INTO percentile (a, b) VALUES (1, 2)",
+        "CREATE TABLE IF NOT EXISTS percentile (a INT, b INT)",
+        "CREATE VIEW percentile (a, b) AS SELECT 1, 2",
+        "WITH percentile (a, b) AS (SELECT 1, 2) SELECT * FROM percentile",
+        "SELECT * FROM VALUES (1, 2) AS percentile (a, b)",
+    ],
+)
+def test_tables_may_be_called_percentile(text: str) -> None:
+    def read(percentage: str) -> PercentileQuery:
+        raise AssertionError(f"{percentage} was taken for a percentage")
+
+    assert rewrite_percentiles(text, read) == text

@@ -150,7 +150,7 @@ def _answers(summary: Summary, phis: list[float]) -> list[float] | None:
     answers = np.full(len(phis), np.nan)
     numbers = ranks <= summary.n
     if numbers.any():
-        values = pa.array(summary.quantiles(ranks[numbers] / summary.n), summary.type.arrow)
+        values = pa.array(summary.quantiles((ranks[numbers] - 0.5) / summary.n), summary.type.arrow)
         answers[numbers] = to_doubles(values, summary.type).to_numpy()
     doubles: list[float] = answers.tolist()
     return doubles

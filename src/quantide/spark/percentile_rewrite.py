@@ -21,6 +21,7 @@ DEPTH = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
 BEFORE_NAMES = (TokenType.VAR, TokenType.IDENTIFIER, TokenType.R_PAREN, TokenType.ALIAS, TokenType.WITH)
 """Tokens before the name of a table, as in WITH percentile(a, b) AS (...) and FROM x AS percentile(a, b)."""
+BEFORE_OTHER_NAMES = (".", "FUNCTION", "VIEW", "TABLE", "INTO", "EXISTS")
 QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(")
 
 ReadPercentage = Callable[[str], PercentileQuery]
@@ -76,7 +77,7 @@ class _PercentileCall:
             return None
         if i + 1 == len(tokens) or _mark(tokens[i + 1]) != "(":
             return None
-        if i and (_mark(tokens[i - 1]) in (".", "FUNCTION", "VIEW", "TABLE") or _is_before_name(tokens[i - 1])):
+        if i and (_mark(tokens[i - 1]) in BEFORE_OTHER_NAMES or _is_before_name(tokens[i - 1])):
             return None
         end = _closing(tokens, i + 1)
         if end is None or [_mark(token) for token in tokens[end + 1 : end + 3]] == ["AS", "("]:
