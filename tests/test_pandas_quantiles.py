@@ -199,3 +199,15 @@ def test_cases_of_pandas_for_groups() -> None:
     assert gaps.quantide.quantile()["val"].to_dict() == {1.0: 0.0, 2.0: 2.5}
     nullable = pd.DataFrame({"a": ["x"] * 3, "b": pd.array([1, 0, None], dtype="Int64")}).groupby("a")["b"]
     assert nullable.quantide.quantile([0.0, 0.5, 1.0]).tolist() == [0.0, 0.5, 1.0]
+
+
+def test_the_group_of_missing_keys_is_an_entry_of_its_level() -> None:
+    frame = pd.DataFrame({"k": np.array(["a", None, "b", "a"], dtype=object), "x": [1.0, 2.0, 3.0, 4.0]})
+    for sort in (False, True):
+        grouped = frame.groupby("k", sort=sort, dropna=False)["x"]
+        for q in ([0.5], [0.7, 0.5, 0.7]):
+            ours, theirs = quantide.pandas.group_quantile(grouped, q), grouped.quantile(q)
+            pd.testing.assert_series_equal(ours, theirs)
+            for level in (0, 1):
+                pd.testing.assert_index_equal(ours.index.levels[level], theirs.index.levels[level])
+                assert ours.index.codes[level].tolist() == theirs.index.codes[level].tolist()

@@ -113,7 +113,10 @@ def _interpolate(values: Array, bounds: Ints, fractions: Floats, interpolation: 
 
 
 def _with_level(index: Any, fractions: Floats) -> Any:
-    """Return an index with the fractions as its last level, for each group."""
-    repeated = index.repeat(len(fractions))
-    levels = [repeated.get_level_values(i) for i in range(repeated.nlevels)]
-    return pd.MultiIndex.from_arrays([*levels, np.tile(fractions, len(index))], names=[*index.names, None])
+    """Return an index with the fractions as its last level, for each group; a group of NaN has its entry in a level."""
+    is_multi = isinstance(index, pd.MultiIndex)
+    levels, codes = (index.levels, index.codes) if is_multi else ([index], [np.arange(len(index))])
+    places, fraction_level = pd.Index(fractions).factorize()
+    repeated = [np.repeat(code, len(fractions)) for code in codes]
+    all_codes = [*repeated, np.tile(places, len(index))]
+    return pd.MultiIndex([*levels, fraction_level], all_codes, names=[*index.names, None])
