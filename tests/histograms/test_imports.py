@@ -256,3 +256,10 @@ def test_counts_of_integers_and_decimals() -> None:
     native = from_prometheus_native(to_prometheus_native(integers))
     assert (native.n, native.rank(0.0)) == (4, (2, 2))
     assert count_buckets(from_prometheus_buckets([(1.0, 1), (INF, 3)]), [1.0]).lo.tolist() == [1, 2]
+
+
+def test_empty_sketches_of_datasketches() -> None:
+    for sketch in (datasketches.req_floats_sketch(12, True), datasketches.kll_doubles_sketch(200)):
+        for _ in range(100):  # iterating an empty REQ sketch reads beyond its memory, and mostly ends the process
+            found = from_datasketches(sketch)
+        assert (found.n, found.confidence) == (0, 1.0)
