@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from typing import cast
 
 import numpy as np
 import pytest
@@ -74,7 +75,7 @@ def test_quantiles_next_to_an_end_have_an_interval(phi: float) -> None:
 def test_a_rounded_level_of_one_is_refused() -> None:
     for level in (np.float32(1), np.float16(0.9999)):
         with pytest.raises(InvalidArgumentError, match="probability below 1"):
-            Summary.of([1.0]).confidence_interval(0.5, level)
+            Summary.of([1.0]).confidence_interval(0.5, cast(float, level))
 
 
 def test_too_few_values_leave_an_end_open() -> None:

@@ -206,8 +206,9 @@ def test_the_group_of_missing_keys_is_an_entry_of_its_level() -> None:
     for sort in (False, True):
         grouped = frame.groupby("k", sort=sort, dropna=False)["x"]
         for q in ([0.5], [0.7, 0.5, 0.7]):
-            ours, theirs = quantide.pandas.group_quantile(grouped, q), grouped.quantile(q)
+            ours, theirs = quantide.pandas.group_quantile(grouped, q), grouped.quantile(np.array(q))
             pd.testing.assert_series_equal(ours, theirs)
+            assert isinstance(theirs.index, pd.MultiIndex)
             for level in (0, 1):
                 pd.testing.assert_index_equal(ours.index.levels[level], theirs.index.levels[level])
                 assert ours.index.codes[level].tolist() == theirs.index.codes[level].tolist()

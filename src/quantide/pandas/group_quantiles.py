@@ -115,8 +115,9 @@ def _interpolate(values: Array, bounds: Ints, fractions: Floats, interpolation: 
 def _with_level(index: Any, fractions: Floats) -> Any:
     """Return an index with the fractions as its last level, for each group; a group of NaN has its entry in a level."""
     is_multi = isinstance(index, pd.MultiIndex)
+    codes: list[Any]
     levels, codes = (index.levels, index.codes) if is_multi else ([index], [np.arange(len(index))])
-    places, fraction_level = pd.Index(fractions).factorize()
-    repeated = [np.repeat(code, len(fractions)) for code in codes]
-    all_codes = [*repeated, np.tile(places, len(index))]
+    places, uniques = pd.Index(fractions).factorize()
+    fraction_level: Any = uniques
+    all_codes: list[Any] = [*(np.repeat(code, len(fractions)) for code in codes), np.tile(places, len(index))]
     return pd.MultiIndex([*levels, fraction_level], all_codes, names=[*index.names, None])
