@@ -163,6 +163,7 @@ def test_keys_take_effect_with_their_batch(tmp_path: Path) -> None:
 
 def test_keys_are_folded_and_expire(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("quantide.store.push_keys.FOLD", 4)
+    monkeypatch.setattr("quantide.store.push_keys.MIN_KEYS", 0)
     storage, batches = FolderStorage(str(tmp_path)), committed()
     keys = PushKeys(storage, batches.__contains__)
     day = 86_400.0
@@ -177,6 +178,24 @@ def test_keys_are_folded_and_expire(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("quantide.store.push_keys.MAX_KEYS", 2)
     keys.fold(0.0)
     assert [number for number in range(8) if digest_key(str(number)) in keys] == [6, 7]
+
+
+@pytest.mark.parametrize("newest", [0, 3])
+def test_keys_survive_a_clock_that_was_wrong(newest: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver's clock falls behind by 30 days and is corrected; then it and a server are ahead by 30 days."""
+    monkeypatch.setattr("quantide.store.push_keys.FOLD", 1)
+    monkeypatch.setattr("quantide.store.push_keys.MIN_KEYS", newest)
+    storage, batches = FolderStorage(str(tmp_path)), committed()
+    keys, day = PushKeys(storage, batches.__contains__), 86_400.0
+    known = []
+    for number, now in enumerate((100 * day, 70 * day, 100 * day, 130 * day)):
+        keys.write(("c0", number), [digest_key(str(number))], now)
+        batches.add(("c0", number))
+        keys.mark_committed(("c0", number), now)
+        for opened in (keys, PushKeys(storage, batches.__contains__)):
+            known = [one for one in range(4) if digest_key(str(one)) in opened]
+            assert number == 3 or known == [*range(number + 1)]
+    assert known == ([1, 2, 3] if newest else [3])
 
 
 def test_damaged_keys_are_reported(tmp_path: Path) -> None:

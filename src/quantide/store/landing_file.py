@@ -8,7 +8,6 @@ the time of arrival and a random part, so that several servers can write to one 
 import hashlib
 import json
 import re
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +21,7 @@ from quantide.store import fault_points
 from quantide.store.file_names import LANDING
 from quantide.store.folder_storage import FolderStorage, make_folder
 from quantide.store.storage import Sink, Storage
+from quantide.windows.wall_clock import wall_clock
 
 REQUESTS = b"quantide.requests"  # entry of the metadata
 DIGEST_BYTES = 16
@@ -43,7 +43,7 @@ def digest_key(key: str) -> bytes:
 
 def landing_name(now: float | None = None) -> str:
     """Return a new name for a landing file; names sort by the time of arrival, in milliseconds."""
-    milliseconds = int(1000 * (time.time() if now is None else now))
+    milliseconds = int(1000 * (wall_clock() if now is None else now))
     return f"{milliseconds:013}-{uuid4().hex}.parquet"
 
 

@@ -4,13 +4,15 @@ The keys of a batch are written before the batch is committed, to a file named a
 has that batch: rows and keys become visible at once. Files of batches that were never committed are garbage. Now and
 then all keys are joined into one file, the base. A key may be in several files, which changes nothing.
 
-A key is forgotten RETENTION seconds after its rows were ingested, or when MAX_KEYS newer ones are known.
+A key is forgotten RETENTION seconds after its rows were ingested, or when MAX_KEYS newer ones are known. Clocks may be
+wrong: no key is recorded as older than one that was ingested before it, and the newest MIN_KEYS stay at any time.
 """
 
 import re
 import struct
 import zlib
 from collections.abc import Callable, Iterable
+from math import inf
 
 from quantide.errors import CorruptBytesError, StorageError
 from quantide.store import fault_points
@@ -19,6 +21,7 @@ from quantide.store.landing_file import DIGEST_BYTES
 from quantide.store.storage import Storage
 
 RETENTION = 24 * 3600.0
+MIN_KEYS = 10_000
 MAX_KEYS = 1_000_000
 FOLD = 64  # files of single batches that are joined into the base
 BASE = f"{PUSH_KEYS}/base.keys"
@@ -53,6 +56,7 @@ class PushKeys:
                 storage.remove(file.name)
         storage.remove_remains(PUSH_KEYS)
         self._keys = {digest: at for at, digest in sorted(entries)}
+        self._newest = max(self._keys.values(), default=-inf)
 
     def __contains__(self, digest: bytes) -> bool:
         return digest in self._keys
@@ -62,7 +66,7 @@ class PushKeys:
 
     def write(self, batch: tuple[str, int], digests: Iterable[bytes], now: float) -> None:
         """Write the keys of a batch; its commit follows."""
-        keys = dict.fromkeys(digests, now)
+        keys = dict.fromkeys(digests, max(now, self._newest))
         if not keys and batch not in self._written:  # or the commit would apply the keys of a failed attempt
             return
         name = f"{PUSH_KEYS}/{batch[0]}-{batch[1]}.keys"
@@ -78,17 +82,16 @@ class PushKeys:
         if not name:
             return
         self._keys |= keys
+        self._newest = max(self._newest, *keys.values(), -inf)
         self._single.append(name)
-        if len(self._single) >= FOLD:
-            newest = max(self._keys.values())  # a server whose clock is ahead makes no key older
-            self.fold(min(oldest, newest) - RETENTION)
+        if len(self._single) >= FOLD:  # a server whose clock is ahead makes no key older
+            self.fold(min(oldest, self._newest) - RETENTION)
 
     def fold(self, before: float) -> None:
-        """Join all keys into the base, without those from before a time."""
-        surplus = len(self._keys) - MAX_KEYS
-        kept = {
-            digest: at for number, (digest, at) in enumerate(self._keys.items()) if at >= before and number >= surplus
-        }
+        """Join all keys into the base, without those from before a time, unless they are among the newest."""
+        surplus, sure = len(self._keys) - MAX_KEYS, len(self._keys) - MIN_KEYS
+        numbered = enumerate(self._keys.items())
+        kept = {digest: at for n, (digest, at) in numbered if n >= surplus and (at >= before or n >= sure)}
         try:
             self._version = self._storage.update(BASE, _encode(kept), self._version)
         except FileExistsError as error:

@@ -6,7 +6,6 @@ drops it.
 """
 
 import asyncio
-import time
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import TypeVar
@@ -21,6 +20,7 @@ from quantide.server.push.landing_backlog import LandingBacklog
 from quantide.server.push.row_checks import check_rows
 from quantide.server.push.row_formats import parse_rows
 from quantide.store.landing_file import digest_key
+from quantide.windows.wall_clock import wall_clock
 
 T = TypeVar("T")
 MAX_KEY = 200  # characters
@@ -49,7 +49,7 @@ class StreamPusher:
             value_type, key_types = live.settings.value_type, live.key_types
         except NotReadyError:  # the store has no rows yet, or does not exist
             value_type, key_types = None, None
-        return check_rows(table, self.stream, time.time(), value_type, key_types)
+        return check_rows(table, self.stream, wall_clock(), value_type, key_types)
 
     async def add(self, table: pa.Table, key: str | None) -> tuple[str, int]:
         """Return the id and the number of rows of a request when they are durable, or those of the request it repeats.
