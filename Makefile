@@ -72,7 +72,7 @@ bench: $(PEERS) $(WARM) $(KAFKA)  ## Measure speed against other libraries and w
 evidence: $(PEERS) $(WARM) $(JAVA) $(BROWSER) $(KAFKA)  ## Measure everything in an hour and write docs/results, docs/characterization (FULL=1: large sizes)
 	@$(RUN) python -m bench evidence $(if $(FULL),--full)
 
-soak: $(WARM) $(JAVA) $(KAFKA)  ## Kill ingestion at random for ten minutes and check every row (SOAK="1 h", ARGS="--seed 2 --source kafka")
+soak: $(WARM) $(JAVA) $(KAFKA) $(OBJECT_STORES)  ## Kill ingestion at random for ten minutes and check every row (SOAK="1 h", ARGS="--seed 2 --source all")
 	@$(RUN) python -m tests.spark.soak $(ARGS)
 
 characterize: $(WARM) $(JAVA)  ## Measure how time and memory grow and write docs/characterization (ARGS are passed on)

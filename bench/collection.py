@@ -23,7 +23,7 @@ class Subject:
     """Something that is measured at three sizes, and its page.
 
     `parts`: functions that measure, or a context that yields them for some settings; `context`: more variables of the
-    template; `plots`: SVG by file name; `packages`: optional peers.
+    template; `plots`: SVG by file name; `packages`: optional peers; `by_name`: it is measured only if it is named.
     """
 
     about: str
@@ -32,6 +32,7 @@ class Subject:
     context: Callable[[Report], Row] = lambda report: {}
     plots: Callable[[Report], Row] = lambda report: {}
     packages: Sequence[str] = ()
+    by_name: bool = False
 
     def measure(self, name: str, settings: Any, command: str = "", folder: Path | None = None) -> Report:
         report = Report(name, asdict(settings), {}, about(command, self.packages))
@@ -53,6 +54,11 @@ class Collection:
     @property
     def program(self) -> str:
         return f"python -m bench {self.command}".strip()
+
+    @property
+    def default_subjects(self) -> list[str]:
+        """Names of the subjects that are measured if none is named."""
+        return [name for name, subject in self.subjects.items() if not subject.by_name]
 
     def render(self, folder: Path) -> dict[str, str]:
         """Return the text of every page and plot whose JSON is in the folder, by file name."""
@@ -81,7 +87,7 @@ class Collection:
         command = " ".join([self.program, *options.subjects, *[f"--{options.size}"] * (options.size != "hour")])
         reports = []
         for name, subject in self.subjects.items():
-            if options.subjects and name not in options.subjects:
+            if name not in (options.subjects or self.default_subjects):
                 continue
             settings = settings_at(subject.settings, options.size)
             reports.append(subject.measure(name, settings, command, folder))
@@ -96,8 +102,10 @@ class Collection:
 
     def _options(self, arguments: Sequence[str] | None) -> argparse.Namespace:
         known, docs = [*self.subjects, "results"], f"docs/{self.folder.name}"
+        others = ", ".join(name for name in self.subjects if name not in self.default_subjects)
+        chosen = f"default: all{f' but {others}' if others else ''}; results: only pages"
         parser = argparse.ArgumentParser(prog=self.program, description=f"Measure, and write {docs}.")
-        parser.add_argument("subjects", nargs="*", metavar="|".join(known), help="default: all; results: only pages")
+        parser.add_argument("subjects", nargs="*", metavar="|".join(known), help=chosen)
         sizes = parser.add_mutually_exclusive_group()
         sizes.set_defaults(size="hour")
         for size, text in (("quick", "a test of seconds; its numbers mean nothing"), ("full", FULL)):

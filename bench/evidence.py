@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     flags = FLAGS[parser.parse_args(arguments).full]
     LOGS.mkdir(parents=True, exist_ok=True)
     report = Report("evidence", {}, {"parts": []}, about(" ".join(["python -m bench evidence", *flags])))
-    for collection, name in [(one, name) for one in COLLECTIONS for name in one.subjects]:
+    for collection, name in [(one, name) for one in COLLECTIONS for name in one.default_subjects]:
         report.rows["parts"].append(_run(collection, name, flags))
         report.write(FOLDER)
     (FOLDER / "evidence.md").write_text(page(report), encoding="utf-8")

@@ -9,7 +9,7 @@ windows=window_speed live=live_reader ingest=ingestion serve=http_server dashboa
 peers=peer_comparison partitions=spark_speed.PARTITIONS breaks=counterexamples
 rolling=rolling_speed tails=tail_accuracy objects=object_store push=push_load kafka=kafka_ingestion
 histograms=histogram_exchange
-grafana=prometheus_queries"""
+grafana=prometheus_queries soak=soak_figures"""
 _GROWTH = "spark=spark_growth queries=query_growth history=history_growth windows=window_accuracy scale=cost_pages"
 
 

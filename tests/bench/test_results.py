@@ -24,6 +24,7 @@ from bench import (
     window_speed,
 )
 from bench.__main__ import main
+from bench.collection import Collection, Subject
 from bench.history_load import PureStreaming, pure_ratios
 from bench.qdigest import FIRST_LEAF, QDigest, ordinals, values_of
 from bench.report import Report, Row
@@ -208,6 +209,25 @@ def test_committed_pages_come_from_committed_json() -> None:
     made = RESULTS.render(FOLDER) | beside
     kept = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.*") if path.suffix != ".json"}
     assert kept == made, "run: python -m bench results"
+
+
+def test_the_soak_is_measured_only_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[str] = []
+    monkeypatch.setattr(Subject, "measure", lambda subject, name, *_: measured.append(name))
+    monkeypatch.setattr(Collection, "page", lambda collection, report: ([], ""))
+    main(["--quick"])
+    assert "stream" in measured
+    assert measured == RESULTS.default_subjects == [name for name in RESULTS.subjects if name != "soak"]
+    main(["soak", "--quick"])
+    assert measured[-1] == "soak"
+
+
+def test_nothing_is_lost_or_doubled_in_the_results() -> None:
+    for path in FOLDER.glob("soak.json"):
+        report = Report.read(path)
+        assert all(row["lost"] == row["doubled"] == 0 < row["stored"] for row in report.rows["sources"])
+        assert all(row["stored"] == row["acknowledged"] for row in report.rows["sources"])
+        assert sum(row["count"] for row in report.rows["events"]) > 10
 
 
 def test_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

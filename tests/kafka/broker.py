@@ -19,7 +19,7 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka import admin as kafka_admin
 from confluent_kafka.admin import AdminClient
 
-from tests.object_servers.server_process import LAUNCH
+from tests.object_servers.server_process import LAUNCH, reserve_port
 
 api: Any = kafka_admin  # its types do not export what its documentation does
 TOOLS = Path(__file__).parents[2] / "build" / "tools" / "kafka"
@@ -58,7 +58,7 @@ class Broker:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.port, controller = _free_ports(2)
+        self.port, controller = reserve_port(), reserve_port()
         self.servers = f"127.0.0.1:{self.port}"
         self.admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
         self._properties = folder / "server.properties"
@@ -187,14 +187,3 @@ def wait_for(condition: Any, what: str, limit: float = LIMIT) -> None:
 def _wait_all(futures: Mapping[Any, Any]) -> None:
     for future in futures.values():
         future.result(timeout=LIMIT)
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()

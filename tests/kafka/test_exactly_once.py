@@ -10,7 +10,6 @@ import pytest
 from tests.kafka.broker import Broker, missing, running_broker, wait_for
 from tests.kafka.kafka_stage import JSON, QUICK, KafkaStage
 from tests.object_servers.object_location import ObjectLocation
-from tests.spark import soak
 from tests.spark.processes import wait_until
 from tests.spark.streams import configure_store, credentials
 
@@ -232,12 +231,3 @@ def test_a_topic_that_does_not_exist_is_named(stage: KafkaStage) -> None:
     stage.configure()
     wait_for(lambda: not stage.broker.partitions(stage.topic), "there is no such topic")
     assert "do not have the topic" in stage.ingest_error()
-
-
-def test_a_short_soak(broker: Broker, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The soak test itself, for a short while; it starts a broker of its own."""
-    monkeypatch.setenv("SOAK", "20 s")
-    code = soak.main(["--source", "kafka", "--seed", "3"])
-    shown = capsys.readouterr().out
-    assert code == 0, shown
-    assert "All right: every record is there once" in shown

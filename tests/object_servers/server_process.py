@@ -1,7 +1,9 @@
 """Child process of a server that listens at a free port of loopback. It ends with this process, however that ends."""
 
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,8 +19,17 @@ LAUNCH = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execvp(sys.a
 @contextmanager
 def listening(command: Sequence[str], folder: Path, env: Mapping[str, str]) -> Iterator[int]:
     """Run a server that was told to listen at port 0, in a folder; yield the port that it got."""
+    process, port = launch(command, folder, env)
+    try:
+        yield port
+    finally:
+        kill(process)
+
+
+def launch(command: Sequence[str], folder: Path, env: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a server in a folder; return it and its port once it listens."""
     log = folder / "server.log"
-    with log.open("wb") as output:
+    with log.open("ab") as output:
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", LAUNCH, *command],
             cwd=folder,
@@ -29,11 +40,26 @@ def listening(command: Sequence[str], folder: Path, env: Mapping[str, str]) -> I
             start_new_session=True,  # Ctrl-C ends the tests first
         )
     try:
-        yield _wait_for_port(process, log)
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # its data is thrown away
-        process.wait()
+        return process, _wait_for_port(process, log)
+    except BaseException:
+        kill(process)
+        raise
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a server with SIGKILL."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def reserve_port() -> int:
+    """Return a free port that no client gets for its own end: a server that is started again finds it free."""
+    while True:
+        port = random.randrange(20_000, 30_000)
+        with suppress(OSError), socket.socket() as found:
+            found.bind(("127.0.0.1", port))
+            return port
 
 
 def _wait_for_port(process: subprocess.Popen[bytes], log: Path) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.fs as pafs
 
 from tests.object_servers.object_location import ObjectLocation
-from tests.object_servers.server_process import listening
+from tests.object_servers.server_process import kill, launch, listening, reserve_port
 
 TOOLS = Path(__file__).resolve().parents[2] / "build" / "tools"
 VERSITYGW = TOOLS / "versitygw"
@@ -43,7 +43,7 @@ def run_moto(folder: Path) -> Iterator[ObjectServer]:
     """moto 5: written in Python, in memory; accepts any signature."""
     command = [sys.executable, "-P", str(Path(__file__).with_name("moto_server.py"))]
     with listening(command, folder, {}) as port:
-        yield _s3(port)
+        yield s3_server_at(port)
 
 
 @contextmanager
@@ -52,12 +52,31 @@ def run_versitygw(folder: Path, keep_alive: bool = False) -> Iterator[ObjectServ
 
     With `keep_alive` it is faster, but misreads requests that follow a chunked one, which pyarrow sends.
     """
-    objects = folder / "objects"
-    objects.mkdir()
-    flags = ["--port", "127.0.0.1:0", "--quiet", *(["--keep-alive"] if keep_alive else [])]
-    command = [str(VERSITYGW), *flags, "posix", str(objects)]
-    with listening(command, folder, {"ROOT_ACCESS_KEY": ACCOUNT, "ROOT_SECRET_KEY": SECRET}) as port:
-        yield _s3(port)
+    server = VersityServer(folder, keep_alive)
+    try:
+        yield s3_server_at(server.port)
+    finally:
+        server.kill()
+
+
+class VersityServer:
+    """versitygw that can be killed and started again at the same port; its objects stay."""
+
+    def __init__(self, folder: Path, keep_alive: bool = False) -> None:
+        self._folder, self.port = folder, reserve_port()
+        self._flags = ["--quiet", *(["--keep-alive"] if keep_alive else [])]
+        (folder / "objects").mkdir(exist_ok=True)
+        self.start()
+
+    def start(self) -> None:
+        """Start the server and wait until it listens."""
+        address = ["--port", f"127.0.0.1:{self.port}"]
+        command = [str(VERSITYGW), *address, *self._flags, "posix", str(self._folder / "objects")]
+        env = {"ROOT_ACCESS_KEY": ACCOUNT, "ROOT_SECRET_KEY": SECRET}
+        self._process, _ = launch(command, self._folder, env)
+
+    def kill(self) -> None:
+        kill(self._process)
 
 
 @contextmanager
@@ -84,7 +103,8 @@ def run_azurite(folder: Path) -> Iterator[ObjectServer]:
         yield ObjectServer("az", port, options, lambda name: files.create_dir(name, recursive=False))
 
 
-def _s3(port: int) -> ObjectServer:
+def s3_server_at(port: int) -> ObjectServer:
+    """Return the S3 server that listens at a port."""
     options = {
         "access_key_id": ACCOUNT,
         "secret_access_key": SECRET,

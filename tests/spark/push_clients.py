@@ -4,6 +4,7 @@ import json
 import signal
 import sys
 import threading
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from subprocess import Popen
@@ -19,8 +20,8 @@ ROWS = 10  # rows of a request
 class Servers:
     """Two servers of one store; one that was killed is started again, at another port."""
 
-    def __init__(self, config: Path, stack: ExitStack) -> None:
-        self._config, self._stack = config, stack
+    def __init__(self, config: Path, stack: ExitStack, env: Mapping[str, str] | None = None) -> None:
+        self._config, self._stack, self._env = config, stack, environment() | dict(env or {})
         self.processes: list[Popen[bytes]] = []
         self.urls: list[str] = []
         for number in range(2):
@@ -29,7 +30,7 @@ class Servers:
     def _start(self, number: int) -> None:
         log = self._config.parent / f"server-{number}-{len(list(self._config.parent.glob('server-*')))}.log"
         command = [sys.executable, "-m", "quantide", "serve", str(self._config), "--json"]
-        process = self._stack.enter_context(running(command, log, environment()))
+        process = self._stack.enter_context(running(command, log, self._env))
         wait_until(lambda: b'"url"' in log.read_bytes(), [process], log)
         url = next(json.loads(line)["url"] for line in log.read_text().splitlines() if line.startswith('{"url"'))
         self.processes[number : number + 1], self.urls[number : number + 1] = [process], [url]
@@ -72,7 +73,7 @@ class NumberedClient(threading.Thread):
         return response.status_code == 201
 
 
-def stored_values(store: Path) -> list[int]:
-    """Return the values in a store."""
-    values: list[int] = DeltaTable(str(store)).to_pyarrow_table()["value"].to_pylist()
+def stored_values(store: Path | str, options: dict[str, str] | None = None) -> list[int]:
+    """Return the values in a store, a folder or a URI."""
+    values: list[int] = DeltaTable(str(store), storage_options=options).to_pyarrow_table()["value"].to_pylist()
     return values

@@ -480,14 +480,15 @@ class Soak:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.spark.soak", description="Kill ingestion at random.")
     parser.add_argument("--seed", type=int, default=1, help="another seed, other faults (%(default)s)")
-    parser.add_argument("--source", choices=("files", "kafka"), default="files", help="what is ingested (%(default)s)")
+    sources = "files of a folder, or also Kafka, push and a bucket, with stores in S3 (%(default)s)"
+    parser.add_argument("--source", choices=("files", "all"), default="files", help=sources)
     options = parser.parse_args(arguments)
     seconds = float(read_span(os.environ.get("SOAK") or "10 min"))
     folder = Path(tempfile.mkdtemp(prefix="quantide-soak-"))
-    if options.source == "kafka":
-        from tests.kafka.kafka_soak import soak_kafka  # needs a broker
+    if options.source == "all":
+        from tests.kafka.system_soak import soak_system  # needs a broker and an S3 server
 
-        return soak_kafka(folder, options.seed, seconds)
+        return soak_system(folder, options.seed, seconds)
     soak = Soak(folder, options.seed, seconds)
     try:
         soak.run()
