@@ -1,6 +1,7 @@
 """The page and its server: one that goes away and comes back, one that is busy, one that wants a token."""
 
 import threading
+import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -137,8 +138,10 @@ def test_a_page_has_one_event_stream_whatever_it_shows(tmp_path: Path, page: Pag
             )
             page.get_by_label("Subscribe to all that have a label").check()
             expect(page.locator("#queries")).to_contain_text("answers changed", timeout=SOON)
-            page.wait_for_timeout(300)  # the connections that were given up end
-            assert "quantide_event_streams 1.0" in server.api.get("/metrics").text
+            last = time.monotonic() + SOON / 1000  # the connections that were given up end
+            while "quantide_event_streams 1.0" not in (metrics := server.api.get("/metrics").text):
+                assert time.monotonic() < last, metrics
+                page.wait_for_timeout(50)
             page.goto("about:blank")
 
 

@@ -3,6 +3,7 @@
 import time
 from typing import Any
 
+import pytest
 from playwright.sync_api import Locator, Page, Request, expect
 
 from tests.browser.demo import Demo
@@ -95,6 +96,7 @@ def check_standing(demo: Demo, page: Page, asked: list[dict[str, Any]], low: flo
     assert all(query["idle"] for query in standing)
 
 
+@pytest.mark.slow
 def test_looking_closer_by_keys_and_leaving(demo: Demo, page: Page) -> None:
     labels: list[str] = []
     page.on("request", lambda one: labels.append(said(one)[0]["label"]) if registers(one) else None)

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +29,7 @@ class SoakDriver:
         self._process: subprocess.Popen[bytes] | None = None
         self._remains: list[subprocess.Popen[bytes]] = []
         self._fault, self._is_excused, self._starts = "", False, 0
+        self.started_at = time.monotonic()
 
     @property
     def is_running(self) -> bool:
@@ -36,7 +38,7 @@ class SoakDriver:
     def start(self, fault: str = "") -> None:
         """Start a driver, perhaps with a fault point."""
         self._starts += 1
-        self._fault, self._is_excused = fault, False
+        self._fault, self._is_excused, self.started_at = fault, False, time.monotonic()
         command = self._command("ingest", "--master", "local[2]")
         self._process = spawn(command, self._log, self._env | ({"QUANTIDE_FAULT": fault} if fault else {}))
 

@@ -60,6 +60,7 @@ EVENTS = {
     "move the clock of the servers": 2,
     "add a partition to the topic": 1,
 }
+DRIVER_EVENTS = ("kill the driver", "arm a fault point of the driver", "lose the disk of the driver")
 CONFIG = """[streams.topic]
 source = {{ format = "kafka", servers = "{servers}", topic = "{topic}", max_rows = 2000, \
 decode = {{ format = "json", schema = "value BIGINT" }}, options = {{ "kafka.default.api.timeout.ms" = "60000", \
@@ -103,7 +104,7 @@ class SystemSoak:
         self.config.write_text(configure_store(self.location) + text)
         self.clocks = {name: folder / f"{name}.clock" for name in ("driver", "servers")}
         self.move_clocks(0)
-        self.seen = dict.fromkeys(STREAMS, 0)
+        self.seen, self.committed_at = dict.fromkeys(STREAMS, 0), dict.fromkeys(STREAMS, time.monotonic())
         self.writers: dict[str, list[NumberedWriter | NumberedClient]] = {}
         self.driver = SoakDriver(self.config, self.env("driver", self.driver_disk.folder), self.record)
         stack.callback(self.driver.kill)
@@ -135,8 +136,9 @@ class SystemSoak:
     # Events
 
     def choose(self) -> str:
-        """Choose the next event."""
-        possible = dict(EVENTS)
+        """Choose the next event. A driver is killed after all streams have grown, or by chance before that."""
+        left_out = [] if self.has_committed or self.rng.random() < 0.2 else DRIVER_EVENTS
+        possible = {name: weight for name, weight in EVENTS.items() if name not in left_out}
         if not self.object_disk.is_mounted:
             possible = {name: weight for name, weight in possible.items() if not name.startswith("fill")}
         weights = np.array(list(possible.values()), dtype=float)
@@ -228,14 +230,19 @@ class SystemSoak:
     # Waiting
 
     def wait_for_moment(self) -> None:
-        """Wait a random time, most often after a commit; else an event may hit the start of a driver."""
-        if self.rng.random() < 0.75:
-            before = dict(self.seen)
-            last = time.monotonic() + LIMIT
-            while self.read_counts() == before:
-                assert time.monotonic() < last, f"nothing was stored for {LIMIT} s: {self.driver.tail()}"
-                self.wait_for(0.3)
+        """Wait a random time, most often after a commit; a driver that starts needs longer than that."""
+        before, patience = dict(self.seen), float(self.rng.choice([0.0, 20.0], p=[0.25, 0.75]))
+        last = time.monotonic() + patience
+        while self.read_counts() == before and time.monotonic() < last:
+            self.wait_for(0.3)
         self.wait_for(float(self.rng.uniform(0, 4)))
+        silent = time.monotonic() - max(self.committed_at.values())
+        assert silent < LIMIT, f"nothing was stored for {silent:.0f} s: {self.driver.tail()}"
+
+    @property
+    def has_committed(self) -> bool:
+        """True if all streams have grown since the driver was started."""
+        return min(self.committed_at.values()) > self.driver.started_at
 
     def wait_for(self, seconds: float) -> None:
         """Wait; start a driver that ended for a fault again."""
@@ -254,7 +261,8 @@ class SystemSoak:
                 rows = HistoryReader(f"{self.location.uri}/data/{name}", storage_options=options).n
                 most = sum(count_written(writer) for writer in self.writers[name])
                 assert before <= rows <= most, f"{name}: {before:,} rows were stored, then {rows:,} of {most:,}"
-                self.seen[name] = rows
+                if rows > before:
+                    self.seen[name], self.committed_at[name] = rows, time.monotonic()
         return dict(self.seen)
 
     # Records

@@ -147,15 +147,8 @@ def _tick(stream: RunningStream, until: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        pytest.param("ledger.based@1", marks=pytest.mark.slow),
-        "ledger.cleared@3",
-        "ingest.committed@1",
-        pytest.param("ingest.recorded@1", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["ledger.based@1", "ledger.cleared@3", "ingest.committed@1", "ingest.recorded@1"])
 def test_killed_around_a_new_checkpoint(fault: str, spark: SparkSession, tmp_path: Path) -> None:
     """Every row is stored once, whenever the driver dies; the next one continues."""
     feed = one_by_one(tmp_path)
