@@ -77,6 +77,10 @@ class StorageError(QuantideError, OSError):
     """A file or an object store is not accessible: network, credentials, disk."""
 
 
+class NoStoreError(StorageError):
+    """Nothing was written to the path of a store yet."""
+
+
 class AccessRefusedError(StorageError):
     """An object store refused the credentials, or they have expired: the request was not executed."""
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quantide.caching import ExpiringValue
-from quantide.errors import CorruptBytesError, InvalidArgumentError, StorageError
+from quantide.errors import CorruptBytesError, InvalidArgumentError, NoStoreError, StorageError
 from quantide.history.file_rebuild import rebuild_index
 from quantide.history.run import Run
 from quantide.history.snapshot import Snapshot, SnapshotCatalog, SnapshotHolder, StepSpan
@@ -377,7 +377,7 @@ def _count_aside(storage: Storage) -> int:
 def _open_table(storage: Storage) -> StreamTable:
     table = StreamTable.open(storage)
     if table is None:
-        raise StorageError(
+        raise NoStoreError(
             f"there is no history in {storage.path}; nothing was written there yet. Write with History(path) or "
             "`quantide ingest`"
         )

@@ -8,7 +8,7 @@ from threading import Event, Thread
 
 from quantide.config import Config
 from quantide.config.stream_metrics import StreamMetrics
-from quantide.errors import AccessRefusedError, NotReadyError, StorageError, UnknownStreamError
+from quantide.errors import AccessRefusedError, NoStoreError, NotReadyError, StorageError, UnknownStreamError
 from quantide.live.live_stream import LiveStream
 
 LOG = logging.getLogger("quantide.server")
@@ -142,7 +142,7 @@ class ServedStreams:
 
 def _is_unreachable(error: Exception, folder: str) -> bool:
     """Return True if an object store cannot be reached, or refuses access."""
-    return "://" in folder and isinstance(error, StorageError)
+    return "://" in folder and isinstance(error, StorageError) and not isinstance(error, NoStoreError)
 
 
 def _public_reason(error: Exception, folder: str) -> str:

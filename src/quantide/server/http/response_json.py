@@ -43,6 +43,7 @@ ERROR_STATUS: dict[type[QuantideError], int] = {
     errors.BacklogError: 429,
     errors.CorruptBytesError: 500,
     errors.StorageError: 503,
+    errors.NoStoreError: 503,
     errors.AccessRefusedError: 503,
     errors.DiskFullError: 507,
     errors.NotReadyError: 503,
