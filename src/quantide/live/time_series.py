@@ -1,8 +1,9 @@
 """Time series of a window: its quantiles at moments of the past, for a chart.
 
 Each moment's window is that of `within=T, now=moment`, with the bands of docs/guarantees/live.md. Rows are read once
-for all moments. In the order of their times a window is a slice of them; while all slices together are short enough
-each is sorted, and then every point is exact. Otherwise, and for a few moments, each window is summarised on its own.
+for all moments. In the order of their times a window is a slice of them. Quantiles roll over slices that overlap much,
+other slices are sorted one by one; either way every point is exact. If that would take too long, and for a few moments,
+each window is summarised on its own.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,12 +21,14 @@ from quantide.summary.ranks import target_ranks
 from quantide.summary.summary import Summary
 from quantide.summary.value_types import ValueType
 from quantide.typing import Array, Ints
+from quantide.windows.rolling_quantiles import roll_slices
 from quantide.windows.time_clock import NANOSECONDS, TimeClock
 
 EARLIEST = -(2**63)  # no time of any clock is before this many nanoseconds, or seconds
 FEW_WINDOWS = 4  # so many are faster to summarise than their rows are to read and sort
 MAX_READ = 1 << 21  # rows read for one time series
 MAX_SORTED = 1 << 25  # rows sorted for one time series: about a third of a second
+ROLLED_COST = 3  # sorting so many rows takes as long as rolling a quantile over one
 
 Point = tuple[Any, Any, Any]  # a value, and the band around it
 
@@ -61,6 +64,8 @@ def compute_time_series(
     assert clock is not None
     intervals = [TimeInterval(above, moment if moment < newest else None) for above, moment in windows]
     slices = read_slices(recent, selection, intervals) if len(intervals) > FEW_WINDOWS else None
+    if slices is not None and slices.cost(len(phis)) > MAX_SORTED:
+        slices = None
     if slices is not None:
         n, lines = slices.counts, slices.lines(phis, kind)
     else:
@@ -131,25 +136,43 @@ class TimeSlices:
         counts: list[int] = (self.ends - self.starts).tolist()
         return counts
 
+    def cost(self, phis: int) -> int:
+        """Return the time that lines() takes for so many phis, as a number of sorted rows."""
+        rolled, single = self._divide(phis)
+        rows = ROLLED_COST * phis * int(self.ends[rolled[-1]]) if len(rolled) else 0
+        return rows + int((self.ends - self.starts)[single].sum())
+
     def lines(self, phis: Sequence[float], kind: ValueType) -> list[list[Point | None]]:
-        """Return the exact quantiles of each window: each slice is sorted once."""
+        """Return the exact quantiles of each window."""
         if not phis:
             return []
         counts = self.ends - self.starts
         indexes = target_ranks(np.array(phis)[:, None], counts) - 1
         chosen = np.zeros(indexes.shape, kind.carrier)
-        for i in np.flatnonzero(counts):
+        rolled, single = self._divide(len(phis))
+        if len(rolled):
+            chosen[:, rolled] = roll_slices(self.values, self.starts[rolled], self.ends[rolled], np.array(phis), kind)
+        for i in single:
             chosen[:, i] = sorted_copy(self.values[self.starts[i] : self.ends[i]])[indexes[:, i]]
         return [
             [(value, value, value) if count else None for value, count in zip(kind.restore(row), counts, strict=True)]
             for row in chosen
         ]
 
+    def _divide(self, phis: int) -> tuple[Ints, Ints]:
+        """Return the windows to roll over, whose ends differ, and those to sort; empty ones are in neither."""
+        some = np.flatnonzero(self.ends > self.starts)
+        rolled = some[np.flatnonzero(np.diff(self.ends[some], prepend=-1))]
+        rows = int((self.ends - self.starts)[rolled].sum())
+        if not len(rolled) or rows <= ROLLED_COST * phis * int(self.ends[rolled[-1]]):
+            return some[:0], some
+        return rolled, np.setdiff1d(some, rolled, assume_unique=True)
+
 
 def read_slices(
     recent: RecentSnapshot, selection: RowSelection, intervals: Sequence[TimeInterval]
 ) -> TimeSlices | None:
-    """Return the rows of all windows; None if they are too many to read, or to sort."""
+    """Return the rows of all windows; None if they are too many to read."""
     whole = RowSelection(selection.key, None, TimeInterval(intervals[0].above, intervals[-1].upto), selection.filter)
     rows = recent.rows(whole, MAX_READ)
     if rows is None:
@@ -162,8 +185,7 @@ def read_slices(
         len(times) if interval.upto is None else np.searchsorted(times, interval.upto, side="right")
         for interval in intervals
     ]
-    slices = TimeSlices(values, starts, np.array(ends, dtype=np.int64))
-    return slices if sum(slices.counts) <= MAX_SORTED else None
+    return TimeSlices(values, starts, np.array(ends, dtype=np.int64))
 
 
 def summarise_windows(
