@@ -60,7 +60,7 @@ def _clip(lows: Array, highs: Array, smallest: float | None, largest: float | No
     if len(outside):
         low, high = lows[outside[0]], highs[outside[0]]
         raise HistogramError(f"a bucket from {low:g} to {high:g} has values, but all are from {least:g} to {most:g}")
-    return np.clip(lows, least, most), np.clip(highs, least, most)
+    return np.minimum(np.maximum(lows, least), most), np.minimum(np.maximum(highs, least), most)
 
 
 def split_ends(

@@ -90,7 +90,9 @@ def _index(value: float, scale: int) -> int:
 
 def _shift_of(ranges: list[IndexRange], most: int, max_buckets: int) -> int:
     """Return by how much the scale is lowered so that no sign has more than `max_buckets`."""
-    for shift in range(most + 1):
+    widest = max((found[1] - found[0] for found in ranges if found), default=0)
+    at_least = max(0, (widest // (max_buckets + 1)).bit_length() - 1)  # halving the width so often is not too much
+    for shift in range(at_least, most + 1):
         if all(found is None or (found[1] >> shift) - (found[0] >> shift) < max_buckets for found in ranges):
             return shift
     raise HistogramError(f"the values do not fit {max_buckets} buckets of any scale; allow more with max_buckets")

@@ -20,6 +20,7 @@ MAX_FLOAT = float(np.finfo(np.float64).max)
 MAX_CACHED = 512  # buckets whose edges are cached together
 MIN_SCALE, MAX_SCALE = -11, 20  # scales whose indexes fit 32 bits
 SCHEMAS = (-4, 8)  # the scales of Prometheus
+NO_ENDS: Floats = freeze(np.empty(0))
 
 
 def powers_of_two(indexes: Ints, scale: int) -> Floats:
@@ -29,16 +30,18 @@ def powers_of_two(indexes: Ints, scale: int) -> Floats:
     else:
         fractions, exponents = np.exp2((indexes & ((1 << scale) - 1)) / (1 << scale)), indexes >> scale
     with np.errstate(over="ignore", under="ignore"):
-        edges: Floats = np.ldexp(fractions, np.clip(exponents, -1100, 1100))
+        edges: Floats = np.ldexp(fractions, np.minimum(np.maximum(exponents, -1100), 1100))  # np.clip takes longer
     return edges
 
 
 def power_buckets(indexes: Ints, scale: int, exact: bool) -> tuple[Floats, Floats]:
     """Return the ends of buckets with increasing indexes, as compute_buckets() does, from a cache."""
-    length = int(indexes[-1] - indexes[0]) + 1 if len(indexes) else 0
+    if not len(indexes):
+        return NO_ENDS, NO_ENDS
+    length = int(indexes[-1] - indexes[0]) + 1
     if length > MAX_CACHED:
         return compute_buckets(indexes, scale, exact)
-    lows, highs = _cached_buckets(int(indexes[0]) if length else 0, length, scale, exact)
+    lows, highs = _cached_buckets(int(indexes[0]), length, scale, exact)
     return (lows, highs) if length == len(indexes) else (lows[at := indexes - indexes[0]], highs[at])
 
 

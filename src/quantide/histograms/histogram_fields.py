@@ -69,6 +69,8 @@ def first_field(fields: Mapping[str, Any], *names: str, default: Any = None) -> 
 
 def read_counts(name: str, counts: Any) -> Ints:
     """Return counts as whole numbers from 0 on; texts, as in the JSON of OTLP, are read."""
+    if isinstance(counts, list | tuple) and not counts:  # most histograms have no values of one sign
+        return np.empty(0, dtype=np.int64)
     array = _read_whole_numbers(name, counts)
     if array.size and (low := array.min()) < 0:
         raise HistogramError(f"{name} has the negative count {low}; a counter that was reset is not a histogram")
