@@ -186,6 +186,7 @@ class SystemSoak:
             self.driver.kill()
             if self.rng.random() < 0.5:
                 self.driver.start()
+                self.driver.excuse()  # it starts while something that it needs is away
         self.wait_for(float(self.rng.uniform(0, AWAY)))
         repair()
         if dies and not self.driver.is_running:
