@@ -1,6 +1,7 @@
 """Confidence intervals of quantiles by order statistics: exact binomial tails, for every number of values."""
 
 import math
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from typing import cast
 
@@ -28,6 +29,28 @@ def test_ranks_are_the_narrowest_with_this_confidence(n: int, phi: float) -> Non
         nearly = half * Fraction(1 - 10**-6)
         assert exact_tail(n, phi, low) > nearly
         assert high == 1 or 1 - exact_tail(n, phi, high - 2) > nearly
+
+
+@pytest.mark.parametrize("expected", [1e-6, 0.0066, 0.0277, 0.1, 1.0, 5.0])
+@pytest.mark.parametrize("n", [140, 9_000, 20_000])
+def test_tails_of_skewed_counts_are_not_below_the_exact_ones(n: int, expected: float) -> None:
+    """Few values are expected above the quantile, so that a tail has more than its first few terms."""
+    phi = 1 - expected / n
+    p, q = Decimal(phi), 1 - Decimal(phi)
+    with localcontext(Context(prec=60)):
+        for below in (1, 2, 3):
+            terms = (math.comb(n, k) * p ** (n - k) * q**k for k in range(below, min(n, 120)))
+            exact = sum(terms, Decimal(0))
+            assert 0 <= Decimal(lower_tail(n, phi, 1 - phi, n - below)) / exact - 1 < 1e-8
+
+
+def test_a_level_just_below_that_of_an_interval_is_not_claimed() -> None:
+    """P(X <= 139) is 0.00663403, the sum of more than two terms."""
+    n, phi = 140, 0.9999524573121535
+    half = Fraction(0.006634)
+    assert exact_tail(n, phi, 139) > half
+    low, _ = confidence_ranks(n, phi, 1 - 2 * 0.006634)
+    assert low == 139
 
 
 @pytest.mark.parametrize(("n", "count"), [(10_000, 4_900), (40_000, 19_700), (3_000_000, 1_498_000)])

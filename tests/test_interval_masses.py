@@ -17,6 +17,14 @@ from hypothesis import strategies as st
 
 from quantide import ConstrainedWindow, History, Monitor, RecentWindow, StreamSketch, Summary, errors, last
 from quantide.live import LiveStream
+from quantide.summary.outward_rounding import (
+    float_above,
+    float_below,
+    fractions_above,
+    fractions_below,
+    ratio_above,
+    ratio_below,
+)
 
 NUMBERS: list[Any] = [
     *(0, 1, -5, 4, -6, 2.5, -2.5, 1e300, float("inf"), -float("inf"), 2**70, -(2**70), 2**63 - 1, -(2**63)),
@@ -178,8 +186,20 @@ def test_bounds_of_masses(values: list[int], splits: list[int], tuples: int, mis
     truth = np.diff(upto) / len(values)
     assert (len(low), len(high)) == (len(splits) + 1,) * 2
     assert np.all((low >= 0) & (low <= truth) & (truth <= high) & (high <= 1))
-    exact = Summary.of(values)
-    assert [bound.tolist() for bound in exact.pmf_bounds(splits, inclusive=inclusive)] == [truth.tolist()] * 2
+    fractions = [Fraction(int(count), len(values)) for count in np.diff(upto)]
+    for least, fraction, most in zip(low.tolist(), fractions, high.tolist(), strict=True):
+        assert Fraction(least) <= fraction <= Fraction(most)
+    low, high = Summary.of(values).pmf_bounds(splits, inclusive=inclusive)
+    assert low.tolist() == [float_below(fraction) for fraction in fractions]
+    assert high.tolist() == [float_above(fraction) for fraction in fractions]
+
+
+@pytest.mark.parametrize("n", [1, 3, 7, 10, 2**52 + 1, 2**53 - 1, 2**53])
+def test_fractions_are_rounded_outward(n: int) -> None:
+    drawn = np.random.default_rng(n % 1000).integers(0, n + 1, 200)
+    counts = np.concatenate((drawn, [0, n // 3, n // 2, n - 1, n]))
+    assert fractions_below(counts, n).tolist() == [ratio_below(count, n) for count in counts.tolist()]
+    assert fractions_above(counts, n).tolist() == [ratio_above(count, n) for count in counts.tolist()]
 
 
 def test_bad_splits_of_bounds() -> None:

@@ -15,7 +15,8 @@ from quantide.typing import Floats
 
 MARGIN = 1e-9  # relative; a computed tail is closer than that
 STEPS = 64  # groups of counts in a standard deviation
-REACH = 12  # standard deviations from the first count of a tail; the rest is below 1e-30 of it
+REACH, MORE = 12, 40  # standard deviations and counts from the first one of a tail; the rest is below 1e-25 of it
+SMALL_N, SMALL_SHARE = 10_000, 1e-6  # up to this n, and for larger shares, sums of lgamma are off by less than 1e-10
 LOG_ROOT = 0.5 * math.log(2 * math.pi)
 SMALL_ERRORS = np.array([0.0, *(math.lgamma(k + 1) - (k + 0.5) * math.log(k) + k - LOG_ROOT for k in range(1, 16))])
 STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188)
@@ -67,15 +68,29 @@ def lower_tail(n: int, phi: float, other: float, count: int) -> float:
     Terms are added from `count` down. The ratio of a term to the one above falls with the count, so that a group of
     terms is at most a geometric series with the group's first ratio. Groups of one term give the exact sum.
     """
+    if count < 0:
+        return 0.0
     deviation = math.sqrt(n * phi * other)
+    reach = int(REACH * deviation) + MORE
+    if n <= SMALL_N and min(phi, other) > SMALL_SHARE:
+        return _small_tail(n, phi, other, count, reach)
     size = max(1, int(deviation / STEPS))
-    firsts = count - size * np.arange(min(count // size + 1, int(REACH * deviation / size) + 2))
+    firsts = count - size * np.arange(min(count // size, reach // size + 1) + 1)
     terms = np.exp(_log_probabilities(n, phi, other, firsts.astype(np.float64)))
     if size == 1:
         return float(terms.sum()) * (1 + MARGIN)
     ratios = firsts * other / ((n - firsts + 1) * phi)
     groups = -np.expm1(size * np.log(ratios, where=ratios > 0, out=np.full(len(ratios), -np.inf))) / (1 - ratios)
     return float((terms * groups).sum()) * (1 + MARGIN)
+
+
+def _small_tail(n: int, phi: float, other: float, count: int, reach: int) -> float:
+    """Return an upper bound of P(Bin(n, phi) <= count) from its first term, and from the ratios of neighbours."""
+    ways = math.lgamma(n + 1) - math.lgamma(count + 1) - math.lgamma(n - count + 1)
+    first = math.exp(ways + count * _log_of(phi, other) + (n - count) * _log_of(other, phi))
+    counts = np.arange(count, max(count - reach, 0), -1)
+    ratios = counts * (other / phi) / (n + 1 - counts)
+    return first * (1.0 + float(np.cumprod(ratios).sum())) * (1 + MARGIN)
 
 
 def _log_probabilities(n: int, phi: float, other: float, counts: Floats) -> Floats:

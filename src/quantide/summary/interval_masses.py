@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from quantide.errors import InvalidArgumentError
+from quantide.summary.outward_rounding import fractions_above, fractions_below
 from quantide.summary.value_column import plain_values
 from quantide.typing import Floats
 
@@ -26,7 +27,7 @@ def bound_masses(splits: Any, rank: Callable[[Any], tuple[Any, Any]], n: int) ->
     """Return proved bounds on those fractions, from proved bounds on the number of values up to each split."""
     _check_ascending(splits)
     low, high = (np.concatenate(([0], np.atleast_1d(bound), [n])) for bound in rank(splits))
-    return np.maximum(low[1:] - high[:-1], 0) / n, (high[1:] - low[:-1]) / n
+    return fractions_below(np.maximum(low[1:] - high[:-1], 0), n), fractions_above(high[1:] - low[:-1], n)
 
 
 def _check_ascending(splits: Any) -> None:

@@ -3,6 +3,11 @@
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from quantide.typing import Floats, Ints
 
 LARGEST = math.nextafter(math.inf, 0)
 
@@ -35,6 +40,37 @@ def ratio_below(numerator: int, denominator: int) -> float:
 
 def ratio_above(numerator: int, denominator: int) -> float:
     return float_above(Fraction(numerator, denominator))
+
+
+def fractions_below(counts: Ints, n: int) -> Floats:
+    """Return the largest floats that are not above counts / n, for counts from 0 to n, and n up to 2^53.
+
+    >>> fractions_below(np.array([0, 5, 3, 10]), 10).tolist(), fractions_above(np.array([0, 5, 3, 10]), 10).tolist()
+    ([0.0, 0.5, 0.3, 1.0], [0.0, 0.5, 0.30000000000000004, 1.0])
+    """
+    near = counts / n
+    return np.where(_excess(near, counts, n) > 0, np.nextafter(near, 0.0), near)
+
+
+def fractions_above(counts: Ints, n: int) -> Floats:
+    """Return the smallest floats that are not below counts / n, for counts from 0 to n, and n up to 2^53."""
+    near = counts / n
+    return np.where(_excess(near, counts, n) < 0, np.nextafter(near, 1.0), near)
+
+
+def _excess(near: Floats, counts: Ints, n: int) -> Floats:
+    """Return numbers with the sign of near * n - counts: the product is exact as a sum of two floats (Dekker)."""
+    near_high, n_high = _upper_half(near), _upper_half(np.float64(n))
+    near_low, n_low = near - near_high, n - n_high
+    product = near * n
+    rest = near_low * n_low - (((product - near_high * n_high) - near_low * n_high) - near_high * n_low)
+    return np.asarray((product - counts) + rest)
+
+
+def _upper_half(number: Any) -> Any:
+    """Return the upper 26 significant bits of floats."""
+    scaled = number * (2.0**27 + 1)
+    return scaled - (scaled - number)
 
 
 def difference_below(a: float, b: float) -> float:
