@@ -8,7 +8,7 @@ _RESULTS = """stream=sketch_speed fast=fast_paper keys=group_by queries=query_lo
 windows=window_speed live=live_reader ingest=ingestion serve=http_server dashboard=browser_page spark=spark_speed
 peers=peer_comparison partitions=spark_speed.PARTITIONS breaks=counterexamples
 rolling=rolling_speed tails=tail_accuracy objects=object_store push=push_load kafka=kafka_ingestion
-histograms=histogram_exchange
+histograms=histogram_exchange violations=bound_violations
 grafana=prometheus_queries soak=soak_figures"""
 _GROWTH = "spark=spark_growth queries=query_growth history=history_growth windows=window_accuracy scale=cost_pages"
 
