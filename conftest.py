@@ -1,3 +1,9 @@
 """Plugins of every test, those in src, docs and README.md included."""
 
-pytest_plugins = ["tests.time_limit", "tests.random_order", "tests.distribution", "tests.object_servers.fixtures"]
+pytest_plugins = [
+    "tests.time_limit",
+    "tests.skip_summary",
+    "tests.random_order",
+    "tests.distribution",
+    "tests.object_servers.fixtures",
+]

@@ -58,6 +58,20 @@ def test_b(): print("drawn", "b", random.random())
 def test_c(): print("drawn", "c", random.random())
 def test_d(): print("drawn", "d", random.random())
 """
+SKIPPED = """
+import pytest
+
+@pytest.mark.slow
+def test_slow(): ...
+
+@pytest.mark.skipif(True, reason="no such program")
+def test_needs_a_program(): ...
+
+def test_without_a_server(): pytest.skip("no server")
+def test_without_another_server(): pytest.skip("no server")
+def test_passes(): ...
+def test_too(): ...
+"""
 
 
 def run(folder: Path, files: dict[str, str], *options: str) -> subprocess.CompletedProcess[str]:
@@ -119,3 +133,21 @@ def test_the_order_is_random_and_nothing_else(tmp_path: Path) -> None:
         drawn |= {*lines}
     assert len(orders) > 1
     assert len(drawn) == 4
+
+
+@pytest.mark.parametrize("processes", ["0", "2"])
+def test_a_run_ends_with_the_tests_that_did_not_run(tmp_path: Path, processes: str) -> None:
+    options = ("-m", "not slow", "-k", "not too", "-n", processes, "--dist", "loadgroup")
+    out = run(tmp_path, {"one": SKIPPED, "two": "def test_passes(): ..."}, *options).stdout
+    rows = re.findall(r"^ +(\d+) (.*)$", out.partition("tests that did not run")[2], re.M)
+    reasons = [
+        "skipped: no server",
+        "skipped: no such program",
+        "deselected by options",
+        "marked slow; `make test-all` runs them",
+    ]
+    assert sorted(rows, key=lambda row: reasons.index(row[1])) == [*zip("2111", reasons, strict=True)]
+
+
+def test_nothing_is_listed_if_all_tests_ran(tmp_path: Path) -> None:
+    assert "did not run" not in run(tmp_path, {"one": "def test_passes(): ..."}, "-n", "0").stdout
