@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 PACKAGES = "quantide numpy numba pyarrow datasketches fastdigest ddsketch river duckdb polars chdb pandas pyspark"
+ZEN = {23: "Zen 1 or 2", 25: "Zen 3", 26: "Zen 5"}  # by family of AMD; Zen 4 shares its family with Zen 3
 VECTORS = ("avx2", "avx512f", "asimd", "sve")  # numpy's sort is several times faster with them
 
 
@@ -20,7 +21,7 @@ def describe() -> dict[str, Any]:
     units = fields.get("flags", fields.get("Features", "")).split()
     installed = {one.metadata["Name"]: one.version for one in metadata.distributions()}
     return {
-        "cpu": fields.get("model name", platform.machine()),
+        "cpu": processor(fields),
         "vector_units": sorted(set(VECTORS) & set(units)),
         "numpy_disabled": os.environ.get("NPY_DISABLE_CPU_FEATURES"),
         "cores": os.cpu_count() or 1,
@@ -29,6 +30,20 @@ def describe() -> dict[str, Any]:
         "python": platform.python_version(),
         "packages": {name: installed.get(name) for name in PACKAGES.split()},
     }
+
+
+def processor(fields: dict[str, str]) -> str:
+    """Return the model of a processor in /proc/cpuinfo, of AMD with its generation: clouds hide the rest of the name.
+
+    >>> processor({"model name": "AMD EPYC", "vendor_id": "AuthenticAMD", "cpu family": "26"})
+    'AMD EPYC (Zen 5)'
+    """
+    name = fields.get("model name", platform.machine())
+    if fields.get("vendor_id") != "AuthenticAMD":
+        return name
+    family = int(fields["cpu family"])
+    zen = "Zen 4" if family == 25 and "avx512f" in fields.get("flags", "") else ZEN.get(family, f"family {family}")
+    return f"{name} ({zen})"
 
 
 @cache
