@@ -123,7 +123,7 @@ def check_copy(path: str, options: dict[str, str] | None = None) -> None:
         assert history.version > version
 
 
-@pytest.mark.parametrize("is_remote", [False, True], ids=["folder", "bucket"])
+@pytest.mark.parametrize("is_remote", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["folder", "bucket"])
 def test_a_copy_in_the_order_of_the_page_is_complete(is_remote: bool, tmp_path: Path, s3_store: ObjectLocation) -> None:
     """The writer commits between any two steps, and removes what it can in between."""
     source, target = tmp_path / "store", ObjectLocation(f"{s3_store.uri}/copy", s3_store.options)
@@ -185,6 +185,7 @@ def in_bucket(text: str, server: ObjectServer) -> tuple[str, dict[str, str], dic
     return text, {**aws_names(server.options), "AWS_DEFAULT_REGION": server.options["region"]}, buckets
 
 
+@pytest.mark.slow
 def test_aws_sync_of_a_store_that_is_being_written(tmp_path: Path, s3_server: ObjectServer) -> None:
     needs("aws")
     text, env, buckets = in_bucket(script("to=s3://backup"), s3_server)

@@ -89,6 +89,7 @@ def test_results_alone_measures_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_tasks_of_every_kind_run_without_spark(tmp_path: Path) -> None:
     s = settings_at(spark_growth.Settings, "quick")
     rows = list(tasks(tmp_path, s))

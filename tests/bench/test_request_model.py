@@ -48,6 +48,7 @@ def test_formulas_are_the_counts(counted: list[Row]) -> None:
         assert predicted(row) == pytest.approx(found, rel=REQUEST_TOLERANCE), row["work"]
 
 
+@pytest.mark.slow
 def test_formulas_add_up_to_a_whole_stream() -> None:
     [row] = request_stream(QUICK)
     told = total(stream_requests(small_stream(row)))

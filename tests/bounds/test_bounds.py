@@ -59,8 +59,9 @@ def test_checks_and_their_absence_share_no_machine_code(tmp_path: Path) -> None:
         assert outcome(tmp_path, checked) == ["refused" if checked else "passed"] * 3, checked
 
 
-def run_checked(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(arguments, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
+def run_checked(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    env = environment() | variables
+    return subprocess.run(arguments, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(
@@ -79,9 +80,11 @@ def test_kernels_refuse_an_index(call: str, error: str) -> None:
     assert run.returncode == bool(error)
 
 
+@pytest.mark.parametrize("types", ["float64", pytest.param("float32 int64", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("machines", MACHINES)
-def test_state_machines(machines: str) -> None:
-    """Every structure, in any order and number of operations."""
-    run = run_checked(*command(f"tests/machines/{machines}", "-q", "-n", "0", "-x", "-p", "no:cacheprovider"))
+def test_state_machines(machines: str, types: str) -> None:
+    """Every structure, in any order and number of operations. Compiling kernels takes longest, for each type anew."""
+    options = ("-q", "-n", "0", "-x", "-p", "no:cacheprovider")
+    run = run_checked(*command(f"tests/machines/{machines}", *options), QUANTIDE_TYPES=types)
     assert run.returncode == 0, run.stdout[-20_000:] + run.stderr[-5_000:]
     assert " passed" in run.stdout

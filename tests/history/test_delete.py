@@ -5,6 +5,7 @@ import struct
 import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -36,6 +37,7 @@ from tests.history.test_guarantee import Operations
 from tests.history.work import leftovers, remove_store
 from tests.live import model as live_model
 from tests.object_servers.object_location import ObjectLocation
+from tests.sampling import one_in
 
 NOTHING = DeleteResult(0, 0, 0)
 
@@ -645,8 +647,7 @@ WRITTEN = ("merge.sorted", "write.data", "write.side")  # by a deletion of a key
 PERHAPS = ("recent.written", "disk.named@3")  # by a deletion of steps, if recent files of two steps were compacted
 
 
-@pytest.mark.parametrize("what", ["key", "steps"])
-@pytest.mark.parametrize("point", KILLED)
+@pytest.mark.parametrize(("point", "what"), one_in(3, product(KILLED, ["key", "steps"])))
 def test_killed_while_rows_are_deleted(point: str, what: str, driver: Driver, tmp_path: Path, rng: Rng) -> None:
     """All rows are there or none of the deleted ones; repeating the deletion finishes it, and leaves no garbage."""
     with History(tmp_path, 0.05, kappa=1, keys="host", retention=5) as history:

@@ -21,6 +21,7 @@ from quantide.store.store_settings import StoreSettings
 from quantide.typing import Floats
 from tests.oracle import tail_faults
 from tests.orders import ORDERS
+from tests.sampling import one_in
 
 EPS, TAIL = 0.02, 0.1
 MODES = ("quick", "accurate", "exact")
@@ -73,7 +74,9 @@ def extremes(rng: Rng, size: int, count: int) -> Floats:
     return values
 
 
-@pytest.mark.parametrize("where", ["old steps", "the open step", "every step", "one old step and the open one"])
+@pytest.mark.parametrize(
+    "where", one_in(3, ["old steps", "the open step", "every step", "one old step and the open one"])
+)
 def test_where_the_extremes_are(tmp_path: Path, where: str, rng: Rng) -> None:
     counts = {
         "old steps": [60, 0, 40, 10, 0, 0],
@@ -93,7 +96,7 @@ def test_where_the_extremes_are(tmp_path: Path, where: str, rng: Rng) -> None:
         check(history, parts)
 
 
-@pytest.mark.parametrize("order", ["ascending", "descending", "uniform", "zigzag"])
+@pytest.mark.parametrize("order", one_in(3, ["ascending", "descending", "uniform", "zigzag"]))
 def test_orders_over_many_chunks(tmp_path: Path, order: str, rng: Rng) -> None:
     """The open step has so many chunks that a sketch summarises them."""
     values = ORDERS[order](rng, 4000)

@@ -67,6 +67,7 @@ def test_a_restore_can_be_repeated(tmp_path: Path) -> None:
         assert history.restore().files == 0
 
 
+@pytest.mark.slow
 def test_a_restore_that_was_killed_adds_nothing_twice(tmp_path: Path) -> None:
     """Runs that it restored keep their retired names until the next restore, also once they are compacted away."""
     program = (

@@ -1,6 +1,7 @@
 """Accurate and exact answers over all keys by scanning files, beside the search of blocks and the oracle."""
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from quantide.history.value_scan import SegmentBlocks
 from tests.history.model import BY_NAME, KINDS, MODES, SHAPES, Model, Rng, check_all, small
 from tests.object_servers.object_location import ObjectLocation
 from tests.oracle import bound_faults
+from tests.sampling import one_in
 
 PHIS = [1e-9, 0.01, 0.2, 0.5, 0.77, 0.99, 1.0]
 
@@ -40,8 +42,7 @@ def without_costs(answer: HistoryAnswer) -> HistoryAnswer:
     return replace(answer, blocks_read=0)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("collected", [2, 20, 1 << 22])
+@pytest.mark.parametrize(("shape", "collected"), one_in(5, product(SHAPES, [2, 20, 1 << 22])))
 def test_a_scan_answers_as_the_search_does(
     shape: str, collected: int, tmp_path: Path, rng: Rng, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,7 +71,7 @@ def test_a_scan_answers_as_the_search_does(
             check_all(history, model, rng, questions=2)
 
 
-@pytest.mark.parametrize("kind", [kind.name for kind in KINDS])
+@pytest.mark.parametrize("kind", one_in(4, [kind.name for kind in KINDS]))
 def test_every_type(kind: str, tmp_path: Path, rng: Rng) -> None:
     with small(segments=0):
         for shape in ("wide", "ties", "ends"):

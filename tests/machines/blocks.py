@@ -15,7 +15,7 @@ from quantide import Summary
 
 Array = npt.NDArray[Any]
 
-TYPES = ("float64", "float32", "int64")
+TYPES = os.environ.get("QUANTIDE_TYPES", "float64 float32 int64").split()
 SHAPES = ("normal", "few", "rising", "falling", "constant", "extreme")
 SIZES = (0, 1, 2, 7, 63, 64, 65, 300, 1025, 3000)
 EXTREMES = {

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from quantide.spark.exact_quantiles import ValueBrackets, prune_row_groups
 from quantide.spark.source_files import find_files, plan_splits, read_split
 from quantide.store.location import StorageOptions
 from tests import oracle
+from tests.sampling import one_in
 
 PHIS = [0.001, 0.25, 0.5, 0.99, 1.0]
 QUANTILE_TYPES = "phi:double,value:double,rank_lo:bigint,rank_hi:bigint,n:bigint,error:double"
@@ -58,7 +60,9 @@ WAYS: dict[str, Source] = {
     "frame": lambda spark, folder: spark.read.parquet(str(folder)),
     "many partitions": lambda spark, folder: spark.read.parquet(str(folder)).repartition(90),
 }
-OFTEN = [pytest.param(way, marks=pytest.mark.slow if way == "many partitions" else ()) for way in WAYS]
+FEW = [way for way in WAYS if way != "many partitions"]
+MANY = [pytest.param(exact, "many partitions", marks=pytest.mark.slow) for exact in (False, True)]
+OFTEN = [*FEW, pytest.param("many partitions", marks=pytest.mark.slow)]
 
 
 def check(rows: list[Any], data: np.ndarray[Any, Any], eps: float) -> None:
@@ -77,7 +81,7 @@ def check(rows: list[Any], data: np.ndarray[Any, Any], eps: float) -> None:
         assert max(first - target, target - last, 0) <= row["error"] * len(data) + 1e-9
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", OFTEN)
 def test_whole(spark: SparkSession, lake: tuple[Path, pa.Table], way: str) -> None:
     folder, rows = lake
     frame = quantiles(WAYS[way](spark, folder), "v", PHIS, eps=0.02)
@@ -102,8 +106,7 @@ def test_files_that_one_task_could_read(
         check(frame.collect(), rows["v"].drop_null().to_numpy(), 0.0 if exact else 0.02)
 
 
-@pytest.mark.parametrize("way", OFTEN)
-@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize(("exact", "way"), one_in(3, product([False, True], FEW)) + MANY)
 def test_by_two_keys_one_of_them_null(spark: SparkSession, lake: tuple[Path, pa.Table], way: str, exact: bool) -> None:
     folder, rows = lake
     frame = quantiles(WAYS[way](spark, folder), "v", PHIS, by=["k", "s"], eps=0.05, exact=exact)
@@ -231,8 +234,7 @@ TYPED = {
 }
 
 
-@pytest.mark.parametrize("name", TYPED)
-@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize(("exact", "name"), one_in(2, product([True, False], TYPED)))
 def test_types_come_out(spark: SparkSession, tmp_path: Path, name: str, exact: bool) -> None:
     values, kind, middle = TYPED[name]
     pq.write_table(pa.table({"v": values}), tmp_path / "a.parquet")

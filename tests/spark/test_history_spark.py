@@ -22,6 +22,7 @@ from quantide.spark.spark_executor import SparkExecutor
 from tests.history.model import MODES
 from tests.history.test_level_compaction import bytes_of, fill
 from tests.oracle import bound_faults, exact_quantile
+from tests.sampling import one_in
 
 Rng = np.random.Generator
 PHIS = (1e-9, 0.1, 0.5, 0.77, 1.0)
@@ -97,7 +98,7 @@ def test_spark_merges_to_the_same_bytes(keyed: bool, spark: SparkSession, tmp_pa
     assert results[1] == results[0]
 
 
-@pytest.mark.parametrize("form", ["file", "folder", "delta"])
+@pytest.mark.parametrize("form", one_in(2, ["folder", "file", "delta"]))
 def test_a_lake_becomes_a_history(form: str, spark: SparkSession, tmp_path: Path, lake: pa.Table) -> None:
     with build_history(spark, written(lake, tmp_path, form), str(tmp_path / "s"), column="ms", eps=0.01) as history:
         stats = history.stats()

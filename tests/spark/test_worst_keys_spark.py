@@ -17,7 +17,7 @@ def values_of(kind: str, rng: np.random.Generator, rows: int) -> Any:
     return pa.array(whole, pa.int64()).cast(pa.timestamp("us")) if kind == "time" else pa.array(whole / 4)
 
 
-@pytest.mark.parametrize("kind", ["number", "time"])
+@pytest.mark.parametrize("kind", [pytest.param("number", marks=pytest.mark.slow), "time"])
 def test_rankings_are_true(spark: SparkSession, kind: str) -> None:
     rng = np.random.default_rng(5)
     table = pa.table(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -16,20 +16,21 @@ from quantide.windows.newest_values import NewestValues
 from quantide.windows.window_buckets import WindowBuckets
 from tests import oracle
 from tests.orders import ORDERS
+from tests.sampling import one_in
 from tests.windows.small import BucketWindow, SmallRecentWindow
 from tests.windows.truth import answer_faults
 
 Rng = np.random.Generator
 CLASSES = [SlidingWindow, BucketWindow]
+LIMITS = [(30, 0.2, None), (150, 0.05, None), (300, 0.01, 0.1)]  # size, eps, tail
 PHIS = (0.01, 0.5, 0.9, 0.99, 1.0)
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("cls", CLASSES)
-@pytest.mark.parametrize(("size", "eps", "tail"), [(30, 0.2, None), (150, 0.05, None), (300, 0.01, 0.1)])
+@pytest.mark.parametrize(("order", "cls", "limits"), one_in(5, product(ORDERS, CLASSES, LIMITS)))
 def test_asked_after_every_value(
-    cls: type[SlidingWindow], order: str, size: int, eps: float, tail: float | None, rng: Rng
+    cls: type[SlidingWindow], order: str, limits: tuple[int, float, float | None], rng: Rng
 ) -> None:
+    size, eps, tail = limits
     values = ORDERS[order](rng, 3 * size)
     window = cls(size, eps, tail=tail)
     for n, value in enumerate(values, 1):
@@ -137,15 +138,15 @@ def test_small_windows_in_buckets(rng: Rng) -> None:
 
 
 RECENT = [RecentWindow, SmallRecentWindow]
+RECENT_LIMITS = [(30, 0.2), (900, 0.05), (None, 0.1)]  # most items, eps
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("cls", RECENT)
-@pytest.mark.parametrize(("most", "eps"), [(30, 0.2), (900, 0.05), (None, 0.1)])
+@pytest.mark.parametrize(("order", "cls", "limits"), one_in(5, product(ORDERS, RECENT, RECENT_LIMITS)))
 def test_the_last_values_asked_after_every_value(
-    cls: type[RecentWindow], order: str, most: int | None, eps: float, rng: Rng
+    cls: type[RecentWindow], order: str, limits: tuple[int | None, float], rng: Rng
 ) -> None:
     """Several lengths in turn: their answers have nothing to do with each other."""
+    most, eps = limits
     values = ORDERS[order](rng, 1500)
     window = cls(eps, max_items=most)
     lengths = [None, *(length for length in (1, 7, 29, 300, 800) if most is None or length <= most)]
