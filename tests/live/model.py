@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from quantide.errors import EmptyError, SpanError, UnknownKeyError
 from quantide.history import History, appended_rows, compaction_plan, compactor
 from quantide.history import recent_writer as written
-from quantide.live import LiveStream, recent_snapshot
+from quantide.live import LiveStream, pane_rows, recent_snapshot
 from quantide.store import recent_file as stored
 from quantide.store import recent_manifest, section_file
 from tests import oracle
@@ -65,6 +65,7 @@ def shrink(
         change(module, "MAX_FILE_ROWS", most)
     change(recent_snapshot, "BLOCK_ROWS", block)
     change(recent_snapshot, "FEW_ROWS", few)
+    change(pane_rows, "PANE_BLOCK", block)
     change(stored, "HEAVY", heavy)
     change(recent_manifest, "MIN_LATER_ROWS", kept)
     change(section_file, "PAGE", page)

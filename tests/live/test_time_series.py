@@ -9,15 +9,20 @@ import pytest
 
 from quantide import History
 from quantide.errors import EmptyError, InvalidArgumentError, SpanError
-from quantide.live import LiveStream, time_series
-from quantide.live.time_series import TimeSlices
-from quantide.summary.value_types import type_named
+from quantide.live import LiveStream, time_panes, time_series
 from quantide.windows.time_clock import TimeClock
 from tests import oracle
 from tests.live.model import Grown, Key, Rng, small
 
 PHIS = [0.001, 0.5, 0.9, 1.0]
 HOSTS: list[Key] = [("a",), ("b",)]
+BANDS = {
+    "SHORT": 0,
+    "LEAST_ROWS": 1,
+    "SHARE": 1,
+    "LEAST_MARGIN": 0,
+    "DEVIATIONS": 0,
+}  # narrow, in groups of few windows
 
 
 def number_of(shown: Any) -> Any:
@@ -53,23 +58,23 @@ def check_time_series(
     [
         ("seconds", {}),
         ("naive", {}),
-        ("zoned", {"MAX_SORTED": 0}),
-        ("seconds", {"MAX_READ": 0}),
-        ("naive", {"MAX_READ": 0}),
-        ("seconds", {"ROLLED_COST": 0}),
-        ("zoned", {"ROLLED_COST": 0}),
+        ("zoned", {"MAX_SCANNED": 0}),
+        ("seconds", {"MAX_GATHERED": 0}),
+        ("naive", {"MAX_GATHERED": 0}),
+        ("seconds", BANDS),
+        ("zoned", BANDS),
         pytest.param("zoned", {}, marks=pytest.mark.slow),
-        pytest.param("seconds", {"MAX_SORTED": 0}, marks=pytest.mark.slow),
-        pytest.param("naive", {"MAX_SORTED": 0}, marks=pytest.mark.slow),
-        pytest.param("zoned", {"MAX_READ": 0}, marks=pytest.mark.slow),
+        pytest.param("seconds", {"MAX_SCANNED": 0}, marks=pytest.mark.slow),
+        pytest.param("naive", {"MAX_SCANNED": 0}, marks=pytest.mark.slow),
+        pytest.param("zoned", {"MAX_GATHERED": 0}, marks=pytest.mark.slow),
     ],
 )
 def test_every_moment_is_true(
     times: str, limits: dict[str, int], tmp_path: Path, rng: Rng, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Times out of order, ties, moments with empty windows; rolled over, sorted, or summarised window by window."""
+    """Times out of order, ties, moments with empty windows; by bands, sorted, or summarised window by window."""
     for name, value in limits.items():
-        monkeypatch.setattr(time_series, name, value)
+        monkeypatch.setattr(time_series if hasattr(time_series, name) else time_panes, name, value)
     with small():
         grown = Grown(tmp_path, times=times, keys=["host"], filters=["f"])
         for at in (0, 40, 70, 400, 430):
@@ -81,36 +86,6 @@ def test_every_moment_is_true(
         check_time_series(live, grown, 33 * unit, 100 * unit, 7, key="a")
         check_time_series(live, grown, 2 * unit, 500 * unit, 9, key="b", filter="f")
         grown.history.close()
-
-
-@pytest.mark.parametrize("name", ["float64", "float32", "int64"])
-@pytest.mark.parametrize("cost", [0, 1, 10**9])
-def test_slices_that_overlap_repeat_and_leave_gaps(
-    name: str, cost: int, rng: Rng, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(time_series, "ROLLED_COST", cost)
-    kind = type_named(name)
-    for _ in range(60):
-        n, windows = int(rng.integers(1, 3000)), int(rng.integers(1, 40))
-        values = np.round(rng.normal(0, rng.choice([2, 1e6]), n)).astype(kind.carrier)
-        if name != "int64" and rng.random() < 0.5:
-            values[rng.integers(0, n, 5)] = rng.choice([np.inf, -np.inf])
-        ends = np.sort(rng.integers(0, n + 1, windows))
-        starts = np.sort(np.minimum(ends, rng.integers(0, n + 1, windows)))
-        starts = np.minimum(starts, ends)
-        slices = TimeSlices(values, starts, ends)
-        lines = slices.lines(PHIS, kind)
-        for phi, line in zip(PHIS, lines, strict=True):
-            for start, end, point in zip(starts, ends, line, strict=True):
-                part = np.sort(values[start:end])
-                exact = part[oracle.target_rank(phi, len(part)) - 1] if len(part) else None
-                assert point == (None if exact is None else (exact, exact, exact))
-
-
-def test_much_overlap_costs_no_more_than_a_pass_for_each_phi() -> None:
-    values, ends = np.arange(20_000.0), np.arange(10_000, 20_000, 10)
-    slices = TimeSlices(values, ends - 10_000, ends)
-    assert slices.cost(1) < 4 * len(values) < slices.cost(10) < 40 * len(values) < sum(slices.counts) / 10
 
 
 def test_repeated_questions_are_about_the_same_moments(tmp_path: Path) -> None:
@@ -186,7 +161,7 @@ def test_moments_are_given(tmp_path: Path) -> None:
 
 def test_a_caller_can_end_a_long_time_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows with too many rows to sort are summarised one by one, with a check before each."""
-    monkeypatch.setattr(time_series, "MAX_READ", 10)
+    monkeypatch.setattr(time_series, "MAX_SCANNED", 10)
     calls = list[int]()
 
     def check() -> None:

@@ -22,6 +22,8 @@ from quantide.kernels import (
     key_segments,
     keyed_evaluation,
     online_clustering,
+    pane_scan,
+    pane_selection,
     presort,
     radix_sort,
     rank_selection,
@@ -48,6 +50,7 @@ def groups(carriers: Sequence[str] = CARRIERS) -> dict[str, Callable[[], None]]:
     for carrier in carriers:
         named[f"sorting, merging and GK01 for {carrier}"] = partial(_run_sorting, np.array([1, 2], dtype=carrier))
         named[f"continuous queries for {carrier}"] = partial(_run_queries, np.array([1, 2], dtype=carrier))
+        named[f"windows of panes for {carrier}"] = partial(_run_panes, np.array([1, 2], dtype=carrier))
         named[f"rolling quantiles for {carrier}"] = partial(_run_rolling, np.array([1, 2], dtype=carrier))
     shared = {"compression and ranks": _run_ranks, "clusters": _run_clusters, "encoding": _run_encoding}
     return named | shared | {"records": _run_records}
@@ -116,6 +119,21 @@ def _run_rolling(values: Array) -> None:
     read = freeze(values), freeze(bits), freeze(np.empty(0, dtype=bool)), freeze(np.empty(0, dtype=np.int64))
     extremes = np.array([1, 2, 0], dtype=values.dtype)
     rolling_ranks.roll(*read, 2, np.array([0.5]), rolling_ranks.TARGET, 1, layout, extremes, *rolled)
+
+
+def _run_panes(values: Array) -> None:
+    bits, layout = values.view(f"u{values.itemsize}"), radix_sort.key_layout(values.dtype)
+    panes, needed, first, last = np.zeros(34, dtype=np.int32), np.array([0, 1, 1, 1]), np.array([0]), np.array([1])
+    for clock in ("float64", "int64"):
+        times, edges = freeze(np.array([1, 2], dtype=clock)), freeze(np.array([1, 2], dtype=clock))
+        rows, none = (freeze(values), times), freeze(np.empty(0, dtype=bool))
+        pane_scan.count_rows(times, none, 2, 2, first, last, edges, np.zeros(3, dtype=np.int64))
+        pane_scan.sample_rows(*rows, none, 2, first, last, edges, needed, 1, np.empty(34, dtype=values.dtype), panes, 0)
+        counts, out = np.zeros((4, 3), dtype=np.int64), np.empty(34, dtype=values.dtype)
+        pane_scan.gather_rows_in_band(*rows, none, 2, first, last, edges, needed, values, counts, out, panes, 0)
+    target, out = np.array([[1]]), np.empty((1, 1), dtype=values.dtype)
+    bounds, one = np.array([0, 2]), np.array([1])
+    pane_selection.select_in_windows(values, bits, panes[:2], bounds, one - 1, one, target, layout, out)
 
 
 def _run_ranks() -> None:

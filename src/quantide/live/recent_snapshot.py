@@ -10,7 +10,7 @@ window that cuts them reads only the blocks at its edges.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -206,10 +206,12 @@ class RecentSnapshot:
             return summary
         return summary.compress(math.ceil(MAX_TUPLES / 2 / eps), None if tail is None else tail / 4)
 
-    def rows(self, selection: RowSelection, max_rows: int) -> tuple[Array, Array] | None:
-        """Return values and times of the rows in an interval of time; None if more than `max_rows` must be read."""
+    def files_in(self, selection: RowSelection) -> list[tuple[RecentFile, int | None]]:
+        """Return the files with times in an interval, and the index of the key in each; files without the key are left
+        out.
+        """
         assert selection.interval is not None
-        parts = []
+        found = list[tuple[RecentFile, int | None]]()
         for entry, file in zip(self.manifest.entries, self.files, strict=True):
             if selection.interval.excludes(entry.oldest, entry.newest):
                 continue
@@ -217,17 +219,12 @@ class RecentSnapshot:
                 raise _unreadable_error(file)
             key_index = self._key_index(file, selection.key)
             if key_index != -1:
-                parts.append((file, file.row_range(key_index)))
-        if sum(rows.stop - rows.start for _, rows in parts) > max_rows:
-            return None
-        values, times = [], []
-        for file, rows in parts:
-            selected = selection.interval.mask(file.times(rows))
-            if selection.filter is not None:
-                selected &= file.satisfies(rows, selection.filter)
-            values.append(file.values(rows)[selected])
-            times.append(file.times(rows)[selected])
-        return np.concatenate(values or [np.empty(0)]), np.concatenate(times or [np.empty(0)])
+                found.append((file, key_index))
+        return found
+
+    def cached(self, file: RecentFile, name: Hashable, compute: Callable[[], Array]) -> Array:
+        """Return an array that is computed from a file, from the cache if it is there."""
+        return self._cache.get(file.name, name, compute, lambda array: array.nbytes)
 
     def _collect(self, selection: RowSelection, exact: bool) -> WindowContent:
         """Return the content of a window, from the newest file to the oldest that it needs."""
@@ -287,7 +284,7 @@ class RecentSnapshot:
                 def build() -> KeyRowBlocks:
                     return KeyRowBlocks(KeyRows.read(file, key_index, filter), self._profile)
 
-                name = ("blocks", key_index, filter)
+                name = (KeyRowBlocks, key_index, filter)
                 return self._cache.get(file.name, name, build, lambda blocks: blocks.nbytes).select(skip, interval)
         return WindowContent([KeyRows.read(file, key_index, filter).select(skip, interval)], [])
 

@@ -1,12 +1,11 @@
 """Time series of a window: its quantiles at moments of the past, for a chart.
 
-Each moment's window is that of `within=T, now=moment`, with the bands of docs/guarantees/live.md. Rows are read once
-for all moments. In the order of their times a window is a slice of them. Quantiles roll over slices that overlap much,
-other slices are sorted one by one; either way every point is exact. If that would take too long, and for a few moments,
-each window is summarised on its own.
+Each moment's window is that of `within=T, now=moment`, with the bands of docs/guarantees/live.md. Windows are answered
+together and exactly (time_panes.py). If that would take too long, and for a few moments, each window is summarised on
+its own.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -15,22 +14,20 @@ from typing import Any
 import numpy as np
 
 from quantide.errors import InvalidArgumentError
-from quantide.kernels.block_sort import sorted_copy
+from quantide.live.pane_rows import read_pane_rows
 from quantide.live.recent_snapshot import RecentSnapshot, RowSelection, TimeInterval
+from quantide.live.time_panes import PaneQuantiles, TimePanes
 from quantide.summary.ranks import target_ranks
 from quantide.summary.summary import Summary
 from quantide.summary.value_types import ValueType
-from quantide.typing import Array, Ints
-from quantide.windows.rolling_quantiles import roll_slices
 from quantide.windows.time_clock import NANOSECONDS, TimeClock
 
 EARLIEST = -(2**63)  # no time of any clock is before this many nanoseconds, or seconds
 FEW_WINDOWS = 4  # so many are faster to summarise than their rows are to read and sort
-MAX_READ = 1 << 21  # rows read for one time series
-MAX_SORTED = 1 << 25  # rows sorted for one time series: about a third of a second
-ROLLED_COST = 3  # sorting so many rows takes as long as rolling a quantile over one
+MAX_SCANNED = 1 << 28  # rows scanned for one time series: about a second
 
 Point = tuple[Any, Any, Any]  # a value, and the band around it
+WindowLines = tuple[list[int], list[list["Point | None"]]]  # the number of values of each window; a line for each phi
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +55,16 @@ def compute_time_series(
 ) -> LiveTimeSeries:
     """Return the quantiles of windows, each above a time and up to a moment, the earliest first.
 
-    `check_time` is called before each window that is summarised on its own, and may raise.
+    `check_time` is called from time to time, and may raise.
     """
     clock, newest = recent.clock, recent.manifest.newest
     assert clock is not None
     intervals = [TimeInterval(above, moment if moment < newest else None) for above, moment in windows]
-    slices = read_slices(recent, selection, intervals) if len(intervals) > FEW_WINDOWS else None
-    if slices is not None and slices.cost(len(phis)) > MAX_SORTED:
-        slices = None
-    if slices is not None:
-        n, lines = slices.counts, slices.lines(phis, kind)
-    else:
-        summaries = list(summarise_windows(recent, selection, intervals, kind, check_time))
-        n, lines = [summary.n for summary in summaries], [_summary_line(summaries, phi) for phi in phis]
+    n, lines = list[int](), [list[Point | None]() for _ in phis]
+    if intervals:
+        arguments = recent, selection, phis, intervals, kind, check_time
+        exact = compute_exactly(*arguments) if not phis or len(intervals) > FEW_WINDOWS else None
+        n, lines = summarise_windows(*arguments) if exact is None else exact
     since = clock.show(windows[0][0]) if windows else None
     return LiveTimeSeries(recent.version, since, [clock.show(moment) for _, moment in windows], n, lines)
 
@@ -123,83 +117,50 @@ def list_moments(clock: TimeClock, newest: Any, over: Fraction, points: int) -> 
     return [*earlier[-(points - 1) :], newest]
 
 
-@dataclass(frozen=True)
-class TimeSlices:
-    """Values in the order of their times; window i has those from starts[i] to ends[i]."""
-
-    values: Array
-    starts: Ints
-    ends: Ints
-
-    @property
-    def counts(self) -> list[int]:
-        counts: list[int] = (self.ends - self.starts).tolist()
-        return counts
-
-    def cost(self, phis: int) -> int:
-        """Return the time that lines() takes for so many phis, as a number of sorted rows."""
-        rolled, single = self._divide(phis)
-        rows = ROLLED_COST * phis * int(self.ends[rolled[-1]]) if len(rolled) else 0
-        return rows + int((self.ends - self.starts)[single].sum())
-
-    def lines(self, phis: Sequence[float], kind: ValueType) -> list[list[Point | None]]:
-        """Return the exact quantiles of each window."""
-        if not phis:
-            return []
-        counts = self.ends - self.starts
-        indexes = target_ranks(np.array(phis)[:, None], counts) - 1
-        chosen = np.zeros(indexes.shape, kind.carrier)
-        rolled, single = self._divide(len(phis))
-        if len(rolled):
-            chosen[:, rolled] = roll_slices(self.values, self.starts[rolled], self.ends[rolled], np.array(phis), kind)
-        for i in single:
-            chosen[:, i] = sorted_copy(self.values[self.starts[i] : self.ends[i]])[indexes[:, i]]
-        return [
-            [(value, value, value) if count else None for value, count in zip(kind.restore(row), counts, strict=True)]
-            for row in chosen
-        ]
-
-    def _divide(self, phis: int) -> tuple[Ints, Ints]:
-        """Return the windows to roll over, whose ends differ, and those to sort; empty ones are in neither."""
-        some = np.flatnonzero(self.ends > self.starts)
-        rolled = some[np.flatnonzero(np.diff(self.ends[some], prepend=-1))]
-        rows = int((self.ends - self.starts)[rolled].sum())
-        if not len(rolled) or rows <= ROLLED_COST * phis * int(self.ends[rolled[-1]]):
-            return some[:0], some
-        return rolled, np.setdiff1d(some, rolled, assume_unique=True)
-
-
-def read_slices(
-    recent: RecentSnapshot, selection: RowSelection, intervals: Sequence[TimeInterval]
-) -> TimeSlices | None:
-    """Return the rows of all windows; None if they are too many to read."""
-    whole = RowSelection(selection.key, None, TimeInterval(intervals[0].above, intervals[-1].upto), selection.filter)
-    rows = recent.rows(whole, MAX_READ)
-    if rows is None:
+def compute_exactly(
+    recent: RecentSnapshot,
+    selection: RowSelection,
+    phis: Sequence[float],
+    intervals: Sequence[TimeInterval],
+    kind: ValueType,
+    check_time: Callable[[], None] | None = None,
+) -> WindowLines | None:
+    """Return the counts of windows and their exact quantiles; None if those would take too long."""
+    assert recent.clock is not None
+    panes = TimePanes.of(intervals, np.dtype(np.float64 if recent.clock.kind == "seconds" else np.int64))
+    whole = TimeInterval(intervals[0].above, intervals[-1].upto)
+    parts = read_pane_rows(recent, RowSelection(selection.key, None, whole, selection.filter), panes.edges)
+    if not phis:
+        return panes.window_sums(panes.count(parts, check_time)).tolist(), []
+    quantiles = PaneQuantiles(panes, parts, kind.carrier)
+    if quantiles.scanned_rows(len(phis)) > MAX_SCANNED:
         return None
-    values, times = rows
-    order = np.argsort(times, kind="stable")  # they are nearly sorted
-    values, times = values[order], times[order]
-    starts = np.searchsorted(times, [interval.above for interval in intervals], side="right")
-    ends = [
-        len(times) if interval.upto is None else np.searchsorted(times, interval.upto, side="right")
-        for interval in intervals
+    fractions, counts = np.array(phis), quantiles.sizes
+    chosen = quantiles.select(fractions, target_ranks(fractions[:, None], counts) - 1, check_time)
+    if chosen is None:
+        return None
+    lines: list[list[Point | None]] = [
+        [(value, value, value) if count else None for value, count in zip(kind.restore(row), counts, strict=True)]
+        for row in chosen
     ]
-    return TimeSlices(values, starts, np.array(ends, dtype=np.int64))
+    return counts.tolist(), lines
 
 
 def summarise_windows(
     recent: RecentSnapshot,
     selection: RowSelection,
+    phis: Sequence[float],
     intervals: Sequence[TimeInterval],
     kind: ValueType,
     check_time: Callable[[], None] | None = None,
-) -> Iterator[Summary]:
-    """Yield a summary of each window."""
+) -> WindowLines:
+    """Return the counts of windows and their quantiles with bands, from a summary of each window."""
+    summaries = list[Summary]()
     for interval in intervals:
         if check_time is not None:
             check_time()
-        yield recent.summary(RowSelection(selection.key, None, interval, selection.filter), kind, False)
+        summaries.append(recent.summary(RowSelection(selection.key, None, interval, selection.filter), kind, False))
+    return [summary.n for summary in summaries], [_summary_line(summaries, phi) for phi in phis]
 
 
 def _summary_line(summaries: Sequence[Summary], phi: float) -> list[Point | None]:

@@ -162,9 +162,9 @@ class RecentFile:
         rises = (counts > 0).all() and (self.bounds[1:] > self.bounds[:-1]).all()  # cumsum can overflow
         if not rises or self.bounds[-1] != info.rows:
             raise sections.damaged("its counts contradict each other")
-        self._time_type = np.dtype(np.float64 if info.clock == "seconds" else np.int64)
+        self.time_type = np.dtype(np.float64 if info.clock == "seconds" else np.int64)
         self._check_columns()
-        sections.page_checks = _page_checks(info, self.kind, self._time_type)
+        sections.page_checks = _page_checks(info, self.kind, self.time_type)
         self._totals: dict[int, Summary | None] = {}  # cached, by the number of their filter
         self._heavies: dict[int, list[Array]] = {}
 
@@ -189,7 +189,7 @@ class RecentFile:
         sections, rows = self._sections, self.info.rows
         sections.check_length("values", self.kind.carrier, rows)
         if "times" in sections or self.info.oldest != self.info.newest:
-            sections.check_length("times", self._time_type, rows)
+            sections.check_length("times", self.time_type, rows)
         if self.keyed:
             sections.check_length("numbers", NUMBER, rows)
         if self.info.filters:
@@ -211,8 +211,8 @@ class RecentFile:
 
     def times(self, rows: slice) -> Array:
         if "times" not in self._sections:
-            return np.broadcast_to(np.array(self.info.oldest, self._time_type), (rows.stop - rows.start,))
-        return self._sections.read_range("times", self._time_type, rows.start, rows.stop)
+            return np.broadcast_to(np.array(self.info.oldest, self.time_type), (rows.stop - rows.start,))
+        return self._sections.read_range("times", self.time_type, rows.start, rows.stop)
 
     def numbers(self, rows: slice) -> Array:
         """Return the arrival number of each row within the file."""

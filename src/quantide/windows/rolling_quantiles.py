@@ -116,21 +116,6 @@ def roll_column(
     return RollingColumn(kind, out, answered)
 
 
-def roll_slices(values: Array, starts: Ints, ends: Ints, phis: Floats, kind: ValueType) -> Array:
-    """Return the exact quantiles of values[starts[i]:ends[i]], none of them empty: a row for each phi.
-
-    `values` are of the carrier type, without NaN. Starts never fall, and ends rise strictly.
-    """
-    column = values[: ends[-1]]
-    n = len(column)
-    row_starts = np.minimum(starts.repeat(np.diff(ends, prepend=0)), np.arange(n))  # of the window that ends next
-    out, answered = np.empty((len(phis), n), dtype=kind.carrier), np.zeros(n, dtype=bool)
-    read = freeze(column), freeze(as_bits(column)), freeze(np.empty(0, dtype=bool)), freeze(row_starts)
-    layout, limits = layout_of(kind.carrier.name), _limits(kind)
-    rolling_ranks.roll(*read, 1, phis, rolling_ranks.TARGET, 1, layout, limits, out, answered)
-    return out[:, ends - 1]
-
-
 def read_phis(fractions: Floats) -> Floats:
     """Return phis as a one-dimensional array; raise if they have more dimensions."""
     if fractions.ndim > 1:
