@@ -33,32 +33,43 @@ def summarize_buckets(
         lows, highs, counts = lows[some], highs[some], counts[some]
     if smallest is not None or largest is not None:
         lows, highs = _clip(lows, highs, smallest, largest)
-    return combine(_summarize(lows, counts, kind, nans), _summarize(highs, counts, kind, nans))
+    if _falls(lows) or _falls(highs):
+        return combine(_summarize(*_sort(lows, counts), kind, nans), _summarize(*_sort(highs, counts), kind, nans))
+    low = _summarize(lows, counts, kind, nans)
+    values = highs.repeat(2) if len(low) == 2 * len(counts) else highs.repeat(np.minimum(counts, 2))
+    return combine(low, Summary(values, low.rmin, low.rmin, low.n, kind, 0, nans))
+
+
+def _falls(values: Array) -> bool:
+    return bool((values[1:] < values[:-1]).any())
+
+
+def _sort(values: Array, counts: Ints) -> tuple[Array, Ints]:
+    order = values.argsort(kind="stable")
+    return values[order], counts[order]
 
 
 def _summarize(values: Array, counts: Ints, kind: ValueType, nans: int) -> Summary:
-    """Return the summary of weighted values: two tuples for each, of its first and its last rank."""
-    if (values[1:] < values[:-1]).any():
-        order = values.argsort(kind="stable")
-        values, counts = values[order], counts[order]
+    """Return the summary of sorted weighted values: two tuples for each, of its first and its last rank."""
     ranks = np.empty(2 * len(counts), dtype=np.int64)
     ends = counts.cumsum(out=ranks[1::2])
     n = check_count(int(ends[-1])) if len(ends) else 0
     np.subtract(ends, counts - 1, out=ranks[::2])
-    values = values.repeat(2)
-    if len(counts) and counts.min() == 1:
+    if len(counts) and np.minimum.reduce(counts) == 1:
+        repeats = np.minimum(counts, 2)
         kept = np.ones(len(ranks), dtype=bool)
         np.greater(counts, 1, out=kept[1::2])
-        values, ranks = values[kept], ranks[kept]
-    return Summary(values, ranks, ranks, n, kind, 0, nans)
+        return Summary(values.repeat(repeats), ranks := ranks[kept], ranks, n, kind, 0, nans)
+    return Summary(values.repeat(2), ranks, ranks, n, kind, 0, nans)
 
 
 def _clip(lows: Array, highs: Array, smallest: float | None, largest: float | None) -> tuple[Array, Array]:
     """Narrow intervals to the range of all values; raise if an interval is outside of it."""
     least, most = -np.inf if smallest is None else smallest, np.inf if largest is None else largest
-    outside = np.flatnonzero((highs < least) | (lows > most))
-    if len(outside):
-        low, high = lows[outside[0]], highs[outside[0]]
+    outside = (highs < least) | (lows > most)
+    if outside.any():
+        first = int(outside.argmax())
+        low, high = lows[first], highs[first]
         raise HistogramError(f"a bucket from {low:g} to {high:g} has values, but all are from {least:g} to {most:g}")
     return np.minimum(np.maximum(lows, least), most), np.minimum(np.maximum(highs, least), most)
 
@@ -82,12 +93,16 @@ def split_ends(
         if smallest != largest:
             raise HistogramError(f"there is one value, but min is {smallest:g} and max is {largest:g}")
         ends = ends[:1]
-    known = [(extreme, at) for _, extreme, at in ends if extreme is not None]
-    for _, at in known:
+    known = [(name, extreme, at) for name, extreme, at in ends if extreme is not None]
+    for _, _, at in known:
         counts[at] -= 1
-    points = np.array([extreme for extreme, _ in known])
-    ones = np.ones(len(points), dtype=np.int64)
-    return np.append(lows, points), np.append(highs, points), np.append(counts, ones)
+    first, last = ([extreme for name, extreme, _ in known if name == which] for which in ("min", "max"))
+    ones = np.ones(2, dtype=np.int64)
+    return (
+        np.concatenate((first, lows, last)),
+        np.concatenate((first, highs, last)),
+        np.concatenate((ones[: len(first)], counts, ones[: len(last)])),
+    )
 
 
 def join_signs(
@@ -98,6 +113,8 @@ def join_signs(
     The bucket around zero is [-threshold, threshold].
     """
     lows, highs, counts = negative
+    if not zeros and not len(counts):
+        return positive
     return (
         np.concatenate((-highs[::-1], [-threshold], positive[0])) + 0.0,
         np.concatenate((-lows[::-1], [threshold], positive[1])) + 0.0,

@@ -1,5 +1,6 @@
 """Fields of a histogram, from a dict, a protobuf message or any object with attributes, and checks of their values."""
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache, wraps
@@ -34,8 +35,12 @@ def named_errors(function: Callable[P, R]) -> Callable[P, R]:
 
 def read_fields(histogram: Any) -> Mapping[str, Any]:
     """Return the fields by their names in snake_case; a protobuf message has those that are set."""
-    refuse_digest(histogram)
-    if hasattr(histogram, "ListFields"):
+    if type(histogram) is not dict:
+        refuse_digest(histogram)
+    named: Mapping[str, Any]
+    if type(histogram) is dict:
+        named = histogram
+    elif hasattr(histogram, "ListFields"):
         named = {field.name: value for field, value in histogram.ListFields()}
     elif isinstance(histogram, Mapping):
         named = dict(histogram)
@@ -69,12 +74,12 @@ def first_field(fields: Mapping[str, Any], *names: str, default: Any = None) -> 
 
 def read_counts(name: str, counts: Any) -> Ints:
     """Return counts as whole numbers from 0 on; texts, as in the JSON of OTLP, are read."""
-    if isinstance(counts, list | tuple) and not counts:  # most histograms have no values of one sign
+    if isinstance(counts, (list, tuple)) and not counts:  # most histograms have no values of one sign
         return np.empty(0, dtype=np.int64)
     array = _read_whole_numbers(name, counts)
-    if array.size and (low := array.min()) < 0:
+    if array.size and (low := np.minimum.reduce(array)) < 0:
         raise HistogramError(f"{name} has the negative count {low}; a counter that was reset is not a histogram")
-    if array.size and float(array.sum(dtype=np.float64)) > LARGEST_SUM:
+    if _may_exceed(array) and float(array.sum(dtype=np.float64)) > LARGEST_SUM:
         raise CountOverflowError(f"{name} count more than the {MAX_N} values whose ranks are exact")
     return array.astype(np.int64, copy=False)
 
@@ -82,9 +87,15 @@ def read_counts(name: str, counts: Any) -> Ints:
 def read_deltas(name: str, deltas: Any) -> Ints:
     """Return the counts that differ from one another by these deltas; the first one differs from 0."""
     array = _read_whole_numbers(name, deltas)
-    if array.size and float(np.abs(array).sum(dtype=np.float64)) > LARGEST_SUM:
+    if _may_exceed(array) and float(np.abs(array).sum(dtype=np.float64)) > LARGEST_SUM:
         raise CountOverflowError(f"{name} sum up to more than the {MAX_N} values whose ranks are exact")
-    return read_counts(name, array.astype(np.int64).cumsum())
+    return read_counts(name, array.astype(np.int64, copy=False).cumsum())
+
+
+def _may_exceed(array: Array) -> bool:
+    """Return False if the sum of absolute values is clearly at most LARGEST_SUM."""
+    most = LARGEST_SUM / 2 / max(1, array.size)
+    return bool(array.size and not -most < np.minimum.reduce(array) <= np.maximum.reduce(array) < most)
 
 
 def _read_whole_numbers(name: str, counts: Any) -> Array:
@@ -102,6 +113,8 @@ def _read_whole_numbers(name: str, counts: Any) -> Array:
 def read_count(name: str, count: Any) -> int:
     if type(count) is int and 0 <= count <= MAX_N:
         return count
+    if type(count) is str and len(count) <= 15 and count.isdecimal():
+        return int(count)
     return int(read_counts(name, [count])[0])
 
 
@@ -130,9 +143,12 @@ def _read_number(x: Any) -> float | int:
 def read_edges(name: str, edges: Any) -> Floats:
     """Return edges of buckets as floats; raise unless they increase strictly."""
     array = _read_array(name, edges).astype(np.float64) + 0.0
+    rises = array[1:] > array[:-1]  # nothing is above NaN, or below it
+    if rises.all() and not (len(array) == 1 and math.isnan(array[0])):
+        return array
     if np.isnan(array).any():
         raise HistogramError(f"{name} has an edge that is NaN")
-    falling = np.flatnonzero(array[1:] <= array[:-1])
+    falling = np.flatnonzero(~rises)
     if len(falling):
         a, b = array[falling[0]], array[falling[0] + 1]
         raise HistogramError(f"{name} must increase, unlike {a:g}, {b:g}; sort the buckets, and merge equal ones")
@@ -142,7 +158,7 @@ def read_edges(name: str, edges: Any) -> Floats:
 def read_float(name: str, number: Any) -> float:
     """Return a number that is not NaN."""
     value = number if type(number) is float else float(_read_array(name, [number])[0])
-    if np.isnan(value):
+    if math.isnan(value):
         raise HistogramError(f"{name} is NaN")
     return value + 0.0
 
@@ -166,6 +182,8 @@ def read_range(smallest: Any, largest: Any) -> tuple[float | None, float | None]
 
 def read_whole(name: str, number: Any, low: int, high: int) -> int:
     """Return a whole number from `low` to `high`."""
+    if type(number) is int and low <= number <= high:
+        return number
     value = number if type(number) is int else _read_array(name, [number])[0]
     if value != np.floor(value) or not low <= value <= high:
         raise HistogramError(f"{name} must be a whole number from {low} to {high}, not {str(number)[:80]}")
@@ -174,5 +192,5 @@ def read_whole(name: str, number: Any, low: int, high: int) -> int:
 
 def check_total(name: str, count: Any, counts: Ints, nans: int = 0) -> None:
     """Raise unless the count of a histogram is the sum of its buckets; None is not checked."""
-    if count is not None and read_count(name, count) != int(counts.sum()) + nans:
+    if count is not None and read_count(name, count) != int(np.add.reduce(counts)) + nans:
         raise HistogramError(f"{name} is {str(count)[:80]}, but the buckets have {int(counts.sum())} values")

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -88,24 +89,30 @@ def from_prometheus_text(
     4
     """
     by_labels: dict[Labels, list[tuple[str, str]]] = {}
-    for sample in _SAMPLE.finditer(text):
-        if sample[1] == f"{name}_bucket":
-            labels = dict(_LABEL.findall(sample[2]))
-            if "le" not in labels:
-                raise HistogramError(f"a bucket of {name} has no label le: {sample[0]}")
-            edge = labels.pop("le")
-            by_labels.setdefault(_unescape(labels), []).append((edge, sample[3]))
-    unknown = {_unescape(dict(_LABEL.findall(found[2] or ""))) for found in _SUM.finditer(text) if found[1] == name}
+    bucket = f"{name}_bucket"
+    for found, labels, number in _SAMPLE.findall(text):
+        if found == bucket:
+            edge, key = _parse_labels(labels)
+            if edge is None:
+                raise HistogramError(f"a bucket of {name} has no label le: {found}{{{labels}}} {number}")
+            by_labels.setdefault(key, []).append((edge, number))
+    sums = _SUM.findall(text) if "nan" in text.lower() else ()
+    unknown = {_parse_labels(labels)[1] for found, labels in sums if found == name}
     for key in by_labels.keys() & unknown:
         raise NaNError(f"the sum of {name}{dict(key)} is NaN: its last bucket may count NaN, which have no rank")
     return {key: from_prometheus_buckets(pairs, smallest=smallest, largest=largest) for key, pairs in by_labels.items()}
 
 
-def _unescape(labels: Mapping[str, str]) -> Labels:
-    return tuple(
+@lru_cache(maxsize=4096)  # texts of a server have the same labels again and again
+def _parse_labels(text: str) -> tuple[str | None, Labels]:
+    """Return the label `le`, None if it is missing, and the others."""
+    labels = dict(_LABEL.findall(text))
+    edge = labels.pop("le", None)
+    unescaped = (
         (name, re.sub(r"\\.", lambda found: _ESCAPES.get(found[0], found[0]), value) if "\\" in value else value)
         for name, value in sorted(labels.items())
     )
+    return edge, tuple(unescaped)
 
 
 @named_errors
@@ -184,19 +191,23 @@ def _span_indexes(sign: str, spans: Iterable[Any], most: int) -> Ints:
 
     Raise if there are more buckets than the `most` counts that were given, before they take memory.
     """
-    parts, following, total = [np.empty(0, dtype=np.int64)], 0, 0
+    starts, lengths, following, total = list[int](), list[int](), 0, 0
     for number, span in enumerate(spans):
         offset, length = span if isinstance(span, (tuple, list)) else _span_fields(span)
         low = -(2**31) if number == 0 else 0
         start = following + read_whole(f"{sign}_span.offset", offset, low, 2**31)
-        following = start + read_whole(f"{sign}_span.length", length, 0, 2**32 - 1)
-        total += following - start
-        if total > most:
-            raise HistogramError(f"{sign} spans have {total} buckets or more, but there are {most} counts")
-        parts.append(np.arange(start, following))
-    return np.concatenate(parts)
+        length = read_whole(f"{sign}_span.length", length, 0, 2**32 - 1)
+        following = start + length
+        if total + length > most:
+            raise HistogramError(f"{sign} spans have {total + length} buckets or more, but there are {most} counts")
+        starts.append(start - total)
+        lengths.append(length)
+        total += length
+    return np.array(starts, dtype=np.int64).repeat(lengths) + np.arange(total) if starts else np.empty(0, np.int64)
 
 
 def _span_fields(span: Any) -> tuple[Any, Any]:
+    if type(span) is dict and type(span.get("offset")) is int and type(span.get("length")) is int:
+        return span["offset"], span["length"]
     fields = read_fields(span)
     return fields.get("offset", 0), fields.get("length", 0)
