@@ -8,6 +8,7 @@
 4.8
 """
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,8 @@ def quantile(column: Any, quantile: float | list[float], interpolation: str = "n
     """Return the quantile of a Series or an expression as its own quantile() does: value, type and name.
 
     Values are selected, not sorted. Nulls are not counted, and NaN are the largest values, as in polars. Selected are
-    float64 and integers up to 64 bits, except unsigned ones of 64 bits; polars itself computes other columns.
+    float64 and integers up to 64 bits, except unsigned ones of 64 bits; polars itself computes other columns. Types
+    without quantiles, such as Boolean and String, raise InvalidOperationError, and in groups and windows give nulls.
 
     >>> calls = pl.DataFrame({"page": ["/a", "/b", "/a"], "ms": [5, 1, 4]})
     >>> half = pl.col("ms").quantide.quantile(0.5, "linear")
@@ -75,13 +77,18 @@ def quantile(column: Any, quantile: float | list[float], interpolation: str = "n
         raise InvalidArgumentError(f"interpolation={interpolation!r} is unknown; use one of {', '.join(METHODS)}")
     fractions = read_fractions(quantile)
     if isinstance(column, pl.Series):
+        if not _has_quantiles(column.dtype):
+            column.quantile(0.5)  # raises the error of polars
         answer = _answer(column, quantile, fractions, interpolation)
         return answer.to_list()[0]
     if not isinstance(column, pl.Expr):
         raise InvalidArgumentError(f"give a polars Series or expression, not a {type(column).__name__}")
-    return column.map_batches(  # polars finds the type by a call with a few rows
-        lambda series: _answer(series, quantile, fractions, interpolation), returns_scalar=True
-    )
+
+    def compute(read: Any) -> Any:  # polars finds the type by a call with a few rows
+        return _answer(read[0], quantile, fractions, interpolation)
+
+    refused = column.drop_nulls().first().quantile(0.5)  # raises for types without quantiles, except in groups
+    return pl.map_batches([column, refused], compute, returns_scalar=True)
 
 
 @pl.api.register_expr_namespace("quantide")
@@ -105,7 +112,10 @@ _quantile = quantile  # the method of the namespace has the same name
 
 
 def _answer(series: Any, quantile: Any, fractions: Floats, interpolation: Any) -> Any:
-    """Return a Series with the answer, or with the list of answers."""
+    """Return a Series with the answer, or with the list of answers; nulls for types without quantiles."""
+    if not _has_quantiles(series.dtype):
+        null = pl.Series(series.name, [None], series.dtype)
+        return null if np.ndim(quantile) == 0 else null.new_from_index(0, len(fractions)).implode()
     values = series.drop_nulls()
     if series.dtype in SELECTED and len(values):
         answers = pl.Series(series.name, _interpolate(values.to_numpy(), series.null_count(), fractions, interpolation))
@@ -115,6 +125,18 @@ def _answer(series: Any, quantile: Any, fractions: Floats, interpolation: Any) -
         return own(pl.nth(0).quantile(quantile, interpolation)).to_series()
     null = own(pl.nth(0).quantile(0.5)).to_series()  # polars 2.1 panics on a list without any value
     return null.new_from_index(0, len(fractions)).implode()
+
+
+@lru_cache(maxsize=64)
+def _has_quantiles(dtype: Any) -> bool:
+    """Return True if polars computes quantiles of a type; of others, such as Boolean, groups have nulls."""
+    if dtype.is_temporal():  # polars 2.1 panics on dates without any value
+        return True
+    try:
+        pl.Series([], dtype=dtype).quantile(0.5)
+    except pl.exceptions.InvalidOperationError:
+        return False
+    return True
 
 
 def _interpolate(values: Array, nulls: int, fractions: Floats, interpolation: str) -> Floats:
