@@ -64,6 +64,8 @@ def test_labels_and_their_values(shop: Shop) -> None:
     ]
     assert shop.data("label/nothing/values") == []
     assert shop.data("label/endpoint/values", limit=2) == ["/a.b", "/cart"]
+    for limit in (0, 10**9, "9" * 5_000):
+        assert len(shop.data("label/endpoint/values", limit=limit)) == 3
 
 
 def test_series_exist(shop: Shop) -> None:
@@ -127,6 +129,7 @@ def test_metadata(shop: Shop) -> None:
         ("labels", {"match[]": "1+1"}, "at character 1"),
         ("labels", {"match[]": ["x"] * 101}, "101 match[]"),
         ("labels", {"limit": "-1"}, "limit is '-1'"),
+        ("labels", {"limit": "1e9"}, "limit is '1e9'"),
         ("series", {"match[]": "{}"}, "needs a name"),
     ],
 )

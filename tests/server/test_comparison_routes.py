@@ -1,5 +1,6 @@
 """Comparisons over HTTP: those of the readers, with bounds that contain the exact results."""
 
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,6 +12,7 @@ from quantide.errors import InvalidArgumentError
 from tests import comparison_oracle as oracle
 from tests.oracle import target_rank
 from tests.server.naive import Served
+from tests.server.serving import configure, make_store, serving
 from tests.server.test_quantile_routes import check_refusal
 
 
@@ -82,3 +84,24 @@ def test_unknown_streams_and_keys_are_named(client: httpx.Client) -> None:
         response = client.get(f"/api/streams/{path}")
         assert response.status_code == 404
         assert check_refusal(response)
+
+
+def test_differences_of_the_largest_integers(tmp_path: Path) -> None:
+    """They have 65 bits, which JSON has, and the fast encoder of the server has not."""
+    low, high = -(2**63), 2**63 - 1
+    with make_store(tmp_path, keys=None, filters=None, value_type="int64") as store:
+        store.append(np.array([low, high]), times=[1.0, 2.0])
+    with serving(configure(tmp_path)) as client, Client(str(client.base_url)) as remote:
+        for window, against, shift in (("last:1", "all", high - low), ("all", "last:1", low - high)):
+            body = compare(client, "latency", window=window, against=f"latency@{against}", phi=0.5)
+            assert body["shifts"] == [
+                {"phi": 0.5, "low": shift, "high": shift, "is_above": "yes" if shift > 0 else "no"}
+            ]
+        found = remote.compare("latency", "latency", [0.5], last=1)
+        assert found.shifts == {0.5: (high - low, high - low)}
+
+
+def test_errors_do_not_repeat_thousands_of_values(client: httpx.Client) -> None:
+    response = client.get("/api/streams/counts/compare", params={"against": "counts", "split": ["0.5"] * 2_000})
+    assert response.status_code == 400
+    assert len(check_refusal(response)) < 400

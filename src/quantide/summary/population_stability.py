@@ -35,7 +35,8 @@ def read_splits(bins: Any, reference: "Summary") -> Array:
         raise InvalidArgumentError(f"bins must be a number of quantile bins or values between bins, not {bins!r}")
     numbers, below, _ = read_query_values(bins, reference.type)
     if below.any() or np.any(numbers[1:] <= numbers[:-1]):
-        raise InvalidArgumentError(f"the values between bins must increase, and lie among {reference.type}s: {bins!r}")
+        given = f"{bins!r:.200}"  # there may be thousands
+        raise InvalidArgumentError(f"the values between bins must increase, and lie among {reference.type}s: {given}")
     return numbers
 
 

@@ -1,5 +1,6 @@
 """JSON of responses: answers, values and times, and the problem details of every error response."""
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -75,7 +76,11 @@ def format_time(seconds: float) -> str:
 
 
 def json_response(body: Any, status: int = 200) -> Response:
-    return Response(orjson.dumps(body), status, media_type="application/json")
+    try:
+        content = orjson.dumps(body)
+    except orjson.JSONEncodeError:  # a whole number beyond 64 bits, such as the difference of two int64
+        content = json.dumps(body, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
+    return Response(content, status, media_type="application/json")
 
 
 class Problem(Exception):
