@@ -267,6 +267,23 @@ def test_invalid_sources(tmp_path: Path, source: str, message: str) -> None:
         (SMALL + '[spark]\n"spark.sql.session.timeZone" = "CET"', r"is \"CET\"; times without a zone are in UTC"),
         (SMALL + "[spark]\nx = [1]", r"spark\.x is \[1\]"),
         ("spark = 1\n" + SMALL, r"spark is 1; write settings of Spark"),
+        (
+            SMALL.replace('path = "in"', r'path = "in\u0000"'),
+            r"streams\.s\.source\.path has the character \\u0000; write it",
+        ),
+        (SMALL + '[server]\nstate = "a\\u0000"', r"server\.state has the character \\u0000; write it without, such as"),
+        (SMALL + "[server]\nx = " + "{ a = " * 3_000, r"a list or a table within hundreds of others; remove some"),
+        *(
+            (f'{SMALL}[server.webhooks]\nallow = ["{origin}"]\nsecret_file = "s"', r"write where alarms may be sent as")
+            for origin in (
+                "https://x:99999",
+                "https://x:0",
+                "https://u:p@x",
+                "https://@x",
+                "https://[::1",
+                "https://x/",
+            )
+        ),
     ],
 )
 def test_invalid_files(tmp_path: Path, text: str, message: str) -> None:

@@ -40,6 +40,8 @@ def read_config(path: str | os.PathLike[str]) -> Config:
         raise ConfigError(f"{name} cannot be read: {error.strerror}; name a TOML file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{name} is not TOML: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{name} has a list or a table within hundreds of others; remove some levels") from error
     try:
         return _parse_config(ConfigTable(values, "", "write a TOML file"), os.path.abspath(name))
     except ConfigError as error:

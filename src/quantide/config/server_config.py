@@ -156,8 +156,7 @@ def _parse_webhooks(table: ConfigTable | None, resolve: Callable[..., str]) -> W
         return Webhooks()
     allow = _parse_texts(table, "allow", '["https://hooks.example.com"]')
     for origin in allow:
-        parts = urlsplit(origin)
-        if parts.scheme not in ("https", "http") or not parts.hostname or origin != f"{parts.scheme}://{parts.netloc}":
+        if not _is_origin(origin):
             raise ConfigError(
                 f"{table.key('allow')} has {format_value(origin)}; write where alarms may be sent as "
                 '"https://hooks.example.com", with a port if it needs one and no path'
@@ -165,6 +164,16 @@ def _parse_webhooks(table: ConfigTable | None, resolve: Callable[..., str]) -> W
     secret = table.text("secret_file", '"webhook.secret"', needed=bool(allow))
     table.reject_unknown_keys()
     return Webhooks(allow, None if secret is None else resolve(secret))
+
+
+def _is_origin(text: str) -> bool:
+    """Return True for a scheme and a host, with or without a port, and without a user."""
+    try:
+        parts = urlsplit(text)
+        known = parts.scheme in ("https", "http") and parts.hostname is not None and parts.port != 0
+    except ValueError:  # a port that is no number up to 65,535, or half an IPv6 address
+        return False
+    return known and parts.username is None and text == f"{parts.scheme}://{parts.netloc}"
 
 
 def _parse_texts(table: ConfigTable, name: str, example: str) -> tuple[str, ...]:

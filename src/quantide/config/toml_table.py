@@ -34,6 +34,10 @@ class ConfigTable:
             raise self.missing(name, example)
         if value is not None and (not isinstance(value, str) or not value.strip()):
             raise ConfigError(f"{self.key(name)} is {format_value(value)}; write text, such as {name} = {example}")
+        if value is not None and "\0" in value:  # no path and no name of a column has it
+            raise ConfigError(
+                f"{self.key(name)} has the character \\u0000; write it without, such as {name} = {example}"
+            )
         return value
 
     def count(self, name: str, example: str) -> int | None:
