@@ -3,10 +3,12 @@
 import itertools
 import warnings
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import quantide.pandas
@@ -91,6 +93,10 @@ def test_frames_are_as_in_pandas(n: int, interpolation: str) -> None:
     mixed = make_frame(n)[["text", "whole", "boolean"]]
     theirs = outcome(lambda: mixed.quantile(0.5, numeric_only=True))
     assert_same(outcome(lambda: quantide.pandas.quantile(mixed, 0.5, numeric_only=True)), theirs, "mixed")
+    prices = pd.Series([Decimal(i) / 4 for i in range(n)], dtype=pd.ArrowDtype(pa.decimal128(10, 2)))
+    numbers = numbers.assign(prices=prices)
+    theirs = outcome(lambda: numbers.quantile([0.3], numeric_only=True))
+    assert_same(outcome(lambda: quantide.pandas.quantile(numbers, [0.3], numeric_only=True)), theirs, "decimals")
     twice = numbers[["whole", "float", "whole"]]
     assert_same(quantide.pandas.quantile(twice, [0.5]), twice.quantile([0.5]), "names that occur twice")
 

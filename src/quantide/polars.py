@@ -79,15 +79,18 @@ def quantile(column: Any, quantile: float | list[float], interpolation: str = "n
     if isinstance(column, pl.Series):
         if not _has_quantiles(column.dtype):
             column.quantile(0.5)  # raises the error of polars
-        answer = _answer(column, quantile, fractions, interpolation)
-        return answer.to_list()[0]
+        if column.dtype not in SELECTED and column.null_count() < len(column):
+            own: Any = column.quantile  # its lists have other types than those of an expression
+            return own(quantile, interpolation)
+        return _answer(column, quantile, fractions, interpolation).to_list()[0]
     if not isinstance(column, pl.Expr):
         raise InvalidArgumentError(f"give a polars Series or expression, not a {type(column).__name__}")
 
     def compute(read: Any) -> Any:  # polars finds the type by a call with a few rows
         return _answer(read[0], quantile, fractions, interpolation)
 
-    refused = column.drop_nulls().first().quantile(0.5)  # raises for types without quantiles, except in groups
+    # Raises for types without quantiles, except in groups. Physical: polars 2.1 panics on dates without any value.
+    refused = column.drop_nulls().first().to_physical().quantile(0.5)
     return pl.map_batches([column, refused], compute, returns_scalar=True)
 
 
@@ -120,11 +123,22 @@ def _answer(series: Any, quantile: Any, fractions: Floats, interpolation: Any) -
     if series.dtype in SELECTED and len(values):
         answers = pl.Series(series.name, _interpolate(values.to_numpy(), series.null_count(), fractions, interpolation))
         return answers if np.ndim(quantile) == 0 else answers.implode()
-    own = series.to_frame().select
-    if len(values) or np.ndim(quantile) == 0:
-        return own(pl.nth(0).quantile(quantile, interpolation)).to_series()
-    null = own(pl.nth(0).quantile(0.5)).to_series()  # polars 2.1 panics on a list without any value
-    return null.new_from_index(0, len(fractions)).implode()
+    if not len(values):
+        null = pl.Series(series.name, [None], dtype=_null_type(series, np.ndim(quantile) > 0))
+        return null if np.ndim(quantile) == 0 else null.new_from_index(0, len(fractions)).implode()
+    given = quantile if np.ndim(quantile) == 0 else fractions.tolist()  # polars refuses whole numbers among others
+    return _polars_quantile(series, given, interpolation)
+
+
+def _null_type(series: Any, several: bool) -> Any:
+    """Return the type of a quantile of no values. polars 2.1 panics on such a list, and on dates."""
+    if series.dtype == pl.Date:
+        return pl.Datetime("us")
+    return series.dtype if several and series.dtype.is_decimal() else _polars_quantile(series, 0.5, "nearest").dtype
+
+
+def _polars_quantile(series: Any, quantile: Any, interpolation: Any) -> Any:
+    return series.to_frame().select(pl.nth(0).quantile(quantile, interpolation)).to_series()
 
 
 @lru_cache(maxsize=64)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 from quantide.errors import InvalidArgumentError
 from quantide.summary.order_statistics import order_statistics
@@ -92,7 +93,7 @@ def _frame_quantile(
     numeric_only: bool = False,
     method: str = "single",
 ) -> Any:
-    data = frame.select_dtypes(["number", "bool"], exclude="timedelta") if numeric_only else frame
+    data = frame.loc[:, [is_numeric_dtype(dtype) for dtype in frame.dtypes]] if numeric_only else frame
     chosen = [i for i, dtype in enumerate(data.dtypes) if is_selectable(dtype)]
     if axis not in (0, "index") or method != "single" or not (chosen and len(frame) and len(fractions)):
         return frame.quantile(q, axis, numeric_only, interpolation, method)
