@@ -74,3 +74,13 @@ def test_bytes_of_a_summary_without_its_ends_are_refused(rmin: list[int], rmax: 
     summary = Summary(np.array([1.0, 2.0]), np.array(rmin), np.array(rmax), 10, type_named("float64"))
     with pytest.raises(CorruptBytesError):
         Summary.from_bytes(summary.to_bytes())
+
+
+@pytest.mark.parametrize("limit", [1e308, -1e308, np.inf, 0.1])
+def test_limits_that_no_float32_has(limit: float) -> None:
+    """They are compared as they are, without a warning."""
+    monitor = Monitor(0.01)
+    monitor.update(np.array([1.0, 2.0, 3.0], dtype=np.float32))
+    above, below = monitor.watch(0.5, 0.05, above=limit), monitor.watch(0.5, 0.05, below=limit)
+    expected = ("certain", "no") if limit < 2 else ("no", "certain")
+    assert (monitor.condition(above), monitor.condition(below)) == expected

@@ -138,8 +138,9 @@ def _encode_limit(limit: Any, above: bool, kind: ValueType) -> tuple[Any, bool]:
         raise InvalidArgumentError(f"a condition has one limit, not {limit!r}")
     if below[0]:  # below the range of the type: no element counts
         return np.iinfo(np.int64).min, False
-    exact = kind.is_temporal or bool(kind.restore(numbers.astype(kind.carrier))[0] == limit)  # a time is never rounded
-    return numbers[0], above or not exact
+    with np.errstate(over="ignore"):  # a limit beyond float32 becomes infinite there, so it is not exact
+        same = kind.is_temporal or kind.restore(numbers.astype(kind.carrier))[0] == limit  # a time is never rounded
+    return numbers[0], above or not same
 
 
 def decide_states(low: Ints, high: Ints, phi: Floats, eps: Floats, above: Bools, n: int) -> tuple[Ints, Ints]:
