@@ -1,5 +1,7 @@
 """Comparisons over HTTP: those of the readers, with bounds that contain the exact results."""
 
+import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,9 @@ import pytest
 
 from quantide.client import Client
 from quantide.errors import InvalidArgumentError
+from quantide.server.routes import comparison_routes
+from quantide.summary.comparison import Comparison
+from quantide.summary.value_json import encode_comparison
 from tests import comparison_oracle as oracle
 from tests.oracle import target_rank
 from tests.server.naive import Served
@@ -99,6 +104,20 @@ def test_differences_of_the_largest_integers(tmp_path: Path) -> None:
             ]
         found = remote.compare("latency", "latency", [0.5], last=1)
         assert found.shifts == {0.5: (high - low, high - low)}
+
+
+def test_results_are_computed_off_the_event_loop(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+
+    def encode(comparison: Comparison) -> dict[str, Any]:
+        with pytest.raises(RuntimeError, match="no running event loop"):
+            asyncio.get_running_loop()
+        threads.append(threading.current_thread())
+        return encode_comparison(comparison)
+
+    monkeypatch.setattr(comparison_routes, "encode_comparison", encode)
+    compare(client, "latency", window="last:17", against="latency")
+    assert len(threads) == 1
 
 
 def test_errors_do_not_repeat_thousands_of_values(client: httpx.Client) -> None:

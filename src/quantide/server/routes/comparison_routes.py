@@ -61,12 +61,14 @@ def routes(service: Service) -> APIRouter:
         scope = QueryScope.of(query.scope_arguments(live))
         against = query_scope(reference.key, reference.window, query.against_filter)
 
-        def compute() -> tuple[int, int, Comparison]:
+        def compute() -> tuple[int, int, Comparison, dict[str, Any]]:
+            """Compare and encode: results are computed when they are read, and take a while for many phis and bins."""
             version, own = read_summary(live, scope)
             other_version, theirs = read_summary(other, against)
-            return version, other_version, Comparison(own, theirs, query.phi, read_bins(query, other), query.floor)
+            comparison = Comparison(own, theirs, query.phi, read_bins(query, other), query.floor)
+            return version, other_version, comparison, encode_comparison(comparison)
 
-        version, other_version, comparison = await service.compute(compute)
+        version, other_version, comparison, results = await service.compute(compute)
         set_versions(request, (stream, version), (reference.stream, other_version))
         own_side = encode_side(stream, key_field(query.key), query.window, query.filter, version, live, comparison.a)
         other_side = encode_side(
@@ -78,7 +80,7 @@ def routes(service: Service) -> APIRouter:
             other,
             comparison.b,
         )
-        return json_response(own_side | {"against": other_side} | encode_comparison(comparison))
+        return json_response(own_side | {"against": other_side} | results)
 
     return router
 
