@@ -110,7 +110,9 @@ class MonitorMachine(Queries):
     def pull(self) -> tuple[int, Summary]:
         if self.tail is None:
             return self.version, thinned(self.data, EPS / 2)
-        return self.version, Summary.of(self.data).compress(int(1 / EPS) + 1, TAIL / 2)
+        exact = Summary.of(self.data)
+        coarse = exact.compress(int(1 / EPS) + 1, TAIL / 2)
+        return self.version, coarse if coarse.error <= EPS / 2 else exact  # half a rank more is too much of small data
 
     def feed(self, values: Array) -> None:
         self.data, self.version = np.concatenate((self.data, values)), self.version + 1
