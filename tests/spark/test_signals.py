@@ -1,11 +1,23 @@
-"""Ctrl-C while Spark starts is deferred, because an interrupted start leaves a Java process behind."""
+"""Ctrl-C while Spark starts is deferred, or ends Java: an interrupted start leaves a Java process behind."""
 
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from pyspark import java_gateway
+from pyspark.core import context
 
+from bench.processes import family
+from quantide.spark import java_process
+from quantide.spark.java_process import JavaProcess
 from quantide.spark.spark_session import defer_signals
+from tests.browser.demo import runs
+from tests.spark.processes import environment, finish, running, wait_until
+from tests.spark.streams import Feed
 
 
 @pytest.fixture
@@ -55,3 +67,78 @@ def test_without_a_handler_that_of_spark_stays() -> None:
     with defer_signals():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+@pytest.mark.usefixtures("usual")
+def test_the_handler_of_spark_is_set_when_spark_is_up() -> None:
+    of_spark = signal.Handlers.SIG_IGN
+    with defer_signals():
+        ours = signal.getsignal(signal.SIGINT)
+        vars(context)["signal"].signal(signal.SIGINT, of_spark)  # as a session does before it is ready
+        assert signal.getsignal(signal.SIGINT) is ours
+    assert signal.getsignal(signal.SIGINT) is of_spark
+    assert vars(context)["signal"] is signal
+
+
+def test_a_signal_is_reported_at_once(received: list[int]) -> None:
+    calls: list[list[int]] = []
+    with defer_signals(lambda: calls.append(list(received))):
+        signal.raise_signal(signal.SIGINT)
+        assert calls == [[]]
+    assert received == [signal.SIGINT]
+
+
+def start_java(java: JavaProcess, first: str = "pass") -> subprocess.Popen[bytes]:
+    """A process that waits, started as Spark starts Java."""
+    code = f"import signal, time; {first}; print(flush=True); time.sleep(600)"
+    with java.recorded():
+        process: subprocess.Popen[bytes] = vars(java_gateway)["Popen"](
+            [sys.executable, "-c", code], stdout=subprocess.PIPE
+        )
+    assert vars(java_gateway)["Popen"] is subprocess.Popen
+    return process
+
+
+def test_java_that_starts_is_ended() -> None:
+    java = JavaProcess()
+    with start_java(java) as process:
+        java.end()
+        java.close()
+        assert process.poll() == -signal.SIGTERM
+    with start_java(java) as process:  # the signal came before Java
+        assert process.wait() == -signal.SIGTERM
+
+
+def test_java_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(java_process, "PATIENCE", 0.01)
+    java = JavaProcess()
+    with start_java(java, "signal.signal(15, signal.SIG_IGN)") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"\n"
+        java.close()
+        assert process.poll() is None
+        java.end()
+        java.close()
+        assert process.poll() == -signal.SIGKILL
+
+
+def test_java_that_works_is_not_ended() -> None:
+    java = JavaProcess()
+    with start_java(java) as process:
+        java.mark_started()
+        java.end()
+        assert (java.ended, process.poll()) == (False, None)
+        process.kill()
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_ingestion_that_starts(tmp_path: Path) -> None:
+    feed = Feed(tmp_path)
+    log = tmp_path / "log"
+    command = [sys.executable, "-m", "quantide", "ingest", str(feed.config)]
+    with running(command, log, environment()) as process:
+        wait_until(lambda: len(family(process.pid)) > 1, [process], log)
+        started = family(process.pid) - {process.pid}
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        assert "Traceback" not in finish(process, log)
+        wait_until(lambda: not any(runs(pid) for pid in started), [], log)

@@ -6,8 +6,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from types import FrameType
@@ -28,6 +28,7 @@ from quantide.errors import (
     TypeMismatchError,
     WriterConflictError,
 )
+from quantide.spark.java_process import JavaProcess
 from quantide.spark.kafka_connector import connector_conf, connector_error
 from quantide.spark.spark_executor import SparkExecutor
 from quantide.spark.spark_session import SparkSetupError, check_workers, start_session
@@ -98,10 +99,15 @@ def ingest(
     json: bool = False,
 ) -> None:
     """Run all streams; with `once`, until all data that exists now is in the store."""
-    stop = threading.Event()
+    stop, java = threading.Event(), JavaProcess()
     for stream in config.streams.values():
         stream.open_storage().list_top()  # raises before Spark starts if the store cannot be reached
-    with stop_on_signals(stop), _allow_early_spark_stop(stop), session_for(config, master) as session:
+    with (
+        stop_on_signals(stop, java.end),
+        _allow_early_spark_stop(stop),
+        closing(java),
+        session_for(config, master, java) as session,
+    ):
         executor = None if master.startswith("local") else SparkExecutor(session)
         if executor is None and any(map(_has_large_files, config.streams.values())):
             prepare_workers(session)
@@ -109,6 +115,7 @@ def ingest(
         try:
             for stream in config.streams.values():  # one by one: if a stream fails, those before it are closed
                 streams += [RunningStream(session, stream, executor, once, reset, allow_duplicates)]
+            java.mark_started()
             _run_streams(streams, StatusBoard(out, json), once, stop)
         except SPARK_ERRORS as error:
             raise StreamError(f"Spark failed: {first_line(error)}. Nothing is lost; start again") from error
@@ -126,8 +133,9 @@ def _has_large_files(stream: StreamConfig) -> bool:
 
 
 @contextmanager
-def session_for(config: Config, master: str) -> Iterator[SparkSession]:
-    """Open a child of the active session, or of a new one (bound to loopback if local)."""
+def session_for(config: Config, master: str, java: JavaProcess | None = None) -> Iterator[SparkSession]:
+    """Open a child of the active session, or of a new one (bound to loopback if local), whose process is `java`."""
+    java = java or JavaProcess()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # it prints errors that we raise
     running = SparkSession.getActiveSession()
@@ -138,7 +146,8 @@ def session_for(config: Config, master: str) -> Iterator[SparkSession]:
         for name, value in settings.items():
             builder = builder.config(name, value)
         try:
-            running = start_session(builder)
+            with java.recorded():
+                running = start_session(builder, java.end)
         except SparkSetupError as error:
             raise connector_error(config, str(error)) or error from error
         own = running
@@ -151,7 +160,7 @@ def session_for(config: Config, master: str) -> Iterator[SparkSession]:
         check_workers(running)
         yield session
     finally:
-        if own is not None:
+        if own is not None and not java.ended:
             own.stop()
 
 
@@ -229,12 +238,13 @@ def _allow_early_spark_stop(stop: threading.Event) -> Iterator[None]:
 
 
 @contextmanager
-def stop_on_signals(stop: threading.Event) -> Iterator[None]:
-    """Set an event at SIGTERM and Ctrl-C."""
+def stop_on_signals(stop: threading.Event, on_signal: Callable[[], None]) -> Iterator[None]:
+    """Set an event at SIGTERM and Ctrl-C, and call `on_signal`."""
 
     def set_event(_number: int, _frame: FrameType | None) -> None:
         stop.set()
         logging.getLogger("py4j").setLevel(logging.CRITICAL)  # the signal may have reached Java, too
+        on_signal()
 
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -3,14 +3,15 @@
 import re
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.core import context
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -41,10 +42,13 @@ def active_session() -> SparkSession:
     return session
 
 
-def start_session(builder: SparkSession.Builder) -> SparkSession:
-    """Start a session that logs errors only; raise SparkSetupError if Java is missing or Spark does not start."""
+def start_session(builder: SparkSession.Builder, on_signal: Callable[[], None] | None = None) -> SparkSession:
+    """Start a session that logs errors only; raise SparkSetupError if Java is missing or Spark does not start.
+
+    `on_signal` is called at once when a signal arrives meanwhile; the signal itself is deferred.
+    """
     try:
-        with defer_signals():
+        with defer_signals(on_signal):
             session = builder.getOrCreate()
     except (PySparkException, Py4JError) as error:
         reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
@@ -54,23 +58,33 @@ def start_session(builder: SparkSession.Builder) -> SparkSession:
 
 
 @contextmanager
-def defer_signals() -> Iterator[None]:
+def defer_signals(on_signal: Callable[[], None] | None = None) -> Iterator[None]:
     """Defer Ctrl-C and SIGTERM until Spark has started: an interrupted start leaves a Java process that never ends.
+
+    `on_signal` can end that process, so that the start fails early.
 
     From then on Spark handles Ctrl-C, unless the program set its own handler before.
     """
     received: list[int] = []
+    of_spark: dict[int, Any] = {}
 
     def record(number: int, _frame: FrameType | None) -> None:
         received.append(number)
+        if on_signal is not None:
+            on_signal()
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = {number: signal.signal(number, record) for number in (signal.SIGINT, signal.SIGTERM)}
+    # Spark sets its handler before it is ready, and that one calls Java in the middle of another call.
+    vars(context)["signal"] = SimpleNamespace(SIGINT=signal.SIGINT, signal=of_spark.__setitem__)
     try:
         yield
     finally:
+        vars(context)["signal"] = signal
+        for number, handler in of_spark.items():
+            signal.signal(number, handler)
         for number, handler in before.items():
             if signal.getsignal(number) is record or handler is not signal.default_int_handler:
                 signal.signal(number, handler)

@@ -1,0 +1,67 @@
+"""Java process of Spark: recorded as soon as it starts, so that a signal can end it before Spark is ready."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from subprocess import Popen, TimeoutExpired
+from typing import Any
+
+from pyspark import java_gateway
+
+PATIENCE = 1.0  # seconds for Java to end
+
+
+class JavaProcess:
+    """The Java process that a session starts. `end` ends it while it only starts, and has no work yet.
+
+    Spark returns the process after some seconds, when Java is ready; waiting for that would delay Ctrl-C as long.
+    """
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._process: Popen[bytes] | None = None
+        self._starting = True
+
+    @contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Record the process that Spark starts in this context; one that starts after `end` is ended, too."""
+
+        def start(*args: Any, **kwargs: Any) -> Popen[bytes]:
+            self._process = process = Popen(*args, **kwargs)
+            if self.ended:
+                process.terminate()
+            return process
+
+        vars(java_gateway)["Popen"] = start
+        try:
+            yield
+        finally:
+            vars(java_gateway)["Popen"] = Popen
+
+    def end(self) -> None:
+        """End the process, if a session is being started. Spark's calls then fail; safe in a signal handler."""
+        if not self._starting:
+            return
+        self.ended = True
+        logging.getLogger().addFilter(_is_no_failed_call)
+        if self._process is not None:
+            self._process.terminate()
+
+    def close(self) -> None:
+        """Wait until an ended process has removed its temporary files, but not long; then kill it."""
+        if not self.ended or self._process is None:
+            return
+        try:
+            self._process.wait(PATIENCE)
+        except TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def mark_started(self) -> None:
+        """From now on the session is in use, and `end` does nothing."""
+        self._starting = False
+
+
+def _is_no_failed_call(record: logging.LogRecord) -> bool:
+    """Return False for the stack traces that py4j logs when Java ends during a call."""
+    return not str(record.msg).endswith("while sending command.")
