@@ -397,7 +397,7 @@ def test_a_store_in_a_bucket(tmp_path: Path, s3_store: ObjectLocation, monkeypat
     stream = config.streams["latency"]
     with History(stream.folder, storage_options=stream.storage_options) as history:
         history.append([1.0])
-        assert "1 values in 0 steps" in list(config_checks.check_stores(config))[1].found
+        assert "1 value in 0 steps" in list(config_checks.check_stores(config))[1].found
         assert f"process {os.getpid()}" in list(config_checks.check_stores(config))[1].found
     disks = list(machine_checks.check_disk(config))
     assert f"free for {config.server.state}" in disks[0].found

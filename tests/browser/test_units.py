@@ -32,7 +32,14 @@ def metered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Small]:
             history.end_step()
         with small_with(folder, stream("numbers") + 'unit = "ms"\n') as server:
             body = {"stream": "numbers", "window": "within:5m", "phi": 0.99, "above": 5, "clear": 4}
-            server.api.post("/api/alarms", json=body).raise_for_status()
+            alarm = server.api.post("/api/alarms", json=body).raise_for_status().json()
+            assert alarm["unit"] == "ms"
+            [started] = server.api.get(f"/api/alarms/{alarm['id']}/history").json()["transitions"]
+            assert started["unit"] == "ms"  # as webhooks receive it
+            distance = body | {"measure": "ks", "against": {"window": "all"}, "above": 0.9, "clear": 0.8}
+            made = server.api.post("/api/alarms", json={k: v for k, v in distance.items() if k != "phi"})
+            assert made.raise_for_status().json()["unit"] is None
+            server.api.delete(f"/api/alarms/{made.json()['id']}").raise_for_status()
             yield server
 
 

@@ -244,6 +244,54 @@ def test_windows_are_not_widened(recent: str, capsys: Out) -> None:
     assert main(["quantile", recent, "0.5", "--filter", "fast"]) == 2
 
 
+def test_ranks_on_the_command_line(store: str, recent: str, capsys: Out) -> None:
+    assert main(["rank", store, "650", "-1", "inf", "--mode", "accurate"]) == 0
+    _, middle, least, most, note = lines(capsys)
+    assert middle == ["650.0", "651", "to", "651", "50.0000", "%", "to", "50.0000", "%"]
+    assert (least[1:4], most[1:4]) == (["0", "to", "0"], ["1,302", "to", "1,302"])
+    assert " ".join(note).startswith("a rank is the number of values at most a value; 1,302 values of")
+    assert main(["rank", store, "650", "--below", "--key", "a", "--key", "0", "--json"]) == 0
+    output = json.loads(capsys.readouterr().out)
+    assert (output["key"], output["n"], output["inclusive"]) == (["a", "0"], 325, False)
+    with LiveStream(store, follow=False) as live:
+        low, high = live.rank(650.0, ("a", "0"), inclusive=False)
+    assert output["ranks"] == [{"value": 650.0, "rank_lo": low, "rank_hi": high}]
+    assert main(["rank", recent, "6", "--within", "4 s", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["within"] == "4 s"
+    assert main(["rank", store, "many"]) == 2
+    assert "'many' cannot be compared with values of type float64; write 12.5" in capsys.readouterr().err
+
+
+def test_a_comparison_on_the_command_line(store: str, recent: str, capsys: Out) -> None:
+    sides = ["--key", "a", "--key", "0", "--against-key", "b", "--against-key", "0"]
+    assert main(["compare", store, *sides, "--phi", "0.5", "--json"]) == 0
+    output = json.loads(capsys.readouterr().out)
+    assert [(side["key"], side["n"]) for side in (output, output["against"])] == [(["a", "0"], 325), (["b", "0"], 325)]
+    with LiveStream(store, follow=False) as live:
+        expected = live.compare(live.summary(("b", "0")), key=("a", "0"), phis=[0.5])
+    [shift] = output["shifts"]
+    assert (output["ks"]["low"], output["ks"]["high"]) == expected.ks
+    assert (shift["phi"], shift["low"], shift["high"]) == (0.5, *expected.shifts[0.5])
+    assert main(["compare", store, "--against", recent]) == 0
+    text = capsys.readouterr().out
+    assert [line.split()[0] for line in text.splitlines()[:4]] == ["ks", "psi", "wasserstein", "shift"]
+    assert "shift 0.5" in text
+    assert "higher, proved\n" in text
+
+
+@pytest.mark.parametrize(
+    ("rest", "reason"),
+    [
+        ([], "both sides are the same; give a window or a key"),
+        (["--key", "zz", "--key", "1"], "'zz'"),
+        (["--against-last", "5", "--against-last-steps", "1"], "last_steps= is about history"),
+    ],
+)
+def test_what_cannot_be_compared(rest: list[str], reason: str, store: str, capsys: Out) -> None:
+    assert main(["compare", store, *rest]) == 2
+    assert reason in capsys.readouterr().err
+
+
 def test_worst_keys_on_the_command_line(recent: str, store: str, capsys: Out) -> None:
     assert main(["worst-keys", recent, "0.5", "--within", "4 s"]) == 0
     _, first, second, note = lines(capsys)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quantide.errors import InvalidArgumentError
-from quantide.server.http.query_parameters import Selector, read_key, read_time, read_value, read_window
+from quantide.live.value_parsing import read_value
+from quantide.server.http.query_parameters import Selector, read_key, read_time, read_window
 from quantide.summary.value_types import type_named
 
 

@@ -11,14 +11,14 @@ from quantide.cli.command import Command, UsageError, describe_import_error
 from quantide.cli.history_commands import CLOCK, DELETE, HISTORY, REPAIR, RESTORE, VERIFY
 from quantide.cli.ingest_commands import BUILD, INGEST
 from quantide.cli.push_commands import PUSH
-from quantide.cli.query_commands import QUANTILE, WORST_KEYS
+from quantide.cli.query_commands import COMPARE, QUANTILE, RANK, WORST_KEYS
 from quantide.cli.server_commands import DEMO, RUN, SERVE
 from quantide.cli.token_commands import TOKEN_CREATE, TOKEN_LIST, TOKEN_OPEN, TOKEN_REVOKE
 from quantide.errors import QuantideError
 from quantide.summary.value_json import write_line
 
 GROUPS: dict[str, tuple[Command, ...]] = {
-    "query": (QUANTILE, WORST_KEYS, HISTORY),
+    "query": (QUANTILE, RANK, COMPARE, WORST_KEYS, HISTORY),
     "run": (DEMO, RUN, INGEST, SERVE, PUSH, BUILD),
     "maintain": (
         *(DOCTOR, VERIFY, REPAIR, CLOCK, RESTORE, DELETE, QUARANTINE_LIST, QUARANTINE_RETRY),

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from quantide.cli.command import Command, UsageError
 from quantide.errors import BacklogError, InvalidArgumentError, LimitError, NotReadyError, QuantideError
-from quantide.summary.value_json import write_line
+from quantide.summary.value_json import count, write_line
 
 if TYPE_CHECKING:
     from quantide.client import Client
@@ -56,7 +56,7 @@ def _push(args: argparse.Namespace) -> None:
     if args.json:
         write_line(sys.stdout, {"stream": args.stream, "rows": rows})
     else:
-        print(f"{rows:,} rows were pushed to the stream {args.stream}.")
+        print(f"{count(rows, 'row')} pushed to the stream {args.stream}.")
 
 
 def _file_format(args: argparse.Namespace) -> str:

@@ -1,9 +1,10 @@
-"""Commands that query a store: quantile, worst-keys."""
+"""Commands that query a store: quantile, rank, compare, worst-keys."""
 
 import argparse
 import sys
 from typing import Any
 
+from quantide.cli.command import check_path
 from quantide.cli.history_commands import history_command
 from quantide.errors import InvalidArgumentError
 
@@ -28,18 +29,24 @@ def _add_quantile_options(parser: argparse.ArgumentParser) -> None:
     )
     _add_window_options(parser)
     parser.add_argument("--widen", action="store_true", help="include more steps if N of them would split a run")
+    _add_key_option(parser)
+
+
+def _add_key_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--key", action="append", metavar="KEY", help="one key; repeat for each of its columns")
 
 
-def _scope(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the given arguments of a window."""
-    names = ("within", "last", "filter", "last_steps")
-    return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+def _scope(args: argparse.Namespace, prefix: str = "") -> dict[str, Any]:
+    """Return the given arguments of a window and a key."""
+    given = {name: getattr(args, prefix + name, None) for name in ("within", "last", "filter", "last_steps", "key")}
+    if given["key"] is not None:
+        given["key"] = given["key"][0] if len(given["key"]) == 1 else tuple(given["key"])
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _quantile(args: argparse.Namespace) -> None:
     scope = _scope(args)
-    if scope.keys() <= {"last_steps"}:
+    if scope.keys() <= {"last_steps", "key"}:
         from quantide.history.history_report import show_answers
 
         steps = (args.mode, args.last_steps, args.widen, args.key)
@@ -49,8 +56,6 @@ def _quantile(args: argparse.Namespace) -> None:
 
     if args.widen:
         raise InvalidArgumentError("--widen is about --last-steps; a window of recent values is never widened")
-    if args.key is not None:
-        scope["key"] = args.key[0] if len(args.key) == 1 else tuple(args.key)
     show_window_answers(sys.stdout, args.path, args.phis, scope, args.mode, args.json, args.storage_options)
 
 
@@ -66,6 +71,72 @@ QUANTILE = history_command(
     ),
     _quantile,
     _add_quantile_options,
+)
+
+
+def _add_rank_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("values", metavar="VALUE", nargs="+", help='values to count up to: 12.5, 2026-01-31, "1500 ms"')
+    parser.add_argument("--mode", choices=MODES, help="as of `quantide quantile` (quick where that would read much)")
+    parser.add_argument("--below", action="store_true", help="count values that are below, instead of at most, a value")
+    _add_window_options(parser)
+    _add_key_option(parser)
+
+
+def _rank(args: argparse.Namespace) -> None:
+    from quantide.live.live_report import show_ranks
+
+    how = (args.mode, not args.below)
+    show_ranks(sys.stdout, args.path, args.values, _scope(args), *how, args.json, args.storage_options)
+
+
+RANK = history_command(
+    "rank",
+    "Print how many values are at most a value, with proved bounds",
+    "Also their fraction. The inverse of `quantide quantile`, about the same windows and keys.",
+    (
+        "quantide rank data/latency 100 200 500",
+        "quantide rank data/latency 200 --within 5min --key /pay --json",
+    ),
+    _rank,
+    _add_rank_options,
+)
+
+
+def _add_compare_options(parser: argparse.ArgumentParser) -> None:
+    shifted = "quantiles whose shift is printed (0.5 0.9 0.99)"
+    parser.add_argument("--phi", metavar="PHI", type=float, nargs="+", help=shifted)
+    _add_window_options(parser)
+    _add_key_option(parser)
+    group = parser.add_argument_group("the other side; by default everything in the same store")
+    group.add_argument("--against", metavar="PATH", help="another store")
+    group.add_argument("--against-within", metavar="SPAN", help="a window of time up to its newest time")
+    group.add_argument("--against-last", type=int, metavar="N", help="the N values that arrived last")
+    group.add_argument("--against-filter", metavar="NAME", help="only recent values that satisfy a filter of its store")
+    group.add_argument("--against-last-steps", type=int, metavar="N", help="only the last N steps and the open one")
+    group.add_argument("--against-key", action="append", metavar="KEY", help="one key; repeat for each of its columns")
+
+
+def _compare(args: argparse.Namespace) -> None:
+    from quantide.live.comparison_report import show_comparison
+    from quantide.summary.comparison import PHIS
+
+    own, other = _scope(args), _scope(args, "against_")
+    reference = None if args.against is None else check_path(args.against)
+    phis = args.phi or PHIS
+    show_comparison(sys.stdout, args.path, own, reference, other, phis, args.json, args.storage_options)
+
+
+COMPARE = history_command(
+    "compare",
+    "Compare two windows, keys or stores, with proved bounds of each difference",
+    "Distances of the distributions, and shifts: a shift is a quantile of the first side minus that of the other one.",
+    (
+        "quantide compare data/latency --within 5min --against-last-steps 7",
+        "quantide compare data/latency --key /pay --against-key /search",
+        "quantide compare data/today --against data/yesterday --json",
+    ),
+    _compare,
+    _add_compare_options,
 )
 
 

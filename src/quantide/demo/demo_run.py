@@ -32,7 +32,7 @@ from quantide.demo.terminal_view import STREAM, TerminalView, open_screen
 from quantide.doctor import spark_checks
 from quantide.errors import InvalidArgumentError, QuantideError
 from quantide.spark.ingest import ingest
-from quantide.summary.value_json import write_line
+from quantide.summary.value_json import count, write_line
 
 INCIDENT_VIEW = "#stream=spread&key=ECHO&window=within:30s"  # the page on the symbol that has an incident
 ANSWERED = re.compile(rb'^quantide_requests_total\{route="/api/[^"]*",status="2..",?\} ([0-9.e+]+)$', re.M)
@@ -150,7 +150,8 @@ class Demo:
         changes = self._subscriber.changes if self._subscriber is not None else 0
         folder = f" Its data is in {self._folder}." if self._options.folder else ""
         self._print(
-            f"Goodbye: {values:,} values ingested, {answered:,} queries answered, {changes:,} changes sent.{folder}",
+            f"Goodbye: {count(values, 'value')} ingested, {answered:,} {'query' if answered == 1 else 'queries'} "
+            f"answered, {count(changes, 'change')} sent.{folder}",
             values=values,
             answered=answered,
             changes=changes,

@@ -17,6 +17,7 @@ from quantide.config.server_config import PORT
 from quantide.config.storage_options import is_uri
 from quantide.doctor.finding import FAILED, OK, WARNING, Finding
 from quantide.errors import QuantideError, StorageError
+from quantide.summary.value_json import count
 
 if TYPE_CHECKING:
     from quantide.store.object_storage import ObjectStorage
@@ -113,7 +114,8 @@ def check_store(stream: StreamConfig) -> Finding:
         fix = f"quantide history verify {stream.folder} lists the damaged files"
         return Finding(stream.name, FAILED, f"{stream.folder} cannot be read: {error}", fix)
     lease = f"{writer} writes it" if writer else "no process writes it now"
-    text = f"{stats['values']:,} values in {stats['steps']:,} steps, version {stats['version']:,}; {lease}"
+    size = f"{count(stats['values'], 'value')} in {count(stats['steps'], 'step')}"
+    text = f"{size}, version {stats['version']:,}; {lease}"
     return Finding(stream.name, OK, text)
 
 

@@ -12,7 +12,7 @@ from quantide.doctor.kafka_checks import check_kafka
 from quantide.doctor.machine_checks import check_clock, check_disk, check_memory, check_open_files
 from quantide.doctor.spark_checks import check_java, check_spark
 from quantide.errors import QuantideError
-from quantide.summary.value_json import write_line
+from quantide.summary.value_json import count, write_line
 
 CHECKS: dict[str, Check] = {
     "python": check_python,
@@ -58,7 +58,9 @@ def run_checks(config_path: str | None, progress: TextIO | None = None) -> Itera
     if config_path is not None:
         try:
             config = read_config(config_path)
-            yield Finding("configuration", OK, f"{config_path}: {len(config.streams)} streams, store {config.store}")
+            yield Finding(
+                "configuration", OK, f"{config_path}: {count(len(config.streams), 'stream')}, store {config.store}"
+            )
         except Exception as error:
             yield failed_check("configuration", error)
     for name, check in CHECKS.items():

@@ -1,13 +1,15 @@
-"""Reports of a live reader for the command line: quantiles of a window, and worst keys."""
+"""Reports of a live reader for the command line: quantiles of a window, ranks of values, and worst keys."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from quantide.live.live_stream import LiveStream
-from quantide.live.live_view import LiveAnswer
+from quantide.live.live_view import LiveAnswer, LiveRank
+from quantide.live.value_parsing import read_value
 from quantide.summary.answer import format_error
 from quantide.summary.key_ranking import KeyRankingAsOf
 from quantide.summary.value_json import count, encode_answer, encode_key, encode_value, write_line
+from quantide.summary.value_types import type_named
 
 Options = Mapping[str, str] | None  # of an object store
 
@@ -36,6 +38,47 @@ def show_window_answers(
         ranks = f"{a.rank_lo:,} to {a.rank_hi:,}"
         out.write(f"{a.phi:>8g}  {a.value!s:>24}  {ranks:>31}  {format_error(a.error, a.n):>26}\n")
     out.write(f"{count(first.n, 'value')} of {_describe(scope, first)}; mode {first.mode}\n")
+
+
+def show_ranks(
+    out: TextIO,
+    path: str,
+    values: Sequence[str],
+    scope: dict[str, Any],
+    mode: str | None,
+    inclusive: bool,
+    json: bool = False,
+    storage_options: Options = None,
+) -> None:
+    """Write a line for each value: how many values are at most that value, as bounds of its rank and as fractions."""
+    with LiveStream(path, follow=False, storage_options=storage_options) as live:
+        value_type = live.settings.value_type
+        numbers = [read_value(text, type_named(value_type)) for text in values]
+        found = live.ranks(numbers, mode=mode, inclusive=inclusive, **scope)
+    first = found[0]
+    if json:
+        body = {"path": path, "key": encode_key(scope.get("key")), "mode": first.mode, "value_type": value_type}
+        body |= {"version": first.version, "n": first.n, "inclusive": inclusive} | _window_json(scope, first)
+        items = [{"value": encode_value(r.value), "rank_lo": r.rank_lo, "rank_hi": r.rank_hi} for r in found]
+        write_line(out, body | {"ranks": items})
+        return
+    out.write(f"{'value':>24}  {'rank, proved':>31}  {'fraction, proved':>26}\n")
+    for r in found:
+        fractions = f"{outward_percent(r.rank_lo, r.n, up=False)} to {outward_percent(r.rank_hi, r.n, up=True)}"
+        out.write(f"{r.value!s:>24}  {f'{r.rank_lo:,} to {r.rank_hi:,}':>31}  {fractions:>26}\n")
+    relation = "at most" if inclusive else "below"
+    covered = f"{count(first.n, 'value')} of {_describe(scope, first) or 'everything'}"
+    out.write(f"a rank is the number of values {relation} a value; {covered}; mode {first.mode}\n")
+
+
+def outward_percent(rank: int, n: int, up: bool) -> str:
+    """Return a fraction in percent, rounded outwards, so that a proved bound stays one.
+
+    >>> outward_percent(1, 3, up=False), outward_percent(1, 3, up=True)
+    ('33.3333 %', '33.3334 %')
+    """
+    parts = -(-(rank * 10**6) // n) if up else rank * 10**6 // n
+    return f"{parts // 10**4}.{parts % 10**4:04} %"
 
 
 def show_worst_keys(
@@ -77,7 +120,7 @@ def _describe_ranking(worst: KeyRankingAsOf) -> str:
     return f"; {most}; {worst.contenders:,} more may be{text}"
 
 
-def _describe(scope: dict[str, Any], answer: LiveAnswer | KeyRankingAsOf) -> str:
+def _describe(scope: dict[str, Any], answer: LiveAnswer | LiveRank | KeyRankingAsOf) -> str:
     """Describe a window in words."""
     parts = [f"the last {count(scope['last'], 'value')}"] if scope.get("last") is not None else []
     if answer.since is not None:
@@ -89,7 +132,7 @@ def _describe(scope: dict[str, Any], answer: LiveAnswer | KeyRankingAsOf) -> str
     return ", ".join(parts)
 
 
-def _window_json(scope: dict[str, Any], answer: LiveAnswer | KeyRankingAsOf) -> dict[str, Any]:
+def _window_json(scope: dict[str, Any], answer: LiveAnswer | LiveRank | KeyRankingAsOf) -> dict[str, Any]:
     names = ("last", "within", "filter")
     times = {"since": encode_value(answer.since), "until": encode_value(answer.until)}
     return {name: scope.get(name) for name in names} | times | {"last_steps": answer.last_steps}

@@ -235,6 +235,7 @@ class AlarmEngine:
         window = self._windows.get(key) or open_window(live, alarm.setting)
         alarm.conditions = window.add_conditions(alarm.setting)
         alarm.window = self._windows[key] = window
+        alarm.unit = self._streams.unit(alarm.setting.stream)
         window.alarms += 1
 
     def _detach(self, alarm: AlarmState) -> None:

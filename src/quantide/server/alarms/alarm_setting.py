@@ -8,7 +8,8 @@ from typing import Any
 
 from quantide.errors import InvalidArgumentError
 from quantide.live.scope import QueryScope
-from quantide.server.http.query_parameters import query_scope, read_value
+from quantide.live.value_parsing import read_value
+from quantide.server.http.query_parameters import query_scope
 from quantide.summary.rank_arguments import read_query_values
 from quantide.summary.value_types import ValueType
 

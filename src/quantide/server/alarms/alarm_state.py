@@ -13,7 +13,7 @@ import sqlite3
 from dataclasses import dataclass, replace
 from typing import Any
 
-from quantide.server.alarms.alarm_setting import AlarmSetting
+from quantide.server.alarms.alarm_setting import KS, AlarmSetting
 from quantide.server.alarms.alarm_transitions import Transition
 from quantide.server.alarms.alarm_window import CERTAIN, NO, NO_ANSWER, POSSIBLE, AlarmWindow
 from quantide.server.http.response_json import format_time
@@ -71,6 +71,7 @@ class AlarmState:
     window: AlarmWindow | None = None
     conditions: tuple[Any, Any] = (None, None)  # beyond the threshold; beyond the clear limit
     reason: str | None = "it was not evaluated yet"
+    unit: str | None = None  # of the values of the stream
 
     @classmethod
     def of(cls, row: sqlite3.Row) -> "AlarmState":
@@ -106,5 +107,6 @@ class AlarmState:
         if self.window is None:
             return fields | {"why": self.reason} | NO_ANSWER
         fields["value_type"] = self.window.live.settings.value_type
+        fields["unit"] = None if self.setting.measure == KS else self.unit
         details = NO_ANSWER if self.window.reason is not None else self.window.encode_value(self.setting)
         return fields | {"why": self.window.reason} | details

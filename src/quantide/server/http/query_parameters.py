@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 from urllib.parse import parse_qsl
 
@@ -18,12 +17,12 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from quantide.errors import InvalidArgumentError, QuantideError
+from quantide.errors import InvalidArgumentError
 from quantide.live.live_stream import LiveStream
 from quantide.live.scope import QueryScope
+from quantide.live.value_parsing import TIMESTAMP
 from quantide.summary.key_ranking import MOST
 from quantide.summary.ranks import MAX_N
-from quantide.summary.value_types import ValueType
 from quantide.windows.time_clock import read_span
 
 ALL = "all"
@@ -33,10 +32,7 @@ SERIES_ADDRESS = re.compile(
     r"(?:@(all|steps:[0-9]+|last:[0-9]+(?:,within:[^@]+)?|within:[^@]+))?",
     re.S,
 )
-TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?Z?)?")
 MAX_KEY = 1_000  # characters
-PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-MAX_EXPONENT = 400  # decimal exponent of a number to compare with; float64 has a smaller one
 Phi = Annotated[float, Field(ge=0, le=1)]
 KEY_TEXT = "The key; repeat it for each column where keys have several."
 WINDOW_TEXT = "`all`, `last:10000`, `within:5m`, `last:10000,within:5m`, or `steps:7`."
@@ -161,23 +157,6 @@ def read_key(parts: list[str] | None) -> Any:
     return parts[0] if len(parts) == 1 else tuple(parts)
 
 
-def read_value(text: str, kind: ValueType) -> Any:
-    """Parse a value to compare with: "12.5", "inf", "2026-01-01T00:00:00", "1500 ms".
-
-    >>> from quantide.summary.value_types import type_named
-    >>> read_value("2026-01-01", type_named("timestamp[s]")), read_value("1.5 s", type_named("duration[ms]"))
-    (np.datetime64('2026-01-01T00:00:00'), np.timedelta64(1500,'ms'))
-    """
-    try:
-        if kind.is_temporal:
-            return _read_duration(text, kind) if kind.dtype.kind == "m" else _read_timestamp(text, kind)
-        return float(text) if kind.is_float else _read_decimal(text)
-    except (ValueError, ArithmeticError, QuantideError) as error:
-        raise InvalidArgumentError(
-            f"{text[:80]!r} cannot be compared with values of type {kind}; write {_example(kind)}, for instance"
-        ) from error
-
-
 def read_time(text: str | None, zoned: bool) -> Any:
     """Parse seconds or a timestamp; the timestamp is UTC if the stream's times have a zone."""
     if text is None:
@@ -233,39 +212,6 @@ def _read_json_key(text: str | None) -> Any:
     except (ValueError, RecursionError):
         return text
     return tuple(parts) if all(isinstance(part, (str, int, float, bool)) for part in parts) else text
-
-
-def _example(kind: ValueType) -> str:
-    if kind.is_temporal:
-        return "1500 ms" if kind.dtype.kind == "m" else "2026-01-31" if kind.name == "date" else "2026-01-31T12:00:00"
-    return "12.5" if kind.is_float or kind.is_decimal else "12"
-
-
-def _read_decimal(text: str) -> Decimal:
-    number = Decimal(text)
-    if number.is_nan():
-        raise InvalidArgumentError(f"{text!r} has no rank")
-    if number.is_finite() and number and abs(number.adjusted()) > MAX_EXPONENT:
-        raise InvalidArgumentError(f"{text!r} has more digits than any value")  # each digit would take memory
-    return number
-
-
-def _read_duration(text: str, kind: ValueType) -> Any:
-    units = read_span(text) * PER_SECOND[np.datetime_data(kind.dtype)[0]]
-    if units.denominator > 1 or units > kind.limits[1]:
-        raise InvalidArgumentError(f"{text!r} is finer than the values are, or larger than they can be")
-    return np.int64(int(units)).view(kind.dtype)
-
-
-def _read_timestamp(text: str, kind: ValueType) -> Any:
-    """Parse a timestamp in the unit of the values; UTC if they have a zone."""
-    if TIMESTAMP.fullmatch(text) is None or (text.endswith("Z") and "tz=" not in kind.name):
-        raise InvalidArgumentError(f"{text!r} is no timestamp; write 2026-01-31T12:00:00")
-    given = np.datetime64(text.removesuffix("Z"))
-    time = given.astype(kind.dtype)
-    if time != given or time.astype("M8[D]") != given.astype("M8[D]"):  # numpy wraps around outside the range
-        raise InvalidArgumentError(f"{text!r} is finer than the values are, or later than they can be")
-    return time
 
 
 async def reject_unknown_parameters(request: Request) -> None:

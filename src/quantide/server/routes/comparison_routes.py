@@ -8,6 +8,7 @@ from pydantic import Field
 from quantide.errors import InvalidArgumentError
 from quantide.live.live_stream import LiveStream
 from quantide.live.scope import QueryScope
+from quantide.live.value_parsing import read_value
 from quantide.server.http.query_parameters import (
     FILTER_TEXT,
     FastRoute,
@@ -17,7 +18,6 @@ from quantide.server.http.query_parameters import (
     check_count,
     key_field,
     query_scope,
-    read_value,
 )
 from quantide.server.http.response_cache import set_versions
 from quantide.server.http.response_json import encode_key, json_response

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from quantide.errors import InvalidArgumentError
 from quantide.live.live_stream import LiveStream
 from quantide.live.live_view import LiveAnswer, LiveBand, LiveRank
+from quantide.live.value_parsing import read_value
 from quantide.server.http.query_parameters import (
     CurveQuery,
     FastRoute,
@@ -16,7 +17,6 @@ from quantide.server.http.query_parameters import (
     WindowParameters,
     check_count,
     key_field,
-    read_value,
 )
 from quantide.server.http.response_cache import set_versions
 from quantide.server.http.response_json import encode_answer, encode_value, json_response

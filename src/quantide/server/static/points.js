@@ -12,7 +12,7 @@ export function over({ window, over }, stream, format) {
   return Math.min(over ?? Math.max(SHORTEST, TIMES * length), Math.max(retained - length, length));
 }
 
-const EXACT = 100_000; // values of a window whose quantiles are computed from every row
+const EXACT = 1_000_000; // values of a window whose quantiles are computed from every row
 
 // True if every band so far is a line: then the next point has to be as exact, or the band would begin with it.
 export function isExact({ points }) {

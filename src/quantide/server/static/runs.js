@@ -41,12 +41,12 @@ export function mount(element, { api, state, onCommit }) {
   function show() {
     const runs = [...detail.levels].sort((a, b) => a.first_step - b.first_step);
     const { history_values, stream_values } = detail.counts;
-    const open = `the ${format.number(stream_values)} values of the open step`;
+    const open = `the ${many(stream_values, "value")} of the open step`;
     const levels = new Set(runs.map(({ level }) => level)).size;
-    const where = `${format.number(history_values)} values in ${many(runs.length, "run")} on ${many(levels, "level")}`;
+    const where = `${many(history_values, "value")} in ${many(runs.length, "run")} on ${many(levels, "level")}`;
     const cost = `a question about all of it looks at ${many(runs.length, "summary", "summaries")}, and at ${open}`;
     say(sentence, runs.length ? `${where}: ${cost}.` : `No step has ended yet: there are only ${open}.`);
-    say(kept, `When a level has more than ${detail.kappa} runs, they are merged into one of the level above.`);
+    say(kept, `When a level has more than ${many(detail.kappa, "run")}, they are merged into one of the level above.`);
     cells.show("Runs, one by one", ["Run", "Steps", "Values", "Bytes"], [
       ...runs.map((run) => [`Level ${run.level}`, steps(run), format.number(run.n), format.bytes(run.bytes)]),
       ["Open step", "not ended", format.number(stream_values), "–"],
@@ -138,8 +138,8 @@ export function mount(element, { api, state, onCommit }) {
 }
 
 function inWords(run) {
-  if (run.open) return `The open step: ${format.number(run.n)} values, and growing.`;
-  return `Level ${run.level}, ${steps(run)}: ${format.number(run.n)} values, ${format.bytes(run.bytes)}.`;
+  if (run.open) return `The open step: ${many(run.n, "value")}, and growing.`;
+  return `Level ${run.level}, ${steps(run)}: ${many(run.n, "value")}, ${format.bytes(run.bytes)}.`;
 }
 
 const perStep = ({ n, first_step, last_step }) => n / (last_step - first_step + 1);

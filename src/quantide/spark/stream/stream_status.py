@@ -69,14 +69,14 @@ class StreamStatus:
             f"{self.rate:>12,.0f} rows/s",
             f"lag {self.lag:>6.1f} s",
             f"batch {self.seconds * 1000:>6,.0f} ms",
-            f"{self.rows:,} rows",
-            f"{self.stats['steps']:,} steps",
-            f"{self.stats['runs'] + self.stats['chunks']:,} runs",
+            count(self.rows, "row"),
+            count(self.stats["steps"], "step"),
+            count(self.stats["runs"] + self.stats["chunks"], "run"),
         ]
         if self.bad:
             parts.append(f"{self.bad:,} bad" + (f", {self.ahead:,} ahead of the clock" if self.ahead else ""))
         if self.lost:
-            parts.append(f"{self.lost:,} offsets lost")
+            parts.append(f"{count(self.lost, 'offset')} lost")
         if self.quarantined_files:
             parts.append(f"{count(self.quarantined_files, 'file')} in quarantine")
         if self.waiting_files:

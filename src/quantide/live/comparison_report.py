@@ -1,0 +1,66 @@
+"""Report of a comparison for the command line: two windows, keys or stores, with proved bounds of each difference."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, TextIO
+
+from quantide.errors import InvalidArgumentError
+from quantide.live.live_stream import LiveStream
+from quantide.live.scope import QueryScope
+from quantide.summary.comparison import Comparison
+from quantide.summary.summary import Summary
+from quantide.summary.value_json import count, encode_comparison, encode_key, write_line
+
+WAYS = {True: "higher, proved", False: "not higher, proved", None: "open"}
+NAMES = ("last", "within", "filter", "last_steps")
+
+
+def show_comparison(
+    out: TextIO,
+    path: str,
+    scope: dict[str, Any],
+    reference: str | None,
+    reference_scope: dict[str, Any],
+    phis: Sequence[float],
+    json: bool = False,
+    storage_options: Mapping[str, str] | None = None,
+) -> None:
+    """Write the distances of two scopes, and the shift of each phi; without `reference`, both are of one store."""
+    if reference is None and scope == reference_scope:
+        raise InvalidArgumentError("both sides are the same; give a window or a key of one, such as --within 5min")
+    with ExitStack() as stack:
+        live = stack.enter_context(LiveStream(path, follow=False, storage_options=storage_options))
+        other = live
+        if reference is not None:
+            other = stack.enter_context(LiveStream(reference, follow=False, storage_options=storage_options))
+        version, own = _read_summary(live, scope)
+        other_version, theirs = _read_summary(other, reference_scope)
+        comparison = Comparison(own, theirs, phis)
+        sides = [
+            _side_json(path, scope, version, own),
+            _side_json(reference or path, reference_scope, other_version, theirs),
+        ]
+    if json:
+        write_line(out, sides[0] | {"against": sides[1]} | encode_comparison(comparison))
+        return
+    for name in ("ks", "psi", "wasserstein"):
+        low, high = getattr(comparison, name)
+        out.write(f"{name:<12}  {f'{low} to {high}':>44}\n")
+    for phi, (low, high) in comparison.shifts.items():
+        out.write(f"{f'shift {phi:g}':<12}  {f'{low} to {high}':>44}  {WAYS[comparison.is_above(phi)]}\n")
+    numbers = f"{count(own.n, 'value')} against {count(theirs.n, 'value')}"
+    out.write(f"{numbers}; every bound is proved for the values that arrived, and leaves chance out of account\n")
+
+
+def _read_summary(live: LiveStream, scope: dict[str, Any]) -> tuple[int, Summary]:
+    """Return the version and the summary of a scope; raise if it has no values."""
+    version, summary = live.pull(QueryScope.of(scope))
+    if not summary.n:
+        live.answer(1.0, **scope)  # raises an error that names what is missing
+    return version, summary
+
+
+def _side_json(path: str, scope: dict[str, Any], version: int, summary: Summary) -> dict[str, Any]:
+    window = {name: scope.get(name) for name in NAMES}
+    about = {"path": path, "key": encode_key(scope.get("key"))} | window
+    return about | {"version": version, "n": summary.n, "error": summary.error, "value_type": summary.type.name}
