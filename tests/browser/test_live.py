@@ -152,7 +152,7 @@ def test_another_stream(demo: Demo, page: Page) -> None:
         streams.last.click()
     expect(streams.last).to_have_attribute("aria-current", "true")
     assert selection(page)["stream"] == "latency"
-    assert page.title() == "latency · Quantide"
+    expect(page).to_have_title(re.compile(r"^(\(1\) )?latency · Quantide$"))  # the alarm of ECHO may fire
     until(page, "document.getElementById('lines').data.at(-1).y.at(-1) > 20")  # microseconds, not basis points
 
 
