@@ -29,8 +29,8 @@ def main() -> None:
 
 
 def take(browser: Browser, url: str, path: Path, theme: Literal["light", "dark"]) -> None:
-    """ECHO while its spreads are wide, as it is on a screen of usual size."""
-    context = browser.new_context(viewport={"width": 1440, "height": 900}, color_scheme=theme, timezone_id="UTC")
+    """ECHO while its spreads are wide, with the comparison below."""
+    context = browser.new_context(viewport={"width": 1440, "height": 1180}, color_scheme=theme, timezone_id="UTC")
     page = context.new_page()
     open_page(page, url, stream="spread", key="ECHO", window="within:30s", over="600")
     until(page, INTERESTING, patience=PATIENCE)
