@@ -11,6 +11,7 @@ import shutil
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from tests.history import hostile
 from tests.history.hostile import NAMES, Box, Pieces, attempt, changes, dump, sealed, unsealed
 from tests.live.model import small
 from tests.oracle import exact_quantile
+from tests.sampling import one_in
 
 Rng = np.random.Generator
 Change = tuple[str, bytes]
@@ -438,8 +440,7 @@ FILES = ["runs/*.parquet", "_quantide/side/*.side", "_quantide/recent/*.recent",
 FILES += ["_quantide/sources/*.jsonl"]
 
 
-@pytest.mark.parametrize("instead", ["pipe", "folder", "device"])
-@pytest.mark.parametrize("pattern", FILES)
+@pytest.mark.parametrize(("pattern", "instead"), one_in(2, product(FILES, ["pipe", "folder", "device"])))
 def test_something_that_is_no_file(pattern: str, instead: str, made: Made, tmp_path: Path) -> None:
     """Opening a pipe would wait forever."""
     box = Box(tmp_path, made[True])
@@ -455,11 +456,11 @@ def test_something_that_is_no_file(pattern: str, instead: str, made: Made, tmp_p
     box.check()
 
 
+CONTENTS = ["pipe", "deep", '{"at": 1e999, "files": 1, "problem": [], "time": 1e999}', "\0"]
 BESIDE = ["clock_problem.json", "clock_accepted.json", "ingest.json", "retired/ages.json"]
 
 
-@pytest.mark.parametrize("content", ["pipe", "deep", '{"at": 1e999, "files": 1, "problem": [], "time": 1e999}', "\0"])
-@pytest.mark.parametrize("name", BESIDE)
+@pytest.mark.parametrize(("name", "content"), one_in(3, product(BESIDE, CONTENTS)))
 def test_what_lies_beside_the_table(name: str, content: str, made: Made, tmp_path: Path) -> None:
     """No answer depends on it, and nothing waits for it."""
     box = Box(tmp_path, made[True])
