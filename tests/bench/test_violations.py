@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from quantide.summary import confidence_ranks
 from quantide.summary.comparison import Comparison
 from quantide.summary.key_ranking import RankingRequest
 from tests import comparison_oracle as oracle
+from tests.sampling import one_in
 
 CASES = 300
 DATA: list[Callable[[Any, int], Any]] = [
@@ -179,16 +181,14 @@ def violations(draw: Callable[[Any], Any], checks: dict[str, Any], bound: str, c
     return int(row["violations"])
 
 
-@pytest.mark.parametrize("narrow", ENDS)
-@pytest.mark.parametrize("bound", METHODS)
+@pytest.mark.parametrize(("bound", "narrow"), one_in(3, product(METHODS, ENDS)))
 def test_an_end_that_is_one_step_off_is_reported(monkeypatch: pytest.MonkeyPatch, bound: str, narrow: Any) -> None:
     assert violations(draw_pair, comparison_claims.CHECKS, bound) == 0
     narrowed_method(monkeypatch, *METHODS[bound], narrow)
     assert violations(draw_pair, comparison_claims.CHECKS, bound) > 0
 
 
-@pytest.mark.parametrize("narrow", ENDS)
-@pytest.mark.parametrize("bound", DISTANCES)
+@pytest.mark.parametrize(("bound", "narrow"), one_in(3, product(DISTANCES, ENDS)))
 def test_a_distance_that_is_one_step_off_is_reported(monkeypatch: pytest.MonkeyPatch, bound: str, narrow: Any) -> None:
     assert violations(draw_pair, comparison_claims.CHECKS, bound) == 0
     narrowed_property(monkeypatch, bound.partition(",")[0], lambda found: narrow(found, DISTANCES[bound]))
@@ -219,15 +219,17 @@ def test_an_error_that_is_one_rank_off_is_reported(monkeypatch: pytest.MonkeyPat
     assert violations(draw_pair, comparison_claims.CHECKS, "error", 5_000) > 0
 
 
-@pytest.mark.parametrize("narrow", ENDS)
-@pytest.mark.parametrize(("bound", "name"), [("bounds of a quantile", "bounds"), ("rank", "rank")])
-@pytest.mark.parametrize("form", [*histogram_claims.PRODUCERS, "exported, imported"])
+FORMS = [*histogram_claims.PRODUCERS, "exported, imported"]
+
+
+@pytest.mark.parametrize(("form", "method", "narrow"), one_in(3, product(FORMS, ["bounds", "rank"], ENDS)))
 def test_a_histogram_that_is_one_step_off_is_reported(
-    monkeypatch: pytest.MonkeyPatch, form: str, bound: str, name: str, narrow: Any
+    monkeypatch: pytest.MonkeyPatch, form: str, method: str, narrow: Any
 ) -> None:
+    bound = "bounds of a quantile" if method == "bounds" else method
     draw = histogram_claims.draw_round_trips if form == "exported, imported" else histogram_claims.draw_histograms(form)
     assert violations(draw, histogram_claims.IMPORT_CHECKS, bound) == 0
-    narrowed_method(monkeypatch, IntervalSummary, name, narrow)
+    narrowed_method(monkeypatch, IntervalSummary, method, narrow)
     assert violations(draw, histogram_claims.IMPORT_CHECKS, bound, 3_000) > 0
 
 
