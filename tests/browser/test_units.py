@@ -67,6 +67,9 @@ def test_comparison(metered: Small, page: Page) -> None:
     for verdict in panel.locator(".verdict").all():
         assert verdict.inner_text().count("\N{NO-BREAK SPACE}ms") == 2
     expect(panel.locator(".sentence")).to_contain_text("whether it is chance is another question")
+    difference = re.search(r", by (\S+?)( to \S+?)?\N{NO-BREAK SPACE}ms \(", panel.locator(".sentence").inner_text())
+    assert difference is not None
+    assert len(difference[1]) < 9, "not 0.8109999999999999"
     scroll_to(panel.locator(".chart.square"), panel.locator(".chart.square.drawn"))
     assert page.evaluate(AXES, ".chart.square") == [
         "history in\N{NO-BREAK SPACE}ms",

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from types import FrameType
@@ -120,6 +120,8 @@ def ingest(
         except SPARK_ERRORS as error:
             raise StreamError(f"Spark failed: {first_line(error)}. Nothing is lost; start again") from error
         finally:
+            if stop.is_set():
+                _silence(session)
             _stop_streams(streams)
 
 
@@ -206,6 +208,12 @@ def _restart(stream: RunningStream, error: Exception, restart: PendingRestart) -
             stream.start()
         except (StorageError, StreamError) as again:  # such as brokers that do not answer yet
             stream.status.last_error = first_line(again)
+
+
+def _silence(session: SparkSession) -> None:
+    """Let Spark log nothing more: what it still computes is abandoned, and would be logged as failures."""
+    with suppress(ConnectionError, *SPARK_ERRORS):  # the signal may have reached Java, too
+        session.sparkContext.setLogLevel("OFF")
 
 
 def _stop_streams(streams: list[RunningStream]) -> None:

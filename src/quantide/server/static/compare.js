@@ -12,6 +12,7 @@ const PHIS = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999];
 const HIGHLIGHTED = [0.5, 0.9, 0.99]; // these are in the text, all are in the table
 const POINTS = 200;
 const LEAST = 1500; // milliseconds between two requests
+const NOISE = 1e-9; // relative error of a difference of two numbers, at most
 const SAME = "Both sides are the same: choose something else to compare with.";
 const WAYS = { higher: "higher than", lower: "lower than", open: "indistinguishable from" };
 const THAN = { higher: "▲ higher than", lower: "▼ lower than", open: "≈ indistinguishable from" };
@@ -203,7 +204,9 @@ function margin(one, unit) {
   const base = Math.min(...[one.other.low, one.other.high].map((end) => Math.abs(size(end))));
   const share = base > 0 ? ` (${format.percentUp(most / base)} at most)` : "";
   const numbers = typeof one.value === "number" && Number.isFinite(most);
-  const by = numbers ? `, by ${[...new Set(format.bounds(least, most))].join(" to ")}${unit}${share}` : "";
+  const exact = most - least <= NOISE * Math.abs(most); // both values are exact, and only their difference is rounded
+  const difference = exact ? format.number(most) : format.bounds(least, most).join(" to ");
+  const by = numbers ? `, by ${difference}${unit}${share}` : "";
   return `${by}. That is proved for the values that arrived; whether it is chance is another question`;
 }
 
