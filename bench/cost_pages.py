@@ -61,8 +61,10 @@ def request_checks(report: Report) -> list[Row]:
 def _both(row: Row, counts: RequestCounts) -> Row:
     """Return counts and predictions, and their largest difference as a fraction of all requests of the work."""
     both = {kind: (row[kind], getattr(counts, kind)) for kind in ("put", "get", "list")}
-    texts = {kind: f"{count:,} / {told:,.0f}" if count or told else None for kind, (count, told) in both.items()}
-    largest = max(abs(told - count) for count, told in both.values())
+    texts = {
+        kind: f"{count:,} / {expected:,.0f}" if count or expected else None for kind, (count, expected) in both.items()
+    }
+    largest = max(abs(expected - count) for count, expected in both.values())
     return texts | {"off": largest / sum(count for count, _ in both.values())}
 
 
