@@ -155,7 +155,8 @@ def test_bands_of_too_many_values_are_halved_or_given_up(room: int, rng: Rng, mo
             for k, window in enumerate(windows):
                 exact = np.sort(values[window.mask(times)])
                 assert chosen[:, k].tolist() == [exact[oracle.target_rank(phi, len(exact)) - 1] for phi in PHIS]
-    assert gave_up == {0: 3, 300: 0}.get(room, gave_up)
+    if room in (0, 300):  # in between it depends on the values
+        assert gave_up == (3 if room == 0 else 0)
 
 
 def test_rows_far_from_every_window_are_not_scanned() -> None:
@@ -172,6 +173,22 @@ def test_much_overlap_costs_little_more_than_a_scan_for_each_phi() -> None:
     parts = divide(panes, times * 1.0, times, times > 0, None, [])
     quantiles = PaneQuantiles(panes, parts, np.dtype(np.float64))
     assert quantiles.scanned_rows(2) == 2 * quantiles.scanned_rows(1) < 3 * len(times) < quantiles.sizes.sum() / 20
+
+
+def test_the_time_limit_ends_counting() -> None:
+    times = np.arange(100)
+    panes = TimePanes.of([TimeInterval(0, 50), TimeInterval(50, 100)], np.dtype(np.int64))
+    parts = divide(panes, times * 1.0, times, times > 0, None, [40])
+    calls = list[int]()
+
+    def check_time() -> None:
+        calls.append(len(calls))
+        if len(calls) == 2:
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        PaneQuantiles(panes, parts, np.dtype(np.float64), check_time)
+    assert len(calls) == len(parts) == 2
 
 
 def test_the_pane_of_a_time_is_found_from_any_guess() -> None:

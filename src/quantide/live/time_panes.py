@@ -84,9 +84,15 @@ class TimePanes:
 class PaneQuantiles:
     """Quantiles of windows of panes. Values are of one carrier type."""
 
-    def __init__(self, panes: TimePanes, parts: Sequence[PaneRows], carrier: "np.dtype[np.generic]") -> None:
+    def __init__(
+        self,
+        panes: TimePanes,
+        parts: Sequence[PaneRows],
+        carrier: "np.dtype[np.generic]",
+        check_time: Callable[[], None] | None = None,
+    ) -> None:
         self._panes, self._parts, self._carrier = panes, parts, carrier
-        self._counts = panes.count(parts)
+        self._counts = panes.count(parts, check_time)
         self.sizes = panes.window_sums(self._counts)
         self._buffers = np.empty(0, carrier), np.empty(0, np.int32)
 

@@ -132,7 +132,7 @@ def compute_exactly(
     parts = read_pane_rows(recent, RowSelection(selection.key, None, whole, selection.filter), panes.edges)
     if not phis:
         return panes.window_sums(panes.count(parts, check_time)).tolist(), []
-    quantiles = PaneQuantiles(panes, parts, kind.carrier)
+    quantiles = PaneQuantiles(panes, parts, kind.carrier, check_time)
     if quantiles.scanned_rows(len(phis)) > MAX_SCANNED:
         return None
     fractions, counts = np.array(phis), quantiles.sizes
