@@ -212,8 +212,13 @@ def test_invalid_arguments_raise() -> None:
         a.expected_shortfall(1.0)
     with pytest.raises(InvalidArgumentError):
         a.sum_above([1.0, 2.0])
-    with pytest.raises(EmptyError):
+    with pytest.raises(EmptyError, match="b, the reference, has no values"):
         a.compare(Summary.of([]))
+    with pytest.raises(EmptyError, match="a has no values"):
+        Summary.of([]).compare(a)
+    for labels in ((), ("today",), ("a", "b", "c")):
+        with pytest.raises(InvalidArgumentError, match="two names"):
+            a.compare(a).plot(labels=labels)  # type: ignore[arg-type]
     with pytest.raises(EmptyError):
         Summary.of([]).mean()
 

@@ -72,6 +72,8 @@ EXPLICIT = {"explicit_bounds": [1.0, 2.0], "bucket_counts": [1, 2, 3], "count": 
         ({"bucket_counts": [2], "count": 2, "min": 3.0, "max": 2.0}, "above max"),
         ({"scale": 1.5, "zero_count": 1}, "scale must be a whole number"),
         ({"scale": 99, "zero_count": 1}, "scale must be a whole number"),
+        ({"scale": "fine", "zero_count": 1}, "scale must be a number of at most 64 bits, not 'fine'"),
+        (EXPLICIT | {"count": "many"}, "count must be a number of at most 64 bits, not 'many'"),
         ({"scale": 1, "zero_count": 1, "zero_threshold": -1.0}, "zero_threshold"),
         ({"scale": 1, "zero_count": -1}, "negative count"),
         ({"scale": 1, "positive": {"offset": 2**40, "bucket_counts": [1]}}, "positive.offset"),
@@ -100,6 +102,11 @@ def test_contradictions_of_otel(point: dict[str, Any], message: str) -> None:
 def test_contradictions_of_classic_histograms(buckets: Any, message: str) -> None:
     with pytest.raises(HistogramError, match=message):
         from_prometheus_buckets(buckets)
+
+
+def test_text_as_bytes_is_refused() -> None:
+    with pytest.raises(HistogramError, match="type bytes; give a str"):
+        from_prometheus_text(b'rpc_bucket{le="+Inf"} 1', "rpc")  # type: ignore[arg-type]
 
 
 def test_bounds_and_totals_of_classic_histograms() -> None:

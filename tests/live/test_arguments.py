@@ -142,6 +142,19 @@ def test_invalid_arguments(ask: Any, live: LiveStream) -> None:
         ask(live)
 
 
+@pytest.mark.parametrize(
+    ("other", "against", "match"),
+    [
+        ({"last_steps": 0}, None, "dict is for against="),
+        (0.5, "last week", "type str is not a window; give a dict"),
+        (0.5, {"bogus": 1}, "bogus= is not an argument of a window; use key, last"),
+    ],
+)
+def test_comparisons_name_what_is_given_instead(other: Any, against: Any, match: str, live: LiveStream) -> None:
+    with pytest.raises(InvalidArgumentError, match=match):
+        live.compare(other, against=against)
+
+
 APPENDS: list[tuple[dict[str, Any], str]] = [
     ({"times": [1.0]}, "1 times for 2 values"),
     ({"times": [1.0, 2.0, 3.0]}, "3 times for 2 values"),

@@ -12,6 +12,7 @@ from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from quantide import Summary
+from quantide.errors import InvalidArgumentError
 from quantide.spark import compare_summaries, register
 from quantide.spark.comparison_functions import qt_shift
 
@@ -75,11 +76,19 @@ def test_by_key(tables: tuple[DataFrame, DataFrame]) -> None:
     assert rows["/pay"]["shift_0.5"].is_above is True
 
 
+def test_missing_columns_are_named(tables: tuple[DataFrame, DataFrame]) -> None:
+    after, before = tables
+    with pytest.raises(InvalidArgumentError, match="no column 'summary'; there are endpoint, s"):
+        compare_summaries(after, before.withColumnRenamed("summary", "s"), by="endpoint")
+    with pytest.raises(InvalidArgumentError, match="no column 'page'"):
+        compare_summaries(after, before, by="page")
+
+
 def test_what_does_not_compare_raises(spark: SparkSession, tables: tuple[DataFrame, DataFrame]) -> None:
-    for text in (
-        "qt_ks(a.summary, unhex('00'))",
-        "qt_psi(a.summary, a.summary, 1)",
-        "qt_shift(a.summary, a.summary, 2)",
+    for text, error in (
+        ("qt_ks(a.summary, unhex('00'))", "CorruptBytesError"),
+        ("qt_psi(a.summary, a.summary, 1)", "InvalidArgumentError: bins must be at least 2"),
+        ("qt_shift(a.summary, a.summary, 2)", "InvalidArgumentError: phi must be"),
     ):
-        with pytest.raises(PythonException, match="Error"):
+        with pytest.raises(PythonException, match=error):
             spark.sql(f"SELECT {text} FROM after a WHERE endpoint = '/pay'").collect()

@@ -115,7 +115,7 @@ def read_count(name: str, count: Any) -> int:
         return count
     if type(count) is str and len(count) <= 15 and count.isdecimal():
         return int(count)
-    return int(read_counts(name, [count])[0])
+    return int(read_counts(name, [_read_one(name, count)])[0])
 
 
 def _read_array(name: str, numbers: Any) -> Array:
@@ -132,6 +132,14 @@ def _read_array(name: str, numbers: Any) -> Array:
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iuf"):
         raise HistogramError(f"{name} must be a list of numbers, not {str(numbers)[:80]}")
     return array
+
+
+def _read_one(name: str, number: Any) -> Any:
+    """Return a number, or that of a text, as an integer or a float of numpy."""
+    try:
+        return _read_array(name, [number])[0]
+    except HistogramError as error:
+        raise HistogramError(f"{name} must be a number of at most 64 bits, not {str(number)[:80]!r}") from error
 
 
 def _read_number(x: Any) -> float | int:
@@ -157,7 +165,7 @@ def read_edges(name: str, edges: Any) -> Floats:
 
 def read_float(name: str, number: Any) -> float:
     """Return a number that is not NaN."""
-    value = number if type(number) is float else float(_read_array(name, [number])[0])
+    value = number if type(number) is float else float(_read_one(name, number))
     if math.isnan(value):
         raise HistogramError(f"{name} is NaN")
     return value + 0.0
@@ -184,7 +192,7 @@ def read_whole(name: str, number: Any, low: int, high: int) -> int:
     """Return a whole number from `low` to `high`."""
     if type(number) is int and low <= number <= high:
         return number
-    value = number if type(number) is int else _read_array(name, [number])[0]
+    value = number if type(number) is int else _read_one(name, number)
     if value != np.floor(value) or not low <= value <= high:
         raise HistogramError(f"{name} must be a whole number from {low} to {high}, not {str(number)[:80]}")
     return int(value)

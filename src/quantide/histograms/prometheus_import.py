@@ -88,6 +88,8 @@ def from_prometheus_text(
     >>> from_prometheus_text(text, "rpc")[(("code", "200"),)].n
     4
     """
+    if not isinstance(text, str):
+        raise HistogramError(f"the text is of type {type(text).__name__}; give a str, such as data.decode()")
     by_labels: dict[Labels, list[tuple[str, str]]] = {}
     bucket = f"{name}_bucket"
     for found, labels, number in _SAMPLE.findall(text):

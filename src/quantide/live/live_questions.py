@@ -200,6 +200,10 @@ class LiveQuestions(ABC):
         """
         if has_summary(other):
             return Comparison(self.summary(key, **arguments), summary_of(other), phis, bins, floor)
+        if isinstance(other, dict):
+            raise InvalidArgumentError(
+                "a window as a dict is for against=; compare with its summary, such as live.summary(last_steps=7)"
+            )
         return self._compare_quantiles(phis if other is None else other, against, mode, key, arguments)
 
     def _compare_quantiles(

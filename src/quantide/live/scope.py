@@ -45,9 +45,14 @@ class QueryScope:
     @classmethod
     def of(cls, arguments: Any) -> "QueryScope":
         """Return the scope of a dict of arguments."""
-        if not isinstance(arguments, dict) or not arguments.keys() <= NAMES.keys():
+        if not isinstance(arguments, dict):
             raise InvalidArgumentError(
-                f"{arguments!r} does not say what a question is about; arguments for that are {', '.join(NAMES)}"
+                f"an object of type {type(arguments).__name__} is not a window; give a dict, such as "
+                '{"last_steps": 7}'
+            )
+        if unknown := [f"{name}=" for name in arguments if name not in NAMES]:
+            raise InvalidArgumentError(
+                f"{', '.join(unknown)[:200]} is not an argument of a window; use {', '.join(NAMES)}"
             )
         return cls(**arguments)
 

@@ -15,6 +15,7 @@ from pyspark.sql.types import BooleanType, DataType, DoubleType, StructField, St
 
 from quantide.errors import InvalidArgumentError
 from quantide.spark.sql import to_float64, typed_udf
+from quantide.spark.stored_summaries import check_columns
 from quantide.summary.comparison import BINS, FLOOR, PHIS, Comparison
 from quantide.summary.outward_rounding import float_above, float_below
 from quantide.summary.ranks import check_phis
@@ -68,6 +69,8 @@ def compare_summaries(
     each phi (low, high, is_above).
     """
     keys = [by] if isinstance(by, str) else list(by)
+    for side in (a, b):
+        check_columns(side, [*keys, summary])
     ks, psi, area, shift = (typed_udf(function, returned) for function, returned in COMPARISON_FUNCTIONS.items())
     own = a.select(*keys, F.col(summary).alias("_own"))
     joined = own.join(b.select(*keys, F.col(summary).alias("_reference")), keys)

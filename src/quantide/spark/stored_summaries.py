@@ -1,6 +1,6 @@
 """Stored summaries: rolled up to coarser keys (hours to days), and queried for quantiles."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ def merge_summaries(
     """
     check_workers(df.sparkSession)
     keys = as_names(by)
-    _check_columns(df, keys)
+    check_columns(df, (SUMMARY, *keys))
     fields = [df.schema[name] for name in keys]
     renamed = [F.col(quote_name(name)).alias(f"key{i}") for i, name in enumerate(keys)]
     stored = df.where(F.col(SUMMARY).isNotNull())
@@ -85,7 +85,7 @@ def quantiles_of(df: DataFrame, phis: Any) -> DataFrame:
     `rank_lo`, `rank_hi`, `n`, `error`. One summary is read at once, for the type of the values.
     """
     check_workers(df.sparkSession)
-    _check_columns(df, ())
+    check_columns(df, [SUMMARY])
     phi_array = np.atleast_1d(check_phis(phis))
     stored = df.where(F.col(SUMMARY).isNotNull())
     first = stored.select(SUMMARY).first()
@@ -111,7 +111,8 @@ def quantiles_of(df: DataFrame, phis: Any) -> DataFrame:
     return stored.select(*renamed, SUMMARY).mapInArrow(answer, StructType([*labels, *quantile_fields(kind)]))
 
 
-def _check_columns(df: DataFrame, keys: tuple[str, ...]) -> None:
-    for name in (SUMMARY, *keys):
+def check_columns(df: DataFrame, names: Iterable[str]) -> None:
+    """Raise if the DataFrame lacks one of these columns."""
+    for name in names:
         if name not in df.columns:
             raise InvalidArgumentError(f"there is no column {name!r}; there are {', '.join(df.columns)}")

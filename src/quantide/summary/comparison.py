@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 import numpy as np
 from numpy.typing import ArrayLike
 
-from quantide.errors import InvalidArgumentError, TypeMismatchError
+from quantide.errors import EmptyError, InvalidArgumentError, TypeMismatchError
 from quantide.summary.cdf_distance import CdfGaps, Interval, find_ks, find_wasserstein, gaps_of
 from quantide.summary.common_type import in_common_type
 from quantide.summary.confidence_ranks import check_level
 from quantide.summary.population_stability import check_floor, find_psi, read_splits
 from quantide.summary.quantile_shift import is_above, shift_between
-from quantide.summary.ranks import check_not_empty, check_phi, check_phis
+from quantide.summary.ranks import check_phi, check_phis
 from quantide.summary.unproved_summary import refuse_unproved
 from quantide.typing import Array
 
@@ -52,8 +52,8 @@ class Comparison:
         self, a: "Summary", b: "Summary", phis: ArrayLike = PHIS, bins: Any = BINS, floor: float = FLOOR
     ) -> None:
         """Create a comparison; `compare()` of a summary, a sketch, a window or a stream does it."""
-        check_not_empty(a.n)
-        check_not_empty(b.n)
+        if not a.n or not b.n:
+            raise EmptyError(f"{'b, the reference,' if a.n else 'a'} has no values; compare two sides that have some")
         self.a, self.b = in_common_type(a, b)
         self.phis: list[float] = check_phis(phis).ravel().tolist()
         self._splits, self.floor = read_splits(bins, self.b), check_floor(floor)
@@ -131,6 +131,8 @@ class Comparison:
 
     def plot(self, ax: Any = None, *, labels: tuple[str, str] = ("a", "b"), log: bool = False) -> Any:
         """Plot the CDFs of both sides with their proved bands; return the axes. Arguments as of Summary.plot()."""
+        if len(labels) != 2:
+            raise InvalidArgumentError(f'labels must be two names, such as ("today", "yesterday"), not {labels!r}')
         axes = self.a.plot(ax, label=labels[0], log=log)
         return self.b.plot(axes, label=labels[1], log=log)
 
