@@ -110,65 +110,77 @@ class QueryForm:
 Handler = Callable[[Request, QueryForm], Awaitable[Response]]
 
 
-def routes(service: Service) -> APIRouter:
-    router = APIRouter(prefix="/api/v1", tags=["prometheus"], responses=ERROR_BODIES)
+class PrometheusHandlers:
+    """Handlers of the routes, for the streams that a client may use."""
 
-    def visible(request: Request) -> tuple[list[StreamMetric], list[str]]:
-        """Return the metrics of open streams that the client may use, and warnings about the others."""
-        names = [name for name in service.streams.names if identity_of(request).may_use(name)]
-        closed = {name: reason for name, reason in service.streams.open_errors.items() if name in names}
-        opened = [name for name in names if name not in closed]
-        metrics = [StreamMetric(name, service.streams.live(name), service.streams.metrics(name)) for name in opened]
-        return metrics, [f"the stream {name} cannot be read yet: {reason}" for name, reason in closed.items()]
+    def __init__(self, service: Service) -> None:
+        self._service = service
 
-    async def query(request: Request, form: QueryForm) -> Response:
+    async def query(self, request: Request, form: QueryForm) -> Response:
         text, moment = form.get("time"), wall_clock_ns() // 10**6
         given, time = form.need("query"), moment if text is None else read_time_ms("time", text)
-        return await evaluate(request, given, [time], text is not None, lambda result: instant_result(result, time))
+        return await self._evaluate(
+            request, given, [time], text is not None, lambda result: instant_result(result, time)
+        )
 
-    async def query_range(request: Request, form: QueryForm) -> Response:
+    async def query_range(self, request: Request, form: QueryForm) -> Response:
         text = form.need("query")
         start, end = (read_time_ms(name, form.need(name)) for name in ("start", "end"))
         times = list_times(start, end, read_step(form.need("step")))
-        return await evaluate(request, text, times, True, lambda result: range_result(result, times))
+        return await self._evaluate(request, text, times, True, lambda result: range_result(result, times))
 
-    async def evaluate(request: Request, text: str, times: list[int], cached: bool, encode: Any) -> Response:
-        metrics, warnings = visible(request)
+    async def labels(self, request: Request, form: QueryForm) -> Response:
+        return await self._list(request, form, list_label_names)
+
+    async def label_values(self, request: Request, form: QueryForm) -> Response:
+        name = request.path_params["name"]
+        return await self._list(request, form, lambda metrics, chosen: list_label_values(metrics, name, chosen))
+
+    async def series(self, request: Request, form: QueryForm) -> Response:
+        (metrics, warnings), limit = self._visible(request), form.limit()
+        if not form.has_selectors:
+            raise InvalidArgumentError("match[] is missing; write match[]=latency, for instance")
+        most = self._service.limits.series
+        found = await self._service.compute(lambda: list_series(metrics, form.selectors(), most))
+        return success(found[:limit], warnings)
+
+    async def metadata(self, request: Request, form: QueryForm) -> Response:
+        metrics, warnings = self._visible(request)
+        described = list_metadata(metrics, form.get("metric"))
+        return success(dict(list(described.items())[: form.limit()]), warnings)
+
+    async def buildinfo(self, request: Request, form: QueryForm) -> Response:
+        named = {"version": API_VERSION, "revision": f"quantide-{__version__}"}
+        return success(named | dict.fromkeys(("branch", "buildUser", "buildDate", "goVersion"), ""))
+
+    def _visible(self, request: Request) -> tuple[list[StreamMetric], list[str]]:
+        """Return the metrics of open streams that the client may use, and warnings about the others."""
+        streams = self._service.streams
+        names = [name for name in streams.names if identity_of(request).may_use(name)]
+        closed = {name: reason for name, reason in streams.open_errors.items() if name in names}
+        opened = [name for name in names if name not in closed]
+        metrics = [StreamMetric(name, streams.live(name), streams.metrics(name)) for name in opened]
+        return metrics, [f"the stream {name} cannot be read yet: {reason}" for name, reason in closed.items()]
+
+    async def _evaluate(self, request: Request, text: str, times: list[int], cached: bool, encode: Any) -> Response:
+        metrics, warnings = self._visible(request)
         versions = [(metric.stream, metric.live.version) for metric in metrics]
-        evaluation = QueryEvaluation(metrics, times, service.limits.series)
-        data = await service.compute(lambda: encode(evaluation.evaluate(parse_query(text))))
+        evaluation = QueryEvaluation(metrics, times, self._service.limits.series)
+        data = await self._service.compute(lambda: encode(evaluation.evaluate(parse_query(text))))
         if cached and not warnings:
             set_versions(request, *versions)
         return success(data, warnings)
 
-    async def labels(request: Request, form: QueryForm) -> Response:
-        return await listing(request, form, list_label_names)
-
-    async def label_values(request: Request, form: QueryForm) -> Response:
-        name = request.path_params["name"]
-        return await listing(request, form, lambda metrics, chosen: list_label_values(metrics, name, chosen))
-
-    async def listing(request: Request, form: QueryForm, read: Callable[..., list[str]]) -> Response:
-        (metrics, warnings), limit = visible(request), form.limit()
-        found = await service.compute(lambda: read(metrics, form.selectors()))
+    async def _list(self, request: Request, form: QueryForm, read: Callable[..., list[str]]) -> Response:
+        (metrics, warnings), limit = self._visible(request), form.limit()
+        found = await self._service.compute(lambda: read(metrics, form.selectors()))
         cut = [f"there are {len(found):,}; these are the first {limit:,}"] if len(found) > limit else []
         return success(found[:limit], warnings + cut)
 
-    async def series(request: Request, form: QueryForm) -> Response:
-        (metrics, warnings), limit = visible(request), form.limit()
-        if not form.has_selectors:
-            raise InvalidArgumentError("match[] is missing; write match[]=latency, for instance")
-        found = await service.compute(lambda: list_series(metrics, form.selectors(), service.limits.series))
-        return success(found[:limit], warnings)
 
-    async def metadata(request: Request, form: QueryForm) -> Response:
-        metrics, warnings = visible(request)
-        described = list_metadata(metrics, form.get("metric"))
-        return success(dict(list(described.items())[: form.limit()]), warnings)
-
-    async def buildinfo(request: Request, form: QueryForm) -> Response:
-        named = {"version": API_VERSION, "revision": f"quantide-{__version__}"}
-        return success(named | dict.fromkeys(("branch", "buildUser", "buildDate", "goVersion"), ""))
+def routes(service: Service) -> APIRouter:
+    router = APIRouter(prefix="/api/v1", tags=["prometheus"], responses=ERROR_BODIES)
+    handlers = PrometheusHandlers(service)
 
     def add(path: str, handler: Handler, summary: str, *parameters: str) -> None:
         route = endpoint(handler)
@@ -177,13 +189,13 @@ def routes(service: Service) -> APIRouter:
         if f"/api/v1{path}" in QUERY_PATHS:
             router.add_api_route(path, route, methods=["POST"], summary=f"{summary}; parameters in a form")
 
-    add("/query", query, "Value of a query at one time", "query", "time")
-    add("/query_range", query_range, "Values of a query at many times", "query", "start", "end", "step")
-    add("/labels", labels, "Names of labels", *LISTING)
-    add("/label/{name}/values", label_values, "Values of a label", "name", *LISTING)
-    add("/series", series, "Labels of series", *LISTING)
-    add("/metadata", metadata, "Types of metrics", "metric", "limit")
-    add("/status/buildinfo", buildinfo, "Version, for Grafana's test of a connection")
+    add("/query", handlers.query, "Value of a query at one time", "query", "time")
+    add("/query_range", handlers.query_range, "Values of a query at many times", "query", "start", "end", "step")
+    add("/labels", handlers.labels, "Names of labels", *LISTING)
+    add("/label/{name}/values", handlers.label_values, "Values of a label", "name", *LISTING)
+    add("/series", handlers.series, "Labels of series", *LISTING)
+    add("/metadata", handlers.metadata, "Types of metrics", "metric", "limit")
+    add("/status/buildinfo", handlers.buildinfo, "Version, for Grafana's test of a connection")
     return router
 
 
