@@ -90,8 +90,8 @@ def order(ranked: RankedKeys) -> Iterator[Claim]:
 def contenders(ranked: RankedKeys) -> Iterator[Claim]:
     """Yield the number of keys that are not listed and are among the worst."""
     listed = {row.key for row in ranked.ranking.listed}
-    places = [place for key, place in ranked.positions.items() if key not in listed]
-    yield 0, ranked.ranking.contenders, sum(place <= ranked.request.most for place in places)
+    positions = [position for key, position in ranked.positions.items() if key not in listed]
+    yield 0, ranked.ranking.contenders, sum(position <= ranked.request.most for position in positions)
 
 
 def of_rankings(claims: Callable[[RankedKeys], Iterable[Claim]]) -> Callable[[list[RankedKeys]], Iterable[Claim]]:

@@ -155,12 +155,12 @@ def _has_quantiles(dtype: Any) -> bool:
 
 def _interpolate(values: Array, nulls: int, fractions: Floats, interpolation: str) -> Floats:
     """Return quantiles by the arithmetic of polars, in which nulls are before all values."""
-    place = (len(values) - 1) * fractions + nulls
+    position = (len(values) - 1) * fractions + nulls
     if interpolation == "nearest":  # half is rounded up
-        return _select(values, np.floor(place + 0.5) - nulls)
+        return _select(values, np.floor(position + 0.5) - nulls)
     if interpolation == "equiprobable":
         return _select(values, np.maximum(np.ceil(len(values) * fractions) - 1, 0))
-    low, high, share = np.floor(place) - nulls, np.ceil(place) - nulls, place - np.floor(place)
+    low, high, share = np.floor(position) - nulls, np.ceil(position) - nulls, position - np.floor(position)
     if interpolation in ("lower", "higher"):
         return _select(values, low if interpolation == "lower" else high)
     a, b = np.split(_select(values, np.concatenate([low, high])), 2)
@@ -169,13 +169,13 @@ def _interpolate(values: Array, nulls: int, fractions: Floats, interpolation: st
     return np.where((low == high) | (a == b), a, between)
 
 
-def _select(values: Array, places: Floats) -> Floats:
-    """Return the values at places of the sorted order, where NaN are last."""
+def _select(values: Array, positions: Floats) -> Floats:
+    """Return the values at positions of the sorted order, where NaN are last."""
     numbers = values[~np.isnan(values)] if values.dtype.kind == "f" else values.astype(np.int64, copy=False)
-    positions, answers = places.astype(np.int64), np.full(len(places), np.nan)
-    known = positions < len(numbers)
+    indexes, answers = positions.astype(np.int64), np.full(len(positions), np.nan)
+    known = indexes < len(numbers)
     if known.any():
-        answers[known] = order_statistics(numbers, positions[known])
+        answers[known] = order_statistics(numbers, indexes[known])
     return answers
 
 

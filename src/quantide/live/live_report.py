@@ -100,12 +100,12 @@ def show_worst_keys(
         return
     out.write(f"{'value':>24}  {'proved between':>40}  {'position':>11}  {'values':>12}  key\n")
     for row in worst.listed:
-        places = (
+        positions = (
             f"{row.position_lo:,}" if row.position_lo == row.position_hi else f"{row.position_lo}-{row.position_hi}"
         )
         band = f"{row.low} and {row.high}"
         key = " ".join(map(str, row.key)) if isinstance(row.key, tuple) else row.key
-        out.write(f"{row.value!s:>24}  {band:>40}  {places:>11}  {row.n:>12,}  {key}\n")
+        out.write(f"{row.value!s:>24}  {band:>40}  {positions:>11}  {row.n:>12,}  {key}\n")
     out.write(f"{count(worst.keys, 'key')} of {_describe(scope, worst)}{_describe_ranking(worst)}\n")
 
 

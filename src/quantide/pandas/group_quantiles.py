@@ -96,8 +96,8 @@ def _interpolate(values: Array, bounds: Ints, fractions: Floats, interpolation: 
     answers = np.full((len(bounds) - 1, len(fractions)), np.nan)
     groups = np.flatnonzero(np.diff(bounds))
     start, last = bounds[groups, None], (np.diff(bounds)[groups] - 1)[:, None]
-    place = fractions[None, :] * last
-    low, share = place.astype(np.int64), place % 1
+    position = fractions[None, :] * last
+    low, share = position.astype(np.int64), position % 1
     pairs = values[start + low], values[start + np.minimum(low + 1, last)]
     a, b = (side.astype(np.float64, copy=False) for side in pairs)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -117,7 +117,7 @@ def _with_level(index: Any, fractions: Floats) -> Any:
     is_multi = isinstance(index, pd.MultiIndex)
     codes: list[Any]
     levels, codes = (index.levels, index.codes) if is_multi else ([index], [np.arange(len(index))])
-    places, uniques = pd.Index(fractions).factorize()
+    fraction_codes, uniques = pd.Index(fractions).factorize()
     fraction_level: Any = uniques
-    all_codes: list[Any] = [*(np.repeat(code, len(fractions)) for code in codes), np.tile(places, len(index))]
+    all_codes: list[Any] = [*(np.repeat(code, len(fractions)) for code in codes), np.tile(fraction_codes, len(index))]
     return pd.MultiIndex([*levels, fraction_level], all_codes, names=[*index.names, None])
