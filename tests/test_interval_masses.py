@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from decimal import Decimal
@@ -22,6 +23,7 @@ from quantide.summary.outward_rounding import (
     float_below,
     fractions_above,
     fractions_below,
+    interval_texts,
     ratio_above,
     ratio_below,
 )
@@ -207,3 +209,14 @@ def test_bad_splits_of_bounds() -> None:
         Summary.of([1.0]).pmf_bounds([2.0, 1.0])
     with pytest.raises(errors.EmptyError):
         Summary.of([]).pmf_bounds([2.0])
+
+
+@given(low=st.floats(allow_nan=False), high=st.floats(allow_nan=False))
+def test_texts_of_an_interval_enclose_it_in_six_digits(low: float, high: float) -> None:
+    texts = interval_texts(low, high)
+    for end, text, sign in zip((low, high), texts, (1, -1), strict=True):
+        assert sign * Decimal(text) <= sign * Decimal(end)
+        if math.isfinite(end):
+            assert abs(Decimal(text) - Decimal(end)) <= abs(Decimal(end)) / 10**5
+            assert len(Decimal(text).normalize().as_tuple().digits) <= 6
+    assert interval_texts(0.1, 7) == ("0.1", "7")

@@ -20,6 +20,7 @@ from nbclient import NotebookClient
 from quantide import Answer, RecentWindow, Summary
 from quantide.summary.answer import AnswerAsOf
 from quantide.summary.comparison import Comparison
+from quantide.summary.outward_rounding import interval_texts
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "quickstart.ipynb"
 VOID = {"br"}
@@ -237,8 +238,8 @@ def test_a_comparison_shows_its_bounds_and_both_curves() -> None:
     change = Summary.of(rng.normal(1, 1, 500)).compress(50).compare(Summary.of(rng.normal(0, 1, 500)).compress(50))
     shown = Reader(change._repr_html_())
     cells = {row[0]: row[1:] for row in shown.rows}
-    assert cells["KS distance"][:2] == [f"{end:.6g}" for end in change.ks]
-    assert cells["shift of median"] == [*(f"{end:.6g}" for end in change.shifts[0.5]), "yes"]
+    assert cells["KS distance"][:2] == [*interval_texts(*change.ks)]
+    assert cells["shift of median"] == [*interval_texts(*change.shifts[0.5]), "yes"]
     assert len(shown.attributes["polyline"]) == 2
     assert len(shown.attributes["polygon"]) == 2
 

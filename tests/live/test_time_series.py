@@ -118,7 +118,9 @@ def test_it_begins_with_the_first_complete_window(tmp_path: Path) -> None:
             live.time_series([0.5], "31 s", "60 s")
 
 
-@pytest.mark.parametrize(("over", "points"), [("0 s", 5), ("5 parsecs", 5), (1e-7, 120), (60, 1), (60, 2.5)])
+@pytest.mark.parametrize(
+    ("over", "points"), [("0 s", 5), ("5 parsecs", 5), (1e-7, 120), (60, 1), (60, 2.5), (60, 10**9)]
+)
 def test_an_impossible_time_series_is_refused(over: Any, points: Any, tmp_path: Path) -> None:
     with History(tmp_path) as history:
         history.append([1.0], times=[1.0])

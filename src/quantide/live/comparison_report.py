@@ -8,6 +8,7 @@ from quantide.errors import InvalidArgumentError
 from quantide.live.live_stream import LiveStream
 from quantide.live.scope import QueryScope
 from quantide.summary.comparison import Comparison
+from quantide.summary.outward_rounding import interval_texts
 from quantide.summary.summary import Summary
 from quantide.summary.value_json import count, encode_comparison, encode_key, write_line
 
@@ -44,9 +45,10 @@ def show_comparison(
         write_line(out, sides[0] | {"against": sides[1]} | encode_comparison(comparison))
         return
     for name in ("ks", "psi", "wasserstein"):
-        low, high = getattr(comparison, name)
+        low, high = interval_texts(*getattr(comparison, name))
         out.write(f"{name:<12}  {f'{low} to {high}':>44}\n")
-    for phi, (low, high) in comparison.shifts.items():
+    for phi, shift in comparison.shifts.items():
+        low, high = interval_texts(*shift)
         out.write(f"{f'shift {phi:g}':<12}  {f'{low} to {high}':>44}  {WAYS[comparison.is_above(phi)]}\n")
     numbers = f"{count(own.n, 'value')} against {count(theirs.n, 'value')}"
     out.write(f"{numbers}; every bound is proved for the values that arrived, and leaves chance out of account\n")

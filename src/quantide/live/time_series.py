@@ -23,6 +23,7 @@ from quantide.summary.value_types import ValueType
 from quantide.windows.time_clock import NANOSECONDS, TimeClock
 
 EARLIEST = -(2**63)  # no time of any clock is before this many nanoseconds, or seconds
+MAX_POINTS = 1_000_000  # of one time series
 FEW_WINDOWS = 4  # so many are faster to summarise than their rows are to read and sort
 MAX_SCANNED = 1 << 28  # rows scanned for one time series: about a second
 
@@ -101,6 +102,8 @@ def list_moments(clock: TimeClock, newest: Any, over: Fraction, points: int) -> 
 
     All but the last are multiples of that, so that a repeated question is about the same moments.
     """
+    if points > MAX_POINTS:
+        raise InvalidArgumentError(f"a time series has at most {MAX_POINTS:,} points; ask for fewer than {points:,}")
     each = over / points
     if each * NANOSECONDS < 1:
         raise InvalidArgumentError(

@@ -10,6 +10,7 @@ from quantide.errors import EmptyError, InvalidArgumentError, TypeMismatchError
 from quantide.summary.cdf_distance import CdfGaps, Interval, find_ks, find_wasserstein, gaps_of
 from quantide.summary.common_type import in_common_type
 from quantide.summary.confidence_ranks import check_level
+from quantide.summary.outward_rounding import interval_texts
 from quantide.summary.population_stability import check_floor, find_psi, read_splits
 from quantide.summary.quantile_shift import is_above, shift_between
 from quantide.summary.ranks import check_phi, check_phis
@@ -151,7 +152,7 @@ class Comparison:
 
 
 def _show(interval: Interval) -> str:
-    return f"({interval[0]:.6g}, {interval[1]:.6g})"
+    return "({}, {})".format(*interval_texts(*interval))
 
 
 def has_summary(source: Any) -> TypeGuard[SummarySource]:

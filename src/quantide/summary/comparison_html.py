@@ -8,6 +8,7 @@ import numpy as np
 from quantide.summary.cdf_curve import CdfCurve, curve_of
 from quantide.summary.comparison import PROOFS, Comparison
 from quantide.summary.notebook import CURVE_POINTS, HEIGHT, WIDTH, html_table, phi_name, stair_corners
+from quantide.summary.outward_rounding import interval_texts
 from quantide.typing import Array, Floats
 
 DASHES = ("", ' stroke-dasharray="4 3"')  # of a, and of the reference b
@@ -34,8 +35,8 @@ def _shift_row(comparison: Comparison, phi: float) -> tuple[str, ...]:
 
 
 def _ends(interval: tuple[Any, Any]) -> tuple[str, str]:
-    low, high = ("" if end is None else f"{end:.6g}" if isinstance(end, float) else str(end) for end in interval)
-    return low, high
+    low, high = interval_texts(*interval)
+    return "" if interval[0] is None else low, "" if interval[1] is None else high
 
 
 def _picture(comparison: Comparison) -> str:

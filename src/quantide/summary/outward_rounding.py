@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from quantide.typing import Floats, Ints
 
 LARGEST = math.nextafter(math.inf, 0)
+DOWN, UP = Context(prec=6, rounding=ROUND_FLOOR), Context(prec=6, rounding=ROUND_CEILING)
 
 
 def float_below(exact: Fraction) -> float:
@@ -103,3 +105,24 @@ def sum_below(terms: Sequence[float]) -> float:
 def sum_above(terms: Sequence[float]) -> float:
     """Return the smallest float that is not below the exact sum of finite terms."""
     return 0.0 - sum_below([-term for term in terms])
+
+
+def interval_texts(low: Any, high: Any) -> tuple[str, str]:
+    """Return both ends as texts, floats with six digits, rounded outward: a proved interval stays one.
+
+    >>> interval_texts(0.10000004, 3.8999999999999986), interval_texts(1.5, 2)
+    (('0.1', '3.9'), ('1.5', '2'))
+    >>> interval_texts(-0.10000004, 0.10000004), interval_texts(1e-300, math.inf)
+    (('-0.100001', '0.100001'), ('1e-300', 'inf'))
+    """
+    return _text(low, DOWN), _text(high, UP)
+
+
+def _text(end: Any, context: Context) -> str:
+    if not isinstance(end, float):
+        return str(end)
+    if not math.isfinite(end):
+        return f"{end:g}"
+    rounded = context.create_decimal(Decimal(end + 0.0))  # -0.0 becomes 0.0
+    is_short = abs(rounded) < 10**6 and rounded == rounded.to_integral_value()
+    return f"{rounded.to_integral_value()}" if is_short else f"{rounded.normalize():g}"
