@@ -74,6 +74,12 @@ def test_a_point_without_buckets_is_one_interval() -> None:
     assert from_otel({"count": 1, "min": 2.0, "max": 2.0}).bounds(0.5) == (2.0, 2.0)
 
 
+def test_texts_and_numbers_are_read_in_one_list() -> None:
+    mixed = from_prometheus_buckets([("1", "5"), (2, 6), (INF, 7)])
+    assert mixed == from_prometheus_buckets([(1.0, 5), (2.0, 6), ("+Inf", 7)])
+    assert from_otel({"explicitBounds": ["1", 2.5], "bucketCounts": ["1", 2, 3]}).n == 6
+
+
 def test_ranks_at_edges_are_exact() -> None:
     classic = from_prometheus_buckets([(0.1, 50), (0.5, 90), ("+Inf", 100)])
     assert classic == from_prometheus_buckets({"0.1": "50", "0.5": "90", "+Inf": "100"})

@@ -122,7 +122,7 @@ def _read_array(name: str, numbers: Any) -> Array:
     """Return numbers as an array of integers or floats, from numbers or their texts."""
     try:
         plain = numbers if hasattr(numbers, "__array__") else list(numbers)
-        if isinstance(plain, list) and plain and isinstance(plain[0], str) and all(map(str.isdecimal, plain)):
+        if isinstance(plain, list) and {*map(type, plain)} == {str} and all(map(str.isdecimal, plain)):
             plain = [*map(int, plain)]
         array = np.asarray(plain)
         if array.dtype.kind in "USO":
