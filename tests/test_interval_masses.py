@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
@@ -68,6 +69,13 @@ def test_ranks_of_any_number(name: str) -> None:
         many = [x, x]
         assert s.rank(many, inclusive=False)[0].tolist() == [below] * 2
         assert s.cdf(x, inclusive=False) == below / s.n
+
+
+def test_no_finite_float_is_below_the_lowest_one() -> None:
+    lowest = -sys.float_info.max
+    s = Summary.of([-np.inf, lowest, 1.0])
+    below = s.rank(np.array([-np.inf, lowest, 1.0]), inclusive=False)
+    assert [bound.tolist() for bound in below] == [[0, 1, 2]] * 2
 
 
 def test_ranks_of_times() -> None:

@@ -85,7 +85,8 @@ def _numbers_below(numbers: Array, kind: ValueType) -> tuple[Array, Bools]:
     """Return the largest numbers below these, and a mask of those that are below every possible value."""
     if kind.is_float:
         floats = numbers.astype(np.float64)
-        return np.nextafter(floats, -np.inf), floats == -np.inf
+        with np.errstate(over="ignore"):  # -inf is below the lowest finite number
+            return np.nextafter(floats, -np.inf), floats == -np.inf
     below = numbers == INT64.min
     return numbers - ~below, below
 
