@@ -2,10 +2,13 @@
 
 import os
 import signal
+import socketserver
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyspark import java_gateway
@@ -13,7 +16,7 @@ from pyspark.core import context
 
 from bench.processes import family
 from quantide.spark import java_process
-from quantide.spark.java_process import JavaProcess
+from quantide.spark.java_process import JavaProcess, ignore_lost_java
 from quantide.spark.spark_session import defer_signals
 from tests.browser.demo import runs
 from tests.spark.processes import environment, finish, running, wait_until
@@ -129,6 +132,19 @@ def test_java_that_works_is_not_ended() -> None:
         java.end()
         assert (java.ended, process.poll()) == (False, None)
         process.kill()
+
+
+@pytest.mark.parametrize(("error", "lines"), [(EOFError(), 0), (ConnectionResetError(), 0), (ValueError(), 1)])
+def test_the_end_of_java_prints_no_stack_trace(error: Exception, lines: int, capfd: pytest.CaptureFixture[str]) -> None:
+    address = ("127.0.0.1", 0)
+    with socketserver.TCPServer(address, socketserver.BaseRequestHandler, bind_and_activate=False) as server:
+        context: Any = SimpleNamespace(_accumulatorServer=server)
+        ignore_lost_java(context)
+        try:
+            raise error
+        except Exception:
+            server.handle_error((b"", server.socket), address)
+    assert capfd.readouterr().err.count("Traceback") == lines
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ from quantide.errors import (
     TypeMismatchError,
     WriterConflictError,
 )
-from quantide.spark.java_process import JavaProcess
+from quantide.spark.java_process import JavaProcess, ignore_lost_java
 from quantide.spark.kafka_connector import connector_conf, connector_error
 from quantide.spark.spark_executor import SparkExecutor
 from quantide.spark.spark_session import SparkSetupError, check_workers, start_session
@@ -153,6 +153,7 @@ def session_for(config: Config, master: str, java: JavaProcess | None = None) ->
         except SparkSetupError as error:
             raise connector_error(config, str(error)) or error from error
         own = running
+        ignore_lost_java(own.sparkContext)
     else:
         own = None
     session = running.newSession()

@@ -1,12 +1,13 @@
 """Java process of Spark: recorded as soon as it starts, so that a signal can end it before Spark is ready."""
 
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from subprocess import Popen, TimeoutExpired
 from typing import Any
 
-from pyspark import java_gateway
+from pyspark import SparkContext, java_gateway
 
 PATIENCE = 1.0  # seconds for Java to end
 
@@ -65,3 +66,18 @@ class JavaProcess:
 def _is_no_failed_call(record: logging.LogRecord) -> bool:
     """Return False for the stack traces that py4j logs when Java ends during a call."""
     return not str(record.msg).endswith("while sending command.")
+
+
+def ignore_lost_java(context: SparkContext) -> None:
+    """Let Spark's server of accumulators ignore the end of Java, instead of printing a stack trace.
+
+    Spark's calls fail then, too, and their errors are reported.
+    """
+    server: Any = vars(context)["_accumulatorServer"]
+    print_error = server.handle_error
+
+    def handle_error(request: Any, address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], (EOFError, ConnectionError)):
+            print_error(request, address)
+
+    server.handle_error = handle_error
