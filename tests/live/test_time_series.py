@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from quantide import History
 from quantide.errors import EmptyError, InvalidArgumentError, SpanError
 from quantide.live import LiveStream, time_panes, time_series
+from quantide.live.time_series import read_times_ms
 from quantide.windows.time_clock import TimeClock
 from tests import oracle
 from tests.live.model import Grown, Key, Rng, small
@@ -155,10 +157,33 @@ def test_moments_are_given(tmp_path: Path) -> None:
         assert [point and float(point[0]) for point in found.lines[1]] == [109.0, 150.0, 199.0, None]
         assert live.time_series_at([0.5], "10 s", [5_000]).times == []
         assert live.time_series_at([], "10 s", list(range(150_000, 151_000, 100))).n == [10] * 10
-        for wrong, message in (([5, 5], "ascend"), ([5, 4], "ascend"), ([10**16], "1678")):
-            with pytest.raises(InvalidArgumentError, match=message):
-                live.time_series_at([0.5], "10 s", wrong)
         live.close()
+
+
+@pytest.mark.parametrize("array", [np.array, tuple, pd.Series])
+def test_moments_in_every_container(array: Any, tmp_path: Path) -> None:
+    with History(tmp_path / "s", eps=0.1, window="100 s") as store:
+        store.append(np.arange(200.0), times=np.arange(200.0))
+        with LiveStream(tmp_path / "s", follow=False) as live:
+            assert live.time_series_at([], "10 s", array([150_000, 205_000])).n == [10, 4]
+
+
+WRONG_MOMENTS: list[tuple[Any, str]] = [
+    *(([5, 5], "ascend"), ([5, 4], "ascend"), (np.array([5, 4], np.uint64), "ascend")),
+    *(([10**16], "1678"), ([-(10**16), 5], "-10000000000000000 ms is outside"), ([np.int64(-(2**63))], "1678")),
+    *(([1.5], "whole number"), ([True], "whole number"), ("12", "whole number"), ([float("nan")], "whole number")),
+    *(
+        (np.array([[1, 2]]), "whole number"),
+        (np.array(["2026-01-01"], "M8[ns]"), "whole number"),
+        (5, "list of moments"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("wrong", "message"), WRONG_MOMENTS)
+def test_moments_that_are_no_ascending_whole_numbers(wrong: Any, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        read_times_ms(wrong)
 
 
 def test_a_caller_can_end_a_long_time_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,14 @@ from quantide.live.key_directory import KeyDirectory
 from quantide.live.live_questions import LiveMonitors
 from quantide.live.live_view import LiveViewCache, View
 from quantide.live.scope import QueryScope, ScopeArguments, resolve_window
-from quantide.live.time_series import ListWindows, LiveTimeSeries, compute_time_series, list_windows, windows_at
+from quantide.live.time_series import (
+    ListWindows,
+    LiveTimeSeries,
+    compute_time_series,
+    list_windows,
+    read_times_ms,
+    windows_at,
+)
 from quantide.live.worst_keys import WorstKeysQuery
 from quantide.store.ingest_status import IngestStatus, read_status
 from quantide.store.store_settings import StoreSettings, parse_size
@@ -172,10 +179,10 @@ class LiveStream(NotCopied, LiveMonitors):
         out, so `times` has the last of them. After the newest time, windows have the rows up to it. `check_time` is
         called from time to time while windows are summarised one by one; it may raise.
         """
-        span = read_span(within)
+        span, moments = read_span(within), read_times_ms(times_ms)
 
         def windows(clock: TimeClock, newest: Any, max_span: Fraction) -> list[tuple[Any, Any]]:
-            return windows_at(clock, newest, max_span, span, times_ms)
+            return windows_at(clock, newest, max_span, span, moments)
 
         return self._time_series(phis, QueryScope(key, None, within, filter), windows, check_time)
 

@@ -24,6 +24,7 @@ from quantide.windows.time_clock import NANOSECONDS, TimeClock
 
 EARLIEST = -(2**63)  # no time of any clock is before this many nanoseconds, or seconds
 MAX_POINTS = 1_000_000  # of one time series
+MAX_TIME_MS = np.iinfo(np.int64).max // NANOSECONDS * 1000  # nanoseconds since 1970 are int64
 FEW_WINDOWS = 4  # so many are faster to summarise than their rows are to read and sort
 MAX_SCANNED = 1 << 28  # rows scanned for one time series: about a second
 
@@ -74,15 +75,37 @@ ListWindows = Callable[[TimeClock, Any, Fraction], list[tuple[Any, Any]]]
 """From the clock, the newest time and the longest span to start and end of each window."""
 
 
+def check_points(points: int) -> None:
+    if points > MAX_POINTS:
+        raise InvalidArgumentError(f"a time series has at most {MAX_POINTS:,} points; ask for fewer than {points:,}")
+
+
+def read_times_ms(times_ms: Any) -> list[int]:
+    """Return moments in milliseconds since 1970; raise unless they are whole numbers that ascend."""
+    try:
+        moments = list(times_ms)
+    except TypeError as error:
+        raise InvalidArgumentError(f"give a list of moments in milliseconds since 1970, not {times_ms!r}") from error
+    for moment in moments:
+        if isinstance(moment, bool) or not isinstance(moment, (int, np.integer)):
+            raise InvalidArgumentError(
+                f"a moment of a time series is a whole number of milliseconds since 1970, not {moment!r}"
+            )
+    check_points(len(moments))
+    whole = [int(moment) for moment in moments]
+    if any(later <= earlier for earlier, later in pairwise(whole)):
+        raise InvalidArgumentError("the moments of a time series must ascend; sort them, and leave out repeated ones")
+    for moment in (*whole[:1], *whole[-1:]):
+        if abs(moment) > MAX_TIME_MS:
+            raise InvalidArgumentError(f"{moment} ms is outside the years 1678 to 2261; use milliseconds since 1970")
+    return whole
+
+
 def windows_at(
     clock: TimeClock, newest: Any, max_span: Fraction, within: Fraction, times_ms: Sequence[int]
 ) -> list[tuple[Any, Any]]:
     """Return start and end of the windows that end at given times, without those that begin before the recent rows."""
-    first, limit = clock.back(newest, max_span), np.iinfo(np.int64).max // NANOSECONDS * 1000
-    if any(later <= earlier for earlier, later in pairwise(times_ms)):
-        raise InvalidArgumentError("the moments of a time series must ascend; sort them, and leave out repeated ones")
-    if times_ms and max(-times_ms[0], times_ms[-1]) > limit:
-        raise InvalidArgumentError(f"{times_ms[-1]} ms is outside the years 1678 to 2261; use milliseconds since 1970")
+    first = clock.back(newest, max_span)
     moments = [time / 1000 if clock.kind == "seconds" else time * 10**6 for time in times_ms]
     windows = [(clock.back(moment, within), moment) for moment in moments]
     return [(above, moment) for above, moment in windows if above >= first]
@@ -102,8 +125,7 @@ def list_moments(clock: TimeClock, newest: Any, over: Fraction, points: int) -> 
 
     All but the last are multiples of that, so that a repeated question is about the same moments.
     """
-    if points > MAX_POINTS:
-        raise InvalidArgumentError(f"a time series has at most {MAX_POINTS:,} points; ask for fewer than {points:,}")
+    check_points(points)
     each = over / points
     if each * NANOSECONDS < 1:
         raise InvalidArgumentError(
