@@ -159,6 +159,23 @@ def test_bands_of_too_many_values_are_halved_or_given_up(room: int, rng: Rng, mo
         assert gave_up == (3 if room == 0 else 0)
 
 
+def test_a_window_with_most_of_the_rows_among_small_ones(rng: Rng, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"SHORT": 20, "MAX_GATHERED": 400}.items():
+        monkeypatch.setattr(time_panes, name, value)
+    times = np.concatenate([np.full(1000, 1), np.arange(10, 2000)])
+    values = rng.normal(size=len(times))
+    windows = [TimeInterval(moment - 10, moment) for moment in range(0, 2000, 10)]
+    panes = TimePanes.of(windows, np.dtype(np.int64))
+    quantiles = PaneQuantiles(panes, divide(panes, values, times, times > 0, None, []), np.dtype(np.float64))
+    assert quantiles.sizes.mean() < 20 < 400 < quantiles.sizes.max()
+    chosen = quantiles.select(PHIS, target_ranks(PHIS[:, None], quantiles.sizes) - 1)
+    assert chosen is not None
+    for k, window in enumerate(windows):
+        exact = np.sort(values[window.mask(times)])
+        expected = [exact[oracle.target_rank(phi, len(exact)) - 1] for phi in PHIS if len(exact)]
+        assert chosen[: len(expected), k].tolist() == expected
+
+
 def test_rows_far_from_every_window_are_not_scanned() -> None:
     times = np.arange(100_000)
     panes = TimePanes.of([TimeInterval(end - 10, end) for end in range(90_010, 90_100, 10)], np.dtype(np.int64))

@@ -135,8 +135,9 @@ class PaneQuantiles:
 
     def _select_group(self, group: Ints, phis: Floats, targets: Ints, out: Array) -> bool:
         """Write the values of a group of windows; return False if a band has too many values."""
-        if not self._is_long(group):
-            return self._select_within(group, np.arange(len(phis)), self._limits(), targets, out)
+        everything = np.arange(len(phis)), self._limits()
+        if not self._is_long(group) and self._select_within(group, *everything, targets, out):
+            return True  # else a few of its windows have most of the rows
         for j, band in enumerate(self._find_bands(group, phis)):
             if self._select_within(group, np.array([j]), band, targets, out):
                 continue
