@@ -5,17 +5,21 @@ import signal
 import socketserver
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark import java_gateway
 from pyspark.core import context
 
 from bench.processes import family
 from quantide.spark import java_process
+from quantide.spark.ingest import _run_streams
 from quantide.spark.java_process import JavaProcess, ignore_lost_java
 from quantide.spark.spark_session import defer_signals
 from tests.browser.demo import runs
@@ -132,6 +136,37 @@ def test_java_that_works_is_not_ended() -> None:
         java.end()
         assert (java.ended, process.poll()) == (False, None)
         process.kill()
+
+
+@pytest.mark.parametrize("error", [None, Py4JNetworkError("gone"), ConnectionRefusedError()])
+def test_the_log_of_our_java_is_muted(error: Exception | None) -> None:
+    levels: list[str] = []
+
+    def set_level(level: str) -> None:
+        levels.append(level)
+        if error is not None:
+            raise error
+
+    java, session = JavaProcess(), SimpleNamespace(sparkContext=SimpleNamespace(setLogLevel=set_level))
+    java.mute_log(cast(Any, session))
+    assert levels == []  # Spark runs in a process of the program
+    with start_java(java) as process:
+        java.mute_log(cast(Any, session))
+        process.kill()
+    assert levels == ["OFF"]
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_the_log_is_muted_before_batches_are_refused(stopped: bool) -> None:
+    calls: list[str] = []
+    stop = threading.Event()
+    if stopped:
+        stop.set()
+    stream = MagicMock(status=None, running=False, unfinished=False)
+    stream.tick.return_value = stream.failure.return_value = None
+    stream.finish_batch.side_effect = lambda: calls.append("finish")
+    _run_streams([stream], MagicMock(), True, stop, lambda: calls.append("mute"))
+    assert calls == (["mute", "finish"] if stopped else ["finish"])
 
 
 @pytest.mark.parametrize(("error", "lines"), [(EOFError(), 0), (ConnectionResetError(), 0), (ValueError(), 1)])

@@ -116,7 +116,7 @@ def ingest(
             for stream in config.streams.values():  # one by one: if a stream fails, those before it are closed
                 streams += [RunningStream(session, stream, executor, once, reset, allow_duplicates)]
             java.mark_started()
-            _run_streams(streams, StatusBoard(out, json), once, stop)
+            _run_streams(streams, StatusBoard(out, json), once, stop, lambda: java.mute_log(session))
         except SPARK_ERRORS as error:
             raise StreamError(f"Spark failed: {first_line(error)}. Nothing is lost; start again") from error
         finally:
@@ -172,7 +172,9 @@ def combine_java_options(spark: Mapping[str, str]) -> dict[str, str]:
     return {name: f"{START_CONF[name]} {value}" if name in JAVA_OPTIONS else value for name, value in spark.items()}
 
 
-def _run_streams(streams: list[RunningStream], board: StatusBoard, once: bool, stop: threading.Event) -> None:
+def _run_streams(
+    streams: list[RunningStream], board: StatusBoard, once: bool, stop: threading.Event, mute_log: Callable[[], None]
+) -> None:
     for stream in streams:
         if not stop.is_set():
             stream.start()
@@ -188,6 +190,8 @@ def _run_streams(streams: list[RunningStream], board: StatusBoard, once: bool, s
         if once and not any(stream.unfinished for stream in streams):
             break
         stop.wait(TICK)
+    if stop.is_set():
+        mute_log()
     for stream in streams:
         stream.finish_batch()
         stream.refresh_status()

@@ -3,11 +3,13 @@
 import logging
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from subprocess import Popen, TimeoutExpired
 from typing import Any
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext, java_gateway
+from pyspark.sql import SparkSession
 
 PATIENCE = 1.0  # seconds for Java to end
 
@@ -61,6 +63,12 @@ class JavaProcess:
     def mark_started(self) -> None:
         """From now on the session is in use, and `end` does nothing."""
         self._starting = False
+
+    def mute_log(self, session: SparkSession) -> None:
+        """Let Spark log nothing more, if this is its process: batches that begin while streams stop fail."""
+        if self._process is not None:
+            with suppress(Py4JError, ConnectionError):  # the signal to stop may have ended Java, too
+                session.sparkContext.setLogLevel("OFF")
 
 
 def _is_no_failed_call(record: logging.LogRecord) -> bool:
