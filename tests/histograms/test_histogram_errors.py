@@ -116,8 +116,14 @@ def test_bounds_and_totals_of_classic_histograms() -> None:
         from_prometheus_buckets([(1.0, 1), (INF, 3)], smallest=2.0)
     with pytest.raises(HistogramError, match="no label le"):
         from_prometheus_text('a_bucket{x="1"} 3\n', "a")
+    whole = ' a_bucket {le="1"}\t3\na_bucket{le="+Inf"}4\na_bucket_b{le="1"} 1\n'  # blanks may be anywhere
+    assert from_prometheus_text(whole, "a")[()].n == 4
+    for line in ('a_bucket{le="0.5} 1', 'a_bucket{le="0.5"}', "a_bucket 1", 'a_bucket{le="0.5" 1'):
+        with pytest.raises(HistogramError, match="a line of a_bucket cannot be read: 'a_bucket"):
+            from_prometheus_text(f"{line}\n{whole}", "a")
     with pytest.raises(NaNError, match="sum of a"):
         from_prometheus_text('a_bucket{le="+Inf"} 3\na_sum NaN\n', "a")
+    assert from_prometheus_text('a_bucket{le="+Inf"} 3\na_sumnan 3\n', "a")[()].n == 3
     assert from_prometheus_text('a_bucket{le="+Inf"} 3\n', "b") == {}
 
 

@@ -31,8 +31,8 @@ NATIVE_FIELDS = ("schema", "sample_", "count", "sum", "zero_", "pos", "neg", "cu
 Labels = tuple[tuple[str, str], ...]
 
 _LABELS = r'\{((?:[^"}\n]|"(?:[^"\\\n]|\\.)*")*)\}'  # up to their own bracket: an exemplar has another
-_SAMPLE = re.compile(rf"^([a-zA-Z_:][a-zA-Z0-9_:]*){_LABELS}\s+(\S+)", re.MULTILINE)
-_SUM = re.compile(rf"^([a-zA-Z_:][a-zA-Z0-9_:]*)_sum(?:{_LABELS})?\s+[nN][aA][nN]\b", re.MULTILINE)
+_SAMPLE = re.compile(rf"^[ \t]*([a-zA-Z_:][a-zA-Z0-9_:]*)[ \t]*{_LABELS}[ \t]*(\S+)", re.MULTILINE)
+_SUM = re.compile(rf"^[ \t]*([a-zA-Z_:][a-zA-Z0-9_:]*)_sum(?:[ \t]*{_LABELS}[ \t]*|[ \t]+)[nN][aA][nN]\b", re.MULTILINE)
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"')
 _ESCAPES = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
 
@@ -91,18 +91,28 @@ def from_prometheus_text(
     if not isinstance(text, str):
         raise HistogramError(f"the text is of type {type(text).__name__}; give a str, such as data.decode()")
     by_labels: dict[Labels, list[tuple[str, str]]] = {}
-    bucket = f"{name}_bucket"
+    bucket, samples = f"{name}_bucket", 0
     for found, labels, number in _SAMPLE.findall(text):
         if found == bucket:
+            samples += 1
             edge, key = _parse_labels(labels)
             if edge is None:
                 raise HistogramError(f"a bucket of {name} has no label le: {found}{{{labels}}} {number}")
             by_labels.setdefault(key, []).append((edge, number))
+    _check_all_read(text, bucket, samples)
     sums = _SUM.findall(text) if "nan" in text.lower() else ()
     unknown = {_parse_labels(labels)[1] for found, labels in sums if found == name}
     for key in by_labels.keys() & unknown:
         raise NaNError(f"the sum of {name}{dict(key)} is NaN: its last bucket may count NaN, which have no rank")
     return {key: from_prometheus_buckets(pairs, smallest=smallest, largest=largest) for key, pairs in by_labels.items()}
+
+
+def _check_all_read(text: str, bucket: str, samples: int) -> None:
+    """Raise if a line of the buckets is not a sample: without it, the histogram would be coarser."""
+    lines = re.findall(rf"^[ \t]*{re.escape(bucket)}(?![\w:]).*$", text, re.M) if text.count(bucket) > samples else ()
+    if len(lines) > samples:
+        line = next(line for line in lines if not _SAMPLE.match(line))
+        raise HistogramError(f"a line of {bucket} cannot be read: {line.strip()[:200]!r}")
 
 
 @lru_cache(maxsize=4096)  # texts of a server have the same labels again and again
