@@ -219,6 +219,11 @@ def test_refusals(installed: SparkSession, frame: DataFrame) -> None:
         installed.sql("CREATE TEMP VIEW none AS SELECT percentile_approx(id, id) AS p FROM typed")
 
 
+def test_only_a_session_can_be_given() -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=r"install\(\) takes a SparkSession, not 'local'"):
+        install("local")  # type: ignore[arg-type]
+
+
 def test_uninstall_gives_sparks_own_back(spark: SparkSession, frame: DataFrame) -> None:
     text = "SELECT percentile_approx(wide, 0.5) AS p FROM typed"
     plain = spark.sql

@@ -24,6 +24,8 @@ def install(spark: SparkSession) -> None:
     for all arguments, and cannot be used beside other aggregates. Calls in selectExpr() and expr() and the functions of
     pyspark.sql.functions stay Spark's own; quantide.spark.compat has functions for Columns.
     """
+    if not callable(getattr(spark, "sql", None)):
+        raise InvalidArgumentError(f"install() takes a SparkSession, not {spark!r}")
     if spark in _installed:
         return
     own = spark.sql
