@@ -44,7 +44,7 @@ demo: $(DEMO) $(JAVA)  ## Run the demo: a page with live data of a generated mar
 
 test: lint $(WARM) $(JAVA) $(BROWSER) $(STRACE) $(PROMETHEUS) $(OBJECT_STORES) $(KAFKA)  ## Lint, then run the tests and the examples in the documentation (ARGS="-k merge")
 	@echo "Tests: all except the slow ones"
-	@$(RUN) python -m pytest -m "not slow" -n 2 --dist loadgroup $(ARGS)
+	@$(RUN) python -m pytest -m "not slow" -n 3 --dist loadgroup $(ARGS)
 
 test-all: lint $(WARM) $(JAVA) $(BROWSER) $(STRACE) $(PROMETHEUS) $(OBJECT_STORES) $(KAFKA)  ## Like test, including the slow tests
 	@echo "Tests: all"

@@ -1,7 +1,8 @@
 """Distribution of tests over the processes of pytest-xdist, `--dist loadgroup`.
 
-Tests of a file run in one process and share its fixtures. All tests that start Spark, a browser or whole programs run
-in one process, so that they share a session and do not compete for the machine.
+Tests of a file run in one process and share its fixtures. The tests with Spark share one session in one process, and
+those of the page one browser and one demo in another. These groups take longest, so they start first. They often wait,
+so a third process keeps two cores busy.
 """
 
 from collections.abc import Iterable
@@ -11,7 +12,10 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-HEAVY = ("spark", "kafka", "browser", "demo", "task_docs", "first_hour", "cli_run", "release")
+GROUPS = {
+    "spark": ("spark", "kafka"),
+    "browser": ("browser",),
+}  # words of paths; a path belongs to the first group that has one
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
@@ -27,7 +31,14 @@ class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.split("::")[0]
-        return "heavy" if any(word in path for word in HEAVY) else path
+        groups = (name for name, words in GROUPS.items() if any(word in path for word in words))
+        return next(groups, path)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        first = next((name for name in GROUPS if name in self.workqueue), None)
+        if first:
+            self.workqueue.move_to_end(first, last=False)
+        super()._assign_work_unit(node)
 
     def remove_node(self, node: WorkerController) -> str | None:
         """Put what is left of a worker's groups back into the queue; return the test that was running, if any."""
