@@ -90,5 +90,9 @@ def context(report: Report) -> Row:
 
 PARTS = {"summaries": summaries, "histograms": histograms, "rankings": rankings, "speed": speed}
 SUBJECT = Subject(
-    "violations of every proved bound, searched in random cases; the time of comparisons", Settings, PARTS, context
+    "violations of every proved bound, searched in random cases; the time of comparisons",
+    Settings,
+    PARTS,
+    context,
+    by_name=True,
 )

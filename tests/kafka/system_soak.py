@@ -110,7 +110,18 @@ class SystemSoak:
         stack.callback(self.driver.kill)
 
     def run(self) -> list[StreamCheck]:
-        """Let things happen until the time is over; then ingest the rest and check it."""
+        """Run and check everything; copy the stores from their disk if something is wrong, before it is unmounted."""
+        try:
+            self.run_events()
+            self.ingest_rest()
+            return self.check()
+        except Exception:
+            self.driver.kill()
+            shutil.copytree(self.object_disk.folder, self.folder / "stores")
+            raise
+
+    def run_events(self) -> None:
+        """Let things happen to streams that grow until the time is over; then end their writers."""
         with ExitStack() as stack:
             servers = Servers(self.config, stack, self.env("servers", self.folder / "servers"))
             producer = NumberedProducer(self.broker.servers, TOPIC, 0.1)
@@ -130,8 +141,6 @@ class SystemSoak:
             for writer in every:
                 writer.join()
         assert not producer.failed, producer.failed
-        self.ingest_rest()
-        return self.check()
 
     # Events
 
