@@ -1,5 +1,6 @@
 """Metrics of a stream: the quantiles and windows that Prometheus scrapes, and that queries get by default."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -30,7 +31,7 @@ def parse_metrics(table: ConfigTable | None) -> StreamMetrics:
         return StreamMetrics()
     metrics = StreamMetrics(
         tuple(_parse_list(table, "quantiles", _parse_phi)) or StreamMetrics.quantiles,
-        tuple(_parse_list(table, "windows", _parse_window)) or StreamMetrics.windows,
+        tuple(_parse_list(table, "windows", _parse_window, read_span)) or StreamMetrics.windows,
         tuple(_parse_list(table, "keys", _parse_key)),
         exported=True,
     )
@@ -60,7 +61,10 @@ def check_metrics(metrics: StreamMetrics, stream: str, columns: int, longest: Fr
             )
 
 
-def _parse_list(table: ConfigTable, name: str, parse: Any) -> list[Any]:
+def _parse_list(
+    table: ConfigTable, name: str, parse: Callable[[Any], Any], identity: Callable[[Any], Any] = lambda value: value
+) -> list[Any]:
+    """Parse the values of a list, of which no two may have the same identity."""
     values = table.get(name)
     if values is None:
         return []
@@ -72,7 +76,7 @@ def _parse_list(table: ConfigTable, name: str, parse: Any) -> list[Any]:
             parsed.append(parse(value))
         except QuantideError as error:
             raise ConfigError(f"{table.key(name)} has {format_value(value)}: {error}; {METRICS_FIX}") from error
-    if len(set(parsed)) < len(parsed):
+    if len({identity(value) for value in parsed}) < len(parsed):
         raise ConfigError(f"{table.key(name)} has a value twice; leave one out")
     return parsed
 

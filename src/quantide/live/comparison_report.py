@@ -12,7 +12,7 @@ from quantide.summary.outward_rounding import interval_texts
 from quantide.summary.summary import Summary
 from quantide.summary.value_json import count, encode_comparison, encode_key, write_line
 
-WAYS = {True: "higher, proved", False: "not higher, proved", None: "open"}
+VERDICTS = {True: "higher, proved", False: "not higher, proved", None: "open"}
 NAMES = ("last", "within", "filter", "last_steps")
 
 
@@ -49,7 +49,7 @@ def show_comparison(
         out.write(f"{name:<12}  {f'{low} to {high}':>44}\n")
     for phi, shift in comparison.shifts.items():
         low, high = interval_texts(*shift)
-        out.write(f"{f'shift {phi:g}':<12}  {f'{low} to {high}':>44}  {WAYS[comparison.is_above(phi)]}\n")
+        out.write(f"{f'shift {phi:g}':<12}  {f'{low} to {high}':>44}  {VERDICTS[comparison.is_above(phi)]}\n")
     numbers = f"{count(own.n, 'value')} against {count(theirs.n, 'value')}"
     out.write(f"{numbers}; every bound is proved for the values that arrived, and leaves chance out of account\n")
 
