@@ -121,6 +121,7 @@ prepare_demo() {
     say "Installing what the demo needs; the first time this takes two to three minutes, most of it downloads (log: $log)"
     pip_install .
     output="$(mktemp)"
+    say "Compiling the kernels meanwhile, which takes a minute or two; the machine code is cached for later starts"
     warm_kernels "$1" float64 >"$output" 2>&1 &
     compiler=$!
     pip_install ".[demo]"

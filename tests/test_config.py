@@ -180,6 +180,13 @@ def test_absolute_paths_and_urls_stay_as_they_are(tmp_path: Path) -> None:
         ("metrics = { quantiles = [true] }", r"streams\.s\.metrics\.quantiles has true"),
         ("metrics = { quantiles = [0.5, 0.50] }", r"streams\.s\.metrics\.quantiles has a value twice"),
         ('metrics = { windows = ["5m", "300 s"] }', r"streams\.s\.metrics\.windows has a value twice"),
+        ('metrics = { keys = ["1", [1]] }', r"streams\.s\.metrics\.keys has a value twice"),
+        (
+            "filters = { " + ", ".join(f'f{i} = "a > {i}"' for i in range(17)) + " }",
+            r"streams\.s\.filters: .*at most 16",
+        ),
+        ("kappa = 9223372036854775808", r"streams\.s\.kappa"),
+        ('keys = ["a\\u0000"]', r"streams\.s\.keys"),
         ("metrics = { windows = [5] }", r"streams\.s\.metrics\.windows has 5: a window is text"),
         ('metrics = { windows = ["soon"] }', r"streams\.s\.metrics\.windows has \"soon\": .* not a length of time"),
         ('metrics = { windows = ["2 days"] }', r"streams\.s\.metrics\.windows has \"2 days\", longer than the window"),

@@ -217,9 +217,11 @@ def test_the_soak_and_the_violation_search_are_measured_only_by_name(monkeypatch
     monkeypatch.setattr(Collection, "page", lambda collection, report: ([], ""))
     main(["--quick"])
     assert "stream" in measured
-    assert measured == RESULTS.default_subjects == [
-        name for name in RESULTS.subjects if name not in ("violations", "soak")
-    ]
+    assert (
+        measured
+        == RESULTS.default_subjects
+        == [name for name in RESULTS.subjects if name not in ("violations", "soak")]
+    )
     main(["soak", "--quick"])
     assert measured[-1] == "soak"
 

@@ -32,7 +32,7 @@ def parse_metrics(table: ConfigTable | None) -> StreamMetrics:
     metrics = StreamMetrics(
         tuple(_parse_list(table, "quantiles", _parse_phi)) or StreamMetrics.quantiles,
         tuple(_parse_list(table, "windows", _parse_window, read_span)) or StreamMetrics.windows,
-        tuple(_parse_list(table, "keys", _parse_key)),
+        tuple(_parse_list(table, "keys", _parse_key, str)),
         exported=True,
     )
     table.reject_unknown_keys()
@@ -91,13 +91,13 @@ def _parse_window(value: Any) -> str:
     if not isinstance(value, str):
         raise ConfigError("a window is text")
     read_span(value)
-    return value
+    return value.strip()
 
 
 def _parse_key(value: Any) -> Any:
     """Return one key; a list is a key of several columns."""
     if isinstance(value, list) and value and not any(isinstance(part, (list, dict)) for part in value):
-        return tuple(value)
+        return tuple(value) if len(value) > 1 else value[0]
     if isinstance(value, (list, dict)):
         raise ConfigError("a key is text, a number, or a list of these for several columns")
     return value
