@@ -173,7 +173,7 @@ def _check_combinations(stream: StreamConfig) -> None:
     if stream.late_after is not None and stream.late == "keep":
         raise ConfigError(f'{stream.key}.late_after is of no use with late = "keep"; add late = "quarantine"')
     check_metrics(stream.metrics, stream.key, len(stream.keys), stream.window)
-    given = {"memory": stream.memory, "kappa": stream.kappa, "retention": stream.retention}
+    given: dict[str, Any] = {"memory": stream.memory, "kappa": stream.kappa, "retention": stream.retention}
     given |= {"keys": stream.keys or None, "filters": list(stream.filters)}
     for name in ("memory", "kappa", "retention", "filters", "keys"):
         try:
