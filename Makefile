@@ -12,16 +12,17 @@ VENV := .venv
 RUN := source scripts/env.sh &&
 KERNELS := $(shell find src/quantide/kernels -name '*.py' 2>/dev/null)
 CODE := $(wildcard src tests bench examples)
-# Tests that run kernels; those of Spark, the page and the documents run no others.
+# Tests that together run every kernel.
 KERNEL_TESTS := $(addprefix tests/,queries windows history live server test_bad_input.py test_bytes_fuzz.py test_checks.py \
 	test_edges.py test_hostile_arrays.py bench/test_cost_model.py test_summaries.py test_summary_properties.py \
-	test_sorting.py test_merge_trees.py test_old_bytes.py test_tails.py)
+	test_sorting.py test_merge_trees.py test_old_bytes.py test_order_statistics.py test_pandas_quantiles.py \
+	test_polars_quantiles.py test_tails.py spark/test_record_reader.py)
 
 PACKAGES := $(VENV)/.done-packages
 WARM := $(VENV)/.done-kernels
 JAVA := $(VENV)/.done-java
 BROWSER := $(VENV)/.done-browser
-STRACE := $(VENV)/.done-strace
+PROGRAMS := $(VENV)/.done-programs
 PROMETHEUS := build/tools/.done-prometheus
 OBJECT_STORES := build/tools/.done-object-stores
 KAFKA := build/tools/.done-kafka
@@ -36,17 +37,17 @@ help:  ## Show this list
 	@sed -n -E 's/^([a-z-]+):.*  ## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
 		while IFS='|' read -r target text; do printf '%-19s %s\n' "$$target" "$$text"; done
 
-setup: $(PACKAGES) $(WARM) $(JAVA) $(BROWSER) $(STRACE) $(PROMETHEUS) $(OBJECT_STORES) $(KAFKA)  ## Install everything: environment, packages, compiled kernels, Java, a browser, Prometheus, object stores and Kafka for tests
+setup: $(PACKAGES) $(WARM) $(JAVA) $(BROWSER) $(PROGRAMS) $(PROMETHEUS) $(OBJECT_STORES) $(KAFKA)  ## Install everything: environment, packages, compiled kernels, Java, a browser, Prometheus, object stores and Kafka for tests
 	@echo "Ready. Try: make demo"
 
 demo: $(DEMO) $(JAVA)  ## Run the demo: a page with live data of a generated market (ARGS="--terminal --port 8700")
 	@$(RUN) python -m quantide demo $(ARGS)
 
-test: lint $(WARM) $(JAVA) $(BROWSER) $(STRACE) $(PROMETHEUS) $(OBJECT_STORES) $(KAFKA)  ## Lint, then run the tests and the examples in the documentation (ARGS="-k merge")
+test: lint $(WARM) $(JAVA) $(BROWSER) $(PROGRAMS) $(PROMETHEUS) $(OBJECT_STORES) $(KAFKA)  ## Lint, then run the tests and the examples in the documentation (ARGS="-k merge")
 	@echo "Tests: all except the slow ones"
 	@$(RUN) python -m pytest -m "not slow" -n 3 --dist loadgroup $(ARGS)
 
-test-all: lint $(WARM) $(JAVA) $(BROWSER) $(STRACE) $(PROMETHEUS) $(OBJECT_STORES) $(KAFKA)  ## Like test, including the slow tests
+test-all: lint $(WARM) $(JAVA) $(BROWSER) $(PROGRAMS) $(PROMETHEUS) $(OBJECT_STORES) $(KAFKA)  ## Like test, including the slow tests
 	@echo "Tests: all"
 	@$(RUN) python -m pytest -n 3 --dist loadgroup $(ARGS)
 
@@ -111,8 +112,8 @@ $(JAVA): scripts/setup.sh
 $(BROWSER): $(PACKAGES)
 	@scripts/setup.sh browser $@
 
-$(STRACE): scripts/setup.sh | $(PACKAGES)
-	@scripts/setup.sh strace $@
+$(PROGRAMS): scripts/setup.sh | $(PACKAGES)
+	@scripts/setup.sh programs $@
 
 # Like Java: only tests need it, and are skipped without it.
 $(PROMETHEUS): scripts/setup.sh

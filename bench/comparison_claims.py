@@ -104,9 +104,11 @@ def above(pair: SamplePair) -> Iterator[Claim]:
 
 def proofs(pair: SamplePair) -> Iterator[Claim]:
     """Yield whether a distance is above a limit that is an end, the result, or a neighbour of one."""
-    for each in comparisons(pair):
-        measure = ("ks", "wasserstein")[pair.rng.integers(2)]
-        exact = getattr(pair.exact, measure)
+    floor = float(pair.rng.choice(FLOORS))
+    for each in comparisons(pair, floor=floor):
+        measure = ("ks", "wasserstein", "psi")[pair.rng.integers(3)]
+        is_psi = measure == "psi"
+        exact = pair.exact.psi(each.splits.tolist(), floor) if is_psi else getattr(pair.exact, measure)
         limit = float((*getattr(each, measure), _rounded(exact))[pair.rng.integers(3)])
         limit = (limit, math.nextafter(limit, -math.inf), math.nextafter(limit, math.inf))[pair.rng.integers(3)]
         is_above = exact > limit if math.inf in (exact, abs(limit)) else exact > Fraction(limit)

@@ -133,12 +133,6 @@ def bucket_counts(source: Source) -> Iterator[Claim]:
         yield from zip(counted.lo, counted.hi, source.sample.data.masses(edges), strict=True)
 
 
-def exported_counts(source: Source) -> Iterator[Claim]:
-    for summary in source.sample.complete:
-        counted = count_buckets(summary, bucket_edges(source.rng, source.sample.data))
-        yield from zip(counted.lo, counted.hi, counted.counts.tolist(), strict=True)
-
-
 def power_edges(first: int, number: int, scale: int) -> Array:
     """Return powers 2^(i / 2^scale) with 64 significant bits."""
     exponents = np.arange(first, first + number).astype(np.longdouble) * np.longdouble(2.0) ** -scale
@@ -173,7 +167,6 @@ def _counts_of_side(source: Source, sign: int, side: Any, scale: int, threshold:
 
 EXPORT_CHECKS = {
     "count_buckets": bucket_counts,
-    "exported counts": exported_counts,
     "exponential_buckets": exponential_counts,
 }
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from bench.collection import Subject
 from bench.http_server import Server, server
+from bench.inputs import targets
 from bench.report import Row, sized
 from bench.timing import clock, scratch, spread
 from quantide import History
@@ -53,7 +54,7 @@ def _ranges_at(s: Settings, rate: int) -> list[Row]:
                 for name, text in QUERIES.items():
                     form = {"query": text.format(of=of), "start": BEGIN + WINDOW, "end": BEGIN + seconds - 1}
                     measured, response = _measure(running, s.repeats, partial(_post, running, form | {"step": s.step}))
-                    holds = name == "rate of rows" or _holds(response.json(), values[chosen], times[chosen])
+                    holds = _is_right(response.json()["data"]["result"], s, values[chosen], times[chosen])
                     about = {"query": name, "of": "a key" if "/0" in of else "all keys", "key_rows": rate}
                     rows.append(about | {"rows": int(chosen.sum()), "holds": holds} | measured)
     return rows
@@ -91,17 +92,22 @@ def processor_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _holds(body: Any, values: Any, times: Any) -> bool:
-    """Return True if every hundredth point is within eps of the rank of its window."""
-    for series in body["data"]["result"]:
-        phi, bound = float(series["metric"]["quantile"]), series["metric"]["bound"]
-        for at, text in series["values"][::100]:
-            exact = np.sort(values[(times > at - WINDOW) & (times <= at)])
-            rank = np.searchsorted(exact, float(text), side="right") / len(exact)
-            slack = 0.001 + 1 / len(exact)
-            if (bound != "high" and rank > phi + slack) or (bound != "low" and rank < phi - slack):
-                return False
-    return True
+def _is_right(result: list[Any], s: Settings, values: Any, times: Any) -> bool:
+    """Return True if there are series with all points, and every hundredth is the exact result of its window."""
+    checked = [
+        _is_exact(series["metric"], float(text), values[(times > at - WINDOW) & (times <= at)])
+        for series in result
+        for at, text in series["values"][::100]
+    ]
+    return bool(result) and all(len(series["values"]) == s.points for series in result) and all(checked)
+
+
+def _is_exact(metric: dict[str, str], number: float, rows: Any) -> bool:
+    """Compare a rate with the number of rows, and a quantile or one of its bounds with the sorted values."""
+    if "quantile" not in metric:
+        return round(number * WINDOW, 6) == len(rows)
+    target = int(targets(np.array([float(metric["quantile"])]), len(rows))[0])
+    return bool(number == np.sort(rows)[target - 1])
 
 
 def scrapes(s: Settings) -> list[Row]:

@@ -23,6 +23,7 @@ class Tally:
     """Claims about one bound. The exact result decides, without rounding; `widths` are relative, for the report."""
 
     bound: str
+    draws: int = 0
     cases: int = 0
     violations: int = 0
     tight: int = 0
@@ -47,6 +48,7 @@ class Tally:
         width = float(np.median(self.widths)) if self.widths else 0.0
         return {
             "bound": self.bound,
+            "draws": self.draws,
             "cases": self.cases,
             "violations": self.violations,
             "tight": round(self.tight / max(1, self.cases), 4),
@@ -95,6 +97,7 @@ def search(draw: Callable[[np.random.Generator], T], checks: Checks[T], cases: i
                 begun = time.thread_time()
                 claims = list(check(item))
                 tally.seconds += time.thread_time() - begun
+                tally.draws += bool(claims)
                 for claim in claims[: cases - tally.cases]:
                     tally.add(claim)
     return [tally.row() for tally in tallies]

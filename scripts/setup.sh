@@ -5,7 +5,7 @@
 #   setup.sh demo MARK          what the demo needs, and nothing else; touch MARK
 #   setup.sh java MARK          find Java 17 or newer, or install it; touch MARK if there is one
 #   setup.sh browser MARK       find Chromium or Chrome for the tests of the page, or install it; touch MARK if there is one
-#   setup.sh strace MARK        find strace for the test of the order of system calls, or install it; touch MARK if there is one
+#   setup.sh programs MARK      find strace and rsync, which one test each needs, or install them; touch MARK if both are there
 #   setup.sh prometheus MARK    unpack Debian's Prometheus and promtool, for tests, into the folder prometheus beside MARK; touch MARK
 #   setup.sh object-stores MARK install object stores that tests start into the folder of MARK; touch MARK if all are there
 #   setup.sh kafka MARK         copy a Kafka broker and Spark's connector, for tests, into the folder kafka beside MARK; touch MARK
@@ -121,6 +121,7 @@ prepare_demo() {
     say "Installing what the demo needs; the first time this takes two to three minutes, most of it downloads (log: $log)"
     pip_install .
     output="$(mktemp)"
+    say "Compiling the kernels meanwhile, which takes a minute or two; the machine code is cached for later starts"
     warm_kernels "$1" float64 >"$output" 2>&1 &
     compiler=$!
     pip_install ".[demo]"
@@ -203,14 +204,18 @@ ensure_browser() {
     touch "$1"
 }
 
-ensure_strace() {
-    if command -v strace >/dev/null || debian_install strace; then
-        say "strace found"
-        touch "$1"
-        return
-    fi
-    say "Warning: there is no strace, and it could not be installed. Only the test of the order of system calls needs it," \
-        "and is skipped without it. To install it, run: sudo apt-get install strace"
+ensure_programs() {
+    local program missing=0
+    for program in strace rsync; do
+        if command -v $program >/dev/null || debian_install $program; then
+            say "$program found"
+        else
+            missing=1
+            say "Warning: there is no $program, and it could not be installed. Only one test needs it, and is skipped" \
+                "without it. To install it, run: sudo apt-get install $program"
+        fi
+    done
+    if [ $missing = 0 ]; then touch "$1"; fi
 }
 
 # tests/prometheus/programs.py finds them there. The package is unpacked, not installed, which would start its service.
@@ -306,7 +311,7 @@ kernels) warm_kernels "${2:?which file marks that the kernels are compiled?}" ;;
 demo) prepare_demo "${2:?which file marks that the demo can start?}" ;;
 java) ensure_java "${2:?which file marks that Java is there?}" ;;
 browser) ensure_browser "${2:?which file marks that the browser is there?}" ;;
-strace) ensure_strace "${2:?which file marks that strace is there?}" ;;
+programs) ensure_programs "${2:?which file marks that strace and rsync are there?}" ;;
 prometheus) ensure_prometheus "${2:?which file marks that Prometheus is there?}" ;;
 object-stores) install_object_stores "${2:?which file marks that the object stores are there?}" ;;
 kafka) install_kafka "${2:?which file marks that Kafka is there?}" ;;

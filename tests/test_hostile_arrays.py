@@ -13,7 +13,7 @@ from quantide import GKSketch, Summaries, Summary, errors
 from quantide.live.recent_snapshot import KeyRows
 from quantide.store import index_file, recent_file
 from quantide.store.folder_storage import FolderStorage
-from quantide.store.index_builder import build_index_file
+from quantide.store.index_builder import IndexBuilder
 from quantide.store.index_file import IndexFile, IndexFileInfo
 from quantide.store.recent_file import RecentFile, write_recent
 from quantide.store.section_file import SectionFile, pack
@@ -35,7 +35,9 @@ def altered(data: bytes, magic: bytes, paged: tuple[str, ...], sections: dict[st
 
 def side_bytes() -> bytes:
     rows = SortedRows(KIND, pa.array(list(range(5))), np.arange(6), np.arange(5.0))
-    return build_index_file(rows, True, IndexFileInfo(5, "float64", 4, 1, 1), ErrorProfile(0.1, None), None)
+    builder = IndexBuilder(True, ErrorProfile(0.1, None), 4, None)
+    builder.add(rows)
+    return builder.finish(IndexFileInfo(5, "float64", 4, 1, 1))
 
 
 def recent_bytes(tmp_path: Path) -> bytes:

@@ -120,6 +120,10 @@ class SourceTableError(QuantideError, RuntimeError):
     """A table that is the source of a stream cannot be followed: its rows changed, its log was trimmed, or the like."""
 
 
+class SparkSetupError(QuantideError, RuntimeError):
+    """There is no Spark session, Spark does not start, or its workers cannot import quantide."""
+
+
 class ConnectorError(QuantideError, RuntimeError):
     """Spark's connector to Kafka is missing, or cannot be fetched."""
 

@@ -82,7 +82,7 @@ def test_no_bound_is_violated_in_the_results(quick: Path) -> None:
     for folder in (quick, RESULTS.folder):
         report = Report.read(folder / "violations.json")
         rows = all_bounds(report)
-        assert len(rows) == 52
+        assert len(rows) == 51
         for row in rows:
             assert (row["cases"], row["violations"]) == (report.settings["cases"], 0), row
             assert row["tight"] > 0, row  # a bound that is never tight would hide a wrong step

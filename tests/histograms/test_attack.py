@@ -121,12 +121,6 @@ def test_no_bound_is_violated(producer: Producer) -> None:
     attack(producer, 100, 1)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("producer", PRODUCERS, ids=lambda producer: producer.__name__)
-def test_no_bound_is_violated_in_a_hundred_thousand_cases(producer: Producer) -> None:
-    attack(producer, 100_000 // len(PRODUCERS) // BATCH * BATCH + BATCH, 2)
-
-
 def attack_exports(cases: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     for _ in range(cases):
@@ -135,8 +129,3 @@ def attack_exports(cases: int, seed: int) -> None:
 
 def test_no_exported_count_is_out_of_its_bounds() -> None:
     attack_exports(100, 3)
-
-
-@pytest.mark.slow
-def test_no_exported_count_is_out_of_its_bounds_in_many_cases() -> None:
-    attack_exports(20_000, 4)

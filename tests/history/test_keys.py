@@ -140,6 +140,37 @@ def test_no_values_need_no_keys(path: Path) -> None:
     assert history.n == 0
 
 
+@pytest.mark.parametrize(
+    ("first", "others"),
+    [
+        (True, [2, 0.5, "no"]),
+        (Decimal("1.00"), [1.001, Decimal("1.005")]),
+        (date(2024, 5, 1), [datetime(2024, 5, 1, 12), datetime(2024, 5, 1, 12, tzinfo=UTC)]),
+        (5, [5.5, True, "x"]),
+        (datetime(2024, 5, 1), [np.datetime64("2024-05-01T00:00:00.000000001")]),
+    ],
+    ids=repr,
+)
+def test_a_key_becomes_no_other_key(path: Path, first: Any, others: list[Any]) -> None:
+    history = History(path, keys="k")
+    history.append([1.0], key=first)
+    for key in others:
+        with pytest.raises(errors.UnknownKeyError):
+            history.answer(1.0, key=key)
+        if key is not True:  # Arrow reads it as 1, which is a key of its own
+            with pytest.raises(errors.TypeMismatchError):
+                history.append([2.0], key=[key])
+    assert history.answer(1.0, key=first).n == history.n == 1
+
+
+def test_keys_of_another_type_that_are_the_same(path: Path) -> None:
+    history = History(path, keys="k")
+    history.append([1.0], key=Decimal("1.50"))
+    history.append([2.0, 3.0], key=[1.5, 2.0])
+    assert history.answer(1.0, key=1.5).n == 2
+    assert history.answer(1.0, key=Decimal(2)).n == 1
+
+
 def test_decimal_keys_may_grow(path: Path) -> None:
     history = History(path, keys="k")
     history.append([1.0], key=Decimal("1.50"))

@@ -23,7 +23,7 @@ from quantide.history.run import BlockReader, key_at
 from quantide.store.data_file import write_data
 from quantide.store.file_names import RunId
 from quantide.store.folder_storage import FolderStorage
-from quantide.store.index_builder import IndexBuilder, build_index_file
+from quantide.store.index_builder import IndexBuilder
 from quantide.store.index_file import IndexFile, IndexFileInfo
 from quantide.store.store_settings import ErrorProfile
 from quantide.store.stored_rows import ALL, SortedRows
@@ -138,7 +138,9 @@ def test_an_index_in_pieces_is_that_of_all_rows(keyed: bool, data: st.DataObject
         builder.add(piece)
     index = IndexFile(builder.finish(info))
     index.check()
-    whole = IndexFile(build_index_file(rows, keyed, info, profile, run_rows))
+    at_once = IndexBuilder(keyed, profile, BLOCK, run_rows)
+    at_once.add(rows)
+    whole = IndexFile(at_once.finish(info))
     assert index.info == whole.info
     np.testing.assert_array_equal(index.counts, whole.counts)
     np.testing.assert_array_equal(index.fences, whole.fences)

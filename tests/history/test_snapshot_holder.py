@@ -84,7 +84,7 @@ def test_keys_of_its_version(tmp_path: Path) -> None:
 
 
 def test_no_store_and_no_lease(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match=r"there is no history in .*nothing; nothing was written there yet"):
+    with pytest.raises(StorageError, match=r"there is no history in .*nothing: nothing was written there yet"):
         HistoryReader(tmp_path / "nothing")
     assert not (tmp_path / "nothing").exists()
     History(tmp_path / "store", **SETTINGS)

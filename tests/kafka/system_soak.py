@@ -47,6 +47,7 @@ POINTS = [
     *("ingest.recorded", "ingest.committed", "recent.written", "recent.manifest", "recent.compacted", "step.ended"),
     *("merge.planned", "merge.sorted", "merge.written", "push.keys", "push.folded", "push.stored"),
 ]
+ADD_PARTITION = "add a partition to the topic"
 EVENTS = {
     "kill the driver": 4,
     "arm a fault point of the driver": 4,
@@ -58,7 +59,7 @@ EVENTS = {
     "lose the disk of the driver": 1,
     "move the clock of the driver": 2,
     "move the clock of the servers": 2,
-    "add a partition to the topic": 1,
+    ADD_PARTITION: 1,
 }
 DRIVER_EVENTS = ("kill the driver", "arm a fault point of the driver", "lose the disk of the driver")
 CONFIG = """[streams.topic]
@@ -117,7 +118,8 @@ class SystemSoak:
             return self.check()
         except Exception:
             self.driver.kill()
-            shutil.copytree(self.object_disk.folder, self.folder / "stores")
+            with suppress(OSError):  # of a file that vanishes
+                shutil.copytree(self.object_disk.folder, self.folder / "stores")
             raise
 
     def run_events(self) -> None:
@@ -146,7 +148,8 @@ class SystemSoak:
 
     def choose(self) -> str:
         """Choose the next event. A driver is killed after all streams have grown, or by chance before that."""
-        left_out = [] if self.has_committed or self.rng.random() < 0.2 else DRIVER_EVENTS
+        left_out = [] if self.has_committed or self.rng.random() < 0.2 else [*DRIVER_EVENTS]
+        left_out += [ADD_PARTITION] * (self.partitions == MAX_PARTITIONS)
         possible = {name: weight for name, weight in EVENTS.items() if name not in left_out}
         if not self.object_disk.is_mounted:
             possible = {name: weight for name, weight in possible.items() if not name.startswith("fill")}
@@ -155,36 +158,44 @@ class SystemSoak:
 
     def let_happen(self, event: str, servers: Servers) -> None:
         counts = ", ".join(f"{rows:,} {name}" for name, rows in self.seen.items())
-        if event == "add a partition to the topic":
-            if self.partitions >= MAX_PARTITIONS:
-                return
-            self.partitions += 1
-            self.broker.expand(TOPIC, self.partitions)
         self.record(event, f"stored: {counts}")
-        if event == "kill the driver":
-            self.driver.kill(self.rng.random() < 0.5)
-            self.driver.start()
-        elif event == "arm a fault point of the driver":
-            kind = "full" if self.rng.random() < 0.3 else "kill"
-            self.driver.kill()
-            self.driver.start(f"{self.rng.choice(POINTS)}@{self.rng.integers(1, 10)}:{kind}")
-        elif event == "kill a server":
-            servers.kill(int(self.rng.integers(2)))
-        elif event == "kill the broker":
-            self.fail_for_a_while(self.broker.kill, self.broker.start)
-        elif event == "kill the S3 server":
-            self.fail_for_a_while(self.objects.kill, self.objects.start)
-        elif event == "fill the disk of the S3 server":
-            self.fail_for_a_while(self.object_disk.fill, self.object_disk.free)
-        elif event == "fill the disk of the driver":
-            self.fail_for_a_while(self.driver_disk.fill, self.driver_disk.free)
-        elif event == "lose the disk of the driver":
-            self.driver.kill()
-            for path in self.driver_disk.folder.iterdir():
-                shutil.rmtree(path, ignore_errors=True)
-            self.driver.start()
-        elif event.startswith("move the clock"):
-            self.move_clocks(self.offset(), event.rpartition(" ")[2])
+        self.handlers(servers)[event]()
+
+    def handlers(self, servers: Servers) -> dict[str, Callable[[], None]]:
+        """Return a function for each of EVENTS."""
+        objects, driver = self.object_disk, self.driver_disk
+        return {
+            "kill the driver": self.kill_driver,
+            "arm a fault point of the driver": self.arm_driver,
+            "kill a server": lambda: servers.kill(int(self.rng.integers(2))),
+            "kill the broker": lambda: self.fail_for_a_while(self.broker.kill, self.broker.start),
+            "kill the S3 server": lambda: self.fail_for_a_while(self.objects.kill, self.objects.start),
+            "fill the disk of the S3 server": lambda: self.fail_for_a_while(objects.fill, objects.free),
+            "fill the disk of the driver": lambda: self.fail_for_a_while(driver.fill, driver.free),
+            "lose the disk of the driver": self.lose_driver_disk,
+            "move the clock of the driver": lambda: self.move_clocks(self.offset(), "driver"),
+            "move the clock of the servers": lambda: self.move_clocks(self.offset(), "servers"),
+            ADD_PARTITION: self.add_partition,
+        }
+
+    def kill_driver(self) -> None:
+        self.driver.kill(self.rng.random() < 0.5)
+        self.driver.start()
+
+    def arm_driver(self) -> None:
+        kind = "full" if self.rng.random() < 0.3 else "kill"
+        self.driver.kill()
+        self.driver.start(f"{self.rng.choice(POINTS)}@{self.rng.integers(1, 10)}:{kind}")
+
+    def add_partition(self) -> None:
+        self.partitions += 1
+        self.broker.expand(TOPIC, self.partitions)
+
+    def lose_driver_disk(self) -> None:
+        self.driver.kill()
+        for path in self.driver_disk.folder.iterdir():
+            shutil.rmtree(path, ignore_errors=True)
+        self.driver.start()
 
     def fail_for_a_while(self, fail: Callable[[], None], repair: Callable[[], None]) -> None:
         """Let something fail; the driver may die while it is away, and start before or after it is back."""
@@ -309,7 +320,7 @@ def soak_system(folder: Path, seed: int, seconds: float) -> int:
         try:
             soak.run()
         except (AssertionError, QuantideError) as error:
-            print(f"\n{soak.report()}\n\nWRONG: {error}\nlogs are left in {folder}", flush=True)
+            print(f"\n{soak.report()}\n\nWRONG: {error}\nlogs and stores are left in {folder}", flush=True)
             return 1
         print(f"\n{soak.report()}\n\nAll right: every value is there once (seed {seed}).", flush=True)
     shutil.rmtree(folder)

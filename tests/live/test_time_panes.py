@@ -112,7 +112,13 @@ def test_every_window_is_exact(
         monkeypatch.setattr(time_panes, "SHORT", 20)
         monkeypatch.setattr(time_panes, "LEAST_ROWS", 200)
     if bands == "narrow":  # most targets are beside the band, on either side
-        for name, value in {"SAMPLE": 8, "SHARE": 3, "SAMPLED": 1, "DEVIATIONS": 0, "LEAST_MARGIN": 0}.items():
+        for name, value in {
+            "SAMPLE_ROWS": 8,
+            "SHARE": 3,
+            "SAMPLE_WINDOWS": 1,
+            "DEVIATIONS": 0,
+            "LEAST_MARGIN": 0,
+        }.items():
             monkeypatch.setattr(time_panes, name, value)
     for _ in range(6):
         monkeypatch.setattr(pane_rows, "PANE_BLOCK", int(rng.choice([1, 7, 64, 512])))

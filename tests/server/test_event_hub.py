@@ -11,7 +11,7 @@ import pytest
 
 from quantide.errors import LimitError, NotReadyError
 from quantide.server.events import event_hub as hubs
-from quantide.server.events.event_hub import EventHub, trim_heap
+from quantide.server.events.event_hub import EventHub
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -132,7 +132,3 @@ def test_memory_is_returned_after_many_disconnects(monkeypatch: pytest.MonkeyPat
 
     run(work())
     assert returned == [0, 0]
-
-
-def test_trimming_the_heap_does_no_harm() -> None:
-    trim_heap()

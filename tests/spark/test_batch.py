@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from quantide import Summaries, Summary, errors
 from quantide.spark import batch_quantiles, merge_summaries, quantiles, quantiles_of, source_files, summarize
 from quantide.spark.exact_quantiles import ValueBrackets, prune_row_groups
+from quantide.spark.partial_summaries import assign_buckets
 from quantide.spark.source_files import find_files, plan_splits, read_split
 from quantide.store.location import StorageOptions
 from tests import oracle
@@ -193,6 +194,40 @@ def test_where(spark: SparkSession, lake: tuple[Path, pa.Table], way: str) -> No
     where: Any = pc.field("i") >= 500 if way == "folder" else "i >= 500"
     answers = quantiles(WAYS[way](spark, folder), "v", PHIS, where=where, eps=0.02).collect()
     check(answers, rows.filter(pc.field("i") >= 500)["v"].drop_null().to_numpy(), 0.02)
+
+
+NULLABLE_KEYS = {
+    "integers": (pa.int64(), [-5, 0, 7, 2**62]),
+    "booleans": (pa.bool_(), [True, False]),
+    "floats": (pa.float64(), [1.5, 2.0, float("inf")]),
+    "text": (pa.string(), ["5", "", "ü"]),
+    "bytes": (pa.binary(), [b"a", b""]),
+    "times": (pa.timestamp("us"), [0, 10**15]),
+    "days": (pa.date32(), [0, 19_000]),
+    "decimals": (pa.decimal128(5, 2), [Decimal("1.20"), Decimal("-3.00")]),
+}
+
+
+@pytest.mark.parametrize("kind", NULLABLE_KEYS)
+def test_the_bucket_of_a_key_does_not_depend_on_others(kind: str) -> None:
+    """Otherwise a key is in two buckets, and its summaries are never merged."""
+    keys = pa.array(NULLABLE_KEYS[kind][1], NULLABLE_KEYS[kind][0])
+    with_null = pa.concat_arrays([pa.nulls(1, keys.type), keys])
+    alone = [assign_buckets(keys.slice(i, 1), 1 << 30)[0] for i in range(len(keys))]
+    assert assign_buckets(keys, 1 << 30).tolist() == assign_buckets(with_null, 1 << 30)[1:].tolist() == alone
+    pairs = [pa.StructArray.from_arrays([some, some], names=["a", "b"]) for some in (keys, with_null)]
+    assert assign_buckets(pairs[0], 1 << 30).tolist() == assign_buckets(pairs[1], 1 << 30)[1:].tolist()
+
+
+def test_a_null_key_in_one_part_splits_no_other_key(spark: SparkSession) -> None:
+    parts = [[(key, float(v)) for v in range(10) for key in range(10)], [(key, 5.0) for key in (*range(10), None)]]
+    rows = spark.sparkContext.parallelize(parts, 2).flatMap(lambda part: part)
+    frame = spark.createDataFrame(rows, "k bigint, v double")
+    stored = summarize(frame, "v", by="k", eps=0.1)
+    for found in (stored, merge_summaries(stored, "k"), quantiles(frame, "v", 0.5, by="k", eps=0.1)):
+        assert sorted(((row.k, row.n) for row in found.select("k", "n").collect()), key=repr) == sorted(
+            [*((key, 11) for key in range(10)), (None, 1)], key=repr
+        )
 
 
 def test_hive_keys(spark: SparkSession, tmp_path: Path) -> None:

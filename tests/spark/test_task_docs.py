@@ -1,4 +1,4 @@
-"""The code of docs/tasks/percentile-approx.md runs, and prints the output that the page shows."""
+"""The code of docs/tasks/percentile-approx.md runs, and prints the output that the page shows, but for errors."""
 
 import re
 from pathlib import Path
@@ -10,6 +10,11 @@ from tests.task_pages import DOCS, words
 
 TEXT = (DOCS / "tasks" / "percentile-approx.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```(?:\n+```text\n(.*?)^```)?", TEXT, re.S | re.M)
+
+
+def values(text: str) -> list[float]:
+    """Return the numbers with one decimal: latencies. They depend a little on how Spark splits the work."""
+    return [float(number) for number in re.findall(r"(?<![\d.])\d+\.\d(?![\dE])", text)]
 
 
 @pytest.mark.slow
@@ -27,5 +32,6 @@ def test_blocks_run_one_after_the_other(
         if shown:
             assert words(printed) == words(shown), block
             assert re.findall(r"\| *(?:/\w+|\d+) *\|", printed) == re.findall(r"\| *(?:/\w+|\d+) *\|", shown)
+            assert values(printed) == pytest.approx(values(shown), rel=0.01), block
             shown += 1
     assert shown >= 5

@@ -1,13 +1,16 @@
 """Worst keys of stored summaries on Spark, against the exact quantiles of all values."""
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
-from quantide.errors import EmptyError, InvalidArgumentError
+from quantide import Summary
+from quantide.errors import EmptyError, InvalidArgumentError, TypeMismatchError
 from quantide.spark import summarize, worst_keys
 from tests.oracle import exact_quantile
 
@@ -39,6 +42,14 @@ def test_rankings_are_true(spark: SparkSession, kind: str) -> None:
             worse = sum(other < true[row.key] if smallest else other > true[row.key] for other in compared.values())
             assert row.position_lo <= 1 + worse <= row.position_hi
         assert any(row.low < row.high for row in ranking.listed), "the summaries are approximate"
+
+
+def test_values_of_different_types_are_not_ranked(spark: SparkSession) -> None:
+    """Carried as whole numbers, 1.23 is 123 and 1.9 is 19."""
+    stored = [(key, Summary.of(pa.array([Decimal(text)])).to_bytes()) for key, text in (("a", "1.23"), ("b", "1.9"))]
+    frame = spark.createDataFrame(stored, "k string, summary binary").repartition(2, "k")
+    with pytest.raises((TypeMismatchError, PythonException), match="decimal"):
+        worst_keys(frame, "k", 0.5)
 
 
 def test_what_cannot_be_ranked_is_refused(spark: SparkSession) -> None:

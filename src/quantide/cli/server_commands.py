@@ -89,7 +89,7 @@ def _demo(args: argparse.Namespace) -> int | None:
 
 DEMO = Command(
     "demo",
-    "Run a whole installation on a generated market; open its page in a browser",
+    "Run a whole installation on a generated market; prints the address of its page",
     "Thirty days of history, and live ticks through Spark. Its data is deleted when it ends, unless --folder is given.",
     ("quantide demo", "quantide demo --terminal", "quantide demo --folder market --port 8700"),
     _add_demo_arguments,

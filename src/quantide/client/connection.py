@@ -136,7 +136,8 @@ class Connection(NotCopied):
         try:
             yield
         except httpx.HTTPError as error:
-            unsure = "; it may have been carried out: look before you send it again" if changes_state else ""
+            is_unsure = changes_state and not isinstance(error, httpx.ConnectError)
+            unsure = "; it may have been carried out: look before you send it again" if is_unsure else ""
             raise ServerError(_describe_failure(error, self.address) + unsure) from error
         except RuntimeError as error:
             if self._http.is_closed:

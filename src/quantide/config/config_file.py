@@ -173,11 +173,14 @@ def _check_combinations(stream: StreamConfig) -> None:
     if stream.late_after is not None and stream.late == "keep":
         raise ConfigError(f'{stream.key}.late_after is of no use with late = "keep"; add late = "quarantine"')
     check_metrics(stream.metrics, stream.key, len(stream.keys), stream.window)
-    try:
-        StoreSettings.of(keys=stream.keys or None, memory=stream.memory)
-    except InvalidArgumentError as error:
-        key = "memory" if stream.memory and "memory" in str(error) else "keys"
-        raise ConfigError(f"{stream.key}.{key}: {error}") from error
+    given: dict[str, Any] = {"memory": stream.memory, "kappa": stream.kappa, "retention": stream.retention}
+    given |= {"keys": stream.keys or None, "filters": list(stream.filters)}
+    for name in ("memory", "kappa", "retention", "filters", "keys"):
+        try:
+            if given[name] is not None:
+                StoreSettings.of(**{name: given[name]})
+        except InvalidArgumentError as error:
+            raise ConfigError(f"{stream.key}.{name}: {error}") from error
 
 
 def _parse_spark(table: ConfigTable | None) -> dict[str, str]:

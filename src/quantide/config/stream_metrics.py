@@ -1,5 +1,6 @@
 """Metrics of a stream: the quantiles and windows that Prometheus scrapes, and that queries get by default."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -30,8 +31,8 @@ def parse_metrics(table: ConfigTable | None) -> StreamMetrics:
         return StreamMetrics()
     metrics = StreamMetrics(
         tuple(_parse_list(table, "quantiles", _parse_phi)) or StreamMetrics.quantiles,
-        tuple(_parse_list(table, "windows", _parse_window)) or StreamMetrics.windows,
-        tuple(_parse_list(table, "keys", _parse_key)),
+        tuple(_parse_list(table, "windows", _parse_window, read_span)) or StreamMetrics.windows,
+        tuple(_parse_list(table, "keys", _parse_key, str)),
         exported=True,
     )
     table.reject_unknown_keys()
@@ -60,7 +61,10 @@ def check_metrics(metrics: StreamMetrics, stream: str, columns: int, longest: Fr
             )
 
 
-def _parse_list(table: ConfigTable, name: str, parse: Any) -> list[Any]:
+def _parse_list(
+    table: ConfigTable, name: str, parse: Callable[[Any], Any], identity: Callable[[Any], Any] = lambda value: value
+) -> list[Any]:
+    """Parse the values of a list, of which no two may have the same identity."""
     values = table.get(name)
     if values is None:
         return []
@@ -72,7 +76,7 @@ def _parse_list(table: ConfigTable, name: str, parse: Any) -> list[Any]:
             parsed.append(parse(value))
         except QuantideError as error:
             raise ConfigError(f"{table.key(name)} has {format_value(value)}: {error}; {METRICS_FIX}") from error
-    if len(set(parsed)) < len(parsed):
+    if len({identity(value) for value in parsed}) < len(parsed):
         raise ConfigError(f"{table.key(name)} has a value twice; leave one out")
     return parsed
 
@@ -87,13 +91,13 @@ def _parse_window(value: Any) -> str:
     if not isinstance(value, str):
         raise ConfigError("a window is text")
     read_span(value)
-    return value
+    return value.strip()
 
 
 def _parse_key(value: Any) -> Any:
     """Return one key; a list is a key of several columns."""
     if isinstance(value, list) and value and not any(isinstance(part, (list, dict)) for part in value):
-        return tuple(value)
+        return tuple(value) if len(value) > 1 else value[0]
     if isinstance(value, (list, dict)):
         raise ConfigError("a key is text, a number, or a list of these for several columns")
     return value

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 
 from quantide.config import Config
 from quantide.doctor.finding import FAILED, OK, WARNING, Finding
+from quantide.errors import SparkSetupError
 
 OLDEST_JAVA = 17
 INSTALL_JAVA = "install Java 17 or newer (Debian: apt-get install openjdk-17-jre-headless), or set JAVA_HOME to one"
@@ -54,8 +55,6 @@ def require_java(reason: str) -> None:
     """Raise SparkSetupError if there is no usable Java, before anything starts."""
     problem = find_java_problem()
     if problem is not None:
-        from quantide.spark.spark_session import SparkSetupError
-
         raise SparkSetupError(f"{reason}, which needs Java: {problem}; {INSTALL_JAVA}")
 
 

@@ -378,7 +378,7 @@ def _open_table(storage: Storage) -> StreamTable:
     table = StreamTable.open(storage)
     if table is None:
         raise NoStoreError(
-            f"there is no history in {storage.path}; nothing was written there yet. Write with History(path) or "
-            "`quantide ingest`"
+            f"there is no history in {storage.path}: nothing was written there yet, or the path is wrong. Write with "
+            "History(path) or `quantide ingest`"
         )
     return table

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from quantide.errors import InvalidArgumentError, TypeMismatchError, UnknownKeyError
 from quantide.history.run import Key
@@ -22,7 +23,7 @@ def read_keys(key: Any, names: Sequence[str], rows: int, types: list[pa.DataType
     for column, kind, name in zip(columns, key_types, names, strict=True):
         check_same_length(len(column), rows)
         try:
-            cast.append(column.cast(kind))
+            cast.append(_cast(column, kind))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise TypeMismatchError(f"keys {name!r} are {kind} in this store, not {column.type}: {error}") from error
     return cast[0] if len(names) == 1 else pa.StructArray.from_arrays(cast, names=list(names))
@@ -41,9 +42,24 @@ def read_key(key: Any, names: Sequence[str], types: list[pa.DataType] | None) ->
     if types is None:
         raise UnknownKeyError(f"there is no value with the key {key!r}: nothing was appended yet")
     try:
-        return tuple(_scalar(part).cast(kind).as_py() for part, kind in zip(parts, types, strict=True))
+        columns = (_cast(pa.repeat(_scalar(part), 1), kind) for part, kind in zip(parts, types, strict=True))
+        return tuple(column[0].as_py() for column in columns)
     except (pa.ArrowException, TypeMismatchError) as error:
         raise UnknownKeyError(f"there is no key {key!r}: keys here are {', '.join(map(str, types))}") from error
+
+
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Cast keys to the type of a store; raise if one would become another key.
+
+    Arrow's own checks let numbers become booleans, digits of decimals be cut off, and times become days.
+    """
+    cast = column.cast(kind)
+    if kind != column.type and (pa.types.is_boolean(kind) or pa.types.is_decimal(kind) or pa.types.is_date(kind)):
+        kept = pc.fill_null(pc.equal(cast.cast(column.type), column), True)
+        if not pc.all(kept, min_count=0).as_py():
+            changed = column[pc.index(kept, False).as_py()].as_py()
+            raise pa.ArrowInvalid(f"{changed!r} would become another key")
+    return cast
 
 
 def _columns(key: Any, names: Sequence[str], rows: int) -> list[pa.Array]:

@@ -13,7 +13,9 @@ from quantide.kernels.jit import compiled
 from quantide.typing import Array, Bools, Ints
 
 GROUP = 32  # values that are counted together
-LESS, LEAST, UNDER, MOST = range(4)  # counts of a pane: below a band, up to its low end, below its high end, up to it
+BELOW_LOW, UPTO_LOW, BELOW_HIGH, UPTO_HIGH = range(
+    4
+)  # rows of a pane that are counted: below or up to an end of a band
 
 Panes = NDArray[np.int32]
 
@@ -195,8 +197,8 @@ def gather_run(
         size += int((x > least) & (x < most))
     for k in range(before, size):
         panes[k] = pane
-    counts[LESS] += less
-    counts[LEAST] += low
-    counts[UNDER] += under
-    counts[MOST] += high
+    counts[BELOW_LOW] += less
+    counts[UPTO_LOW] += low
+    counts[BELOW_HIGH] += under
+    counts[UPTO_HIGH] += high
     return size

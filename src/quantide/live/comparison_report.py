@@ -12,7 +12,6 @@ from quantide.summary.outward_rounding import interval_texts
 from quantide.summary.summary import Summary
 from quantide.summary.value_json import count, encode_comparison, encode_key, write_line
 
-WAYS = {True: "higher, proved", False: "not higher, proved", None: "open"}
 NAMES = ("last", "within", "filter", "last_steps")
 
 
@@ -49,9 +48,20 @@ def show_comparison(
         out.write(f"{name:<12}  {f'{low} to {high}':>44}\n")
     for phi, shift in comparison.shifts.items():
         low, high = interval_texts(*shift)
-        out.write(f"{f'shift {phi:g}':<12}  {f'{low} to {high}':>44}  {WAYS[comparison.is_above(phi)]}\n")
+        out.write(f"{f'shift {phi:g}':<12}  {f'{low} to {high}':>44}  {_verdict(*shift)}\n")
     numbers = f"{count(own.n, 'value')} against {count(theirs.n, 'value')}"
     out.write(f"{numbers}; every bound is proved for the values that arrived, and leaves chance out of account\n")
+
+
+def _verdict(low: Any, high: Any) -> str:
+    """Return what the bounds of a shift prove."""
+    if low == high == 0:
+        return "equal, proved"
+    if low > 0:
+        return "higher, proved"
+    if high < 0:
+        return "lower, proved"
+    return "not higher, proved" if high == 0 else "not lower, proved" if low == 0 else "open"
 
 
 def _read_summary(live: LiveStream, scope: dict[str, Any]) -> tuple[int, Summary]:

@@ -1,7 +1,7 @@
-"""Follower: the version of a store that questions are answered from, and the move to a newer one.
+"""Follower: the version of a store that queries are answered from, and the move to a newer one.
 
-A new version is prepared before any question is answered from it: its recent files are opened, and expected questions
-are evaluated. Until then questions are answered from the version before, so none waits for a commit.
+A new version is prepared before any query is answered from it: its recent files are opened, and expected queries
+are evaluated. Until then queries are answered from the version before, so none waits for a commit.
 """
 
 import time
@@ -20,7 +20,7 @@ from quantide.store.recent_file import RecentFile
 from quantide.store.recent_manifest import ManifestEntry
 from quantide.store.stored_rows import key_type
 
-YIELD_SECONDS = 0.0001  # that a question waits during a poll
+YIELD_SECONDS = 0.0001  # that a query waits during a poll
 
 
 class Follower:
@@ -31,7 +31,7 @@ class Follower:
         self._poll_lock = RLock()
         self._is_polling = False
         self._files: dict[str, RecentFile | UnreadableFile] = {}
-        self._prepared: RecentSnapshot | None = None  # of the version that questions are answered from next
+        self._prepared: RecentSnapshot | None = None  # of the version that queries are answered from next
         self.last_error: Exception | None = None  # of the last poll
         self.polled_at = time.monotonic()
         self._advance(self._open_recent())
@@ -48,14 +48,14 @@ class Follower:
             return self.recent.version != before
 
     def record_failure(self, error: Exception) -> None:
-        """Record that poll() raised: questions raise the error until a poll succeeds."""
+        """Record that poll() raised: queries raise the error until a poll succeeds."""
         disk = isinstance(error, OSError) and not isinstance(error, QuantideError)
         self.last_error = StorageError(f"commits cannot be followed: {error}") if disk else error
 
     def yield_to_poll(self) -> None:
         """Raise if the last poll failed; otherwise yield to a running poll."""
         if self.last_error is not None:
-            raise self.last_error.with_traceback(None)  # else the traceback would grow with every question
+            raise self.last_error.with_traceback(None)  # else the traceback would grow with every query
         if self._is_polling:  # threads that only compute would delay each of its reads
             time.sleep(YIELD_SECONDS)
 
@@ -73,7 +73,7 @@ class Follower:
             self._is_polling = False
 
     def _prepare(self, snapshot: Snapshot) -> None:
-        """Open recent files and views of a version before any question is answered from it."""
+        """Open recent files and views of a version before any query is answered from it."""
         with suppress(QuantideError, OSError):  # _open_recent() reads it again, and retries
             recent = self._read(snapshot)
             if not recent.has_unreadable:
@@ -86,7 +86,7 @@ class Follower:
         return self._open_recent() if prepared is None or prepared.version != self._reader.version else prepared
 
     def _advance(self, recent: RecentSnapshot) -> None:
-        """Answer questions from this version on."""
+        """Answer queries from this version on."""
         files = {file.name: file for file in recent.files}
         removed, self._files, self.recent = self._files.keys() - files.keys(), files, recent
         self._cache.invalidate(removed)

@@ -1,4 +1,4 @@
-"""LiveStream: follows a store as it grows and answers questions about history and windows, without Spark."""
+"""LiveStream: follows a store as it grows and answers queries about history and windows, without Spark."""
 
 import logging
 import os
@@ -21,7 +21,7 @@ from quantide.history.snapshot import StepSpan
 from quantide.live.event_lag import event_lag, find_clock_problem
 from quantide.live.follower import Follower
 from quantide.live.key_directory import KeyDirectory
-from quantide.live.live_questions import LiveMonitors
+from quantide.live.live_queries import LiveMonitors
 from quantide.live.live_view import LiveViewCache, View
 from quantide.live.scope import QueryScope, ScopeArguments, resolve_window
 from quantide.live.time_series import (
@@ -48,15 +48,15 @@ HISTORY_SHARE = 4  # 1/4 of the memory is for caches of the history reader: bloc
 
 
 class LiveStream(NotCopied, LiveMonitors):
-    """A stream at its newest commit, for any question about it.
+    """A stream at its newest commit, for any query about it.
 
     One method for every window: `answer(phi)` is about everything, `last_steps=k` about the last steps of history,
     `last=n` about the newest n values, `within="5 min"` about a span of time up to the newest time (or to `now`),
     `filter=` about values that pass a declared filter; `key=` can be combined with each. A filter without `last` and
     `within` is about all recent values. `last=n, filter=f` are the values among the last n that pass f.
 
-    Parameters: `path` of the store: a folder or, with `storage_options` as for deltalake, "s3://bucket/stream";
-    `memory` of its caches (files are mapped beside it); `window`, the longest span of questions about recent values, at
+    Parameters: `path` of the store: a folder or, with `storage_options` (docs/streams.md), "s3://bucket/stream";
+    `memory` of its caches (files are mapped beside it); `window`, the longest span of queries about recent values, at
     most the store's; `follow`: a thread polls for new commits. Without it, call poll().
 
     >>> import tempfile
@@ -147,7 +147,7 @@ class LiveStream(NotCopied, LiveMonitors):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # Questions; most are in LiveQuestions
+    # Queries; most are in LiveQueries
 
     def time_series(
         self, phis: ArrayLike, within: Any, over: Any, points: int = 120, key: Any = None, filter: str | None = None
@@ -177,7 +177,7 @@ class LiveStream(NotCopied, LiveMonitors):
 
         The moments are milliseconds since 1970 and ascend. Those whose window begins before the recent rows are left
         out, so `times` has the last of them. After the newest time, windows have the rows up to it. `check_time` is
-        called from time to time while windows are summarised one by one; it may raise.
+        called from time to time; it may raise, which ends the computation.
         """
         span, moments = read_span(within), read_times_ms(times_ms)
 
@@ -250,7 +250,7 @@ class LiveStream(NotCopied, LiveMonitors):
 
     @property
     def version(self) -> int:
-        """Version that questions are answered from."""
+        """Version that queries are answered from."""
         return self._follower.recent.version
 
     @property
@@ -260,7 +260,7 @@ class LiveStream(NotCopied, LiveMonitors):
 
     @property
     def last_error(self) -> Exception | None:
-        """Error of the last poll, which questions raise; None if it succeeded."""
+        """Error of the last poll, which queries raise; None if it succeeded."""
         return self._follower.last_error
 
     trouble = last_error  # former name, for one release
@@ -278,7 +278,7 @@ class LiveStream(NotCopied, LiveMonitors):
         return self._keys.find(self._reader.snapshot, contains, most)
 
     def spans(self) -> list[StepSpan]:
-        """Return the spans of last steps that questions can be about."""
+        """Return the spans of last steps that queries can be about."""
         return self._reader.spans()
 
     def runs(self) -> list[Run]:
@@ -366,7 +366,7 @@ class LiveStream(NotCopied, LiveMonitors):
 
 
 def _follow(stream: "weakref.ref[LiveStream]", closed: Event, seconds: float) -> None:
-    """Poll until the stream is closed or garbage collected. Questions raise the errors of polls."""
+    """Poll until the stream is closed or garbage collected. Queries raise the errors of polls."""
     while not closed.wait(seconds):
         live = stream()
         if live is None:

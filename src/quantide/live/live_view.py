@@ -24,7 +24,7 @@ T = TypeVar("T")
 MAX_PREPARED = 16  # answers of one view that are computed for a new version; more are unlikely to be repeated
 TUPLE_BYTES = 24  # of a value and its ranks
 VIEWS = "views"  # with a version, the cache group of that version's views
-MAX_EXPECTED, PREPARE_SECONDS = 256, 0.25  # questions that are prepared for a new version, and the time for it
+MAX_EXPECTED, PREPARE_SECONDS = 256, 0.25  # queries that are prepared for a new version, and the time for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ def _live_answer(
 
 
 class LiveViewCache:
-    """Thread-safe cache of views by scope, for the versions that questions are answered from.
+    """Thread-safe cache of views by scope, for the versions that queries are answered from.
 
     Scopes of recent values are about the version of `recent`; others about the reader's, which may be newer, or a
     given snapshot's.
@@ -200,7 +200,7 @@ class LiveViewCache:
     def __init__(self, reader: HistoryReader, cache: ByteLRU, max_span: Fraction | None) -> None:
         self._reader, self._cache, self._max_span = reader, cache, max_span
         self._kind = type_named(reader.settings.value_type)
-        self._expected: dict[Hashable, QueryScope] = {}  # scopes of questions since the last commit
+        self._expected: dict[Hashable, QueryScope] = {}  # scopes of queries since the last commit
         self._versions: set[int] = set()  # of cached views
 
     def get(self, scope: QueryScope, recent: RecentSnapshot, snapshot: Snapshot | None = None) -> View:
@@ -222,25 +222,25 @@ class LiveViewCache:
         return view
 
     def expect(self, scope: QueryScope) -> None:
-        """Expect a question about this scope after the next commit."""
+        """Expect a query about this scope after the next commit."""
         key = scope.cache_key
         if len(self._expected) < MAX_EXPECTED and key is not None:
             self._expected[key] = scope
 
     def prepare(self, snapshot: Snapshot, recent: RecentSnapshot, before: RecentSnapshot) -> None:
-        """Build the views of expected questions for a version before questions are answered from it.
+        """Build the views of expected queries for a version before queries are answered from it.
 
-        Otherwise the first questions after a commit would all wait for them.
+        Otherwise the first queries after a commit would all wait for them.
         """
         end = time.monotonic() + PREPARE_SECONDS
         for scope in list(self._expected.values()):
             old = self._cache.peek((VIEWS, before.version), scope.cache_key)
             if old is not None and time.monotonic() < end:
-                with suppress(QuantideError, OSError):  # the question itself raises it
+                with suppress(QuantideError, OSError):  # the query itself raises it
                     self.get(scope, recent, snapshot).prepare(old)
 
     def advance(self, recent: RecentSnapshot) -> None:
-        """Invalidate views of older versions, and expect no questions."""
+        """Invalidate views of older versions, and expect no queries."""
         self._expected, current = {}, {recent.version, self._reader.version}
         self._cache.invalidate([(VIEWS, version) for version in self._versions - current])
         self._versions &= current

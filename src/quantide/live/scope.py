@@ -1,4 +1,4 @@
-"""Query scope: the subject of a question (everything, some steps, or a window; a key or all), and window bounds."""
+"""Query scope: the subject of a query (everything, some steps, or a window; a key or all), and window bounds."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, fields
@@ -14,7 +14,7 @@ from quantide.windows.time_clock import read_span, show_span
 
 
 class ScopeArguments(TypedDict, total=False):
-    """Arguments of a question beside its key; None is the default of each."""
+    """Arguments of a query beside its key; None is the default of each."""
 
     last: int | None
     within: Any
@@ -25,7 +25,7 @@ class ScopeArguments(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class QueryScope:
-    """Scope of a question: recent values with last, within or filter; otherwise history."""
+    """Scope of a query: recent values with last, within or filter; otherwise history."""
 
     key: Any = None
     last: int | None = None

@@ -13,7 +13,16 @@ from functools import cached_property
 import numpy as np
 
 from quantide.kernels.jit import freeze
-from quantide.kernels.pane_scan import GROUP, LEAST, LESS, MOST, UNDER, count_rows, gather_rows_in_band, sample_rows
+from quantide.kernels.pane_scan import (
+    BELOW_HIGH,
+    BELOW_LOW,
+    GROUP,
+    UPTO_HIGH,
+    UPTO_LOW,
+    count_rows,
+    gather_rows_in_band,
+    sample_rows,
+)
 from quantide.kernels.pane_selection import select_in_windows
 from quantide.kernels.radix_sort import key_layout
 from quantide.live.pane_rows import PaneRows
@@ -24,9 +33,9 @@ SHORT = 1 << 13  # rows of a window up to which all rows of the windows around i
 LEAST_ROWS = 1 << 16  # rows of a group of windows, about
 OVERLAP = 4  # rows of a group, as a multiple of those of its first window
 MAX_GATHERED = 1 << 22  # rows sorted together
-SAMPLE = 1 << 13  # rows of a window that are sampled, about
+SAMPLE_ROWS = 1 << 13  # rows of a window that are sampled, about
 SHARE = 8  # rows of a window for each of its sample, at least
-SAMPLED = 5  # windows of a group that are sampled
+SAMPLE_WINDOWS = 5  # windows of a group that are sampled
 DEVIATIONS, LEAST_MARGIN = 3.0, 8.0  # ranks of a sample on either side: standard deviations, at least so many
 
 
@@ -156,12 +165,12 @@ class PaneQuantiles:
 
     def _find_bands(self, group: Ints, phis: Floats) -> list[Array]:
         """Return the least and the highest value among which the quantiles most likely are, for each phi."""
-        chosen = np.unique(np.linspace(0, len(group) - 1, SAMPLED).astype(np.int64))
+        chosen = np.unique(np.linspace(0, len(group) - 1, SAMPLE_WINDOWS).astype(np.int64))
         windows = self._panes.subset(group[chosen])
         rows = int(self.sizes[group].mean())
-        stride = max(SHARE, rows // SAMPLE)
+        stride = max(SHARE, rows // SAMPLE_ROWS)
         wanted = windows.total(self._counts)
-        room = wanted // stride + 4 * SAMPLE
+        room = wanted // stride + 4 * SAMPLE_ROWS
         sample, codes, size = np.empty(room, self._carrier), np.empty(room, np.int32), 0
         for part in self._parts:
             rows_of_part = part.values, part.times, part.passes, *part.blocks
@@ -189,20 +198,20 @@ class PaneQuantiles:
             return False
         sums = windows.window_sums(counts)
         wanted = targets[np.ix_(phis, group)]
-        results = np.where(wanted < sums[LEAST], band[0], band[1])
-        inside = (wanted >= sums[LEAST]) & (wanted < sums[UNDER])
+        results = np.where(wanted < sums[UPTO_LOW], band[0], band[1])
+        inside = (wanted >= sums[UPTO_LOW]) & (wanted < sums[BELOW_HIGH])
         if inside.any():
             values, codes = (buffer[:size] for buffer in self._buffers)
-            bounds = np.concatenate(([0], np.cumsum(counts[UNDER] - counts[LEAST])))
+            bounds = np.concatenate(([0], np.cumsum(counts[BELOW_HIGH] - counts[UPTO_LOW])))
             bits, layout = values.view(f"u{values.itemsize}"), key_layout(values.dtype)
-            within = np.where(inside, wanted - sums[LEAST], -1)
+            within = np.where(inside, wanted - sums[UPTO_LOW], -1)
             done = select_in_windows(values, bits, codes, bounds, windows.starts, windows.ends, within, layout, results)
             assert done, "a window has fewer values than were counted"
         out[np.ix_(phis, group)] = results
         lowest, highest = self._limits()
         for beside, missed in (
-            (np.array([lowest, band[0]]), wanted < sums[LESS]),
-            (np.array([band[1], highest]), wanted >= sums[MOST]),
+            (np.array([lowest, band[0]]), wanted < sums[BELOW_LOW]),
+            (np.array([band[1], highest]), wanted >= sums[UPTO_HIGH]),
         ):
             for j in np.flatnonzero(missed.any(axis=1)):
                 if not self._select_within(group[missed[j]], phis[j : j + 1], beside, targets, out):
@@ -214,7 +223,7 @@ class PaneQuantiles:
         room = min(MAX_GATHERED, windows.total(self._counts)) + GROUP
         if len(self._buffers[0]) < room:
             self._buffers = np.empty(room, self._carrier), np.empty(room, np.int32)
-        counts, size = np.zeros((MOST + 1, len(self._counts)), dtype=np.int64), 0
+        counts, size = np.zeros((UPTO_HIGH + 1, len(self._counts)), dtype=np.int64), 0
         for part in self._parts:
             rows = part.values, part.times, part.passes, *part.blocks
             size = gather_rows_in_band(*rows, windows.edges, windows.needed, band, counts, *self._buffers, size)

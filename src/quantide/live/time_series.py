@@ -123,7 +123,7 @@ def list_windows(
 def list_moments(clock: TimeClock, newest: Any, over: Fraction, points: int) -> list[Any]:
     """Return at most `points` moments up to the newest time, the oldest first, over/points apart.
 
-    All but the last are multiples of that, so that a repeated question is about the same moments.
+    All but the last are multiples of that, so that a repeated query is about the same moments.
     """
     check_points(points)
     each = over / points

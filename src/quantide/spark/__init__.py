@@ -1,6 +1,6 @@
 """Quantide on Spark: quantiles of files and DataFrames with proved errors; summaries to store and merge."""
 
-from quantide.errors import MissingPackageError
+from quantide.errors import MissingPackageError, SparkSetupError
 
 try:
     import pyspark as _pyspark  # noqa: F401
@@ -11,7 +11,6 @@ from quantide.spark.batch_quantiles import quantiles, summarize
 from quantide.spark.comparison_functions import compare_summaries
 from quantide.spark.key_quantile_rows import worst_keys
 from quantide.spark.session_functions import install, uninstall
-from quantide.spark.spark_session import SparkSetupError
 from quantide.spark.sql import register
 from quantide.spark.stored_summaries import merge_summaries, quantiles_of
 

@@ -3,7 +3,6 @@
 >>> from quantide.spark.compat import percentile_approx  # instead of: from pyspark.sql.functions import ...
 """
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
 
@@ -16,15 +15,13 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, NumericType
 from quantide.errors import InvalidArgumentError, TypeMismatchError
 from quantide.sketches.stream_sketch import StreamSketch
 from quantide.spark.batch_quantiles import quantiles
-from quantide.spark.sorted_percentiles import PercentileQuery
+from quantide.spark.sorted_percentiles import PercentileQuery, read_literal
 from quantide.spark.sql import to_doubles, typed_udf
 from quantide.summary.ranks import target_ranks
 from quantide.summary.summary import Summary
 from quantide.summary.value_column import nan_error
 
 MAX_ACCURACY = 2**31 - 1
-NUMBER = r"[-+]?[0-9.]+(?:E-?[0-9]+)?"
-CONSTANT = re.compile(rf"(?P<one>{NUMBER})|array\((?P<list>{NUMBER}(?:, {NUMBER})*)\)")
 
 Percentage = Column | float | Sequence[float]
 
@@ -172,7 +169,7 @@ def _read_percentage(percentage: Any) -> tuple[list[float], bool]:
     """Return the phis, and True if the result is an array."""
     several = isinstance(percentage, (list, tuple))
     if isinstance(percentage, Column):
-        several, percentage = _read_literal(percentage)
+        percentage, several = _read_literal(percentage)
     elif not several:
         percentage = [percentage]
     phis = _read_probabilities(percentage)
@@ -183,7 +180,7 @@ def _read_percentage(percentage: Any) -> tuple[list[float], bool]:
 
 def _read_accuracy(accuracy: Any) -> int:
     if isinstance(accuracy, Column):
-        accuracy = int(_read_literal(accuracy)[1][0])
+        accuracy = int(_read_literal(accuracy)[0][0])
     if isinstance(accuracy, bool) or not isinstance(accuracy, int) or not 0 < accuracy <= MAX_ACCURACY:
         raise InvalidArgumentError(f"accuracy must be a whole number from 1 to {MAX_ACCURACY}, not {accuracy!r}")
     return accuracy
@@ -195,13 +192,12 @@ def _read_relative_error(error: Any) -> float:
     return float(error)
 
 
-def _read_literal(column: Column) -> tuple[bool, list[float]]:
-    """Return True for an array, and the numbers, of a literal such as lit(0.5) or array(lit(0.5), lit(0.9))."""
-    match = CONSTANT.fullmatch(_column_text(column))
-    if match is None:
+def _read_literal(column: Column) -> tuple[list[float], bool]:
+    """Return the numbers of a column such as lit(0.5) or array(lit(0.5), lit(0.9)), and True if it is an array."""
+    literal = read_literal(_column_text(column))
+    if literal is None:
         raise InvalidArgumentError(f"{_column_text(column)} is not a constant; give percentage and accuracy as numbers")
-    listed = match["list"]
-    return listed is not None, [float(number) for number in (listed or match["one"]).split(",")]
+    return literal
 
 
 def _column_text(column: Column) -> str:

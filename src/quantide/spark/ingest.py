@@ -23,6 +23,7 @@ from quantide.errors import (
     DataLossError,
     SettingsError,
     SourceTableError,
+    SparkSetupError,
     StorageError,
     StreamError,
     TypeMismatchError,
@@ -31,7 +32,7 @@ from quantide.errors import (
 from quantide.spark.java_process import JavaProcess, ignore_lost_java
 from quantide.spark.kafka_connector import connector_conf, connector_error
 from quantide.spark.spark_executor import SparkExecutor
-from quantide.spark.spark_session import SparkSetupError, check_workers, start_session
+from quantide.spark.spark_session import check_workers, start_session
 from quantide.spark.stream.frame_tasks import prepare_workers
 from quantide.spark.stream.micro_batch import LOCAL_BYTES
 from quantide.spark.stream.running_stream import RunningStream

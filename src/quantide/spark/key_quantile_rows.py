@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, LongType, StringType, StructField, StructType
 
-from quantide.errors import EmptyError, InvalidArgumentError
+from quantide.errors import EmptyError, InvalidArgumentError, TypeMismatchError
 from quantide.spark.batch_quantiles import Names, as_names
 from quantide.spark.partial_summaries import row_keys
 from quantide.spark.row_source import Batches, quote_name, to_batches
@@ -74,8 +74,11 @@ def _columns(table: pa.Table, keys: int, phi: float) -> dict[str, pa.Array]:
 
 
 def _read_rows(table: pa.Table, keys: tuple[str, ...]) -> KeyQuantiles:
-    """Return the rows in the order of their keys."""
-    kind = type_named(table["value_type"][0].as_py())
+    """Return the rows in the order of their keys; raise if their values have different types."""
+    names = sorted(table["value_type"].unique().to_pylist())
+    if len(names) > 1:
+        raise TypeMismatchError(f"values of keys that are compared have one type, not {', '.join(names)}")
+    kind = type_named(names[0])
     column = key_array(row_keys(table.rename_columns([*keys, *table.column_names[len(keys) :]]), keys))
     codes, distinct = encode_keys(column)
     ordered = table.take(pa.array(np.argsort(codes)))

@@ -181,13 +181,14 @@ def assign_buckets(keys: pa.Array, buckets: int) -> NDArray[np.int64]:
 
 
 def _hash_keys(keys: pa.Array) -> NDArray[np.uint64]:
+    """Hash each key by its value alone: the hash of a key must not depend on others, such as a null."""
     if pa.types.is_struct(keys.type):
         mixed = np.zeros(len(keys), dtype=np.uint64)
         for i in range(keys.type.num_fields):
             mixed = mixed * MULTIPLIER + _hash_keys(keys.field(i))
         return mixed
-    if pa.types.is_integer(keys.type) and not keys.null_count:
-        numbers: NDArray[np.uint64] = keys.to_numpy().astype(np.uint64)
+    if pa.types.is_integer(keys.type):
+        numbers: NDArray[np.uint64] = keys.fill_null(0).to_numpy().astype(np.uint64)
         return numbers * MULTIPLIER
     objects = keys.to_numpy(zero_copy_only=False).astype(object)
     hashes: NDArray[np.uint64] = pd.util.hash_array(objects, categorize=False)

@@ -1,6 +1,5 @@
 """Replacement of percentile_approx, approx_percentile and percentile by name in the SQL text of a session."""
 
-import re
 from typing import Any
 from weakref import WeakSet
 
@@ -9,10 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from quantide.errors import InvalidArgumentError, TypeMismatchError
 from quantide.spark.percentile_rewrite import is_query, rewrite_percentiles
-from quantide.spark.sorted_percentiles import PercentileQuery
-
-NUMBER = r"[0-9]*\.?[0-9]+(?:[eE]-?[0-9]+)?"
-LITERAL = re.compile(rf"(?P<one>{NUMBER})[dD]?|array\((?P<list>\s*{NUMBER}[dD]?(?:\s*,\s*{NUMBER}[dD]?)*\s*)\)", re.I)
+from quantide.spark.sorted_percentiles import PercentileQuery, read_literal
 
 _installed: WeakSet[SparkSession] = WeakSet()
 
@@ -67,11 +63,9 @@ def _as_expected(result: DataFrame, expected: DataFrame) -> DataFrame:
 
 def _read_percentage(own: Any, percentage: str, args: Any) -> PercentileQuery:
     """Read a literal; let Spark compute any other constant."""
-    literal = LITERAL.fullmatch(percentage.strip())
+    literal = read_literal(percentage)
     if literal is not None:
-        listed = literal["list"]
-        numbers = [float(number.strip(" \n\tdD")) for number in (listed or literal["one"]).split(",")]
-        return _checked(numbers, listed is not None, percentage)
+        return _checked(*literal, percentage)
     try:
         value = own(f"SELECT {percentage}", args).collect()[0][0]
     except AnalysisException as error:

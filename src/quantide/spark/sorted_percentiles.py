@@ -4,6 +4,7 @@ Values never leave the JVM. Every type that Spark can sort keeps its type and al
 Answers are slices of the sorted array, because slices have the nullability of the results of Spark's own functions.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,22 @@ RANK = "CAST(greatest(1D, ceil(phi * size(s) - 1e-9D)) AS INT)"  # as summary.ra
 LOW, HIGH = "CAST(floor(i) AS INT)", "CAST(ceil(i) AS INT)"
 SHARE = f"coalesce(i - {LOW}, 0D)"  # floor() may be null for Spark, and coalesce() is not
 BETWEEN = f"IF({LOW} = {HIGH} OR a = b, a * 1D, a * 1D + (b * 1D - a * 1D) * {SHARE})"
+
+NUMBER = r"[-+]?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?[dD]?"
+LITERAL = re.compile(rf"(?P<one>{NUMBER})|array\((?P<list>\s*{NUMBER}(?:\s*,\s*{NUMBER})*\s*)\)", re.I)
+
+
+def read_literal(text: str) -> tuple[list[float], bool] | None:
+    """Return the numbers of a literal of Spark SQL, and True if it is an array; None if the text is no literal.
+
+    >>> read_literal("array(0.5, 9.9E-1D)"), read_literal("0.5"), read_literal("0.4 + 0.1")
+    (([0.5, 0.99], True), ([0.5], False), None)
+    """
+    match = LITERAL.fullmatch(text.strip())
+    if match is None:
+        return None
+    listed = match["list"]
+    return [float(number.strip(" \n\t\rdD")) for number in (listed or match["one"]).split(",")], listed is not None
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from quantide.errors import QuantideError
+from quantide.errors import SparkSetupError
 
 _checked_sessions: WeakSet[SparkSession] = WeakSet()
 _core_counts: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()
@@ -24,10 +24,6 @@ _core_counts: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()
 COUNTED_ROWS = 1 << 16  # rows of a range that Spark cuts into as many partitions as tasks run at once
 # The cause in the errors of workers that do not start; the rest of the text are stack traces.
 START_FAILURE = re.compile(r"(No module named|Cannot run program|\[PYTHON_VERSION_MISMATCH\]|Python worker exited).*")
-
-
-class SparkSetupError(QuantideError, RuntimeError):
-    """There is no session, or its workers cannot import quantide."""
 
 
 def active_session() -> SparkSession:

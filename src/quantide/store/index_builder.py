@@ -101,14 +101,5 @@ class IndexBuilder:
         return b"".join(pack(MAGIC, VERSION, info.__dict__, sections, PAGED))
 
 
-def build_index_file(
-    rows: SortedRows, keyed: bool, info: IndexFileInfo, profile: ErrorProfile, of: int | None
-) -> bytes:
-    """Return the bytes of the index file of these rows, with a summary of each key within the profile."""
-    builder = IndexBuilder(keyed, profile, info.block_rows, of)
-    builder.add(rows)
-    return builder.finish(info)
-
-
 def _concatenate(arrays: list[NDArray[Any]]) -> NDArray[Any]:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)

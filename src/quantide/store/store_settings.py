@@ -17,7 +17,7 @@ VERSION = 4
 READABLE_VERSIONS = (1, 2, 3, 4)  # version 1 has no recent files, version 2 no max_ahead, version 3 no tail
 PROPERTY = "quantide.settings"
 VALUE = "value"  # name of the column of values
-FORBIDDEN = " ,;{}()\n\t="
+FORBIDDEN = " ,;{}()\n\t=\0"
 UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 TUPLE_BYTES = 24
 MERGED_BYTES = 32  # for each tuple of the summary of all runs: a fourth is left for other data about the runs
@@ -84,7 +84,7 @@ class StoreSettings:
                 raise InvalidArgumentError(f"keys are names of columns other than {VALUE!r}, not {name!r}")
             if set(name) & set(FORBIDDEN):
                 raise InvalidArgumentError(
-                    f"Delta allows none of {FORBIDDEN!r} in a column's name, and {name!r} has one"
+                    f"a column's name in a store can have none of {FORBIDDEN!r}, and {name!r} has one"
                 )
         if len({name.lower() for name in names}) < len(names):
             raise InvalidArgumentError(f"keys must differ by more than upper and lower case, and do not in {names!r}")

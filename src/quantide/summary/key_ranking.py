@@ -83,7 +83,7 @@ class KeyRankingAsOf(KeyRanking):
 
 @dataclass(frozen=True)
 class RankingRequest:
-    """Which keys to list: the `most` with the largest or smallest quantile, of those with at least `min_n` values."""
+    """Request for the `most` keys with the largest or smallest quantile, of those with at least `min_n` values."""
 
     phi: float
     most: int = MOST

@@ -84,11 +84,6 @@ def difference_below(a: float, b: float) -> float:
     return float_below(Fraction(a) - Fraction(b))
 
 
-def difference_above(a: float, b: float) -> float:
-    """Return an upper bound of a - b; 0 if both are the same, also of equal infinities."""
-    return 0.0 - difference_below(b, a)
-
-
 def sum_below(terms: Sequence[float]) -> float:
     """Return the largest float that is not above the exact sum of finite terms.
 

@@ -53,9 +53,9 @@ def read_span(span: Any) -> Fraction:
     """
     seconds = _seconds(span)
     if seconds is None:
-        raise InvalidArgumentError(
-            f'{span!r} is not a length of time; give seconds, a timedelta, or text such as "5 min" or "1 h 30 min"'
-        )
+        text_fix = 'text needs a unit: "5 s", "5 min" or "1 h 30 min"'
+        fix = text_fix if isinstance(span, str) else "give seconds or a timedelta"
+        raise InvalidArgumentError(f"{span!r} is not a length of time; {fix}")
     if seconds <= 0:
         raise InvalidArgumentError(f"a length of time must be above zero, not {span!r}")
     if seconds > MAX_SPAN or seconds.denominator >= 10**MAX_DIGITS:

@@ -91,7 +91,7 @@ class CurveQuery(ModeParameters):
 
 
 class WorstKeysParameters(BaseModel):
-    """Which keys to list, and of which window."""
+    """Keys to list, and their window."""
 
     model_config = ConfigDict(extra="forbid")
 

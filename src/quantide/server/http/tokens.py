@@ -55,10 +55,14 @@ class Identity:
         """Return True unless the identity is limited to other streams."""
         return self.streams is None or stream in self.streams
 
-    def check_stream(self, stream: str) -> None:
-        """Raise if the identity is limited to other streams; the message is the same if there is no such stream."""
+    def check_stream(self, stream: str, item: str = "") -> None:
+        """Raise if the identity is limited to other streams; the message is the same if there is no such stream.
+
+        `item` is what the client named instead, such as "alarm 7": the message does not disclose its stream.
+        """
         if not self.may_use(stream):
-            raise ForbiddenError(f"the token {self.name!r} is limited to other streams than {stream[:100]!r}")
+            named = f"that of {item}" if item else repr(stream[:100])
+            raise ForbiddenError(f"the token {self.name!r} is limited to other streams than {named}")
 
     @classmethod
     def of_row(cls, row: Sequence[Any]) -> "Identity":

@@ -158,7 +158,7 @@ def routes(service: Service) -> APIRouter:
     def find_alarm(request: Request, id: int) -> AlarmState:
         """Return an alarm; raise if there is none, or if the client may not use its stream."""
         alarm = alarms.get(id)
-        identity_of(request).check_stream(alarm.setting.stream)
+        identity_of(request).check_stream(alarm.setting.stream, f"alarm {id}")
         return alarm
 
     def encode(alarm: AlarmState, full: bool) -> dict[str, Any]:

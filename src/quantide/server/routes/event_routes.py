@@ -66,7 +66,7 @@ async def make_subscription(
         service.streams.check_name(name)
     for alarm in parameters.alarm:
         if not reconnects:
-            identity.check_stream(service.alarms.get(alarm).setting.stream)
+            identity.check_stream(service.alarms.get(alarm).setting.stream, f"alarm {alarm}")
     ids = np.unique(np.array(parameters.query, dtype=np.int64))
     present = service.queries.table.find(ids)[1]
     if not present.all() and not reconnects:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Request, Response
@@ -35,6 +35,7 @@ from quantide.server.service import Service
 from quantide.windows.wall_clock import wall_clock_ns
 
 LOG = logging.getLogger("quantide.server")
+T = TypeVar("T")
 API_VERSION = "2.42.0"  # of the Prometheus whose API these routes follow; Grafana chooses its requests by it
 MAX_VALUES = 10_000  # of a label, and names, in one response
 MAX_SELECTORS = 100
@@ -137,17 +138,18 @@ class PrometheusHandlers:
         return await self._list(request, form, lambda metrics, chosen: list_label_values(metrics, name, chosen))
 
     async def series(self, request: Request, form: QueryForm) -> Response:
-        (metrics, warnings), limit = self._visible(request), form.limit()
+        metrics, warnings = self._visible(request)
         if not form.has_selectors:
             raise InvalidArgumentError("match[] is missing; write match[]=latency, for instance")
         most = self._service.limits.series
         found = await self._service.compute(lambda: list_series(metrics, form.selectors(), most))
-        return success(found[:limit], warnings)
+        return success(*cut_list(found, form.limit(), warnings))
 
     async def metadata(self, request: Request, form: QueryForm) -> Response:
         metrics, warnings = self._visible(request)
         described = list_metadata(metrics, form.get("metric"))
-        return success(dict(list(described.items())[: form.limit()]), warnings)
+        items, warnings = cut_list([*described.items()], form.limit(), warnings)
+        return success(dict(items), warnings)
 
     async def buildinfo(self, request: Request, form: QueryForm) -> Response:
         named = {"version": API_VERSION, "revision": f"quantide-{__version__}"}
@@ -172,10 +174,16 @@ class PrometheusHandlers:
         return success(data, warnings)
 
     async def _list(self, request: Request, form: QueryForm, read: Callable[..., list[str]]) -> Response:
-        (metrics, warnings), limit = self._visible(request), form.limit()
+        metrics, warnings = self._visible(request)
         found = await self._service.compute(lambda: read(metrics, form.selectors()))
-        cut = [f"there are {len(found):,}; these are the first {limit:,}"] if len(found) > limit else []
-        return success(found[:limit], warnings + cut)
+        return success(*cut_list(found, form.limit(), warnings))
+
+
+def cut_list(entries: list[T], limit: int, warnings: list[str]) -> tuple[list[T], list[str]]:
+    """Return the first entries, and the warnings with one more if some are left out."""
+    if len(entries) <= limit:
+        return entries, warnings
+    return entries[:limit], [*warnings, f"there are {len(entries):,}; these are the first {limit:,}"]
 
 
 def routes(service: Service) -> APIRouter:
@@ -208,7 +216,7 @@ def endpoint(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         except QuantideError as error:
             return failure(error)
         except Exception as error:
-            LOG.error("a query of Prometheus failed", exc_info=error)
+            LOG.error("a query of the Prometheus API failed", exc_info=error)
             return failure(error)
 
     return respond

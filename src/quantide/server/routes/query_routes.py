@@ -27,7 +27,7 @@ LABEL_TEXT = "Only queries that have this label."
 
 
 class QueryListParameters(BaseModel):
-    """Which queries to list."""
+    """Filter of the queries to list."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -38,7 +38,7 @@ class QueryListParameters(BaseModel):
 
 
 class LabelParameters(BaseModel):
-    """Which queries to drop."""
+    """Label of the queries to drop."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -46,7 +46,7 @@ class LabelParameters(BaseModel):
 
 
 class MonitorQuery(BaseModel):
-    """Which monitors to list."""
+    """Filter of the monitors to list."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -148,7 +148,7 @@ def limit_streams(identity: Identity) -> tuple[str, list[str]]:
 
 def answer_query(service: Service, id: int, identity: Identity) -> dict[str, Any]:
     for row in service.registry.rows("SELECT * FROM queries WHERE id = ?", (id,)):
-        identity.check_stream(row["stream"])
+        identity.check_stream(row["stream"], f"query {id}")
         return encode_query(row) | {"answer": orjson.Fragment(service.queries.answer(id))}
     raise unknown_query(np.array([id]))
 

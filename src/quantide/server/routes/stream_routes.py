@@ -15,7 +15,7 @@ KEYS, MAX_KEYS = 100, 1_000
 
 
 class KeyQuery(BaseModel):
-    """Which keys to list."""
+    """Filter of the keys to list."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -128,5 +128,5 @@ function valueWords(alarm, unit) {
 function happened(transition, unit) {
   const { firing, state, value, why } = transition;
   const at = (value ?? null) === null ? (why ? `: ${why}` : "") : ` at ${valueLabel(transition, unit)}`;
-  return ` ${firing ? "firing" : "quiet"}, ${state}${at}`;
+  return ` ${firing ? `firing, ${state}` : STATES[state][1]}${at}`; // quiet is proved, the rest is open
 }

@@ -14,7 +14,7 @@ const POINTS = 200;
 const LEAST = 1500; // milliseconds between two requests
 const NOISE = 1e-9; // relative error of a difference of two numbers, at most
 const SAME = "Both sides are the same: choose something else to compare with.";
-const WAYS = { higher: "higher than", lower: "lower than", open: "indistinguishable from" };
+const VERDICTS = { higher: "higher than", lower: "lower than", open: "indistinguishable from" };
 const THAN = { higher: "▲ higher than", lower: "▼ lower than", open: "≈ indistinguishable from" };
 const BANDS = "The shaded bands are proved: the true curves lie in them.";
 const PAIRS = "Each point is one quantile of both: on the diagonal they are the same.";
@@ -169,7 +169,7 @@ export function mount(element, app) {
     const range = phiRange(one.least, one.most);
     return (
       `${format.phi(one.phi)} ${y} is ${inUnit(one.value)}; in ${x} that is the ${range}. ` +
-      `It is ${WAYS[way(one)]} that of ${x}, ${inUnit(one.other.value)}${margin(one, streams.unit())}.`
+      `It is ${VERDICTS[way(one)]} that of ${x}, ${inUnit(one.other.value)}${margin(one, streams.unit())}.`
     );
   }
 

@@ -64,15 +64,24 @@ class StreamStatus:
         )
 
     def to_line(self) -> str:
-        parts = [
-            f"{self.name:<16}",
-            f"{self.rate:>12,.0f} rows/s",
-            f"lag {self.lag:>6.1f} s",
-            f"batch {self.seconds * 1000:>6,.0f} ms",
-            count(self.rows, "row"),
-            count(self.stats["steps"], "step"),
-            count(self.stats["runs"] + self.stats["chunks"], "run"),
-        ]
+        """Return the name and the rate, problems, then the rest: a narrow terminal shows the beginning of a line."""
+        return "  ".join(
+            [
+                f"{self.name:<16}",
+                f"{self.rate:>12,.0f} rows/s",
+                *self._problems(),
+                f"lag {self.lag:>6.1f} s",
+                f"batch {self.seconds * 1000:>6,.0f} ms",
+                count(self.rows, "row"),
+                count(self.stats["steps"], "step"),
+                count(self.stats["runs"], "run"),
+                count(self.stats["chunks"], "chunk"),
+            ]
+        )
+
+    def _problems(self) -> list[str]:
+        """Return what an operator has to know, in the order of its urgency."""
+        parts = [text for text in (self.last_error, self.clock_problem) if text]
         if self.bad:
             parts.append(f"{self.bad:,} bad" + (f", {self.ahead:,} ahead of the clock" if self.ahead else ""))
         if self.lost:
@@ -85,11 +94,7 @@ class StreamStatus:
             parts.append(f"{count(self.changed_files, 'file')} changed after ingestion")
         if self.note:
             parts.append(self.note)
-        if self.clock_problem:
-            parts.append(self.clock_problem)
-        if self.last_error:
-            parts.append(self.last_error)
-        return "  ".join(parts)
+        return parts
 
     def to_json(self) -> dict[str, Any]:
         """Return the line as JSON; lag and the time of a batch are in seconds."""
@@ -102,7 +107,8 @@ class StreamStatus:
             "batches": self.batches,
             "rows": self.rows,
             "steps": self.stats["steps"],
-            "runs": self.stats["runs"] + self.stats["chunks"],
+            "runs": self.stats["runs"],
+            "chunks": self.stats["chunks"],
             "bad": self.bad,
             "ahead": self.ahead,
             "lost": self.lost,

@@ -1,4 +1,4 @@
-"""Live questions and live monitors: the questions and the continuous queries that a live stream answers.
+"""Live queries and live monitors: the queries and the continuous queries that a live stream answers.
 
 All take the same scope arguments. Continuous queries are evaluated at every commit.
 """
@@ -29,7 +29,7 @@ from quantide.typing import Floats
 T = TypeVar("T")
 
 
-class LiveQuestions(ABC):
+class LiveQueries(ABC):
     """`arguments` are last, within, filter, last_steps and now; LiveStream describes them."""
 
     @property
@@ -40,7 +40,7 @@ class LiveQuestions(ABC):
     @property
     @abstractmethod
     def version(self) -> int:
-        """Version that questions are answered from."""
+        """Version that queries are answered from."""
 
     @property
     @abstractmethod
@@ -53,7 +53,7 @@ class LiveQuestions(ABC):
 
     @abstractmethod
     def _query(self, scope: QueryScope, read: Callable[[View], T], expect: bool = True) -> T:
-        """Return what `read` computes from that view; `expect` the same question after the next commit."""
+        """Return what `read` computes from that view; `expect` the same query after the next commit."""
 
     def answer(
         self, phi: float, key: Any = None, *, mode: str | None = None, **arguments: Unpack[ScopeArguments]
@@ -230,7 +230,7 @@ class LiveQuestions(ABC):
         return "quick" if all_keys else "accurate"
 
 
-class LiveMonitors(LiveQuestions):
+class LiveMonitors(LiveQueries):
     """Monitors by the scope and the eps that they were made with."""
 
     def __init__(self) -> None:
@@ -278,7 +278,7 @@ class LiveMonitors(LiveQuestions):
 
     def pull(self, scope: QueryScope) -> tuple[int, Summary]:
         """Return the version and a summary, as Monitor(pull=) needs them; a summary of no values for an unknown key."""
-        version = self.version  # before the question: a later commit may have the first value of the key
+        version = self.version  # before the query: a later commit may have the first value of the key
         try:
             return self._query(scope, lambda view: (view.version, view.summary), expect=False)
         except UnknownKeyError:
