@@ -35,7 +35,7 @@ def test_a_stream_in_a_bucket_is_served(path: Path, rng: np.random.Generator) ->
         missing = client.get("/readyz")
         assert missing.status_code == 503
         assert config.store not in missing.text, "every client may request it"
-        assert "there is no history in its folder: nothing was written there yet" in missing.text
+        assert "nothing was ingested yet" in missing.text
     options = dict(stream.storage_options)
     settings: dict[str, Any] = {"eps": 0.01, "keys": "endpoint", "filters": ["errors"], "window": "24 hours"}
     with History(stream.folder, storage_options=options, **settings) as history:

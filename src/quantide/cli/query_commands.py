@@ -24,7 +24,7 @@ def _add_quantile_options(parser: argparse.ArgumentParser) -> None:
         "--mode",
         choices=MODES,
         default="accurate",
-        help="accurate reads one block per run, quick reads no data, exact also makes the open step exact "
+        help="accurate reads one block per run (and key), quick reads no data, exact also makes the open step exact "
         "(%(default)s)",
     )
     _add_window_options(parser)

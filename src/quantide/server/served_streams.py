@@ -150,5 +150,7 @@ def _public_reason(error: Exception, folder: str) -> str:
     if _is_unreachable(error, folder):
         is_refused = isinstance(error, AccessRefusedError)
         return "its object store refused the credentials" if is_refused else "its object store cannot be reached"
+    if isinstance(error, NoStoreError):
+        return "nothing was ingested yet"
     lines = str(error).replace(folder, "its folder").splitlines()
     return lines[0][:300] if lines else type(error).__name__
