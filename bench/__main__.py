@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from bench import documents, evidence
+from bench import documents, evidence, processors
 from bench.subjects import CHARACTERIZATION, RESULTS
 
 
@@ -13,6 +13,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return evidence.main(given[1:])
     collection = CHARACTERIZATION if given[:1] == ["characterize"] else RESULTS
     if collection.main(given[collection is CHARACTERIZATION :]) == collection.folder:
+        processors.store()
         documents.write()
     return 0
 

@@ -16,7 +16,6 @@ from bench.report import Report, say
 
 FIGURE = re.compile(r"(<!-- figure: ([\w-]+) -->)(.*?)(<!-- /figure -->)", re.S)
 SCALE = DOCS / "scale.md"
-README = ("stream", "windows", "queries", "ingest", "history", "serve", "spark")
 _LINES = (rendering.TEMPLATES / "figures.md").read_text(encoding="utf-8").splitlines()
 FIGURES = dict(line.split(": ", 1) for line in _LINES)
 
@@ -48,7 +47,8 @@ def figure(name: str, reports: Reports) -> str:
         "reports": reports,
         "select": lambda *names, **fields: select(reports, *names, **fields),
         "stream": lambda method: stream_row(reports, method),
-        "readme": lambda: readme({name: reports[f"results/{name}"] for name in README}),
+        "readme": lambda: readme(processors.slowest(reports)[0]),
+        "processor": lambda: processor(reports),
         "tails": lambda: tail_accuracy.worst(reports["results/tails"]),
         "buckets": buckets,
         "task": task,
@@ -56,10 +56,21 @@ def figure(name: str, reports: Reports) -> str:
     return rendering.environment().from_string(FIGURES[name]).render(context)
 
 
-def readme(reports: Mapping[str, Report]) -> str:
+def processor(reports: Reports) -> str:
+    """Return where the table of README.md was measured."""
+    measured, names = processors.slowest(reports)
+    if not names:
+        return "on several machines: each result names its own"
+    machine, date = measured["results/stream"].about["machine"], measured["results/stream"].about["date"]
+    others = f", the slower of {' and '.join(names)}" if len(names) > 1 else ""
+    return f"on {machine['cpu']} with {machine['cores']} cores, {date}{others}"
+
+
+def readme(reports: Reports) -> str:
     """Render the table of README.md; a line of its template is a row."""
-    first = [stream_row({"results/stream": reports["stream"]}, method) for method in ("StreamSketch", "KLL k=2600")]
-    lines = rendering.render("readme.md", ours=first[0], peer=first[1], reports=reports).splitlines()
+    first = [stream_row(reports, method) for method in ("StreamSketch", "KLL k=2600")]
+    chosen = {name: reports[f"results/{name}"] for name in processors.SUBJECTS}
+    lines = rendering.render("readme.md", ours=first[0], peer=first[1], reports=chosen).splitlines()
     return f"\n\n{tables.markdown(('measured', 'Quantide'), [line.split(' | ') for line in lines if line])}\n"
 
 

@@ -86,7 +86,7 @@ def test_typed_numbers_are_found(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "about <!-- figure: cores -->2 ms<!-- /figure --> more",
+        "about <!-- figure: queries-ratio -->2 ms<!-- /figure --> more",
         "`wait=5 s`, `4 MB`",
         "```python\nsleep(3)  # 3 seconds\n```",
         "Python 3.11, p99, eps = 0.001, 2^53 values, sections 2 to 5",
@@ -103,7 +103,7 @@ def test_every_figure_is_told_somewhere() -> None:
 
 
 def test_figures_are_put_between_their_marks() -> None:
-    text = "on <!-- figure: cores -->many<!-- /figure -->, <!-- figure: cores --><!-- /figure -->"
+    text = "on <!-- figure: queries-ratio -->many<!-- /figure -->, <!-- figure: queries-ratio --><!-- /figure -->"
     made = documents.insert(text, stored())
     assert "many" not in made
     assert documents.insert(made, stored()) == made

@@ -19,6 +19,7 @@ from bench import (
     inputs,
     plots,
     processes,
+    processors,
     rendering,
     tables,
     window_speed,
@@ -156,14 +157,45 @@ def test_windows_are_written_part_by_part(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_the_readme_tells_of_windows_when_they_were_measured(quick: Path) -> None:
-    paths = {part: FOLDER / f"{part}.json" for part in documents.README if part != "windows"}
-    reports = {part: Report.read(path) for part, path in paths.items()}
-    reports |= {"windows": Report.read(quick / "windows.json")}
-    text = documents.readme(reports)
+    paths = {name: FOLDER / f"{name}.json" for name in processors.SUBJECTS if name != "windows"}
+    reports = {f"results/{name}": Report.read(path) for name, path in paths.items()}
+    windows = Report.read(quick / "windows.json")
+    text = documents.readme(reports | {"results/windows": windows})
     assert "any of the last 200,000" in text
     assert "a query over HTTP" in text
-    short = Report(reports["windows"].part, reports["windows"].settings, {}, reports["windows"].about)
-    assert "any of the last" not in documents.readme({**reports, "windows": short})
+    short = Report(windows.part, windows.settings, {}, windows.about)
+    assert "any of the last" not in documents.readme(reports | {"results/windows": short})
+
+
+def test_the_readme_has_the_slowest_processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(processors, "FOLDER", tmp_path / "results" / "processors")
+    stored = {f"results/{name}": Report.read(FOLDER / f"{name}.json") for name in processors.SUBJECTS}
+    for cpu, factor, note in (("B", 0.5, {}), ("A", 1.0, {}), ("old", 0.1, {"note": "an earlier version"})):
+        folder = tmp_path / "results" / "processors" / cpu
+        for report in stored.values():
+            machine = report.about["machine"] | {"cpu": cpu, "numpy_disabled": None}
+            rows = {name: [dict(row) for row in rows] for name, rows in report.rows.items()}
+            for row in rows.get("rows", []) if report.part == "stream" else []:
+                row["values_per_s"] *= factor
+            Report(report.part, report.settings, rows, report.about | {"machine": machine} | note).write(folder)
+    measured, names = processors.slowest(stored)
+    assert (names, measured["results/spark"].about["machine"]["cpu"]) == (["B", "A"], "B")
+    assert "on B with 2 cores" in documents.processor(stored)
+    (tmp_path / "results" / "processors" / "B" / "serve.json").unlink()
+    assert processors.slowest(stored)[1] == ["A"]
+    (tmp_path / "results" / "processors" / "A" / "serve.json").unlink()
+    assert processors.slowest(stored) == (stored, [])
+
+
+def test_results_of_this_processor_are_stored_in_its_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(processors, "FOLDER", tmp_path / "processors")
+    machine = environment.describe()
+    for number, name in enumerate(processors.SUBJECTS):
+        other = machine if number else machine | {"cpu": "another"}
+        Report(name, {}, {}, {"machine": other}).write(tmp_path)
+    processors.store()
+    [folder] = (tmp_path / "processors").iterdir()
+    assert sorted(path.stem for path in folder.iterdir()) == sorted(processors.SUBJECTS[1:])
 
 
 def test_a_ring_holds_the_last_values(rng: np.random.Generator) -> None:
