@@ -150,7 +150,8 @@ export function mount(element, app) {
   }
 
   // A value, or its proved range where that is more than the value.
-  const proved = (one, joint) => (isExact(one) ? format.number(one.value) : format.bounds(one.low, one.high).join(joint));
+  const proved = (one, joint) =>
+    isExact(one) ? format.number(one.value) : format.bounds(one.low, one.high).join(joint);
   const inUnit = (one) => proved(one, " to ") + streams.unit();
   const inSentence = (one) => (isExact(one) ? "" : "between ") + proved(one, " and ") + streams.unit();
 
@@ -217,8 +218,8 @@ function margin(one, unit) {
   return `${by}. That is proved for the values that arrived; whether it is chance is another question`;
 }
 
-// " (17 to 23 %)": the difference as a share of the other value. It grows or falls with either value, so its ends belong
-// to the bounds of both. There is none where the other value may be zero.
+// " (17 to 23 %)": the difference as a share of the other value. It grows or falls with either value, so its ends
+// belong to the bounds of both. There is none where the other value may be zero.
 function share({ low, high, other }) {
   if (!(size(other.low) > 0 || size(other.high) < 0)) return "";
   const ends = [other.low, other.high].map(size).flatMap((b) => [low, high].map((a) => Math.abs((size(a) - b) / b)));
