@@ -79,8 +79,10 @@ def test_shortcuts_and_the_dialog_that_tells_them(still: Small, page: Page) -> N
     page.keyboard.press("?")
     dialog = page.get_by_role("dialog", name="Keyboard shortcuts")
     expect(dialog).to_be_visible()
-    told = dialog.locator("kbd").all_inner_texts()
+    told = dialog.locator("dt").all_inner_texts()
     assert len(told) == len(set(told)) >= 10
+    expect(dialog).to_contain_text("in the Q-Q plot")
+    expect(dialog).to_contain_text("in the picture of runs")
     page.keyboard.press("]")  # nothing goes on behind it
     assert selection(page)["window"] == "within:5m"
     page.keyboard.press("Escape")

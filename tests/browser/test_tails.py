@@ -75,6 +75,10 @@ SHOWN = {
     "rankError(7e-7, 1e7)": "7 (0.00007\N{NO-BREAK SPACE}%)",
     "rankError(0.0012345, 1e6)": "1,235 (0.13\N{NO-BREAK SPACE}%)",
     "rankError(1 / 3e9, 3e9)": "1 (0.000000034\N{NO-BREAK SPACE}%)",
+    "percents(0.1684, 0.2281)": "16 to 23\N{NO-BREAK SPACE}%",
+    "percents(0.80188, 0.80192)": "80.2\N{NO-BREAK SPACE}%",
+    "shortCount(600335)": "600\N{NO-BREAK SPACE}k",
+    "shortCount(2980000)": "2.98\N{NO-BREAK SPACE}M",
     "percent(7e-7, 2)": "0.00007\N{NO-BREAK SPACE}%",
 }
 

@@ -67,6 +67,8 @@ def test_comparison(metered: Small, page: Page) -> None:
     for verdict in panel.locator(".verdict").all():
         assert verdict.inner_text().count("\N{NO-BREAK SPACE}ms") == 2
     expect(panel.locator(".sentence")).to_contain_text("whether it is chance is another question")
+    shown = re.compile(r"^p99 now is (between [\d,.]+ and )?[\d,.]+\sms; .* \([\d,.]+( to [\d,.]+)?\s%\)")
+    expect(panel.locator(".sentence")).to_have_text(shown)
     difference = re.search(r", by (\S+?)( to \S+?)?\N{NO-BREAK SPACE}ms \(", panel.locator(".sentence").inner_text())
     assert difference is not None
     assert len(difference[1]) < 9, "not 0.8109999999999999"

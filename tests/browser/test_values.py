@@ -116,6 +116,34 @@ def test_an_empty_store_and_one_that_is_not_there_yet(tmp_path: Path, page: Page
         page.goto("about:blank")
 
 
+def test_a_key_that_the_stream_does_not_have_yet(tmp_path: Path, page: Page, complaints: Complaints) -> None:
+    complaints.expect("404")
+    with store(tmp_path, keys="name") as history:
+        history.append(np.arange(100.0), key=["here"] * 100, times=moments(100))
+        with small(tmp_path) as server:
+            page.goto(f"{server.url}/#key=later&window=within:30m")
+            expect(page.locator("#now-note")).to_contain_text("The stream numbers has no key later.", timeout=SOON)
+            history.append(np.arange(1.0, 101.0), key=["later"] * 100, times=moments(100))
+            expect(page.locator(NUMBERS)).to_have_text(["50", "90", "99", "100"], timeout=SOON)
+            expect(page.locator("#now-note")).to_be_hidden()
+            page.goto("about:blank")
+
+
+def test_a_stream_and_a_window_that_are_not_there_are_named(still: Small, page: Page) -> None:
+    open_page(page, still.url, stream="nope", window="within:9h")
+    note = page.locator("#now-replaced")
+    expect(note).to_have_text(
+        "There is no stream nope: this is numbers. "
+        "The stream numbers has no window within:9h: this is the last 1\N{NO-BREAK SPACE}h."
+    )
+    back = page.get_by_label("How far back the chart reaches")
+    expect(page.locator("#lines-note")).to_contain_text("no past")
+    expect(back).to_be_hidden()
+    page.get_by_role("button", name="5 min", exact=True).click()
+    expect(note).to_be_hidden()
+    expect(back).to_be_visible()
+
+
 def test_keys_are_text_whatever_is_in_them(tmp_path: Path, page: Page) -> None:
     keys = [TAG, "</script><script>document.title='run'</script>", "a&b", '"quoted"', "7", "[1]"]
     with store(tmp_path, keys="name") as history:

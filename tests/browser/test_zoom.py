@@ -1,5 +1,6 @@
 """The Q-Q plot against a running demo: looking closer shows more, and visible points become continuous queries."""
 
+import re
 import time
 from typing import Any
 
@@ -116,8 +117,14 @@ def test_looking_closer_by_keys_and_leaving(demo: Demo, page: Page) -> None:
     expect(trail).to_have_count(1)
     until(page, f"({POINTS})[0] === 0")
     expect(page.locator("#announcer")).to_contain_text("all ranks", timeout=SOON)
-    page.get_by_role("button", name="p99 to the largest", exact=True).click()
+    tail = page.get_by_role("button", name="p99 to the largest", exact=True)
+    tail.click()
     until(page, f"({POINTS})[0] === 0.99")
+    expect(plot).not_to_have_class(re.compile("stale"))
+    expect(tail).to_have_attribute("aria-pressed", "true")
+    page.get_by_label("Compare with").select_option("the last 5\N{NO-BREAK SPACE}min")
+    expect(trail).to_have_text(["all ranks"])
+    expect(tail).to_have_attribute("aria-pressed", "false")
     page.goto("about:blank")
     assert len(set(labels)) >= 5  # each range has its own
     for label in labels:

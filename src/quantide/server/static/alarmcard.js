@@ -10,6 +10,12 @@ const STATES = {
   possible: ["?", "possible", "The bounds leave it open."],
   no: ["✓", "quiet", "Not beyond the threshold, proved."],
 };
+// What is added to "firing" in the list of changes: the bounds of the value beside the threshold.
+const FIRING = {
+  certain: "proved to be beyond the threshold",
+  possible: "the bounds leave open whether it is beyond the threshold",
+  no: "proved not to be beyond the threshold, but not cleared yet",
+};
 
 // State in one word; the most urgent first.
 export const standing = ({ firing, state }) => (firing ? "firing" : state);
@@ -80,7 +86,7 @@ export function alarmCard({ api, state, announce, streams }, id, changed) {
     const duration = alarm.hold ? `, for ${format.span(alarm.hold)}` : "";
     const cleared = alarm.clear === limit ? "" : `, clears at ${format.number(alarm.clear)}${unit}`;
     say(title, alarm.name || `${measureLabel(alarm)} ${beyond}`);
-    say(rule, `${measureLabel(alarm)} of ${seriesLabel(alarm)}${reference(alarm)} ${beyond}${duration}${cleared}`);
+    say(rule, `${measureLabel(alarm)} of ${seriesLabel(alarm)}${reference(alarm)}, ${beyond}${duration}${cleared}`);
     say(value, (alarm.value ?? null) === null ? (alarm.why ?? "No value yet.") : valueWords(alarm, unit));
     const standstill = now === "no" ? "Quiet" : "Not firing"; // quiet is proved, the rest is open
     say(since, `${alarm.firing ? "Fires" : standstill} since ${format.time(alarm.since)}`);
@@ -128,5 +134,5 @@ function valueWords(alarm, unit) {
 function happened(transition, unit) {
   const { firing, state, value, why } = transition;
   const at = (value ?? null) === null ? (why ? `: ${why}` : "") : ` at ${valueLabel(transition, unit)}`;
-  return ` ${firing ? `firing, ${state}` : STATES[state][1]}${at}`; // quiet is proved, the rest is open
+  return ` ${firing ? `firing, ${FIRING[state]}` : STATES[state][1]}${at}`; // quiet is proved, the rest is open
 }

@@ -1,6 +1,6 @@
 // Two distributions in one chart: the fraction of values that are at most x, with its proved bounds.
 import { make, plain } from "./dom.js";
-import { logarithmic } from "./figure.js";
+import { level, logarithmic } from "./figure.js";
 
 export function cdfChart({ charts, format, streams }) {
   const inUnit = (value) => format.number(value) + streams.unit();
@@ -50,7 +50,12 @@ export function cdfChart({ charts, format, streams }) {
     const values = sides.flatMap(({ curve }) => curve.points.map(({ value }) => format.drawable(value)));
     const ends = log && [Math.min, Math.max].map((end) => end(...values.filter((value) => value > 0)));
     return {
-      xaxis: { title: streams.inUnit("value"), ...format.axis(sides[0].curve.value_type), ...(log && logarithmic(...ends)) },
+      xaxis: {
+        title: streams.inUnit("value"),
+        ...level(plot.clientWidth),
+        ...format.axis(sides[0].curve.value_type),
+        ...(log && logarithmic(...ends, plot.clientWidth)),
+      },
       yaxis: { title: "fraction at most this", tickformat: ".0%", range: [0, 1.02], zeroline: false },
       legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", traceorder: "reversed" },
       margin: { l: 8, r: 12, t: 36, b: 8 },

@@ -92,6 +92,11 @@ export function mount(element, app) {
 
   async function attempt(task) {
     if (!here) return;
+    if (app.keyMissing) {
+      say(errorLine, "The selected key has no values to compare.");
+      pair.hidden = true;
+      return;
+    }
     try {
       await task();
       say(errorLine, "");
@@ -144,7 +149,11 @@ export function mount(element, app) {
     cdf.show(sides, log.checked);
   }
 
-  const inUnit = (value) => format.number(value) + streams.unit();
+  // A value, or its proved range where that is more than the value.
+  const proved = (one, joint) =>
+    isExact(one) ? format.number(one.value) : format.bounds(one.low, one.high).join(joint);
+  const inUnit = (one) => proved(one, " to ") + streams.unit();
+  const inSentence = (one) => (isExact(one) ? "" : "between ") + proved(one, " and ") + streams.unit();
 
   function showFound(found) {
     const highlights = found.filter(({ phi }) => HIGHLIGHTED.includes(phi));
@@ -167,9 +176,10 @@ export function mount(element, app) {
   function inWords(one) {
     const { y, x } = names.phrases;
     const range = phiRange(one.least, one.most);
+    const that = `${isExact(one.other) ? "" : "which is "}${inSentence(one.other)}`;
     return (
-      `${format.phi(one.phi)} ${y} is ${inUnit(one.value)}; in ${x} that is the ${range}. ` +
-      `It is ${VERDICTS[way(one)]} that of ${x}, ${inUnit(one.other.value)}${margin(one, streams.unit())}.`
+      `${format.phi(one.phi)} ${y} is ${inSentence(one)}; in ${x} that is the ${range}. ` +
+      `It is ${VERDICTS[way(one)]} that of ${x}, ${that}${margin(one, streams.unit())}.`
     );
   }
 
@@ -181,8 +191,8 @@ export function mount(element, app) {
       make(
         "dd",
         {},
-        make("strong", {}, inUnit(one.value)),
-        make("span", {}, `${THAN[way(one)]} ${inUnit(one.other.value)} in ${names.phrases.x}`),
+        make("strong", {}, inUnit(one)),
+        make("span", {}, `${THAN[way(one)]} ${inUnit(one.other)} in ${names.phrases.x}`),
         make("span", { class: "hint" }, `the ${phiRange(one.least, one.most)} there`),
       ),
     );
@@ -201,14 +211,22 @@ function margin(one, unit) {
   if (way(one) === "open") return "";
   const [upper, lower] = way(one) === "higher" ? [one, one.other] : [one.other, one];
   const [least, most] = [size(upper.low) - size(lower.high), size(upper.high) - size(lower.low)];
-  const base = Math.min(...[one.other.low, one.other.high].map((end) => Math.abs(size(end))));
-  const share = base > 0 ? ` (${format.percentUp(most / base)} at most)` : "";
   const numbers = typeof one.value === "number" && Number.isFinite(most);
   const exact = most - least <= NOISE * Math.abs(most); // both values are exact, and only their difference is rounded
   const difference = exact ? format.number(most) : format.bounds(least, most).join(" to ");
-  const by = numbers ? `, by ${difference}${unit}${share}` : "";
+  const by = numbers ? `, by ${difference}${unit}${share(one)}` : "";
   return `${by}. That is proved for the values that arrived; whether it is chance is another question`;
 }
+
+// " (17 to 23 %)": the difference as a share of the other value. It grows or falls with either value, so its ends
+// belong to the bounds of both. There is none where the other value may be zero.
+function share({ low, high, other }) {
+  if (!(size(other.low) > 0 || size(other.high) < 0)) return "";
+  const ends = [other.low, other.high].map(size).flatMap((b) => [low, high].map((a) => Math.abs((size(a) - b) / b)));
+  return ` (${format.percents(Math.min(...ends), Math.max(...ends))})`;
+}
+
+const isExact = ({ low, high }) => low === high;
 
 const between = ({ low, high }) => format.bounds(low, high).join(" and ");
 

@@ -6,6 +6,8 @@ const WIDE = 8; // times the least value: a log scale is better to read
 const FAR = 0.5; // lines above this share of the largest value are drawn without zero, where they would be flat
 const BORDERS = 40; // pixels of the chart's height that are not for lines
 const TICK = 110; // pixels of width for each time that is written
+const NUMBER = 70; // for each number
+const ROUND = 27; // and for each round number on a log axis
 const APART = 15; // pixels between two names at the ends of lines
 const LETTER = 8; // pixels of width for each letter of such a name
 const DECADES = 4; // powers of ten beyond which only these are written
@@ -47,7 +49,7 @@ export function isWide({ points }) {
   return least > 0 && most / least > WIDE;
 }
 
-// size is {width, height} of the element; marks(colors, most, log) gives shapes and annotations of alarms.
+// size is {width, height} of the element; marks(colors, most, log, width) gives shapes and annotations of alarms.
 export function layout(timeSeries, phis, colors, format, { size, log: wanted, marks, unit }) {
   const { points, span, last } = timeSeries;
   const [least, most] = reach(points);
@@ -58,7 +60,7 @@ export function layout(timeSeries, phis, colors, format, { size, log: wanted, ma
   const from = Number.isFinite(span) ? last.t - span : points[0].t;
   const around = last.dated ? ALONE : ALONE / 1000; // a single point is in the middle
   const range = from < last.t ? [from, last.t] : [from - around, from + around];
-  const found = marks(colors, most, log);
+  const found = marks(colors, most, log, size.width);
   const longest = Math.max(...phis.map((phi) => format.phi(phi).length));
   return {
     label: `Quantiles over time. ${phis.map((phi, i) => `${format.phi(phi)} ${last.lines[i].text}${unit}`).join(", ")}.`,
@@ -69,8 +71,7 @@ export function layout(timeSeries, phis, colors, format, { size, log: wanted, ma
       range,
       showgrid: false,
       showline: true,
-      nticks: Math.max(3, Math.round(size.width / TICK)),
-      tickangle: 0,
+      ...level(size.width, TICK),
       spikethickness: 1,
       spikecolor: colors.muted,
       spikedash: "dot",
@@ -98,15 +99,20 @@ export const nothing = (colors) => ({
   annotations: [{ text: "nothing to draw yet", showarrow: false, font: { color: colors.muted, size: 13 } }],
 });
 
-// An axis with a few round numbers: 1, 2, 5 of each power of ten, or the powers alone where there are many.
-export function logarithmic(least, most) {
+// An axis with a few round numbers: 1, 2, 5 of each power of ten, or the powers alone where there are many, or where
+// the axis is too short to write the others.
+export function logarithmic(least, most, width = Infinity) {
   const [first, last] = [Math.floor(Math.log10(least)), Math.ceil(Math.log10(most))];
-  const leads = last - first > DECADES ? [1] : [1, 2, 5];
+  const few = last - first > DECADES || 3 * (last - first) * ROUND > width;
+  const leads = few ? [1] : [1, 2, 5];
   const tickvals = [];
   for (let power = first; power <= last; power += 1) tickvals.push(...leads.map((lead) => Number(`${lead}e${power}`)));
   const ticktext = tickvals.map((y) => y.toLocaleString("en", { maximumSignificantDigits: 3 }));
   return { type: "log", tickmode: "array", tickvals, ticktext };
 }
+
+// Level numbers below an axis, as many as fit.
+export const level = (width, each = NUMBER) => ({ tickangle: 0, nticks: Math.max(3, Math.round(width / each)) });
 
 // How times are written: as fine as need be, in no more words than fit.
 function times(dated, span) {

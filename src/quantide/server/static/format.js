@@ -117,6 +117,13 @@ export function percent(fraction, digits = 3) {
 export const percentUp = (fraction) =>
   formatter({ maximumSignificantDigits: 2, roundingMode: "ceil" }).format(noisefree(fraction * 100)) + "\u00a0%";
 
+// A share between two bounds, "17 to 23 %": rounded outwards, and one number where both round to the same.
+export function percents(low, high) {
+  if (percent(low) === percent(high)) return percent(low);
+  const down = formatter({ maximumSignificantDigits: 2, roundingMode: "floor" }).format(noisefree(low * 100));
+  return down + " to " + percentUp(high);
+}
+
 // A certified error in ranks of n, and as a share: "7 (0.00007 %)". Both are rounded up, so that the text is still proved.
 export function rankError(error, n) {
   return `${formatter({}).format(Math.ceil(noisefree(error * n)))} (${percentUp(error)})`;
@@ -136,6 +143,10 @@ export function count(n) {
   if (!unit) return formatter({}).format(n);
   return formatter({ maximumSignificantDigits: 3 }).format(n / size) + "\u00a0" + unit;
 }
+
+// The same where there is little room: 600,335 is 600 k.
+export const shortCount = (n) =>
+  n >= 1e3 && n < 1e6 ? formatter({ maximumSignificantDigits: 3 }).format(n / 1e3) + "\u00a0k" : count(n);
 
 export function bytes(n) {
   if (n === null || n === undefined) return "–";

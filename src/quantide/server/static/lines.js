@@ -26,6 +26,7 @@ export function mount(element, phis, app) {
   let written = 0;
 
   const isTime = () => /^within:/.test(state.get().window ?? "");
+  const hasPast = () => isTime() && (!shown || Number.isFinite(shown.span));
 
   function reach() {
     state.set({ over: Number(back.value) || null });
@@ -35,7 +36,7 @@ export function mount(element, phis, app) {
     const retained = format.readSpan(streams.chosen()?.window ?? "") ?? 0;
     const usual = over({ window: state.get().window }, streams.chosen(), format);
     const others = SPANS.filter((one) => one <= retained && one !== usual);
-    back.hidden = !isTime();
+    back.hidden = !hasPast();
     back.replaceChildren(...[usual, ...others].map((one, i) => new Option(`over ${format.span(one)}`, i ? one : "")));
     back.value = state.get().over ?? "";
   }
@@ -55,6 +56,7 @@ export function mount(element, phis, app) {
 
   function show(timeSeries) {
     shown = timeSeries;
+    back.hidden = !hasPast();
     limits ??= thresholds.mount(app, () => show(shown));
     element.classList.remove("skeleton");
     if (timeSeries.points.every((point) => !point.n)) return charts.draw(element, [], nothing);

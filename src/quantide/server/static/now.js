@@ -10,17 +10,19 @@ import { title } from "./title.js";
 
 const BODY = [0.5, 0.9, 0.99];
 const TAILS = [0.99, 0.999, 0.9999];
+const KEYS = 100; // that a missing one is looked for among
 const FEW = 5; // points of the past are no line
 const POINTS = 100; // of the past, to begin with
 const SETTLE = 120; // milliseconds after the last move of the slider before the past is requested
 const CALM = 1000; // and after a question that failed before commits lead to the next
+const CALMEST = 10_000; // while nothing of a key is there, this pause doubles up to here
 const ABOUT = ["stream", "key", "window", "filter", "tails"]; // selection that the numbers depend on
 
 // Returns two promises: that the first lines are there, and that the first chart is drawn.
 export function mount(element, app) {
   const { api, state, streams, format } = app;
   const part = (name) => document.getElementById(name);
-  const [what, note] = [part("now-what"), part("now-note")];
+  const [what, note, replaced] = [part("now-what"), part("now-note"), part("now-replaced")];
   const phis = () => (state.get().tails ? TAILS : BODY);
   let numbers = null;
   const chart = lines.mount(part("lines"), phis, app);
@@ -36,6 +38,8 @@ export function mount(element, app) {
   let asking = null;
   let again = false;
   let calm = 0;
+  let retry = null; // timer of the next question, after one that failed
+  let misses = 0; // questions in a row about a key without values
   let fresh = true; // the next answer is the first of another window
   let looked = null; // the selected stream
   let past = null;
@@ -77,8 +81,17 @@ export function mount(element, app) {
     }
   }
 
+  // After a commit: at once, or at the end of the pause after a failure.
+  function askCalmly() {
+    const wait = calm - performance.now();
+    if (wait <= 0) ask();
+    else retry ??= setTimeout(() => ((retry = null), ask()), wait);
+  }
+
   function take(body) {
     say("");
+    misses = 0;
+    app.keyMissing = false;
     numbers.show(body);
     const early = isTimed() && timeSeries && isExact(timeSeries) && body.mode !== "exact"; // requested before the past
     if (timeSeries && !early) {
@@ -97,15 +110,30 @@ export function mount(element, app) {
 
   function fail(error) {
     if (error.name === "AbortError" || error.code === "unreachable") return; // the header reports it
-    calm = performance.now() + CALM;
-    if (error.code === "empty" || error.code === "unknown_key") {
-      const { key } = state.get();
-      const what = key === undefined ? "Nothing" : `Nothing of ${format.key(key)}`;
-      say(`${what} lies in this window. Choose a longer one, or wait for values.`);
-    } else {
-      say(error.message, true);
-    }
+    app.keyMissing = error.code === "unknown_key"; // the comparison requests nothing until it comes
+    calm = performance.now() + Math.min(CALMEST, CALM * 2 ** misses);
+    misses = app.keyMissing ? misses + 1 : 0;
+    if (app.keyMissing) explain();
+    else if (error.code === "empty") say(nothing());
+    else say(error.message, true);
     numbers.clear();
+  }
+
+  function nothing() {
+    const { key } = state.get();
+    const what = key === undefined ? "Nothing" : `Nothing of ${format.key(key)}`;
+    return `${what} lies in this window. Choose a longer one, or wait for values.`;
+  }
+
+  // A key without values in the window may be none of the stream at all.
+  async function explain() {
+    const { stream, key } = state.get();
+    const about = JSON.stringify(key);
+    const contains = String([key].flat()[0]).slice(0, 100);
+    const found = await api.get(path("keys"), { contains, limit: KEYS }).catch(() => null);
+    if (!app.keyMissing || JSON.stringify(state.get().key) !== about) return;
+    const unknown = found?.count <= KEYS && !found.keys.some((one) => JSON.stringify(one) === about);
+    say(unknown ? `The stream ${stream} has no key ${format.key(key)}. The page keeps looking for it.` : nothing());
   }
 
   // The past of a time window; for other windows the chart begins now.
@@ -179,6 +207,9 @@ export function mount(element, app) {
     asking = null;
     again = false;
     fresh = true;
+    clearTimeout(retry);
+    retry = null;
+    [calm, misses, app.keyMissing] = [0, 0, false];
     const stream = streams.chosen();
     looked = stream?.ready ? stream.name : null;
     offer();
@@ -190,6 +221,9 @@ export function mount(element, app) {
   }
 
   function look() {
+    const instead = streams.replaced();
+    if (replaced.textContent !== instead) replaced.textContent = instead;
+    replaced.hidden = !instead;
     const failure = streams.lastError();
     const stream = streams.chosen();
     if (failure || !stream) drawn.resolve(); // nothing that anyone would wait for
@@ -220,6 +254,6 @@ export function mount(element, app) {
     if (changed.has("log")) timeSeries && show();
   });
   streams.onKnown(look);
-  streams.onCommit(() => performance.now() > calm && ask());
+  streams.onCommit(askCalmly);
   return { begun: begun.promise, drawn: drawn.promise };
 }

@@ -42,6 +42,7 @@ export function qqChart({ api, charts, format, streams, announce }, asked) {
     follower.release();
     followed = null;
     moving = new Map();
+    plot.classList.add("stale"); // until the points of this range are drawn
     showTrail();
     asked();
     if (shown) announce(`Q-Q plot: ${rangeWords(zoom.here())}`);
@@ -102,8 +103,9 @@ export function qqChart({ api, charts, format, streams, announce }, asked) {
       .draw(
         plot,
         (colors) => pairTraces(found, points, range, names, streams.unit(), colors),
-        (colors) => ({ ...plotLayout(titles, found, range, colors), label: inWords(found) }),
+        (colors) => ({ ...plotLayout(titles, found, range, plot.clientWidth, colors), label: inWords(found) }),
       )
+      .then(() => plot.classList.toggle("stale", !isShown(zoom.here())))
       .then(listen);
   }
 
@@ -179,13 +181,17 @@ export function qqChart({ api, charts, format, streams, announce }, asked) {
 
   const button = (text, title, click) =>
     make("button", { type: "button", class: "button small", title, "aria-label": title, click }, text);
+  const tails = TAILS.map((from) =>
+    button(`${format.phi(from)} up`, `${format.phi(from)} to the largest`, () => zoom.jump(from)),
+  );
+  const whole = button("All", "Reset: all ranks", () => zoom.jump(0));
   const tools = make(
     "div",
     { class: "tools-row", role: "group", "aria-label": "Zoom of the Q-Q plot" },
     button("+", "Zoom in", closer),
     button("−", "Zoom out", further),
-    button("All", "Reset: all ranks", () => zoom.jump(0)),
-    TAILS.map((from) => button(`${format.phi(from)} up`, `${format.phi(from)} to the largest`, () => zoom.jump(from))),
+    whole,
+    tails,
   );
 
   function showTrail() {
@@ -195,6 +201,10 @@ export function qqChart({ api, charts, format, streams, announce }, asked) {
         ? make("span", { "aria-current": "true" }, rangeWords(range))
         : make("button", { type: "button", class: "link", click: () => zoom.back(index) }, rangeWords(range));
     trail.replaceChildren(...levels.map((range, index) => make("li", {}, item(range, index))));
+    const { from, to } = zoom.here();
+    [whole, ...tails].forEach((one, index) => {
+      one.setAttribute("aria-pressed", String(to === 1 && from === [0, ...TAILS][index]));
+    });
   }
 
   return {

@@ -1,6 +1,6 @@
 // How a Q-Q plot is drawn: its points, its marks, its axes.
 import { plain } from "./dom.js";
-import { logarithmic } from "./figure.js";
+import { level, logarithmic } from "./figure.js";
 import * as format from "./format.js";
 
 const MARKS = [0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999];
@@ -100,7 +100,8 @@ const extent = (values) =>
 const length = ({ low, high }) => high - low;
 const fits = (ends, [low, high]) => ends.low >= low && ends.high <= high && length(ends) > 0.4 * (high - low);
 
-export function plotLayout(names, found, ranges, colors) {
+// width is that of the element.
+export function plotLayout(names, found, ranges, width, colors) {
   const { log } = ranges;
   const ends = [Math.min(ranges.x[0], ranges.y[0]), Math.max(ranges.x[1], ranges.y[1])];
   const [from, to] = log ? ends.map((end) => 10 ** end) : ends;
@@ -108,13 +109,13 @@ export function plotLayout(names, found, ranges, colors) {
   const axis = (name) => ({
     title: plain(names[name]),
     ...format.axis(found[name].value_type),
-    ...(log && logAxis(ranges[name])),
+    ...(log && logAxis(ranges[name], width)),
     range: ranges[name],
     fixedrange: false,
     zeroline: false,
   });
   return {
-    xaxis: axis("x"),
+    xaxis: { ...level(width), ...axis("x") },
     yaxis: axis("y"),
     shapes: [{ type: "line", layer: "below", x0: from, y0: from, x1: to, y1: to, line }],
     margin: { l: 8, r: 14, t: 14, b: 8 },
@@ -122,4 +123,5 @@ export function plotLayout(names, found, ranges, colors) {
   };
 }
 
-const logAxis = ([low, high]) => (high - low > 1 ? logarithmic(10 ** low, 10 ** high) : { type: "log" });
+const logAxis = ([low, high], width) =>
+  high - low > 1 ? logarithmic(10 ** low, 10 ** high, width) : { type: "log" };

@@ -46,7 +46,7 @@ export function mount(element, { api, state, announce }) {
 
   function show({ count, monitors, totals }) {
     const share = savedShare(totals);
-    const number = make("small", { class: "hint" }, ` ${format.count(totals.saved)}`);
+    const number = make("small", { class: "hint" }, ` ${format.count(totals.saved)} of ${format.count(single(totals))}`);
     say(values.queries, format.count(totals.queries));
     say(values.windows, format.count(count));
     say(values.clusters, format.count(totals.clusters));
@@ -77,13 +77,17 @@ function row(monitor) {
 // The share of evaluations saved, compared with evaluating each query on its own. A few at the beginning
 // may be more than were saved.
 function savedShare({ saved, evaluations }) {
-  return saved + evaluations > 0 ? Math.max(0, saved / (saved + evaluations)) : null;
+  const all = single({ saved, evaluations });
+  return all > 0 ? Math.max(0, saved / all) : null;
 }
 
-// A share as a small bar beside its number.
+// The number of evaluations if each query were evaluated on its own.
+const single = ({ saved, evaluations }) => saved + evaluations;
+
+// A share as its number after a small bar.
 function bar(share) {
   const inner = make("span", { class: "bar-fill" });
   inner.style.width = `${share * 100}%`;
   const whole = make("span", { class: "bar", "aria-hidden": "true" }, inner);
-  return make("span", { class: "with-bar" }, format.percent(share), whole);
+  return make("span", { class: "with-bar" }, whole, format.percent(share));
 }

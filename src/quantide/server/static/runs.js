@@ -7,7 +7,6 @@ const LEAST = 1500; // milliseconds between two requests
 const [ROW, GAP, FOOT] = [30, 6, 18]; // pixels: height of rows, distance between them, height of the axis of steps
 const [LEFT, OPEN] = [58, 64]; // and how wide the names of levels and the open step are
 const LETTER = 6.6;
-const short = new Intl.NumberFormat("en", { notation: "compact" });
 const NAME = "Runs by level; arrows go from one to the next";
 
 export function mount(element, { api, state, onCommit }) {
@@ -89,7 +88,7 @@ export function mount(element, { api, state, onCommit }) {
   // A run: a frame, filled as high as it has many values a step, with their number where there is room.
   function block(run, index, { x, y, width, height }, full) {
     const room = (text) => text.length * LETTER + 6 < width;
-    const text = [format.count(run.n), short.format(run.n)].find(room);
+    const text = [format.count(run.n), format.shortCount(run.n)].find(room);
     const high = Math.max(2, (height - 2) * full);
     const middle = { x: x + width / 2, y: y + height / 2 + 4, "text-anchor": "middle" };
     const frame = drawn("rect", { class: "run-frame", x, y, width, height, rx: 4 });

@@ -2,6 +2,12 @@
 
 import { make } from "./dom.js";
 
+// Keys of a part that has the focus; it handles them itself.
+const PARTS = {
+  "+ - 0 ← →": "in the Q-Q plot: zoom in, zoom out, all ranks, move sideways",
+  "← → Home End": "in the picture of runs: from one to the next",
+};
+
 export function mount(app) {
   const help = document.getElementById("help");
   const click = (selector) => document.querySelector(selector).click();
@@ -26,10 +32,11 @@ export function mount(app) {
     "?": ["this help", () => help.showModal()],
   };
 
+  const line = (names, text) =>
+    make("div", {}, make("dt", {}, names.map((name) => make("kbd", {}, name))), make("dd", {}, text));
   help.querySelector("dl").replaceChildren(
-    ...Object.entries(keys).map(([key, [text]]) =>
-      make("div", {}, make("dt", {}, make("kbd", {}, key)), make("dd", {}, text)),
-    ),
+    ...Object.entries(keys).map(([key, [text]]) => line([key], text)),
+    ...Object.entries(PARTS).map(([names, text]) => line(names.split(" "), text)),
   );
   help.querySelector("[data-close]").addEventListener("click", () => help.close());
   help.addEventListener("click", (event) => event.target === help && help.close());

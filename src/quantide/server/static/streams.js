@@ -16,6 +16,7 @@ let newestEvent = null; // the newest event of the chosen stream
 let last = 0;
 let timer = null;
 let stop = null;
+let instead = ""; // what is shown in place of a selection that this server does not have
 let ahead = 0; // milliseconds that the server's clock is ahead of this one
 
 // Properties of the selected stream: name, ready, why, n, version, newest, value_type, key_columns, ...
@@ -30,6 +31,9 @@ export function unit(of = name) {
 
 // A title with the unit: "value in ms".
 export const inUnit = (title) => (unit() ? `${title} in${unit()}` : title);
+
+// A sentence about a stream or a window of the address that this server does not have; "" where it has both.
+export const replaced = () => instead;
 
 export const lastError = () => failure;
 
@@ -70,7 +74,14 @@ function notify() {
 // Show the streams to choose from. Resolves when they are loaded.
 export async function mount(element, app) {
   document.addEventListener("visibilitychange", notify);
-  app.state.subscribe((_, changed) => changed.has("stream") && choose(app, element));
+  app.state.subscribe((selected, changed) => {
+    if (!changed.has("stream") && !changed.has("window")) return;
+    const fits = fitting(selected.window, chosen() ?? {}, app.format) === selected.window;
+    const before = instead;
+    instead = ""; // it was about another selection
+    if (changed.has("stream") || !fits) choose(app, element);
+    else if (before) for (const watcher of watchers) watcher();
+  });
   await look(app, element);
   setInterval(() => document.hidden || check(app), CHECK);
 }
@@ -114,12 +125,23 @@ function choose(app, element) {
     stop?.();
     stop = app.api.listen({ stream: name }, { stream: (event) => hear(event, app, element) });
   }
-  app.state.set({ stream: name, window: fitting(wanted.window, found, app.format) });
+  const window = fitting(wanted.window, found, app.format);
+  app.state.set({ stream: name, window });
+  const notes = [replacedStream(wanted.stream), replacedWindow(wanted.window, window, app.format)];
+  if (notes.some(Boolean)) instead = notes.filter(Boolean).join(" ");
   show(element, app);
   for (const watcher of watchers) watcher();
 }
 
-// A window that the stream supports.
+const replacedStream = (wanted) => (wanted && wanted !== name ? `There is no stream ${wanted}: this is ${name}.` : "");
+
+function replacedWindow(wanted, window, format) {
+  if (!wanted || wanted === window) return "";
+  const shown = window === "all" ? "everything" : `the ${format.window(window)}`;
+  return `The stream ${name} has no window ${wanted}: this is ${shown}.`;
+}
+
+// A window that the stream supports: the wanted one, or the nearest there is.
 function fitting(window, stream, format) {
   const kept = format.readSpan(stream.window ?? "") ?? 0;
   if (!stream.ready) return window;

@@ -1,6 +1,7 @@
 // Thresholds of alarms over the series of the chart, as lines across it.
 
 const FAR = 2;
+const NARROW = 500; // pixels of a chart's width
 const SETTLE = 300; // milliseconds: alarms that change together are requested once
 
 // changed() is called when there are others.
@@ -28,16 +29,22 @@ export function mount({ api, state, format, streams }, changed) {
     return alarm.measure !== "ks" && alarm.stream === stream && same(alarm.key, key) && same(alarm.filter, filter);
   };
 
+  // The name of a line; a narrow chart has only room for the quantile, and the panel of alarms has the rest.
+  function label(alarm, narrow) {
+    if (narrow) return `alarm: ${format.phi(alarm.phi)}`;
+    const way = (alarm.above ?? null) === null ? "below" : "above";
+    const window = format.window(alarm.window);
+    const whose = window === format.window(state.get().window) ? "" : ` of the ${window}`;
+    return `alarm: ${format.phi(alarm.phi)}${whose} ${way} ${format.number(alarm.above ?? alarm.below)}${streams.unit()}`;
+  }
+
   // Shapes and names for a chart's layout. A threshold far above the largest value would squeeze the lines together.
   return {
-    marks(colors, most, log) {
+    marks(colors, most, log, width) {
       const marks = { shapes: [], annotations: [] };
       for (const alarm of alarms.filter(here)) {
         const y = format.drawable(alarm.above ?? alarm.below);
         if (y === null || y > FAR * most || (log && y <= 0)) continue;
-        const way = (alarm.above ?? null) === null ? "below" : "above";
-        const window = format.window(alarm.window);
-        const whose = window === format.window(state.get().window) ? "" : ` of the ${window}`;
         const line = { color: colors.bad, width: 1.5, dash: "dash" };
         marks.shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: y, y1: y, line });
         marks.annotations.push({
@@ -46,7 +53,7 @@ export function mount({ api, state, format, streams }, changed) {
           xanchor: "left",
           y: log ? Math.log10(y) : y,
           yanchor: "bottom",
-          text: `alarm: ${format.phi(alarm.phi)}${whose} ${way} ${format.number(alarm.above ?? alarm.below)}${streams.unit()}`,
+          text: label(alarm, width < NARROW),
           showarrow: false,
           bgcolor: colors.fade(colors.panel, 0.8),
           font: { color: colors.bad, size: 11 },

@@ -7,19 +7,23 @@ const LEAST = 3000; // milliseconds between two requests
 const MOST = 10; // keys that are listed
 const PHIS = ["0.5", "0.9", "0.99", "0.999"];
 const ENDS = [["largest", "largest"], ["smallest", "smallest"]];
-const MEANT = "The shaded part of a bar is the proved range of the quantile. A click shows the key above.";
+const THIN = 0.5; // percent of a bar: a lighter end that is thinner cannot be seen
+const CLICK = "A click shows the key above.";
+const LIGHTER = "The lighter end of a bar is the proved range of the quantile. ";
 
 export function mount(element, { api, state, streams, onCommit }) {
   const phi = make("select", { "aria-label": "Quantile to compare", change: again });
   const end = make("select", { "aria-label": "Largest or smallest", change: again });
   const note = make("p", { class: "hint" });
+  const about = make("p", { class: "hint about" });
+  const meant = make("p", { class: "hint" }, CLICK);
   const errorLine = make("p", { class: "error", role: "status" });
   const body = make("tbody");
   const heads = ["Key", "", "Value", "Proved between", "Position", "Values"];
   const table = make("table", { class: "table worst" }, make("caption", { class: "unseen" }, "Worst keys"));
   table.append(make("thead", {}, make("tr", {}, heads.map((text, i) => make("th", { scope: "col", class: i > 1 ? "num" : null }, text)))), body);
   const scroll = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Worst keys" }, table);
-  element.append(make("div", { class: "row" }, phi, end), errorLine, scroll, note, make("p", { class: "hint" }, MEANT));
+  element.append(make("div", { class: "row" }, phi, end, about), errorLine, scroll, note, meant);
   offer(phi, PHIS.map((one) => [one, format.phi(Number(one))]), "0.99");
   offer(end, ENDS);
   const looking = paced(element, refresh, LEAST);
@@ -33,6 +37,7 @@ export function mount(element, { api, state, streams, onCommit }) {
     const stream = streams.chosen();
     if (!stream?.ready || !stream.key_columns?.length) return;
     const { window, filter } = state.get();
+    say(about, `of each key, ${format.window(window)}${filter ? `, only ${filter}` : ""}`);
     const query = { phi: phi.value, most: MOST, window, filter };
     if (end.value === "smallest") query.smallest = true;
     try {
@@ -54,6 +59,8 @@ export function mount(element, { api, state, streams, onCommit }) {
     const content = JSON.stringify([found.listed, state.get().key, streams.unit()]);
     if (content !== shown) replaceRows(found.listed, scale);
     shown = content;
+    const widest = Math.max(...found.listed.map((row) => percentAt(row.high, scale) - percentAt(row.low, scale)));
+    say(meant, widest > THIN ? LIGHTER + CLICK : CLICK);
     const proved = found.listed.filter((row) => row.proved).length;
     const more = found.contenders ? ` ${format.counted(found.contenders, "more key")} may belong to them.` : "";
     const those = found.listed.length < found.most ? "" : `, ${proved} of them proved to be among the ${found.most} ${found.smallest ? "smallest" : "largest"}`;
@@ -89,9 +96,12 @@ export function mount(element, { api, state, streams, onCommit }) {
 
 const same = (one, other) => JSON.stringify(one ?? null) === JSON.stringify(other ?? null);
 
+const percentAt = (value, [least, most]) =>
+  most === least ? 0 : ((format.drawable(value) - least) / (most - least)) * 100;
+
 // A bar from zero to the value; the range of the bounds is drawn lighter.
-function bar({ low, high, value }, [least, most]) {
-  const at = (v) => (most === least ? 0 : ((format.drawable(v) - least) / (most - least)) * 100);
+function bar({ low, high, value }, scale) {
+  const at = (v) => percentAt(v, scale);
   const whole = make("span", { class: "worst-bar", "aria-hidden": "true" });
   for (const [kind, from, to] of [["band", Math.min(at(0), at(low)), Math.max(at(0), at(high))], ["sure", Math.min(at(0), at(value)), Math.max(at(0), at(value))]]) {
     const piece = make("span", { class: kind });
