@@ -117,7 +117,7 @@ def repaired(body: bytearray) -> bytes:
 
 
 def attempt(action: Callable[[], Any]) -> Any:
-    """What comes of it; None where it is refused by name."""
+    """Return the result of a call; None if it raises a named error."""
     try:
         return action()
     except errors.QuantideError:

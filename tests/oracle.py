@@ -24,7 +24,7 @@ SLACK = 1e-6  # in ranks: what floating point may lose in phi*n and eps*n; ranks
 
 
 class Tuples(Protocol):
-    """What the oracle reads of a summary."""
+    """Attributes of a summary that the oracle reads."""
 
     @property
     def values(self) -> Any: ...
@@ -39,7 +39,7 @@ class Tuples(Protocol):
 
 
 class AnswerLike(Protocol):
-    """What the oracle reads of an answer."""
+    """Attributes of an answer that the oracle reads."""
 
     @property
     def value(self) -> Any: ...
@@ -78,7 +78,7 @@ def occupied(data: Data, value: Any) -> tuple[int, int]:
 
 
 def count_at_most(data: Data, value: Any) -> int:
-    """How many elements are <= value."""
+    """Return the number of elements <= value."""
     return occupied(data, value)[1]
 
 
@@ -100,7 +100,7 @@ def wrong_answers(data: Data, values: Any, phis: Any, eps: float) -> list[tuple[
 
 
 def bound_faults(data: Data, answer: AnswerLike) -> list[str]:
-    """What is untrue in an answer's certificate."""
+    """Return the untrue claims of an answer's certificate."""
     first, last = occupied(data, answer.value)
     n, target = len(data), target_rank(answer.phi, len(data))
     far = max(answer.target - answer.rank_lo, answer.rank_hi - answer.target)
@@ -151,12 +151,12 @@ def certified_error(s: Tuples, values: Sequence[Any] | None = None) -> int:
 
 
 def best_error(s: Tuples, rank: int | Fraction) -> int | Fraction:
-    """How near the best value certainly is to a rank: min over values of max(0, r - rmin, rmax - r)."""
+    """Return the proved distance of the best value from a rank: min over values of max(0, r - rmin, rmax - r)."""
     return min(max(0, rank - low, high - rank) for low, high in zip(*by_value(s), strict=True))
 
 
 def summary_faults(s: Tuples, data: Data, lifted: bool = False, values: Sequence[Any] | None = None) -> list[str]:
-    """What is untrue in a summary of `data` (its older, lifted-over elements included).
+    """Return the untrue claims of a summary of `data` (its older, lifted-over elements included).
 
     `values` are the summary's values in the form of the data, where that is not `s.values`.
     """
@@ -178,7 +178,7 @@ def summary_faults(s: Tuples, data: Data, lifted: bool = False, values: Sequence
 
 
 def shape_faults(s: Tuples, values: Sequence[Any] | None = None, lifted: bool = True) -> list[str]:
-    """What is wrong with a summary whatever data it was made of."""
+    """Return the faults of a summary that no data could explain."""
     own = list(s.values if values is None else values)
     rmin, rmax = _ranks(s)
     if not own:
@@ -212,7 +212,7 @@ def _rank_faults(values: Sequence[Any], rmin: Sequence[int], rmax: Sequence[int]
 
 
 def _all_ranks_answered(rmin: Sequence[int], rmax: Sequence[int], n: int, error: int) -> bool:
-    """Whether each rank has a value with max(r - rmin, rmax - r) <= error: each value serves an interval."""
+    """Return True if each rank has a value with max(r - rmin, rmax - r) <= error: each value serves an interval."""
     reached = 0
     served = [(high - error, low + error) for low, high in zip(rmin, rmax, strict=True)]
     for low, high in sorted(one for one in served if one[0] <= one[1]):

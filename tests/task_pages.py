@@ -84,7 +84,7 @@ class Reader:
         assert process.returncode == 0, command
 
     def hear(self, name: str, told: str) -> None:
-        """What a program says that goes on: the lines that are shown, but for numbers."""
+        """Compare the lines that a running program prints with those shown, but for numbers."""
         [process] = [process for command, process in self.terminals.items() if name in command]
         assert process.stdout is not None
         tired = threading.Timer(PATIENCE, process.kill)
@@ -106,7 +106,7 @@ class Reader:
 
 
 def read_steps(text: str) -> list[tuple[str, str]]:
-    """What a page tells to do, and shows, in its order: blocks, programs to be ended, programs that say something."""
+    """Return the steps and outputs of a page in their order: blocks, programs to end, and lines that programs print."""
     found = [(block.start(), block[1], block[2]) for block in BLOCK.finditer(text) if ">>>" not in block[2]]
     found += [(said.start(), said[1] or said[4], said[2] or said[3]) for said in WORDS.finditer(text)]
     return [(kind, body) for _, kind, body in sorted(found)]

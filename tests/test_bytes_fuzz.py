@@ -133,7 +133,7 @@ def repaired(blob: bytes) -> bytes:
 
 
 def refused_or_canonical(name: str, blob: bytes) -> bool:
-    """Whether a blob was taken; if so, what came of it must be whole, usable, and give back these bytes."""
+    """Return True if a blob was accepted; the object must then be whole, usable, and give back these bytes."""
     try:
         made = read(name)(blob)
     except errors.CorruptBytesError:
@@ -287,7 +287,7 @@ def take_no_memory(reader: Callable[[bytes], Any], whole: bytes, blobs: Iterator
 
 
 def memory_of(reader: Callable[[bytes], Any], blob: bytes) -> int:
-    """How many bytes it takes at most to read these, or to refuse them."""
+    """Return the most bytes that reading or refusing these takes."""
     tracemalloc.reset_peak()
     before, _ = tracemalloc.get_traced_memory()
     with contextlib.suppress(errors.CorruptBytesError):

@@ -23,7 +23,7 @@ SOME = ("few_distinct", "nested")  # orders that `make test` tries on every kind
 
 
 def newest(size: int) -> Callable[[Floats], Floats]:
-    """What a window of a number of values covers."""
+    """Return the values that a window of so many values covers."""
     return lambda fed: fed[-size:]
 
 

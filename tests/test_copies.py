@@ -509,7 +509,7 @@ def test_stores_and_connections_are_not_copied(way: str, tmp_path: Path) -> None
 
 
 def fed_elsewhere(sketch: Any, values: Any) -> tuple[Any, Any]:
-    """What another process makes of a sketch: the answer it gives, and itself."""
+    """Return the answer of a sketch, and the sketch, from another process."""
     sketch.update(values)
     return sketch.answer(0.5), sketch
 

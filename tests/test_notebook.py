@@ -1,4 +1,4 @@
-"""What notebooks show: HTML that is well formed and says what the objects say; the example notebook runs."""
+"""Output of notebooks: well-formed HTML with the values of the objects; the example notebook runs."""
 
 import json
 import math

@@ -31,7 +31,7 @@ def axes() -> Any:
 
 
 def exact(values: Any, points: Any) -> Any:
-    """How many values are at most each one that is asked about."""
+    """Return the number of values up to each given one."""
     return np.searchsorted(np.sort(values), points, side="right")
 
 

@@ -1,4 +1,4 @@
-"""How the tests run: in random order, in several processes, each within a time limit that a test cannot swallow."""
+"""The run of the tests: in random order, in several processes, each within a time limit that a test cannot swallow."""
 
 import os
 import re

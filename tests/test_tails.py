@@ -25,7 +25,7 @@ Rng = np.random.Generator
 
 
 def faults(values: Any, summary: Summary, eps: float = EPS, tail: float = TAIL) -> list[str]:
-    """What contradicts the promise, at every rank of small data and at those near the ends of large data."""
+    """Return what contradicts the promise, at every rank of small data and at those near the ends of large data."""
     assert summary.n == len(values)
     certified = summary.tail
     assert certified is not None

@@ -1,4 +1,4 @@
-"""What breaks others is made anew the same each time, breaks them for the reason given, and does not break ours."""
+"""Counterexamples are the same each time, break other sketches for the stated reason, and do not break ours."""
 
 from collections.abc import Iterator
 from dataclasses import replace

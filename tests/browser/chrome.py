@@ -47,7 +47,7 @@ def launched() -> Iterator[Browser]:
 
 
 class Complaints:
-    """What went wrong on a page: errors in its console, exceptions, requests that leave this machine."""
+    """Failures of a page: errors in its console, exceptions, requests that leave this machine."""
 
     def __init__(self, page: Page) -> None:
         self._page = page
@@ -58,11 +58,11 @@ class Complaints:
         page.on("request", self._request)
 
     def expect(self, pattern: str) -> None:
-        """This test provokes complaints that match a regular expression: they are none."""
+        """Ignore complaints that match a regular expression, which the test provokes."""
         self._expected.append(pattern)
 
     def all(self) -> list[str]:
-        """Those that no test expects."""
+        """Return the complaints that no test expects."""
         self._page.evaluate("0")  # what the page said until now arrives before the answer to this
         return [one for one in self._found if not any(re.search(pattern, one) for pattern in self._expected)]
 

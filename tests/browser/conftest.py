@@ -68,7 +68,7 @@ def blank(browser: Browser) -> Iterator[Page]:
 
 @pytest.fixture
 def complaints(blank: Page) -> Complaints:
-    """What the page complains of; `expect` names what a test provokes."""
+    """Complaints of the page; `expect` names those that a test provokes."""
     return Complaints(blank)
 
 

@@ -18,7 +18,7 @@ from tests.spark.processes import finish, running, wait_until
 
 @dataclass(frozen=True)
 class Demo:
-    """Where it is, and its API."""
+    """A running demo: its address, and its API."""
 
     url: str
     api: httpx.Client
@@ -39,7 +39,7 @@ def playing(folder: Path) -> Iterator[Demo]:
 
 
 def address(log: Path) -> str | None:
-    """Where the page is, once the demo has said it."""
+    """Return the address of the page once the demo has printed it."""
     for line in log.read_text(errors="replace").splitlines():
         if line.startswith('{"url"'):
             return str(json.loads(line)["url"])
@@ -55,7 +55,7 @@ def press_ctrl_c(process: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def runs(pid: int) -> bool:
-    """Whether there is such a process, and it has not ended: what nobody waits for stays listed."""
+    """Return True if the process runs: one that ended stays listed until its parent waits for it."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

@@ -37,7 +37,7 @@ def scroll_to(part: Locator, loaded: Locator) -> None:
 
 
 def selection(page: Page) -> dict[str, str]:
-    """What is looked at, by the address."""
+    """Return the selection in the address."""
     return dict(parse_qsl(page.evaluate("location.hash.slice(1)")))  # page.url is told of changes later
 
 
@@ -59,19 +59,19 @@ def course(page: Page, name: str) -> dict[str, list[Any]]:
 
 
 def bands(page: Page) -> int:
-    """How many areas of the first chart are filled."""
+    """Return the number of filled areas of the first chart."""
     return int(page.evaluate("document.getElementById('lines').data.filter((one) => one.fill === 'toself').length"))
 
 
 def is_asked(response: Response, route: str, **said: str) -> bool:
-    """Whether it is the answer to a question of that route in which this was said."""
+    """Return True if the response is of this route, and the request had these parameters."""
     url = urlsplit(response.url)
     words = dict(parse_qsl(url.query))
     return url.path.endswith(route) and response.ok and all(words.get(name) == text for name, text in said.items())
 
 
 def same_question(api: httpx.Client, response: Response, now: Any) -> dict[str, Any]:
-    """What the API says to what the page has asked about a window of time, when that ends at the same moment."""
+    """Repeat the page's request about a window of time, with the same end, and return the API's response."""
     url = urlsplit(response.url)
     words = [(name, text) for name, text in parse_qsl(url.query) if name not in ("over", "points", "band")]
     path = url.path.removesuffix("/lines").removesuffix("/quantiles") + "/quantiles"
@@ -82,7 +82,7 @@ def same_question(api: httpx.Client, response: Response, now: Any) -> dict[str, 
 
 
 def agree(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two answers to one question can both be true: what is proved of each has something in common."""
+    """Return True if two answers to one query can both be true: their proved ranges overlap."""
     return bool(
         one["phi"] == other["phi"]
         and one["low"] <= one["value"] <= one["high"]

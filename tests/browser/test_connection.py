@@ -79,7 +79,7 @@ def test_sixty_commits_a_second(tmp_path: Path, page: Page) -> None:
 
 
 def check_newest(page: Page, server: Small) -> None:
-    """What is shown is as of the newest commit, also of those that only tidy up."""
+    """Check that the page shows the newest commit, also one that changes no data."""
     version = "Number(document.querySelector('#numbers .about').textContent.replace(/.*commit |,/g, ''))"
     until(page, f"async () => {version} === (await (await fetch('/api/streams/numbers')).json()).version")
     assert 121 <= page.evaluate(version) <= server.api.get("/api/streams/numbers").json()["version"]

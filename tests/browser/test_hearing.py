@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow  # each opens the page, which takes seconds
 
 
 def heard(page: Page) -> list[dict[str, Any]]:
-    """What the browser tells a screen reader: role, name and properties of every part that is not left out."""
+    """Return the accessibility tree: role, name and properties of every part that is not hidden."""
     session = page.context.new_cdp_session(page)
     nodes = session.send("Accessibility.getFullAXTree")["nodes"]
     session.detach()

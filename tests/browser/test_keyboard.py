@@ -53,7 +53,7 @@ def test_tab_reaches_every_control_in_order(still: Small, page: Page) -> None:
 
 
 def walk(page: Page, most: int) -> list[dict[str, Any]]:
-    """Where Tab goes from the beginning on, until it has left the page."""
+    """Return the parts that Tab reaches from the beginning on, until it leaves the page."""
     visited: list[dict[str, Any]] = []
     while (found := page.evaluate(FOCUS))["place"] >= 0 and len(visited) <= most:
         visited.append(found)

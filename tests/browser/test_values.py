@@ -1,4 +1,4 @@
-"""What a stream can hold, on the page: nothing, one value, infinities, times, money; keys of every kind."""
+"""Values and keys of every kind on the page: nothing, one value, infinities, times, money; keys of every kind."""
 
 from collections.abc import Iterator
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""What every sketch and window must keep; `tests/test_checks.py` crosses the checks with the classes.
+"""Promises of every sketch and window; `tests/test_checks.py` crosses the checks with the classes.
 
 A check is a function `check_*(kind, rng)`, or `check_*(kind, order, rng)` to be run on every order, in any module here.
 `@needs("merge")` keeps a check to the kinds that promise that much.

@@ -1,4 +1,4 @@
-"""Where a stream continues: after its stored offsets, and what is lost if the brokers deleted what follows them."""
+"""Start of a stream: after its stored offsets; offsets that the brokers deleted are counted as lost."""
 
 from dataclasses import replace
 from fractions import Fraction

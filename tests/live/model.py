@@ -83,7 +83,7 @@ class Times:
 
     @property
     def exact(self) -> bool:
-        """Whether times are counted in nanoseconds; else they are float64."""
+        """Return True if times are counted in nanoseconds; otherwise they are float64."""
         return self.name != "seconds"
 
     def numbers(self, whole: Array) -> Array:
@@ -103,7 +103,7 @@ class Times:
         return pa.array(numbers, pa.timestamp("ns", "Europe/Oslo"))
 
     def threshold(self, now: Any, within: Fraction) -> Any:
-        """What times within a span of now are above."""
+        """Return the time that all times within a span of now are above."""
         if self.exact:
             return math.floor(int(now) - within * 10**9)
         return min(float(now) - float(within), float(np.nextafter(now, -np.inf)))

@@ -1,4 +1,4 @@
-"""Which version an answer is about: files that go away under a reader's hands, readers of other ages, threads."""
+"""Version of an answer: files that vanish beside a reader, readers at other versions, threads."""
 
 import gc
 import traceback

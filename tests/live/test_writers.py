@@ -47,7 +47,7 @@ def _small() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def counts(driver: Driver, tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
-    """How often the work passes each point."""
+    """Count how often the work passes each point."""
     folder = tmp_path_factory.mktemp("counts") / "store"
     driver.start("live_count", folder).finish()
     found: dict[str, int] = json.loads(Path(f"{folder}-counts").read_text())
@@ -183,7 +183,7 @@ class Reader:
         return {name: value for name, value in asked.items() if value is not None}
 
     def check(self, folder: Path) -> int:
-        """How many versions were seen."""
+        """Return the number of versions that were read."""
         first, rows = len(model_of([0]).batches[0].values), versions(folder)
         models: dict[int, Any] = {}
         for asked, answer in self.said:

@@ -45,7 +45,7 @@ def model_of(numbers: Iterable[int]) -> Model:
 
 
 def batches_in(rows: int) -> int:
-    """How many batches have so many rows."""
+    """Return the number of batches with so many rows."""
     number = 0
     while rows > 0:
         rows -= len(batch(number).values)
@@ -69,7 +69,7 @@ def after(history: History, number: int) -> None:
 
 
 def versions(folder: str | Path) -> dict[int, int]:
-    """How many rows each version has that a writer with live_work() committed."""
+    """Return the number of rows of each version that live_work() committed."""
     lines = [line.split(",") for line in Path(f"{folder}-versions").read_text().splitlines()]
     rows, out = 0, {}
     for version, more in lines:
@@ -111,7 +111,7 @@ def live_work(folder: str, first: int = 0, batches: int = LAST, wait: bool = Tru
 
 
 def live_count(folder: str) -> None:
-    """How often the work passes each fault point is written down."""
+    """Write how often the work passes each fault point."""
     passed: dict[str, int] = {}
 
     def counted(name: str) -> None:
@@ -123,7 +123,7 @@ def live_count(folder: str) -> None:
 
 
 def live_go_on(folder: str) -> None:
-    """What fails is repeated, with the same handle."""
+    """Repeat each step that fails, with the same handle."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     shrink(setattr, most=2000)
     history = History(folder, **SETTINGS)

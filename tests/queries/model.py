@@ -77,7 +77,7 @@ def clusters_faults(monitor: Monitor) -> list[str]:
 
 
 def exact_life(rmin: int, rmax: int, low: Fraction, high: Fraction, n: int, most: int = 10_000) -> int:
-    """How many arrivals, one by one and each in the worst place, an element surely answers; -1: not even now."""
+    """Return the number of arrivals, in the worst places, for which an element still answers; -1 if not even now."""
     lasting = -1
     for k in range(most):
         if (low > 0 and rmin < low * (n + k) + 1) or rmax + k > high * (n + k):

@@ -91,7 +91,7 @@ def test_all_orders_in_blocks(kind: tuple[str, str], order: str, rng: np.random.
 
 
 def within(ordered: Any, found: Any, phi: Any, eps: Any) -> Any:
-    """Which values have a rank in [phi*n - eps*n, r + eps*n]."""
+    """Return the values with a rank in [phi*n - eps*n, r + eps*n]."""
     n = len(ordered)
     first, last = np.searchsorted(ordered, found) + 1, np.searchsorted(ordered, found, side="right")
     target = np.maximum(1, np.ceil(phi * n - 1e-9))

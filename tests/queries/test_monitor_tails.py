@@ -26,7 +26,7 @@ def finest(phi: Any, eps: float = EPS, tail: float = TAIL) -> Any:
 
 
 def faults(answers: Any, data: Any, phis: Any, precisions: Any) -> list[str]:
-    """What contradicts the promise: a value farther than eps_q * n and half a rank, a false or a wide certificate."""
+    """Return violations of the promise: values farther than eps_q * n and half a rank, false or wide certificates."""
     ordered, n = np.sort(data), len(data)
     first = np.searchsorted(ordered, answers.values, side="left") + 1
     last = np.searchsorted(ordered, answers.values, side="right")

@@ -1,4 +1,4 @@
-"""What a user does, in an environment that has nothing but Quantide and one extra: `python use.py EXTRA`.
+"""Steps of a user, in an environment that has nothing but Quantide and one extra: `python use.py EXTRA`.
 
 It is copied there, and imports nothing else of the tests.
 """
@@ -68,7 +68,7 @@ def without() -> None:
 
 
 def refusal(use: Callable[[], object]) -> str:
-    """What it says that something cannot be done."""
+    """Return the message of an error."""
     try:
         use()
     except MissingPackageError as error:
