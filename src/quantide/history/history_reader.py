@@ -96,7 +96,7 @@ class HistoryReader(NotCopied):
     def run_query(self, query: Callable[[], T]) -> T:
         """Run a query; if files were vacuumed under it, reload the table and run it again.
 
-        VacuumResult files were compacted before, in a newer version of the table than the queried one.
+        Vacuumed files were compacted before, in a newer version of the table than the queried one.
         """
         while True:
             version = self._holder.version

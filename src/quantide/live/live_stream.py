@@ -17,7 +17,7 @@ from quantide.caching import ByteLRU, ExpiringValue
 from quantide.errors import EmptyError
 from quantide.history.history_reader import HistoryReader
 from quantide.history.run import Run
-from quantide.history.snapshot import StepSpan
+from quantide.history.snapshot import Snapshot, StepSpan
 from quantide.live.event_lag import event_lag, find_clock_problem
 from quantide.live.follower import Follower
 from quantide.live.key_directory import KeyDirectory
@@ -243,6 +243,10 @@ class LiveStream(NotCopied, LiveMonitors):
             self._views.expect(scope)
         return self._reader.run_query(lambda: read(self._view(scope)))
 
+    def _snapshot(self) -> Snapshot:
+        """Return the newest snapshot; if files were vacuumed while it was read, the one after that."""
+        return self._reader.run_query(lambda: self._reader.snapshot)
+
     def _view(self, scope: QueryScope) -> View:
         return self._views.get(scope, self._follower.recent)
 
@@ -256,7 +260,7 @@ class LiveStream(NotCopied, LiveMonitors):
     @property
     def deletes(self) -> int:
         """Number of deletions up to that version."""
-        return self._reader.snapshot.deletes
+        return self._snapshot().deletes
 
     @property
     def last_error(self) -> Exception | None:
@@ -267,15 +271,15 @@ class LiveStream(NotCopied, LiveMonitors):
 
     def keys(self) -> list[Any]:
         """Return all keys, in order; tuples where keys have several columns."""
-        return self._keys.list_keys(self._reader.snapshot)
+        return self._keys.list_keys(self._snapshot())
 
     def key_columns(self) -> list[pa.Array]:
         """Return one Arrow array for each key column, with a row for each key, in order; none without keys."""
-        return self._keys.list_columns(self._reader.snapshot)
+        return self._keys.list_columns(self._snapshot())
 
     def find_keys(self, contains: str = "", most: int = 100) -> tuple[int, list[Any]]:
         """Return the number of keys that contain a text, ignoring case, and the first `most` of them in order."""
-        return self._keys.find(self._reader.snapshot, contains, most)
+        return self._keys.find(self._snapshot(), contains, most)
 
     def spans(self) -> list[StepSpan]:
         """Return the spans of last steps that queries can be about."""
@@ -293,7 +297,7 @@ class LiveStream(NotCopied, LiveMonitors):
     @property
     def key_types(self) -> list[pa.DataType] | None:
         """Types of the key columns; None until the first rows with keys are stored."""
-        return self._reader.snapshot.key_types if self.settings.keys else None
+        return self._snapshot().key_types if self.settings.keys else None
 
     @property
     def eps(self) -> float:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from quantide.errors import CorruptBytesError, InvalidArgumentError, SettingsError, TypeMismatchError
-from quantide.store.json_fields import Fields, Read, integer, number, optional, parse_json, sequence, text
+from quantide.store.json_fields import MAX_INT, Fields, Read, integer, number, optional, parse_json, sequence, text
 from quantide.summary.ranks import DEFAULT, check_eps, check_size, check_tail
 from quantide.summary.value_types import type_named
 from quantide.windows.time_clock import MAX_SPAN, OFF, read_ahead, read_span
@@ -88,9 +88,9 @@ class StoreSettings:
                 )
         if len({name.lower() for name in names}) < len(names):
             raise InvalidArgumentError(f"keys must differ by more than upper and lower case, and do not in {names!r}")
-        kappa = check_size("kappa", kappa, 1)
+        kappa = check_size("kappa", kappa, 1, MAX_INT)
         if retention is not None:
-            retention = check_size("retention", retention, 1)
+            retention = check_size("retention", retention, 1, MAX_INT)
         kind, budget = type_named(value_type).name, None if memory is None else parse_size(memory)
         errors = (check_eps(eps), check_eps(eps) / 4) if budget is None else share_memory(budget, kappa, bool(names))
         if budget is not None:

@@ -83,14 +83,14 @@ def check_tail_share(tail: Any) -> float:
     return float(tail)
 
 
-def check_size(name: str, number: Any, minimum: int) -> int:
-    """Return a whole number; raise if it is below the minimum, or beyond 64 bits."""
+def check_size(name: str, number: Any, minimum: int, maximum: int | None = None) -> int:
+    """Return a whole number; raise if it is below the minimum or above the maximum."""
     if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
         raise InvalidArgumentError(f"{name} must be a whole number, not {number!r}")
     if number < minimum:
         raise InvalidArgumentError(f"{name} must be at least {minimum}, not {number}")
-    if number >= 2**63:
-        raise InvalidArgumentError(f"{name} must be below 2^63")
+    if maximum is not None and number > maximum:
+        raise InvalidArgumentError(f"{name} must be at most {maximum:,}; write a smaller number")
     return int(number)
 
 

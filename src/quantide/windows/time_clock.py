@@ -53,7 +53,7 @@ def read_span(span: Any) -> Fraction:
     """
     seconds = _seconds(span)
     if seconds is None:
-        text_fix = 'text needs a unit: "5 s", "5 min" or "1 h 30 min"'
+        text_fix = 'write a number with its unit: "5 s", "5 min" or "1 h 30 min"'
         fix = text_fix if isinstance(span, str) else "give seconds or a timedelta"
         raise InvalidArgumentError(f"{span!r} is not a length of time; {fix}")
     if seconds <= 0:
