@@ -40,7 +40,7 @@ def test_a_real_log_is_asked_about_and_every_bound_holds(tmp_path: Path) -> None
         reader.press("visitors.py")
         assert take_in(tmp_path) > 100
         reader.do("bash", "quantide serve streams.toml\n", "")
-        begun = max(place for place, block in enumerate(BLOCKS) if block.startswith("until curl"))
+        begun = max(place for place, block in enumerate(BLOCKS) if block.startswith("until curl -sf '"))
         for block, shown in zip(BLOCKS[begun : begun + 3], SHOWN[:3], strict=True):
             reader.do("bash", block, shown)
 

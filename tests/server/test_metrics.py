@@ -73,7 +73,7 @@ def test_a_stream_that_is_not_there_yet(tmp_path: Path) -> None:
         assert client.get("/healthz").status_code == 200
         response = client.get("/readyz")
         assert (response.status_code, response.json()["ready"]) == (503, False)
-        assert "there is no history" in response.json()["waiting"]["latency"]
+        assert "nothing was ingested yet" in response.json()["waiting"]["latency"]
         assert str(tmp_path) not in response.text, "where it lies is nobody's business"
         result = measured(client)
         assert result["quantide_stream_ready", "stream=latency"] == 0
