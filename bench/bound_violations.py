@@ -31,7 +31,7 @@ MEASURES: dict[str, Callable[[Summary, Summary], Any]] = {
 class Settings:
     """`cases` of every bound from a seed; comparisons of two summaries of `n` values each, in so many rounds."""
 
-    cases: int = sized(100_000, quick=200)
+    cases: int = sized(100_000, quick=1_500)
     seed: int = 31
     n: int = sized(100_000_000, quick=100_000)
     rounds: int = sized(101, quick=3)
