@@ -88,6 +88,9 @@ def test_queries_and_alarms_by_id(server: Server) -> None:
             response = ask(server, token, "GET", path)
             assert response.status_code == 403
             assert "secret" not in response.text
+    hidden, unknown = (ask(server, "reader", "GET", f"/api/events?label={label}") for label in ("hidden", "unknown"))
+    assert hidden.status_code == 404
+    assert hidden.text == unknown.text.replace("unknown'", "hidden'")  # whether the label exists is not told
     for token in ("writer", "admin"):
         assert ask(server, token, "DELETE", f"/api/queries/{number}").status_code == 403
         assert ask(server, token, "POST", "/api/queries/drop", json=[number]).status_code == 403

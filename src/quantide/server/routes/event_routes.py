@@ -71,20 +71,20 @@ async def make_subscription(
     present = service.queries.table.find(ids)[1]
     if not present.all() and not reconnects:
         raise unknown_query(ids[~present])
-    queries = QuerySet(ids)
+    queries = await allowed_queries(service, QuerySet(ids), identity)
     for label in dict.fromkeys(parameters.label):
-        labelled = await service.labels.queries(label)
+        labelled = await allowed_queries(service, await service.labels.queries(label), identity)
         if not len(labelled.ids) and not reconnects:
             raise UnknownQueryError(f"no query has the label {label!r}; register some, then subscribe")
         queries = QuerySet(np.union1d(queries.ids, labelled.ids)) if len(queries.ids) else labelled
     alarms = None if parameters.alarms else set(parameters.alarm)
-    if identity.streams is not None:
-        queries = await service.compute(lambda: allowed_queries(service, queries, identity))
     return Subscription(queries, list(dict.fromkeys(parameters.stream)), alarms, identity.streams)
 
 
-def allowed_queries(service: Service, queries: QuerySet, identity: Identity) -> QuerySet:
+async def allowed_queries(service: Service, queries: QuerySet, identity: Identity) -> QuerySet:
     """Return those of the queries that are about streams of the client."""
+    if identity.streams is None or not len(queries.ids):
+        return queries
     condition, streams = limit_streams(identity)
-    rows = service.registry.rows(f"SELECT id FROM queries WHERE {condition}", streams)
+    rows = await service.compute(lambda: service.registry.rows(f"SELECT id FROM queries WHERE {condition}", streams))
     return QuerySet(np.intersect1d(queries.ids, np.array([row[0] for row in rows], dtype=np.int64)))
