@@ -50,7 +50,7 @@ def recent_bytes(tmp_path: Path) -> bytes:
 
 @pytest.mark.parametrize("counts", [[7, -4, 1, 0, 1], [WRAPS, WRAPS, WRAPS, WRAPS, 5], [5, WRAPS, -WRAPS, 0, 0]])
 def test_counts_of_a_side_file_that_fall(counts: list[int]) -> None:
-    """They add up to the number of rows, and would send a kernel past the end of what it writes."""
+    """Such counts add up to the number of rows, yet would send a kernel past the end of its output."""
     assert IndexFile(side_bytes()).counts.tolist() == [1] * 5
     data = altered(side_bytes(), index_file.MAGIC, ("values", "ranks"), {"counts": np.array(counts)})
     with pytest.raises(errors.CorruptBytesError, match="counts"):

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser
 
 from tests.browser.chrome import launched
 from tests.browser.demo import playing
-from tests.browser.looking import open_page, until
+from tests.browser.page import open_page, until
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 PATIENCE = 240.0  # seconds; an incident comes every three minutes

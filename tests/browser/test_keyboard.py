@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.demo import Demo
-from tests.browser.looking import SOON, offered, open_page, scroll_to, selection
+from tests.browser.page import SOON, offered, open_page, scroll_to, selection
 from tests.browser.small import Small
 
 # Whatever can be reached: of radio buttons the chosen one, of a group that arrows move in the one that has its turn.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.looking import open_page
+from tests.browser.page import open_page
 from tests.browser.small import Small, moments, small, store
 
 

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.demo import Demo
-from tests.browser.looking import (
+from tests.browser.page import (
     SOON,
     agree,
     bands,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.looking import SOON, course, open_page, selection, until
+from tests.browser.page import SOON, course, open_page, selection, until
 from tests.browser.small import Small, moments, small, store
 
 COUNT = 60_000

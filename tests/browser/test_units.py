@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.looking import open_page, scroll_to, until
+from tests.browser.page import open_page, scroll_to, until
 from tests.browser.small import NOON, Small, moments, small_with, store, stream
 
 TEXTS = """name => document.getElementById("lines").data.find((trace) => trace.name === name).text"""

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.chrome import Complaints
-from tests.browser.looking import SOON, offered, open_page, scroll_to, until
+from tests.browser.page import SOON, offered, open_page, scroll_to, until
 from tests.browser.small import NOON, Small, moments, small, store
 
 NUMBERS = "#numbers .number-value"

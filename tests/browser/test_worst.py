@@ -5,7 +5,7 @@ import re
 import httpx
 from playwright.sync_api import Page, expect
 
-from tests.browser.looking import open_page, scroll_to
+from tests.browser.page import open_page, scroll_to
 from tests.browser.small import Small
 
 

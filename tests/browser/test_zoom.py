@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Locator, Page, Request, expect
 
 from tests.browser.demo import Demo
-from tests.browser.looking import SOON, open_page, scroll_to, until
+from tests.browser.page import SOON, open_page, scroll_to, until
 
 POINTS = "document.querySelector('#compare .square').data?.[0].marker.color ?? []"  # coloured by phi
 CORNERS = """([from, to]) => {

@@ -362,7 +362,7 @@ def test_items_of_req_sketches_are_those_of_the_library() -> None:
 
 
 def test_spans_that_claim_billions_of_buckets() -> None:
-    """They are refused before they take memory."""
+    """Such spans are refused before they take memory."""
     spans = [(0, 10**6)] * 100_000
     with pytest.raises(HistogramError, match="1000000 buckets or more, but there are 1 counts"):
         from_prometheus_native({"schema": 0, "positive_spans": spans, "positive_counts": [1]})

@@ -467,7 +467,7 @@ def test_steps_before_a_time(tmp_path: Path) -> None:
 
 
 def test_rows_that_a_repair_took_out_of_windows(tmp_path: Path) -> None:
-    """It is not known of which steps they were: windows lose as many more, and never have a row of a deleted step."""
+    """Nobody knows their steps: windows lose as many more, and never have a row of a deleted step."""
     with History(tmp_path, 0.05, kappa=20, max_ahead="off", retention=4) as history:
         for step in range(7):
             times = [step * 10.0 + i for i in range(9)] + [1e6 if step in (2, 6) else step * 10.0 + 9]

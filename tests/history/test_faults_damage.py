@@ -186,7 +186,7 @@ def test_a_side_file_damaged_where_it_is_looked_at_later(folder: Path) -> None:
 
 
 def test_a_side_file_of_a_file_that_is_gone(folder: Path) -> None:
-    """It is lost, then its data file is compacted and vacuumed by another handle: there is nothing to rebuild."""
+    """After another handle compacted and vacuumed the data file, a lost side file needs no rebuilding."""
     for path in active(folder)[1]:
         path.unlink()
     first = History(folder)

@@ -244,7 +244,7 @@ def test_work_goes_on_while_a_merge_runs(
 @pytest.mark.parametrize("end", ["end_step", "close"])
 @pytest.mark.parametrize("point", ["merge.planned", "merge.sorted", "merge.written"])
 def test_an_error_in_the_background(point: str, end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is raised where the compaction is waited for, once, and nothing is lost."""
+    """The error is raised where the compaction is waited for, once, and nothing is lost."""
     work = Work(str(tmp_path), SETTINGS)
     for number in range(3):
         work.append(number)

@@ -107,7 +107,7 @@ def test_stale_writer_is_fenced(write: str, tmp_path: Path) -> None:
 
 
 def test_stale_writer_asks_on(tmp_path: Path) -> None:
-    """Its answers are of its own version or newer; files that the other compacted and vacuumed do no harm."""
+    """Answers are of the writer's own version or newer; files that the other vacuumed do no harm."""
     old, new = taken_over(tmp_path)
     new.end_step()
     new.vacuum(0)
@@ -175,7 +175,7 @@ def test_stale_merge_in_the_background(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_stale_writer_of_the_first_keys(tmp_path: Path) -> None:
-    """It may not even declare the key columns: the new writer would think itself fenced off."""
+    """A stale writer may not even declare key columns: the new writer would think itself fenced off."""
     old = Work(str(tmp_path), KEYED)
     old.history.end_step()
     (tmp_path / LOCK).unlink()
@@ -204,7 +204,7 @@ class TwiceExecutor:
 
 
 def test_a_task_that_lives_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was given up, another task did its work, and that is committed: the first must do no harm."""
+    """A task was given up and another one's work committed: the first must do no harm."""
     executor = TwiceExecutor()
     history = History(tmp_path, **SETTINGS, executor=executor)
     for number in range(2):

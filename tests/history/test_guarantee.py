@@ -397,7 +397,7 @@ def test_a_key_that_came_late(tmp_path: Path) -> None:
 
 
 def test_a_single_huge_key(tmp_path: Path, rng: Rng) -> None:
-    """It is cut over many parts and blocks; a query of it still reads one block of each run."""
+    """A key cut over many parts and blocks is still answered from one block of each run."""
     model = Model(BY_NAME["float64"])
     history = History(tmp_path / "s", eps=0.05, kappa=3, keys="k")
     for step in range(5):

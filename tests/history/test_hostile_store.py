@@ -315,7 +315,7 @@ def tamper_with_copies(store: Path, text: str) -> None:
 
 
 def test_a_file_in_the_log_that_is_not_ours(box: Box, keyed: bool) -> None:
-    """It is neither read nor silently ignored."""
+    """A foreign file is neither read nor silently ignored."""
     store = box.reset()
     version = sum(1 for _ in (store / "_delta_log").glob("*.json"))
     add = {"path": "../x", "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}
@@ -346,7 +346,7 @@ FOLDERS += [f"_quantide/{name}" for name in ("side", "recent", "sources", "quara
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_a_folder_that_is_a_link(folder: str, made: Made, tmp_path: Path) -> None:
-    """Its target belongs to another store: a writer would vacuum that. Readers go on."""
+    """A writer refuses it, as it would vacuum the store that the link points to. Readers go on."""
     (tmp_path / "elsewhere").mkdir()
     store, other = tmp_path / "store", tmp_path / "elsewhere" / "folder"
     shutil.copytree(made[True], store)
@@ -383,7 +383,7 @@ def test_a_folder_that_becomes_a_link(made: Made, tmp_path: Path) -> None:
 
 
 def test_files_that_are_links(box: Box, keyed: bool) -> None:
-    """They are removed and replaced like any file; their targets stay, with their times."""
+    """Links are removed and replaced like any file; their targets stay, with their times."""
     store = box.reset()
     secret = box.outside / "x"
     data = one(store, "runs/L0-*.parquet")  # it is compacted, and then of that age

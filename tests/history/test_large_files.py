@@ -88,7 +88,7 @@ def test_large_runs_are_written_by_many_tasks(rows: int, level: int) -> None:
 
 
 def test_keys_with_few_rows_limit_a_file() -> None:
-    """Their summaries have every row, and a task has those of its file in memory."""
+    """Summaries of small keys have every row, and a task holds those of its whole file in memory."""
     profile = ErrorProfile(0.001, 0.01)
     few, many = np.full(10**6, 10_000), np.full(10**6, 10)
     assert file_count(10**10, 3, count_tuples(few, profile)) > file_count(10**10, 3)

@@ -228,7 +228,7 @@ def test_a_merge_that_failed_can_be_repeated(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("told_by", ["end_step", "close"])
 def test_a_merge_that_failed_in_the_background(told_by: str, tmp_path: Path) -> None:
-    """Its error is raised by the next end_step() or by close(), once."""
+    """The error is raised by the next end_step() or by close(), once."""
     history = two_steps(tmp_path / "s")
     history.end_step(wait=False)
     with pytest.raises(StorageError, match="no room"):

@@ -243,7 +243,7 @@ def test_one_summary_of_all_runs(tmp_path: Path, rng: Rng) -> None:
 
 
 def test_many_chunks_within_a_budget(tmp_path: Path, rng: Rng) -> None:
-    """Their summaries are compressed, then added to a sketch, and stay within eps and the budget."""
+    """Summaries of chunks are compressed, then added to a sketch, and stay within eps and the budget."""
     with History(tmp_path, memory="20 KB", window=0) as history:
         data = []
         for size in (3000, 500, 2000, 1, 4000, 2500, 2500, 100, 3000, 2000, 2000, 3000):
@@ -272,7 +272,7 @@ def test_the_smallest_budget(kappa: int, keys: str | None, tmp_path: Path) -> No
 
 
 def test_a_budget_of_version_0_2(tmp_path: Path) -> None:
-    """It was shared differently; the store keeps its eps, and is opened with the same budget."""
+    """Version 0.2 shared a budget differently: the store keeps its eps and opens with the same budget."""
     settings = StoreSettings.of(memory="1 MB")
     older = replace(settings, eps=0.00048, run_eps=0.00144)
     assert settings.merged_tuples is not None

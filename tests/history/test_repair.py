@@ -204,7 +204,7 @@ def test_the_writer_goes_on_after_a_reader_saw_a_torn_entry(folder: Path) -> Non
 
 
 def test_a_torn_merge_loses_nothing(folder: Path) -> None:
-    """Its inputs are active again."""
+    """The inputs of the merge are active again."""
     with History(folder) as history:
         history.end_step()
     path = entry(folder, newest(folder))

@@ -108,7 +108,7 @@ def test_a_writer_does_not_read_its_own_commits(write: str, history: History, mo
 
 
 def test_readers_that_cannot_read_say_so(history: History, monkeypatch: Patch) -> None:
-    """They raise while the log cannot be read, and go on after that."""
+    """Readers raise while the log cannot be read, and go on after that."""
     reader = HistoryReader(history.path)
     with log_not_read(monkeypatch):
         for number in range(1, 5):
@@ -305,7 +305,7 @@ def test_nothing_was_committed(history: History, monkeypatch: Patch) -> None:
 
 
 def test_keys_that_may_be_in_the_table(tmp_path: Path, monkeypatch: Patch) -> None:
-    """Their columns are added by a commit before the rows."""
+    """Key columns are added by a commit of their own, before the rows."""
     with History(tmp_path, **KEYED) as history:
         history.open()
         with log_gone(monkeypatch, linked=True), pytest.raises(StorageError, match="None of the rows was added"):
@@ -317,7 +317,7 @@ def test_keys_that_may_be_in_the_table(tmp_path: Path, monkeypatch: Patch) -> No
 
 @pytest.mark.parametrize("linked", [True, False])
 def test_a_writer_that_may_have_taken_over(linked: bool, tmp_path: Path, monkeypatch: Patch) -> None:
-    """Its first commit has no rows: its id must not pass for one of the rows."""
+    """The first commit of a takeover has no rows: its id must not pass for one of the rows."""
     with History(tmp_path, **SETTINGS) as history:
         with log_gone(monkeypatch, linked), pytest.raises(StorageError, match="Nothing was added") as error:
             history.append(batch(1))

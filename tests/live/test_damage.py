@@ -336,7 +336,7 @@ def test_flipped_bytes_under_a_stream(tmp_path: Path, rng: Rng) -> None:
 
 @pytest.mark.parametrize("steps", [3, 4, 6])
 def test_a_recreated_store_is_not_mixed_with_the_old_one(tmp_path: Path, steps: int) -> None:
-    """Its files have the names that those of the old one had."""
+    """Files of the new store have the names that those of the old one had."""
     place = tmp_path / "store"
 
     def make(value: float, count: int) -> None:

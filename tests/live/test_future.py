@@ -58,7 +58,7 @@ def in_window(values: Any, times: Any, seconds: float) -> list[float]:
     ],
 )
 def test_a_row_of_the_future_is_refused(tmp_path: Path, rng: Rng, wrong: float, message: str) -> None:
-    """It changes nothing: windows are as before, and continue with later rows."""
+    """A refused row changes nothing: windows are as before, and continue with later rows."""
     now = time.time()
     wrong = wrong if wrong > 0 else now - wrong
     values, times = rng.normal(size=3000), now - 1200 + np.sort(rng.uniform(0, 1000, 3000))

@@ -146,7 +146,7 @@ def test_functions_are_called(follow: bool, tmp_path: Path, rng: Rng) -> None:
 
 
 def test_functions_may_do_everything(tmp_path: Path, rng: Rng) -> None:
-    """They make monitors, register, drop, poll, and in the end close the stream."""
+    """A function called on a change may make monitors, register, drop, poll, and close the stream."""
     grown = store(tmp_path)
     grow(grown, rng, 0, 30)
     live = LiveStream(grown.path, follow=False)

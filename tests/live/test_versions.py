@@ -306,7 +306,7 @@ def test_no_store(tmp_path: Path) -> None:
 
 
 def test_an_empty_store(tmp_path: Path) -> None:
-    """It can be opened before anything is appended, and then follows."""
+    """An empty store can be opened before anything is appended; the stream then follows it."""
     history = History(tmp_path)
     live = LiveStream(tmp_path, follow=False)
     assert (live.n, live.newest, live.keys(), live.stats()["recent_files"]) == (0, None, [], 0)

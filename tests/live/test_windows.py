@@ -89,7 +89,7 @@ def test_one_time_for_all(tmp_path: Path) -> None:
 
 
 def test_nulls_and_nan_are_in_no_window(tmp_path: Path, rng: Rng) -> None:
-    """Their times, keys and filters go with them; an arrival that is skipped does not count for last=."""
+    """Times, keys and filters go with a skipped value, which does not count for last= either."""
     rows = 400
     values = rng.normal(size=rows)
     values[rng.random(rows) < 0.2] = np.nan

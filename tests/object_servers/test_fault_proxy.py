@@ -73,7 +73,7 @@ def test_reads_that_are_repeated(object_store: ObjectLocation, fault_proxy: Faul
 
 
 def test_expired_credentials(object_store: ObjectLocation, fault_proxy: FaultProxy) -> None:
-    """They are not tried again."""
+    """Requests with expired credentials are not tried again."""
     store = fault_proxy.redirect(object_store).open(retries=3)
     fault_proxy.inject(faults.expired_token(), "PUT", times=None)
     fault_proxy.inject(faults.expired_token(401), "GET")

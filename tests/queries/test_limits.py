@@ -78,7 +78,7 @@ def test_bytes_of_a_summary_without_its_ends_are_refused(rmin: list[int], rmax: 
 
 @pytest.mark.parametrize("limit", [1e308, -1e308, np.inf, 0.1])
 def test_limits_that_no_float32_has(limit: float) -> None:
-    """They are compared as they are, without a warning."""
+    """Such limits are compared as they are, without a warning."""
     monitor = Monitor(0.01)
     monitor.update(np.array([1.0, 2.0, 3.0], dtype=np.float32))
     above, below = monitor.watch(0.5, 0.05, above=limit), monitor.watch(0.5, 0.05, below=limit)

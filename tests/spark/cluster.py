@@ -15,7 +15,7 @@ LOOPBACK = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
 
 @dataclass(frozen=True)
 class Cluster:
-    """Its address, and its processes. A worker's executors are in the worker's process group."""
+    """A cluster's address and processes. A worker's executors are in the worker's process group."""
 
     url: str
     master: subprocess.Popen[bytes]

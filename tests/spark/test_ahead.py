@@ -126,7 +126,7 @@ def write(feed: Feed, name: str, values: Any, times: Any) -> None:
 
 
 def test_a_row_of_2090_in_a_stream(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is quarantined with its reason; windows end now, no good row is late, and no file is dropped."""
+    """The row is quarantined with its reason; windows end now, and no good row is late or dropped."""
     now = time.time()
     feed = Feed(tmp_path, 'time = "t"\nlate = "quarantine"\nlate_after = "5 min"')
     monkeypatch.setattr("quantide.store.recent_manifest.MIN_LATER_ROWS", 100)

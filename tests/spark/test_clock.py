@@ -59,7 +59,7 @@ def test_a_clock_sixty_days_ahead(spark: SparkSession, tmp_path: Path, monkeypat
 def test_a_pause_of_sixty_days(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is as implausible, until an operator accepts the clock; and what expired then can be brought back."""
+    """Such a pause is implausible until an operator accepts the clock; what expired can be brought back."""
     machine = Machine(tmp_path, monkeypatch)
     for turn in range(2):
         machine.ingest(turn * STEP)

@@ -200,7 +200,7 @@ def test_nan_in_a_lake(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_the_command(spark: SparkSession, tmp_path: Path, lake: pa.Table, capsys: pytest.CaptureFixture[str]) -> None:
-    """It has progress bars and ends with what there is now; the session of the caller is left running."""
+    """The command shows progress, ends with what there is now, and leaves the caller's session running."""
     source, place = written(lake, tmp_path, "delta"), str(tmp_path / "s")
     arguments = ["--column", "ms", "--by", "host", "--by", "port", "--eps", "0.01", "--kappa", "3"]
     assert main(["history", "build", source, place, *arguments]) == 0

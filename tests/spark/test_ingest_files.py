@@ -88,7 +88,7 @@ def test_a_signal_to_the_process_group(tmp_path: Path) -> None:
 
 
 def test_a_file_that_changes_after_ingestion(spark: SparkSession, tmp_path: Path, capsys: Out) -> None:
-    """It is listed, and its rows are ingested once, also with a new checkpoint; under another name it is ingested."""
+    """A changed file is listed, not ingested again, even with a new checkpoint; a new name is ingested."""
     feed = Feed(tmp_path)
     feed.write("0.parquet")
     feed.write("1.parquet")

@@ -276,7 +276,7 @@ def test_a_data_put_that_is_cut(
 
 @pytest.mark.parametrize("batch_id", [None, 7])
 def test_a_commit_whose_answer_was_lost(batch_id: Any, location: ObjectLocation, fault_proxy: FaultProxy) -> None:
-    """It is acknowledged, and there once."""
+    """The commit is acknowledged, and there once."""
     with open_history(location) as history:
         history.append(batch(0))
         for times, number in ((1, 1), (ATTEMPTS, 2)):

@@ -202,7 +202,7 @@ def test_a_damaged_lease_expires(s3_store: ObjectLocation, monkeypatch: pytest.M
 def test_a_renewal_whose_answer_is_lost(
     s3_store: ObjectLocation, fault_proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was executed; then the server was away until the renewal was given up."""
+    """The renewal was executed; then the server was away until it was given up."""
     monkeypatch.setattr(object_storage, "ATTEMPTS", 2)
     monkeypatch.setattr(object_lease, "LEASE_SECONDS", LIMIT)
     lease = open_object(fault_proxy.redirect(s3_store)).acquire_lease()
@@ -334,7 +334,7 @@ def start_paused() -> Iterator[Callable[..., PausedWriter]]:
 def test_a_paused_writer_is_fenced(
     s3_store: ObjectLocation, start_paused: Callable[..., PausedWriter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It sleeps through the takeover, with a command in its queue; the clocks of the two differ by decades."""
+    """The writer sleeps through the takeover with a command queued; the two clocks differ by decades."""
     monkeypatch.setenv(VARIABLE, str(-YEARS))
     first = start_paused(s3_store, **{VARIABLE: str(YEARS)})
     first.order()

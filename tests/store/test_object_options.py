@@ -99,7 +99,7 @@ def test_deltalake_opens_the_table_with_these_options(s3_store: ObjectLocation) 
     "uri", ["s3://id:very-secret@bucket/x", "az://bucket/x?sig=very-secret", "http://u:very-secret@h"]
 )
 def test_a_uri_has_no_credentials(uri: str) -> None:
-    """It is part of most messages."""
+    """A URI is part of most messages, so it may hold no secret."""
     with pytest.raises(InvalidArgumentError, match="put credentials into storage_options") as error:
         open_storage(uri, {"account_name": "x"})
     assert "very-secret" not in str(error.value)

@@ -170,7 +170,7 @@ def test_a_very_small_tail_stores_all_values(tail: float) -> None:
 
 
 def test_other_windows_are_exact_while_they_have_all_values(rng: Rng) -> None:
-    """They promise no tail; what is certified is 0 among the newest values, and None further back."""
+    """Without a promised tail, the certified error is 0 among the newest values and None further back."""
     recent, constrained = RecentWindow(0.01), ConstrainedWindow(last(5000), 0.01)
     values = rng.lognormal(0, 2, 400_000)
     recent.update(values)

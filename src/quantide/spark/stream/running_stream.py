@@ -84,18 +84,7 @@ class RunningStream:
         self.storage = self.history.table.storage
         try:
             self.ingest_log = IngestLog(self.storage, self.history.batch_seen, self.history.table.check_writer)
-            table = self.history.table.identity
-            if stream.source.is_listed:
-                check_reset(stream, self.ingest_log, reset, allow_duplicates)
-                self.source = choose_listed_source(self.storage, self.ingest_log, reset, table)
-            else:
-                self.source = choose_checkpoint(stream, self.storage, self.ingest_log, reset, allow_duplicates, table)
-            if self.ingest_log.last and begins(self.storage, self.ingest_log, self.source):
-                LOG.warning("%s: a new checkpoint begins, %s", stream.key, self.source)
-                if stream.source.is_files:
-                    self.ingest_log.rebase(self.source)  # then one batch skips all files that are in the store
-                if stream.source.is_listed:
-                    remove_checkpoints(self.storage)
+            self.source = self._choose_source(reset, allow_duplicates)
             self.ingest_log.forget_source(self.source)
             repeated = self.source if self.storage.loses_local_files else None  # its last batch is written again
             self.ingest_log.clean(name for name in listed if source_of(name) != repeated)
@@ -124,6 +113,22 @@ class RunningStream:
         self._lock, self._stopping, self._pausing = RLock(), False, False
         self._settled = False  # True if files were retried after the query ended
         self._next_status = self._last_vacuum = time.monotonic()
+
+    def _choose_source(self, reset: bool, allow_duplicates: bool) -> str:
+        """Return the name of the checkpoint, or of the listing, that the stream continues or begins."""
+        stream, log, table = self.config, self.ingest_log, self.history.table.identity
+        if stream.source.is_listed:
+            check_reset(stream, log, reset, allow_duplicates)
+            source = choose_listed_source(self.storage, log, reset, table)
+        else:
+            source = choose_checkpoint(stream, self.storage, log, reset, allow_duplicates, table)
+        if log.last and begins(self.storage, log, source):
+            LOG.warning("%s: a new checkpoint begins, %s", stream.key, source)
+            if stream.source.is_files:
+                log.rebase(source)  # then one batch skips all files that are in the store
+            if stream.source.is_listed:
+                remove_checkpoints(self.storage)
+        return source
 
     def start(self) -> None:
         """Start, or restart, the query."""

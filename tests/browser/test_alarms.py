@@ -7,7 +7,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.chrome import Complaints
 from tests.browser.demo import Demo
-from tests.browser.looking import SOON, open_page, until
+from tests.browser.page import SOON, open_page, until
 
 
 def open_form(page: Page, demo: Demo) -> Locator:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.looking import SOON, open_page, scroll_to
+from tests.browser.page import SOON, open_page, scroll_to
 from tests.browser.small import Small
 
 NAMED = {

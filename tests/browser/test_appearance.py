@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.chrome import picture
 from tests.browser.demo import Demo
-from tests.browser.looking import SOON, offered, open_page, scroll_to, until
+from tests.browser.page import SOON, offered, open_page, scroll_to, until
 from tests.browser.small import Small
 
 CONTRAST = Path(__file__).with_name("contrast.js").read_text()
