@@ -7,11 +7,11 @@ import time
 
 import uvloop
 
-VERSION = re.compile(rb'"version":([0-9]+)')
+CHANGE = re.compile(rb'{"id":([0-9]+),"state":"value"[^}]*"version":([0-9]+)}')
 Queue = asyncio.Queue[tuple[float, str] | None]
 Loaded = tuple[float, list[float], list[str]]  # seconds of all, latencies, failures
-Event = tuple[int, int, float, int]  # client, version, time of arrival, changed values
-_events: list[Event] = []
+Event = tuple[int, int, float, int]  # client, newest version, time of arrival, changed values
+_events: list[tuple[int, float, bytes]] = []  # client, time of arrival, text
 
 
 def load(port: int, paths: list[str], rate: float, seconds: float, connections: int) -> Loaded:
@@ -55,8 +55,8 @@ def subscribe(port: int, labels: list[str]) -> float:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**22)
         writer.write(_request(port, f"/api/events?label={label}"))
         while event := await reader.readuntil(b"\n\n"):
-            if b"data:" in event and (versions := VERSION.findall(event)):
-                _events.append((client, int(versions[-1]), time.time(), event.count(b'"state":"value"')))
+            if b'"state":"value"' in event:
+                _events.append((client, time.time(), event))
 
     async def run() -> None:
         await asyncio.gather(*(follow(*one) for one in enumerate(labels)))
@@ -70,6 +70,16 @@ def subscribe(port: int, labels: list[str]) -> float:
     return time.perf_counter() - begun
 
 
-def received() -> list[Event]:
-    """Return all events of this process's subscribers."""
-    return list(_events)
+def received() -> tuple[list[Event], int]:
+    """Return all events of this process's subscribers, and how many changes were older than one before of their query.
+
+    An event may have changes of several versions: windows of one commit are evaluated one after another.
+    """
+    events, backwards = list[Event](), 0
+    newest: dict[tuple[int, bytes], int] = {}
+    for client, arrived, text in _events[:]:
+        changes = [((client, id), int(version)) for id, version in CHANGE.findall(text)]
+        backwards += sum(version < newest.get(query, 0) for query, version in changes)
+        newest.update(changes)
+        events.append((client, max(version for _, version in changes), arrived, len(changes)))
+    return events, backwards

@@ -1,6 +1,7 @@
 """The server: queries over HTTP at a fixed rate during ingestion, and continuous queries with many subscribers."""
 
 import json
+import math
 import socket
 import threading
 import time
@@ -207,7 +208,7 @@ def events(s: Settings) -> list[Row]:
 
 
 def _subscribed(running: Server, commit: Callable[[], tuple[int, float]], s: Settings) -> Row:
-    """Measure from a commit to its subscribers; a version of joined files may stand for several commits."""
+    """Measure from a commit to the last change that it causes at a subscriber; the server may join commits."""
     labels, commits = [f"client-{i}" for i in range(s.listeners)], []
     with new_process() as clients:
         row: Row = {"connecting": clients.submit(http_clients.subscribe, running.port, labels).result()}
@@ -216,16 +217,23 @@ def _subscribed(running: Server, commit: Callable[[], tuple[int, float]], s: Set
             time.sleep(s.commit_every)
         time.sleep(min(20.0, 2 * s.commit_every))
         row |= {"listeners": s.listeners, "memory_listening": status_bytes(status(running.child.process.pid))}
-        found = clients.submit(http_clients.received).result()
+        found, backwards = clients.submit(http_clients.received).result()
     client, version, arrived, changes = map(np.array, zip(*found, strict=True))
-    seen = [(version == one, at) for one, at in commits[WARM_COMMITS:] if one in version]
-    order = np.lexsort((arrived, client))
-    forwards = (np.diff(version[order]) >= 0) | (np.diff(client[order]) > 0)
-    complete = all(len(set(client[one])) == s.listeners for one, _ in seen)
-    row |= {"commits": len(seen), "holds": bool(forwards.all() and complete)}
-    row["changes_median"] = float(np.median([changes[one].sum() for one, _ in seen]))
-    row["first_median"] = float(np.median([arrived[one].min() - at for one, at in seen]))
-    return row | spread([arrived[one].max() - at for one, at in seen], "last_")
+    versions, begun = zip(*commits[WARM_COMMITS:], strict=True)
+    first, last, changed, joined = list[float](), list[float](), list[int](), 0
+    for start, end, at in zip(versions, (*versions[1:], math.inf), begun, strict=True):
+        own = (version >= start) & (version < end)  # files are joined in versions of their own
+        others = np.setdiff1d(np.arange(s.listeners), client[own])  # they received this commit with a later one
+        later = [arrived[(client == one) & (version >= end)].min(initial=math.inf) for one in others]
+        times = np.append(arrived[own], later)
+        joined += len(others)
+        first.append(times.min() - at)
+        last.append(times.max() - at)
+        changed.append(int(changes[own].sum()))
+    holds = backwards == 0 and math.isfinite(max(last))
+    row |= {"commits": len(versions), "backwards": backwards, "joined": joined, "holds": holds}
+    row |= {"changes_median": float(np.median(changed)), "first_median": float(np.median(first))}
+    return row | spread(last, "last_")
 
 
 PARTS = {"questions": questions, "events": events}
