@@ -12,6 +12,8 @@ import pytest
 from quantide import History
 from quantide.cli import main
 from quantide.live import LiveStream
+from quantide.store.ingest_status import IngestStatus, publish_status
+from quantide.store.location import open_storage
 
 Out = pytest.CaptureFixture[str]
 
@@ -290,6 +292,26 @@ def test_a_comparison_on_the_command_line(store: str, recent: str, capsys: Out) 
 def test_what_cannot_be_compared(rest: list[str], reason: str, store: str, capsys: Out) -> None:
     assert main(["compare", store, *rest]) == 2
     assert reason in capsys.readouterr().err
+
+
+def test_the_configured_unit_is_shown(recent: str, store: str, capsys: Out) -> None:
+    window = ["--last", "6", "--against-last", "3"]
+    commands = [["quantile", recent, "0.5"], ["quantile", recent, "0.5", "--last", "6"], ["rank", recent, "6"]]
+    commands += [["worst-keys", recent, "0.5"], ["compare", recent, *window]]
+    for unit, header in (("", "value"), ("ms", "value (ms)"), ("\x1b[2J", "value")):
+        publish_status(open_storage(recent), IngestStatus(1.0, unit=unit))
+        for command in commands[:4]:
+            assert main(command) == 0
+            assert f" {header} " in capsys.readouterr().out
+        for command in commands:
+            assert main([*command, "--json"]) == 0
+            assert json.loads(capsys.readouterr().out)["unit"] == ("ms" if unit == "ms" else None)
+        assert main(commands[-1]) == 0
+        shown = {line.split()[0]: " ms" in line for line in capsys.readouterr().out.splitlines()[:4]}
+        assert shown == {"ks": False, "psi": False, "wasserstein": unit == "ms", "shift": unit == "ms"}
+    publish_status(open_storage(recent), IngestStatus(1.0, unit="ms"))
+    assert main(["compare", recent, "--last", "6", "--against", store]) == 0
+    assert " ms" not in capsys.readouterr().out  # the other store has no unit
 
 
 def test_worst_keys_on_the_command_line(recent: str, store: str, capsys: Out) -> None:

@@ -17,6 +17,7 @@ OTHERS = """
 [streams."web.latency-2"]
 source = { format = "parquet", path = "in" }
 value = "ms"
+unit = "ms"
 [streams.absent]
 source = { format = "parquet", path = "in" }
 value = "ms"

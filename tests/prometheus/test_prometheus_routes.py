@@ -102,6 +102,8 @@ def test_metadata(shop: Shop) -> None:
     found = shop.data("metadata")
     assert found["latency"][0]["type"] == "gauge"
     assert found["web_latency_2_rows_total"][0]["type"] == "counter"
+    units = {name: entry[0]["unit"] for name, entry in found.items()}
+    assert units == {"latency": "", "latency_rows_total": "", "web_latency_2": "ms", "web_latency_2_rows_total": ""}
     assert list(shop.data("metadata", metric="latency")) == ["latency"]
 
 

@@ -100,12 +100,12 @@ def test_bad_records_are_quarantined_and_can_be_retried(spark: SparkSession, tmp
     assert "0 files and 3 rows are held" in output
     assert f"1 of {feed.incoming}/b.parquet: the value is not float64" in output
     assert f"1 of {feed.incoming}/a.parquet: the value is nan" in output
-    feed.configure("""value = "CAST(replace(text, ' ms') AS DOUBLE)"\nnan = "skip" """)
+    feed.configure("""value = "CAST(replace(text, ' ms') AS DOUBLE)"\nnan = "skip"\nunit = "ms" """)
     assert main(["quarantine", "retry", str(feed.config)]) == 0
     assert "s: 1 row taken in; 0 files and 1 row are still held" in capsys.readouterr().out
     assert (History(feed.store).n, History(feed.store).quantile(1, "exact")) == (4, 5.0)
     status = read_status(feed)
-    assert (status.rows, status.bad_rows, status.held_files) == (4, 1, 0)
+    assert (status.rows, status.bad_rows, status.held_files, status.unit) == (4, 1, 0, "ms")
     assert main(["quarantine", "list", str(feed.config), "--stream", "s"]) == 0
     assert "a CAST failed" in capsys.readouterr().out
     assert main(["quarantine", "list", str(feed.config), "--stream", "t"]) == 2

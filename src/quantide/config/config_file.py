@@ -15,6 +15,7 @@ from quantide.config.stream_config import BUILT_IN, FILES, PUSH, TABLES, Config,
 from quantide.config.stream_metrics import METRICS_FIX, check_metrics, parse_metrics
 from quantide.config.toml_table import ConfigTable, find_similar, format_value
 from quantide.errors import ConfigError, InvalidArgumentError
+from quantide.store.ingest_status import MAX_UNIT
 from quantide.store.store_settings import StoreSettings, format_max_ahead, parse_size
 from quantide.summary.ranks import DEFAULT, check_eps, check_tail
 from quantide.summary.value_types import type_named
@@ -22,7 +23,6 @@ from quantide.windows.time_clock import read_span, show_span
 
 STREAM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 FILTER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-MAX_UNIT = 20
 LATE_CHOICES = ("keep", "quarantine")
 TIME_UNITS = ("s", "ms", "us", "ns")
 TIME_ZONE = "spark.sql.session.timeZone"

@@ -10,11 +10,11 @@ from quantide.history.history import History
 from quantide.history.history_reader import HistoryReader
 from quantide.history.store_repair import repair
 from quantide.history.verify import check_log
-from quantide.store.ingest_status import accept_clock
+from quantide.store.ingest_status import accept_clock, read_unit
 from quantide.store.retired_files import RetiredFiles
 from quantide.summary import value_json
 from quantide.summary.answer import format_error
-from quantide.summary.value_json import count, write_line
+from quantide.summary.value_json import count, name_with_unit, write_line
 from quantide.windows.wall_clock import wall_clock
 
 KIND_NAMES = {"side file": "index file"}  # of findings; JSON has the former name
@@ -38,19 +38,21 @@ def show_answers(
     history = HistoryReader(path, storage_options=storage_options)
     key_value: Any = None if key is None else key[0] if len(key) == 1 else tuple(key)
     answers = [history.answer(phi, mode, last_steps, key_value, widen) for phi in phis]
-    first = answers[0]
+    first, unit = answers[0], read_unit(history.table.storage)
     if json:
         body = {
             "path": path,
             "key": value_json.encode_key(key_value),
             "mode": mode,
             "value_type": history.settings.value_type,
+            "unit": unit,
         }
         covered = {name: getattr(first, name) for name in ("n", "stream_n", "last_steps", "widened")}
         items = [value_json.encode_answer(a) | {"blocks_read": a.blocks_read, "requests": a.requests} for a in answers]
         value_json.write_line(out, body | {"version": history.version} | covered | {"answers": items})
         return
-    out.write(f"{'phi':>8}  {'value':>24}  {'rank, proved':>31}  {'off by at most':>26}  blocks read\n")
+    header = name_with_unit("value", unit)
+    out.write(f"{'phi':>8}  {header:>24}  {'rank, proved':>31}  {'off by at most':>26}  blocks read\n")
     for a in answers:
         ranks = f"{a.rank_lo:,} to {a.rank_hi:,}"
         out.write(f"{a.phi:>8g}  {a.value!s:>24}  {ranks:>31}  {format_error(a.error, a.n):>26}  {a.blocks_read}\n")

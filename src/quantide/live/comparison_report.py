@@ -37,18 +37,19 @@ def show_comparison(
         other_version, theirs = _read_summary(other, reference_scope)
         comparison = Comparison(own, theirs, phis)
         sides = [
-            _side_json(path, scope, version, own),
-            _side_json(reference or path, reference_scope, other_version, theirs),
+            _side_json(path, scope, version, own, live.unit),
+            _side_json(reference or path, reference_scope, other_version, theirs, other.unit),
         ]
+        unit = f" {live.unit}" if live.unit is not None and live.unit == other.unit else ""
     if json:
         write_line(out, sides[0] | {"against": sides[1]} | encode_comparison(comparison))
         return
     for name in ("ks", "psi", "wasserstein"):
         low, high = interval_texts(*getattr(comparison, name))
-        out.write(f"{name:<12}  {f'{low} to {high}':>44}\n")
+        out.write(f"{name:<12}  {f'{low} to {high}':>44}{unit if name == 'wasserstein' else ''}\n")
     for phi, shift in comparison.shifts.items():
         low, high = interval_texts(*shift)
-        out.write(f"{f'shift {phi:g}':<12}  {f'{low} to {high}':>44}  {_verdict(*shift)}\n")
+        out.write(f"{f'shift {phi:g}':<12}  {f'{low} to {high}':>44}{unit}  {_verdict(*shift)}\n")
     numbers = f"{count(own.n, 'value')} against {count(theirs.n, 'value')}"
     out.write(f"{numbers}; every bound is proved for the values that arrived, and leaves chance out of account\n")
 
@@ -72,7 +73,7 @@ def _read_summary(live: LiveStream, scope: dict[str, Any]) -> tuple[int, Summary
     return version, summary
 
 
-def _side_json(path: str, scope: dict[str, Any], version: int, summary: Summary) -> dict[str, Any]:
+def _side_json(path: str, scope: dict[str, Any], version: int, summary: Summary, unit: str | None) -> dict[str, Any]:
     window = {name: scope.get(name) for name in NAMES}
-    about = {"path": path, "key": encode_key(scope.get("key"))} | window
-    return about | {"version": version, "n": summary.n, "error": summary.error, "value_type": summary.type.name}
+    about = {"path": path, "key": encode_key(scope.get("key"))} | window | {"version": version}
+    return about | {"n": summary.n, "error": summary.error, "value_type": summary.type.name, "unit": unit}

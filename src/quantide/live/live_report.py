@@ -8,7 +8,7 @@ from quantide.live.live_view import LiveAnswer, LiveRank
 from quantide.live.value_parsing import read_value
 from quantide.summary.answer import format_error
 from quantide.summary.key_ranking import KeyRankingAsOf
-from quantide.summary.value_json import count, encode_answer, encode_key, encode_value, write_line
+from quantide.summary.value_json import count, encode_answer, encode_key, encode_value, name_with_unit, write_line
 from quantide.summary.value_types import type_named
 
 Options = Mapping[str, str] | None  # of an object store
@@ -26,14 +26,16 @@ def show_window_answers(
     """Write a line for each phi of a window of recent values; `scope` has arguments of LiveStream.answer()."""
     with LiveStream(path, follow=False, storage_options=storage_options) as live:
         answers = live.answers(list(phis), mode=mode, **scope)
-        value_type = live.settings.value_type
+        value_type, unit = live.settings.value_type, live.unit
     first = answers[0]
     if json:
-        body = {"path": path, "key": encode_key(scope.get("key")), "mode": first.mode, "value_type": value_type}
-        body |= {"version": first.version, "n": first.n} | _window_json(scope, first)
+        body = {"path": path, "key": encode_key(scope.get("key")), "mode": first.mode}
+        body |= {"value_type": value_type, "unit": unit, "version": first.version, "n": first.n} | _window_json(
+            scope, first
+        )
         write_line(out, body | {"answers": [encode_answer(answer) for answer in answers]})
         return
-    out.write(f"{'phi':>8}  {'value':>24}  {'rank, proved':>31}  {'off by at most':>26}\n")
+    out.write(f"{'phi':>8}  {name_with_unit('value', unit):>24}  {'rank, proved':>31}  {'off by at most':>26}\n")
     for a in answers:
         ranks = f"{a.rank_lo:,} to {a.rank_hi:,}"
         out.write(f"{a.phi:>8g}  {a.value!s:>24}  {ranks:>31}  {format_error(a.error, a.n):>26}\n")
@@ -52,17 +54,17 @@ def show_ranks(
 ) -> None:
     """Write a line for each value: how many values are at most that value, as bounds of its rank and as fractions."""
     with LiveStream(path, follow=False, storage_options=storage_options) as live:
-        value_type = live.settings.value_type
+        value_type, unit = live.settings.value_type, live.unit
         numbers = [read_value(text, type_named(value_type)) for text in values]
         found = live.ranks(numbers, mode=mode, inclusive=inclusive, **scope)
     first = found[0]
     if json:
-        body = {"path": path, "key": encode_key(scope.get("key")), "mode": first.mode, "value_type": value_type}
-        body |= {"version": first.version, "n": first.n, "inclusive": inclusive} | _window_json(scope, first)
+        body = {"path": path, "key": encode_key(scope.get("key")), "mode": first.mode}
+        body |= {"value_type": value_type, "unit": unit, "version": first.version, "n": first.n, "inclusive": inclusive}
         items = [{"value": encode_value(r.value), "rank_lo": r.rank_lo, "rank_hi": r.rank_hi} for r in found]
-        write_line(out, body | {"ranks": items})
+        write_line(out, body | _window_json(scope, first) | {"ranks": items})
         return
-    out.write(f"{'value':>24}  {'rank, proved':>31}  {'fraction, proved':>26}\n")
+    out.write(f"{name_with_unit('value', unit):>24}  {'rank, proved':>31}  {'fraction, proved':>26}\n")
     for r in found:
         fractions = f"{outward_percent(r.rank_lo, r.n, up=False)} to {outward_percent(r.rank_hi, r.n, up=True)}"
         out.write(f"{r.value!s:>24}  {f'{r.rank_lo:,} to {r.rank_hi:,}':>31}  {fractions:>26}\n")
@@ -93,12 +95,12 @@ def show_worst_keys(
     """Write a line for each of the worst keys; `ranking` has arguments of LiveStream.worst_keys()."""
     with LiveStream(path, follow=False, storage_options=storage_options) as live:
         worst = live.worst_keys(phi, **ranking, **scope)
-        value_type = live.settings.value_type
+        value_type, unit = live.settings.value_type, live.unit
     if json:
-        body = {"path": path, "value_type": value_type, "mode": worst.mode, "version": worst.version}
+        body = {"path": path, "value_type": value_type, "unit": unit, "mode": worst.mode, "version": worst.version}
         write_line(out, body | _window_json(scope, worst) | worst.to_json())
         return
-    out.write(f"{'value':>24}  {'proved between':>40}  {'position':>11}  {'values':>12}  key\n")
+    out.write(f"{name_with_unit('value', unit):>24}  {'proved between':>40}  {'position':>11}  {'values':>12}  key\n")
     for row in worst.listed:
         positions = (
             f"{row.position_lo:,}" if row.position_lo == row.position_hi else f"{row.position_lo}-{row.position_hi}"

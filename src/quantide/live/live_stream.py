@@ -33,7 +33,7 @@ from quantide.live.time_series import (
     windows_at,
 )
 from quantide.live.worst_keys import WorstKeysQuery
-from quantide.store.ingest_status import IngestStatus, read_status
+from quantide.store.ingest_status import IngestStatus, read_status, read_unit
 from quantide.store.store_settings import StoreSettings, parse_size
 from quantide.summary.copying import NotCopied
 from quantide.summary.key_ranking import MOST, KeyRankingAsOf, RankingRequest
@@ -360,6 +360,11 @@ class LiveStream(NotCopied, LiveMonitors):
             "lag": self.lag,
             "clock_problem": self.clock_problem or stored["clock_problem"],
         }
+
+    @property
+    def unit(self) -> str | None:
+        """Unit of the values, as ingestion was configured; None if there is none."""
+        return read_unit(self._reader.table.storage)
 
     def ingest_status(self) -> IngestStatus | None:
         """Return the status that ingestion last published; None if a program appends directly."""

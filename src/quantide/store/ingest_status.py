@@ -20,6 +20,7 @@ MAX_TEXT = 500  # characters of a problem
 EARLIEST, LATEST = -62_135_596_800, 253_402_300_799  # seconds since 1970 of the years that Python supports
 _COUNTS = ("rows", "bad_rows", "held_files", "waiting_files")
 TEXTS = ("problem", "clock_problem")
+MAX_UNIT = 20  # characters
 MAX_TIME = 1e12  # seconds, of a clock
 
 
@@ -35,6 +36,7 @@ class IngestStatus:
     waiting_files: int = 0
     problem: str = ""
     clock_problem: str = ""
+    unit: str = ""  # of the values, as configured
 
     def to_bytes(self) -> bytes:
         return json.dumps({name: _truncate(value) for name, value in asdict(self).items()}).encode()
@@ -67,6 +69,12 @@ def read_status(storage: Storage) -> IngestStatus | None:
         return None
 
 
+def read_unit(storage: Storage) -> str | None:
+    """Return the unit of the values, as ingestion was configured; None if there is none."""
+    unit = _read_fields(storage, INGEST_STATUS).get("unit")
+    return unit if isinstance(unit, str) and unit.isprintable() and 0 < len(unit) <= MAX_UNIT else None
+
+
 def _truncate(value: Any) -> Any:
     return value[:MAX_TEXT] if isinstance(value, str) else value
 
@@ -81,7 +89,7 @@ def _is_valid(values: dict[str, Any]) -> bool:
         and math.isfinite(time)
         and isinstance(values.get("running", True), bool)
         and all(isinstance(count, int) and not isinstance(count, bool) and 0 <= count < 1 << 63 for count in counts)
-        and all(isinstance(values.get(name, ""), str) for name in TEXTS)
+        and all(isinstance(values.get(name, ""), str) for name in (*TEXTS, "unit"))
     )
 
 

@@ -38,6 +38,15 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def name_with_unit(name: str, unit: str | None) -> str:
+    """Return the name of a column with the unit of its numbers.
+
+    >>> name_with_unit("value", "ms"), name_with_unit("value", None)
+    ('value (ms)', 'value')
+    """
+    return name if unit is None else f"{name} ({unit})"
+
+
 def encode_key(key: Any) -> Any:
     """Return a key; a list if keys have several columns."""
     return [encode_value(part) for part in key] if isinstance(key, (tuple, list)) else encode_value(key)

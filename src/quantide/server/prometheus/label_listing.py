@@ -67,11 +67,11 @@ def list_label_values(metrics: Sequence[StreamMetric], label: str, selectors: Se
 
 
 def list_metadata(metrics: Sequence[StreamMetric], name: str | None) -> dict[str, Any]:
-    """Return type and help of each metric, or of one."""
+    """Return type, help and unit of each metric, or of one."""
     described = {}
     for metric in metrics:
         quantiles = f"Quantiles of {metric.stream}; the labels quantile, window and bound choose which"
-        described[metric.name] = [{"type": "gauge", "help": quantiles, "unit": ""}]
+        described[metric.name] = [{"type": "gauge", "help": quantiles, "unit": metric.unit or ""}]
         rows = f"Rows of {metric.stream}, for rate() and increase()"
         described[metric.rows_name] = [{"type": "counter", "help": rows, "unit": ""}]
     return described if name is None else {key: entry for key, entry in described.items() if key == name}

@@ -25,6 +25,7 @@ class StreamMetric:
     stream: str
     live: LiveStream
     settings: StreamMetrics
+    unit: str | None = None
 
     @property
     def name(self) -> str:

@@ -161,7 +161,7 @@ class PrometheusHandlers:
         names = [name for name in streams.names if identity_of(request).may_use(name)]
         closed = {name: reason for name, reason in streams.open_errors.items() if name in names}
         opened = [name for name in names if name not in closed]
-        metrics = [StreamMetric(name, streams.live(name), streams.metrics(name)) for name in opened]
+        metrics = [StreamMetric(name, streams.live(name), streams.metrics(name), streams.unit(name)) for name in opened]
         return metrics, [f"the stream {name} cannot be read yet: {reason}" for name, reason in closed.items()]
 
     async def _evaluate(self, request: Request, text: str, times: list[int], cached: bool, encode: Any) -> Response:

@@ -106,7 +106,7 @@ class RunningStream:
             self.history.close()
             raise
         counts = (self.ingest_log.rows, self.ingest_log.bad, self.ingest_log.ahead, self.ingest_log.lost)
-        self.status = StreamStatus(stream.name, *counts)
+        self.status = StreamStatus(stream.name, *counts, stream.unit)
         self._kafka = KafkaBatches(session, stream, self.storage, self.ingest_log) if stream.source.is_kafka else None
         self.query: StreamingQuery | ListingLoop | None = None
         self.error: Exception | None = None

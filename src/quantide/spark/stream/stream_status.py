@@ -20,8 +20,8 @@ UP, CLEAR = "\x1b[{}A", "\x1b[K"
 class StreamStatus:
     """Counters of a stream's ingestion, and its last error."""
 
-    def __init__(self, name: str, rows: int, bad: int, ahead: int = 0, lost: int = 0) -> None:
-        self.name = name
+    def __init__(self, name: str, rows: int, bad: int, ahead: int = 0, lost: int = 0, unit: str | None = None) -> None:
+        self.name, self.unit = name, unit
         self.rows, self.bad, self.ahead, self.lost = rows, bad, ahead, lost
         self.batches = 0
         self.seconds = self.lag = 0.0
@@ -61,6 +61,7 @@ class StreamStatus:
             waiting_files=self.waiting_files,
             problem=self.last_error,
             clock_problem=self.clock_problem,
+            unit=self.unit or "",
         )
 
     def to_line(self) -> str:
