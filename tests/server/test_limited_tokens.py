@@ -129,6 +129,24 @@ def test_events(server: Server) -> None:
     assert f'"id":{number},' not in text
 
 
+def test_a_client_that_reconnects_is_notified_of_dropped_queries(server: Server) -> None:
+    client, tokens = server
+    hidden, own = (
+        ask(server, "all", "POST", "/api/queries", json={"stream": stream, "phi": 0.5}).json()["queries"][0]["id"]
+        for stream in ("secret", "latency")
+    )
+    assert ask(server, "all", "DELETE", f"/api/queries/{own}").status_code == 200
+    headers = {"authorization": f"Bearer {tokens['reader']}", "last-event-id": "0.0.0"}
+    text = ""
+    with client.stream("GET", f"/api/events?query={own}&query={hidden}&stream=latency", headers=headers) as response:
+        for chunk in response.iter_text():
+            text += chunk
+            if "event: stream" in text and text.endswith("\n\n"):
+                break
+    assert f'{{"id":{own},"state":"dropped",' in text
+    assert f'"id":{hidden},' not in text
+
+
 def test_a_limited_admin_does_not_manage_tokens(server: Server) -> None:
     assert ask(server, "admin", "GET", "/api/tokens").status_code == 403
     listed = ask(server, "all", "GET", "/api/tokens").json()["tokens"]

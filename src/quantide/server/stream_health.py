@@ -37,7 +37,7 @@ class StreamHealth:
         ingest = None if self.ingest is None else asdict(self.ingest)
         if ingest is not None:
             ingest["time"] = format_time(ingest["time"])
-            del ingest["unit"]  # the stream has it
+            del ingest["unit"]  # a field of the stream, beside "ingest"
         if ingest is not None and public:
             ingest = {name: value for name, value in ingest.items() if name not in TEXTS}
         return {"newest": encode_value(self.newest), "lag": self.lag, "ingest": ingest, "problems": problems}

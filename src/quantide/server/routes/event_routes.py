@@ -9,7 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from quantide.errors import InvalidArgumentError, UnknownQueryError
 from quantide.server.events.event_stream import EventPosition, EventStream, Subscription
 from quantide.server.http.tokens import Identity, identity_of
-from quantide.server.routes.query_routes import limit_streams
 from quantide.server.service import Service
 from quantide.server.subscriptions.continuous_queries import unknown_query
 from quantide.server.subscriptions.query_table import QuerySet
@@ -82,9 +81,9 @@ async def make_subscription(
 
 
 async def allowed_queries(service: Service, queries: QuerySet, identity: Identity) -> QuerySet:
-    """Return those of the queries that are about streams of the client."""
-    if identity.streams is None or not len(queries.ids):
+    """Return the queries without those of streams that the client may not use. Dropped ones stay, and are reported."""
+    streams = identity.streams
+    if streams is None or not len(queries.ids):
         return queries
-    condition, streams = limit_streams(identity)
-    rows = await service.compute(lambda: service.registry.rows(f"SELECT id FROM queries WHERE {condition}", streams))
-    return QuerySet(np.intersect1d(queries.ids, np.array([row[0] for row in rows], dtype=np.int64)))
+    others = await service.compute(lambda: service.queries.of_other_streams(queries.ids, streams))
+    return QuerySet(queries.ids[~others]) if others.any() else queries

@@ -31,7 +31,7 @@ from quantide.server.subscriptions.query_table import (
     StoredQueries,
     WindowKey,
 )
-from quantide.typing import Ints
+from quantide.typing import Bools, Ints
 
 Notify = Callable[[Iterable[asyncio.Event] | None], None]
 
@@ -184,6 +184,16 @@ class ContinuousQueries:
             window = self._windows_by_key[key] = MonitoredWindow(next(self._window_numbers), key)
             self._windows[window.number] = window
         return window
+
+    def of_other_streams(self, ids: Ints, streams: frozenset[str]) -> Bools:
+        """Return which of the ids are queries of other streams; an id without a query is none of them."""
+        table = self.table
+        rows, others = table.find(ids)
+        numbers, of = np.unique(table.window[rows], return_inverse=True)
+        windows = map(self._windows.get, numbers.tolist())
+        is_other = [window is None or window.key.stream not in streams for window in windows]
+        others[others] = np.array(is_other, dtype=bool)[of]
+        return others
 
     # Evaluation
 
