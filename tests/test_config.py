@@ -197,6 +197,10 @@ def test_absolute_paths_and_urls_stay_as_they_are(tmp_path: Path) -> None:
         ("durable = 1", r"streams\.s\.durable is 1; write durable = true"),
         ("durabel = true", r"streams\.s\.durabel is not a setting; did you mean durable\?"),
         ('late = "quarantin"\ntime = "t"', r"streams\.s\.late is .*; did you mean \"quarantine\"\?"),
+        (
+            'unit = "ms"\nvalue_type = "duration[us]"',
+            r"streams\.s\.unit is of no use with values of type duration\[us\]",
+        ),
         ('time_unit = "ms"', r"streams\.s\.time_unit is \"ms\" and no times are known; add time"),
         ('time = "t"\ntime_unit = "m"', r'streams\.s\.time_unit is "m"; write one of "s", "ms", "us", "ns"; did you'),
         ("entirely_other = 1", r"streams\.s\.entirely_other is not a setting; known here are bad_records, "),

@@ -1,6 +1,7 @@
 """`quantide quantile` and `quantide history` on the command line."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -298,7 +299,7 @@ def test_the_configured_unit_is_shown(recent: str, store: str, capsys: Out) -> N
     window = ["--last", "6", "--against-last", "3"]
     commands = [["quantile", recent, "0.5"], ["quantile", recent, "0.5", "--last", "6"], ["rank", recent, "6"]]
     commands += [["worst-keys", recent, "0.5"], ["compare", recent, *window]]
-    for unit, header in (("", "value"), ("ms", "value (ms)"), ("\x1b[2J", "value")):
+    for unit, header in ((None, "value"), ("ms", "value (ms)"), ("\x1b[2J", "value")):
         publish_status(open_storage(recent), IngestStatus(1.0, unit=unit))
         for command in commands[:4]:
             assert main(command) == 0
@@ -312,6 +313,25 @@ def test_the_configured_unit_is_shown(recent: str, store: str, capsys: Out) -> N
     publish_status(open_storage(recent), IngestStatus(1.0, unit="ms"))
     assert main(["compare", recent, "--last", "6", "--against", store]) == 0
     assert " ms" not in capsys.readouterr().out  # the other store has no unit
+
+
+def test_times_have_units_of_their_own(tmp_path: Path, capsys: Out) -> None:
+    path = str(tmp_path / "times")
+    with History(path, value_type="duration[us]") as history:
+        history.append(np.arange(10).astype("m8[us]"))
+    publish_status(open_storage(path), IngestStatus(1.0, unit="ms"))
+    assert main(["quantile", path, "0.5"]) == 0
+    assert main(["compare", path, "--last", "3"]) == 0
+    assert " ms" not in (text := capsys.readouterr().out)
+    assert "(ms)" not in text
+
+
+def test_a_unit_that_the_terminal_cannot_show(recent: str) -> None:
+    publish_status(open_storage(recent), IngestStatus(1.0, unit="\N{MICRO SIGN}s"))
+    command = [sys.executable, "-m", "quantide", "quantile", recent, "0.5"]
+    done = subprocess.run(command, env=os.environ | {"PYTHONIOENCODING": "ascii"}, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert r"value (\xb5s)" in done.stdout
 
 
 def test_worst_keys_on_the_command_line(recent: str, store: str, capsys: Out) -> None:

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
+from io import TextIOWrapper
 
 from quantide import __version__
 from quantide.cli.admin_commands import DOCTOR, QUARANTINE_LIST, QUARANTINE_RETRY
@@ -35,6 +36,8 @@ SUCCESS, ERROR = 0, 2
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 1 if a check failed, 2 if the command could not be carried out."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # keys and units may have letters that a terminal lacks
     try:
         code = run(arguments)
         sys.stdout.flush()

@@ -172,6 +172,8 @@ def _check_combinations(stream: StreamConfig) -> None:
         raise ConfigError(f'{stream.key}.time_unit is "{stream.time_unit}" and no times are known; add time = "ts"')
     if stream.late_after is not None and stream.late == "keep":
         raise ConfigError(f'{stream.key}.late_after is of no use with late = "keep"; add late = "quarantine"')
+    if stream.unit is not None and stream.value_type is not None and type_named(stream.value_type).is_temporal:
+        raise ConfigError(f"{stream.key}.unit is of no use with values of type {stream.value_type}; leave it out")
     check_metrics(stream.metrics, stream.key, len(stream.keys), stream.window)
     given: dict[str, Any] = {"memory": stream.memory, "kappa": stream.kappa, "retention": stream.retention}
     given |= {"keys": stream.keys or None, "filters": list(stream.filters)}

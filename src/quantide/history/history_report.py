@@ -15,6 +15,7 @@ from quantide.store.retired_files import RetiredFiles
 from quantide.summary import value_json
 from quantide.summary.answer import format_error
 from quantide.summary.value_json import count, name_with_unit, write_line
+from quantide.summary.value_types import type_named
 from quantide.windows.wall_clock import wall_clock
 
 KIND_NAMES = {"side file": "index file"}  # of findings; JSON has the former name
@@ -38,13 +39,14 @@ def show_answers(
     history = HistoryReader(path, storage_options=storage_options)
     key_value: Any = None if key is None else key[0] if len(key) == 1 else tuple(key)
     answers = [history.answer(phi, mode, last_steps, key_value, widen) for phi in phis]
-    first, unit = answers[0], read_unit(history.table.storage)
+    value_type = history.settings.value_type
+    first, unit = answers[0], read_unit(history.table.storage, type_named(value_type))
     if json:
         body = {
             "path": path,
             "key": value_json.encode_key(key_value),
             "mode": mode,
-            "value_type": history.settings.value_type,
+            "value_type": value_type,
             "unit": unit,
         }
         covered = {name: getattr(first, name) for name in ("n", "stream_n", "last_steps", "widened")}
@@ -52,10 +54,13 @@ def show_answers(
         value_json.write_line(out, body | {"version": history.version} | covered | {"answers": items})
         return
     header = name_with_unit("value", unit)
-    out.write(f"{'phi':>8}  {header:>24}  {'rank, proved':>31}  {'off by at most':>26}  blocks read\n")
+    width = max(24, len(header))
+    out.write(f"{'phi':>8}  {header:>{width}}  {'rank, proved':>31}  {'off by at most':>26}  blocks read\n")
     for a in answers:
         ranks = f"{a.rank_lo:,} to {a.rank_hi:,}"
-        out.write(f"{a.phi:>8g}  {a.value!s:>24}  {ranks:>31}  {format_error(a.error, a.n):>26}  {a.blocks_read}\n")
+        out.write(
+            f"{a.phi:>8g}  {a.value!s:>{width}}  {ranks:>31}  {format_error(a.error, a.n):>26}  {a.blocks_read}\n"
+        )
     steps = f"{count(first.last_steps, 'step')} and the open one"
     note = " (more than asked: a run would be cut)" if first.widened else ""
     of_open = f"{first.stream_n:,} of them in the open step"

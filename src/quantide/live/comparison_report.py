@@ -36,11 +36,12 @@ def show_comparison(
         version, own = _read_summary(live, scope)
         other_version, theirs = _read_summary(other, reference_scope)
         comparison = Comparison(own, theirs, phis)
+        own_unit, other_unit = live.read_unit(), other.read_unit()
         sides = [
-            _side_json(path, scope, version, own, live.unit),
-            _side_json(reference or path, reference_scope, other_version, theirs, other.unit),
+            _side_json(path, scope, version, own, own_unit),
+            _side_json(reference or path, reference_scope, other_version, theirs, other_unit),
         ]
-        unit = f" {live.unit}" if live.unit is not None and live.unit == other.unit else ""
+    unit = f" {own_unit}" if own_unit is not None and own_unit == other_unit else ""
     if json:
         write_line(out, sides[0] | {"against": sides[1]} | encode_comparison(comparison))
         return

@@ -12,6 +12,7 @@ from quantide.summary.value_json import count, encode_answer, encode_key, encode
 from quantide.summary.value_types import type_named
 
 Options = Mapping[str, str] | None  # of an object store
+WIDTH = 24  # characters of a value
 
 
 def show_window_answers(
@@ -26,7 +27,7 @@ def show_window_answers(
     """Write a line for each phi of a window of recent values; `scope` has arguments of LiveStream.answer()."""
     with LiveStream(path, follow=False, storage_options=storage_options) as live:
         answers = live.answers(list(phis), mode=mode, **scope)
-        value_type, unit = live.settings.value_type, live.unit
+        value_type, unit = live.settings.value_type, live.read_unit()
     first = answers[0]
     if json:
         body = {"path": path, "key": encode_key(scope.get("key")), "mode": first.mode}
@@ -35,10 +36,12 @@ def show_window_answers(
         )
         write_line(out, body | {"answers": [encode_answer(answer) for answer in answers]})
         return
-    out.write(f"{'phi':>8}  {name_with_unit('value', unit):>24}  {'rank, proved':>31}  {'off by at most':>26}\n")
+    header = name_with_unit("value", unit)
+    width = max(WIDTH, len(header))
+    out.write(f"{'phi':>8}  {header:>{width}}  {'rank, proved':>31}  {'off by at most':>26}\n")
     for a in answers:
         ranks = f"{a.rank_lo:,} to {a.rank_hi:,}"
-        out.write(f"{a.phi:>8g}  {a.value!s:>24}  {ranks:>31}  {format_error(a.error, a.n):>26}\n")
+        out.write(f"{a.phi:>8g}  {a.value!s:>{width}}  {ranks:>31}  {format_error(a.error, a.n):>26}\n")
     out.write(f"{count(first.n, 'value')} of {_describe(scope, first)}; mode {first.mode}\n")
 
 
@@ -54,7 +57,7 @@ def show_ranks(
 ) -> None:
     """Write a line for each value: how many values are at most that value, as bounds of its rank and as fractions."""
     with LiveStream(path, follow=False, storage_options=storage_options) as live:
-        value_type, unit = live.settings.value_type, live.unit
+        value_type, unit = live.settings.value_type, live.read_unit()
         numbers = [read_value(text, type_named(value_type)) for text in values]
         found = live.ranks(numbers, mode=mode, inclusive=inclusive, **scope)
     first = found[0]
@@ -64,10 +67,12 @@ def show_ranks(
         items = [{"value": encode_value(r.value), "rank_lo": r.rank_lo, "rank_hi": r.rank_hi} for r in found]
         write_line(out, body | _window_json(scope, first) | {"ranks": items})
         return
-    out.write(f"{name_with_unit('value', unit):>24}  {'rank, proved':>31}  {'fraction, proved':>26}\n")
+    header = name_with_unit("value", unit)
+    width = max(WIDTH, len(header))
+    out.write(f"{header:>{width}}  {'rank, proved':>31}  {'fraction, proved':>26}\n")
     for r in found:
         fractions = f"{outward_percent(r.rank_lo, r.n, up=False)} to {outward_percent(r.rank_hi, r.n, up=True)}"
-        out.write(f"{r.value!s:>24}  {f'{r.rank_lo:,} to {r.rank_hi:,}':>31}  {fractions:>26}\n")
+        out.write(f"{r.value!s:>{width}}  {f'{r.rank_lo:,} to {r.rank_hi:,}':>31}  {fractions:>26}\n")
     relation = "at most" if inclusive else "below"
     covered = f"{count(first.n, 'value')} of {_describe(scope, first) or 'everything'}"
     out.write(f"a rank is the number of values {relation} a value; {covered}; mode {first.mode}\n")
@@ -95,19 +100,21 @@ def show_worst_keys(
     """Write a line for each of the worst keys; `ranking` has arguments of LiveStream.worst_keys()."""
     with LiveStream(path, follow=False, storage_options=storage_options) as live:
         worst = live.worst_keys(phi, **ranking, **scope)
-        value_type, unit = live.settings.value_type, live.unit
+        value_type, unit = live.settings.value_type, live.read_unit()
     if json:
         body = {"path": path, "value_type": value_type, "unit": unit, "mode": worst.mode, "version": worst.version}
         write_line(out, body | _window_json(scope, worst) | worst.to_json())
         return
-    out.write(f"{name_with_unit('value', unit):>24}  {'proved between':>40}  {'position':>11}  {'values':>12}  key\n")
+    header = name_with_unit("value", unit)
+    width = max(WIDTH, len(header))
+    out.write(f"{header:>{width}}  {'proved between':>40}  {'position':>11}  {'values':>12}  key\n")
     for row in worst.listed:
         positions = (
             f"{row.position_lo:,}" if row.position_lo == row.position_hi else f"{row.position_lo}-{row.position_hi}"
         )
         band = f"{row.low} and {row.high}"
         key = " ".join(map(str, row.key)) if isinstance(row.key, tuple) else row.key
-        out.write(f"{row.value!s:>24}  {band:>40}  {positions:>11}  {row.n:>12,}  {key}\n")
+        out.write(f"{row.value!s:>{width}}  {band:>40}  {positions:>11}  {row.n:>12,}  {key}\n")
     out.write(f"{count(worst.keys, 'key')} of {_describe(scope, worst)}{_describe_ranking(worst)}\n")
 
 

@@ -361,10 +361,9 @@ class LiveStream(NotCopied, LiveMonitors):
             "clock_problem": self.clock_problem or stored["clock_problem"],
         }
 
-    @property
-    def unit(self) -> str | None:
-        """Unit of the values, as ingestion was configured; None if there is none."""
-        return read_unit(self._reader.table.storage)
+    def read_unit(self) -> str | None:
+        """Read the unit of the values, as ingestion was configured; None if there is none."""
+        return read_unit(self._reader.table.storage, type_named(self.settings.value_type))
 
     def ingest_status(self) -> IngestStatus | None:
         """Return the status that ingestion last published; None if a program appends directly."""

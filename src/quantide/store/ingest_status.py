@@ -12,6 +12,7 @@ from typing import Any
 from quantide.errors import CorruptBytesError
 from quantide.store.file_names import CLOCK_ACCEPTED, CLOCK_PROBLEM
 from quantide.store.storage import Storage
+from quantide.summary.value_types import ValueType
 from quantide.windows.wall_clock import wall_clock
 
 INGEST_STATUS = "_quantide/ingest.json"
@@ -36,7 +37,7 @@ class IngestStatus:
     waiting_files: int = 0
     problem: str = ""
     clock_problem: str = ""
-    unit: str = ""  # of the values, as configured
+    unit: str | None = None  # of the values, as configured
 
     def to_bytes(self) -> bytes:
         return json.dumps({name: _truncate(value) for name, value in asdict(self).items()}).encode()
@@ -69,9 +70,9 @@ def read_status(storage: Storage) -> IngestStatus | None:
         return None
 
 
-def read_unit(storage: Storage) -> str | None:
-    """Return the unit of the values, as ingestion was configured; None if there is none."""
-    unit = _read_fields(storage, INGEST_STATUS).get("unit")
+def read_unit(storage: Storage, value_type: ValueType) -> str | None:
+    """Return the unit of the values, as ingestion was configured; None without one, or if their type has its own."""
+    unit = None if value_type.is_temporal else _read_fields(storage, INGEST_STATUS).get("unit")
     return unit if isinstance(unit, str) and unit.isprintable() and 0 < len(unit) <= MAX_UNIT else None
 
 
@@ -89,7 +90,7 @@ def _is_valid(values: dict[str, Any]) -> bool:
         and math.isfinite(time)
         and isinstance(values.get("running", True), bool)
         and all(isinstance(count, int) and not isinstance(count, bool) and 0 <= count < 1 << 63 for count in counts)
-        and all(isinstance(values.get(name, ""), str) for name in (*TEXTS, "unit"))
+        and all(isinstance(values.get(name, ""), str) for name in TEXTS)
     )
 
 

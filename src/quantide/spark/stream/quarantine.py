@@ -155,7 +155,7 @@ def _has_records(storage: Storage, name: str) -> bool:
 def _publish_counts(stream: StreamConfig, ingest_log: IngestLog, history: History) -> None:
     """Publish the counts after a retry for readers of the store; ingestion is not running."""
     counts = (ingest_log.rows, ingest_log.bad, ingest_log.ahead, ingest_log.lost)
-    status = StreamStatus(stream.name, *counts, stream.unit)
+    status = StreamStatus(stream.name, *counts, unit=stream.unit)
     status.quarantined_files, status.waiting_files = len(ingest_log.quarantined_files), len(ingest_log.waiting)
     status.clock_problem = history.stats()["clock_problem"] or ""
     publish_status(history.table.storage, status.to_ingest_status(running=False))

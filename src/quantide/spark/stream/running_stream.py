@@ -106,7 +106,7 @@ class RunningStream:
             self.history.close()
             raise
         counts = (self.ingest_log.rows, self.ingest_log.bad, self.ingest_log.ahead, self.ingest_log.lost)
-        self.status = StreamStatus(stream.name, *counts, stream.unit)
+        self.status = StreamStatus(stream.name, *counts, unit=stream.unit)
         self._kafka = KafkaBatches(session, stream, self.storage, self.ingest_log) if stream.source.is_kafka else None
         self.query: StreamingQuery | ListingLoop | None = None
         self.error: Exception | None = None
@@ -115,7 +115,7 @@ class RunningStream:
         self._next_status = self._last_vacuum = time.monotonic()
 
     def _choose_source(self, reset: bool, allow_duplicates: bool) -> str:
-        """Return the name of the checkpoint, or of the listing, that the stream continues or begins."""
+        """Return the name of the checkpoint or listing that the stream continues; prepare the log if it begins one."""
         stream, log, table = self.config, self.ingest_log, self.history.table.identity
         if stream.source.is_listed:
             check_reset(stream, log, reset, allow_duplicates)

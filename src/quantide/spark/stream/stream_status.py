@@ -61,7 +61,7 @@ class StreamStatus:
             waiting_files=self.waiting_files,
             problem=self.last_error,
             clock_problem=self.clock_problem,
-            unit=self.unit or "",
+            unit=self.unit,
         )
 
     def to_line(self) -> str:
