@@ -4,13 +4,14 @@ import asyncio
 import re
 import threading
 import time
+from collections import Counter
 
 import uvloop
 
 CHANGE = re.compile(rb'{"id":([0-9]+),"state":"value"[^}]*"version":([0-9]+)}')
 Queue = asyncio.Queue[tuple[float, str] | None]
 Loaded = tuple[float, list[float], list[str]]  # seconds of all, latencies, failures
-Event = tuple[int, int, float, int]  # client, newest version, time of arrival, changed values
+Event = tuple[int, int, float, int]  # client, version, time of arrival, changed values of this version
 _events: list[tuple[int, float, bytes]] = []  # client, time of arrival, text
 
 
@@ -73,7 +74,7 @@ def subscribe(port: int, labels: list[str]) -> float:
 def received() -> tuple[list[Event], int]:
     """Return all events of this process's subscribers, and how many changes were older than one before of their query.
 
-    An event may have changes of several versions: windows of one commit are evaluated one after another.
+    An event with changes of several versions is one event for each: windows are evaluated one after another.
     """
     events, backwards = list[Event](), 0
     newest: dict[tuple[int, bytes], int] = {}
@@ -81,5 +82,6 @@ def received() -> tuple[list[Event], int]:
         changes = [((client, id), int(version)) for id, version in CHANGE.findall(text)]
         backwards += sum(version < newest.get(query, 0) for query, version in changes)
         newest.update(changes)
-        events.append((client, max(version for _, version in changes), arrived, len(changes)))
+        counts = Counter(version for _, version in changes)
+        events += [(client, version, arrived, changed) for version, changed in counts.items()]
     return events, backwards
