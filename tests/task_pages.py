@@ -139,4 +139,6 @@ def compare(found: str, told: str, block: str) -> None:
 
 
 def words(text: str) -> list[str]:
+    """Return the words of each line; "1 file" has the same as "2 files"."""
+    text = re.sub(r"\b1 (file|run|step|chunk|value|row)\b", r"\1s", text)
     return [re.sub(r"[\W\d_]+", " ", line).strip() for line in text.strip().splitlines()]

@@ -100,7 +100,7 @@ def test_the_core_alone(built: tuple[Path, Path], tmp_path: Path) -> None:
     bare = install(tmp_path, built[1])
     bare.use("core", "without")
     assert bare.run("quantide", "--version").stdout == f"quantide {quantide.__version__}\n"
-    assert "look after:" in bare.run("quantide", "--help").stdout
+    assert "maintain:" in bare.run("quantide", "--help").stdout
     doctor = bare.run("quantide", "doctor")
     assert doctor.returncode == 0, doctor.stdout
     for extra in EXTRAS:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from quantide.errors import QuantideError
+from quantide.errors import QuantideError, StorageError
 from quantide.history import History
 from quantide.store import fault_points
 from quantide.store.writable_table import WritableTable
@@ -126,7 +126,10 @@ def live_go_on(folder: str) -> None:
     """Repeat each step that fails, with the same handle."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     shrink(setattr, most=2000)
-    history = History(folder, **SETTINGS)
+    try:
+        history = History(folder, **SETTINGS)
+    except StorageError:  # no store could be made
+        history = History(folder, **SETTINGS)
     for number in range(LAST):
         for _ in range(2):
             try:

@@ -14,6 +14,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
 
+from tests.contradicting_parquet import contradicting_file
 from tests.server.pushing import landed, landing_files, push_config
 from tests.server.serving import serving
 
@@ -77,6 +78,15 @@ def test_small_bodies_of_many_bytes_are_refused(server: httpx.Client, tmp_path: 
     assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_argument")
     assert "in memory" in response.json()["error"]["message"]
     assert not landing_files(tmp_path, "plain")
+
+
+def test_a_contradicting_footer_does_not_end_the_server(server: httpx.Client, tmp_path: Path) -> None:
+    headers = {"content-type": PARQUET}
+    response = server.post("/api/streams/plain/rows", content=contradicting_file(), headers=headers)
+    assert response.status_code == 400
+    assert "contradict" in response.json()["error"]["message"]
+    assert not landing_files(tmp_path, "plain")
+    assert server.get("/healthz").status_code == 200
 
 
 def test_lists_of_a_parquet_file_are_not_read(server: httpx.Client, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from quantide import History
 from quantide.cli import main
 from quantide.errors import ConfigError
 from quantide.store.ingest_status import INGEST_STATUS
+from tests.contradicting_parquet import contradicting_file
 from tests.spark.processes import environment, finish, running, wait_until
 from tests.spark.streams import Feed
 
@@ -49,6 +50,17 @@ def test_a_file_that_is_empty_and_filled_later(spark: SparkSession, tmp_path: Pa
     assert list_quarantine(feed, capsys)["waiting"] == []
     feed.ingest(reset=True)
     feed.check()
+
+
+@pytest.mark.slow
+def test_a_contradicting_footer_does_not_end_ingestion(spark: SparkSession, tmp_path: Path, capsys: Out) -> None:
+    feed = Feed(tmp_path)
+    feed.write("0.parquet")
+    (feed.incoming / "1.parquet").write_bytes(contradicting_file("v"))
+    for _ in range(2):
+        feed.ingest()
+        feed.check()
+    assert "contradict" in named(list_quarantine(feed, capsys)["files"])["1.parquet"]
 
 
 @pytest.mark.slow

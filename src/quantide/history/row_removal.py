@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from quantide.history.run import Key
-from quantide.store.data_file import CODEC, PARQUET_ERRORS
+from quantide.store.data_file import COMPRESSION, PARQUET_ERRORS
 from quantide.store.storage import Storage
 
 
@@ -33,7 +33,7 @@ def remove_rows(
     removed, possible = (pc.sum(mask).as_py() or 0 for mask in (is_own, may_be_own))
     if removed and not dry_run:
         sink = pa.BufferOutputStream()
-        pq.write_table(table.filter(pc.invert(is_own)), sink, compression=CODEC)
+        pq.write_table(table.filter(pc.invert(is_own)), sink, compression=COMPRESSION)
         storage.replace(name, sink.getvalue().to_pybytes())
     return removed, possible == removed
 

@@ -16,6 +16,7 @@ from quantide.kernels import (
     cluster_evaluation,
     compression,
     error_profile,
+    footer_scan,
     gk_insertion,
     interval_clustering,
     json_scan,
@@ -174,3 +175,4 @@ def _run_records() -> None:
     json_scan.scan_objects(record, whole, names, np.array([1]), kinds, False, found, ends, accepted)
     json_scan.parse_times(record, found[0], ends[0], ZERO.copy(), accepted)
     json_scan.gather_fields(record, found[0], ends[0], record.copy(), whole.copy())
+    footer_scan.scan_chunks(record, np.zeros((footer_scan.FIELDS, 1), dtype=np.int64))

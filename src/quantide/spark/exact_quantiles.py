@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
@@ -20,7 +19,8 @@ from pyspark.sql.types import ArrayType, LongType, StringType, StructField, Stru
 from quantide.spark.partial_summaries import SummaryRequest, row_keys
 from quantide.spark.row_source import FileRows, RowSource, Tables
 from quantide.spark.source_files import FilePiece, Split
-from quantide.store.location import StorageOptions
+from quantide.store.location import StorageOptions, read_error
+from quantide.store.parquet_footer import read_footer
 from quantide.summary.key_encoding import encode_keys, key_array
 from quantide.summary.summaries import Summaries
 from quantide.summary.value_column import has_nan, read_rows
@@ -183,7 +183,11 @@ def prune_row_groups(split: Split, name: str, bracket: ValueBrackets, storage: S
     overlapping: list[FilePiece] = []
     for piece in split:
         filesystem, path = storage.locate(piece.file.uri)
-        metadata = pq.read_metadata(path, filesystem=filesystem)
+        try:
+            with filesystem.open_input_file(path) as file:
+                metadata, _ = read_footer(file)
+        except ValueError as error:
+            raise read_error(piece.file.uri, error) from error
         columns = [i for i in range(metadata.num_columns) if metadata.schema.column(i).path == name]
         groups = tuple(range(metadata.num_row_groups)) if piece.groups is None else piece.groups
         undecided = []

@@ -18,7 +18,9 @@ import pyarrow.parquet as pq
 
 from quantide.errors import InvalidArgumentError, MissingPackageError, QuantideError, TypeMismatchError
 from quantide.store.location import StorageOptions, read_error
+from quantide.store.parquet_footer import COMPRESSED, UNCOMPRESSED, read_footer
 from quantide.store.storage import Storage
+from quantide.typing import Ints
 
 MIN_SPLIT, MAX_SPLIT = 8 << 20, 256 << 20  # bytes of a split
 READ_BYTES = 64 << 20  # bytes that one call reads; larger row groups are streamed
@@ -223,15 +225,15 @@ def _stored_sizes(file: SourceDataFile, columns: Sequence[str], storage: FileAcc
     """Return the compressed bytes of some columns in each row group."""
     try:
         with open_file(storage, file.uri) as opened:
-            metadata = pq.read_metadata(opened)
+            metadata, chunks = read_footer(opened)
     except (OSError, ValueError) as error:
         raise read_error(file.uri, error) from error
-    indexes = [i for i in range(metadata.num_columns) if metadata.schema.column(i).path.split(".")[0] in columns]
-    sizes = []
-    for group in range(metadata.num_row_groups):
-        row_group = metadata.row_group(group)
-        sizes.append(sum(row_group.column(i).total_compressed_size for i in indexes))
-    return sizes
+    return [sum(sizes) for sizes in chunks[COMPRESSED][:, _leaves(metadata, columns)].tolist()]
+
+
+def _leaves(metadata: Any, columns: Sequence[str]) -> list[int]:
+    """Return the positions of the leaves of some columns in the schema of a file."""
+    return [i for i in range(metadata.num_columns) if metadata.schema.column(i).path.split(".")[0] in columns]
 
 
 def read_split(
@@ -250,13 +252,16 @@ def read_split(
 def _read_piece(
     piece: FilePiece, columns: Sequence[str], schema: pa.Schema, where: Any, storage: FileAccess
 ) -> Iterator[pa.Table]:
-    with pq.ParquetFile(open_file(storage, piece.file.uri), pre_buffer=False) as parquet:
+    file = open_file(storage, piece.file.uri)
+    metadata, chunks = read_footer(file)
+    with pq.ParquetFile(file, metadata=metadata, pre_buffer=False) as parquet:
         groups = _prune_groups(piece, parquet, storage, schema, where)
         present = parquet.schema_arrow.names
         used = [name for name in schema.names if name in columns or _may_use(where, name)]
         stored = [name for name in used if name in present]
-        for together in _pack_groups(groups, parquet.metadata, stored):
-            for table in _read_groups(parquet, together, stored):
+        sizes = _memory_sizes(metadata, chunks, stored)
+        for together in _pack_groups(groups, sizes):
+            for table in _read_groups(parquet, together, stored, sum(sizes[group] for group in together)):
                 full = _conform(_add_folder_keys(table, piece, schema), piece, used, schema)
                 yield (full.filter(where) if where is not None else full).select(columns)
 
@@ -282,23 +287,21 @@ def _may_use(where: Any, name: str) -> bool:
     return where is not None and (name in (text := str(where)) or "FieldPath" in text)
 
 
-def _pack_groups(groups: list[int], metadata: Any, columns: list[str]) -> Iterator[list[int]]:
+def _pack_groups(groups: list[int], sizes: list[int]) -> Iterator[list[int]]:
     """Yield row groups to read together, up to READ_BYTES."""
     together: list[int] = []
     size = 0
     for group in groups:
-        group_size = _memory_size(metadata, group, columns)
-        if together and size + group_size > READ_BYTES:
+        if together and size + sizes[group] > READ_BYTES:
             yield together
             together, size = [], 0
         together.append(group)
-        size += group_size
+        size += sizes[group]
     if together:
         yield together
 
 
-def _read_groups(parquet: Any, groups: list[int], columns: list[str]) -> Iterator[pa.Table]:
-    size = sum(_memory_size(parquet.metadata, group, columns) for group in groups)
+def _read_groups(parquet: Any, groups: list[int], columns: list[str], size: int) -> Iterator[pa.Table]:
     if size <= 4 * READ_BYTES:
         yield parquet.read_row_groups(groups, columns=columns, use_threads=False)
         return
@@ -306,12 +309,11 @@ def _read_groups(parquet: Any, groups: list[int], columns: list[str]) -> Iterato
         yield pa.Table.from_batches([batch])
 
 
-def _memory_size(metadata: Any, group: int, columns: list[str]) -> int:
-    """Return the bytes of some columns of a row group in memory: a value stored in a few bits takes eight bytes."""
-    row_group = metadata.row_group(group)
-    chunks = [row_group.column(i) for i in range(row_group.num_columns)]
-    chunks = [chunk for chunk in chunks if chunk.path_in_schema.split(".")[0] in columns]
-    return sum(max(chunk.total_uncompressed_size, 8 * row_group.num_rows) for chunk in chunks)
+def _memory_sizes(metadata: Any, chunks: Ints, columns: list[str]) -> list[int]:
+    """Return the bytes of some columns of each row group in memory: a value stored in a few bits takes eight bytes."""
+    stored = chunks[UNCOMPRESSED][:, _leaves(metadata, columns)].tolist()
+    rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    return [sum(max(size, 8 * count) for size in sizes) for sizes, count in zip(stored, rows, strict=True)]
 
 
 def _add_folder_keys(table: pa.Table, piece: FilePiece, schema: pa.Schema) -> pa.Table:

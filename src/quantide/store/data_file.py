@@ -14,18 +14,20 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from quantide.caching import ByteLRU
+from quantide.store.parquet_footer import CODEC, LZ4, VALUES, read_footer
 from quantide.store.storage import Sink, Storage
 from quantide.store.store_settings import VALUE
 from quantide.store.stored_rows import SortedRows
 from quantide.summary.summary_bytes import are_valid_values
 from quantide.summary.value_column import read_column
 from quantide.summary.value_types import ValueType
+from quantide.typing import Ints
 
 BLOCK = 1 << 16  # rows of a block
 WRITE_ROWS = 1 << 20  # rows per call of the Parquet writer
 MAX_OPEN_FILES = 64
 MAX_BLOCK_ROWS = 1 << 16  # of a block that is read
-CODEC = "lz4"  # expands a byte to 255 at most
+COMPRESSION = "lz4"  # expands a byte to 255 at most
 PARQUET_ERRORS = (
     OSError,
     ValueError,
@@ -109,7 +111,7 @@ class DataWriter:
         self._writer = pq.ParquetWriter(
             pa.PythonFile(self._sink, "w"),
             self._schema,
-            compression=CODEC,
+            compression=COMPRESSION,
             use_dictionary=list(self._names),
             column_encoding={VALUE: _value_encoding(kind)},
             write_batch_size=BLOCK,
@@ -169,10 +171,12 @@ class DataFiles:
 def open_data(storage: Storage, name: str, kind: ValueType, keys: Sequence[str] = ()) -> Any:
     """Open a data file; raise FileNotFoundError if it was removed. Texts of `keys` are read as dictionary arrays."""
     try:
+        file = storage.open(name)
+        metadata, chunks = read_footer(file)
         parquet = pq.ParquetFile(
-            storage.open(name), pre_buffer=False, page_checksum_verification=True, read_dictionary=list(keys)
+            file, metadata=metadata, pre_buffer=False, page_checksum_verification=True, read_dictionary=list(keys)
         )
-        _check_footer(parquet, kind)
+        _check_footer(parquet, chunks, kind)
         return parquet
     except FileNotFoundError:
         raise
@@ -194,21 +198,20 @@ def read_rows(
         raise storage.read_error(name, error) from error
 
 
-def _check_footer(parquet: Any, kind: ValueType) -> None:
+def _check_footer(parquet: Any, chunks: Ints, kind: ValueType) -> None:
     """Raise ValueError for a file that Quantide cannot have written."""
     names, expected = parquet.schema_arrow.names, stored_type(kind)
     if names.count(VALUE) != 1 or parquet.schema_arrow.field(VALUE).type != expected:
         raise ValueError(f"it has no column {VALUE!r} of {expected}")
-    footer, rows = parquet.metadata, 0
-    for group in map(footer.row_group, range(footer.num_row_groups)):
-        columns = [group.column(i) for i in range(group.num_columns)]
-        if not 0 < group.num_rows <= MAX_BLOCK_ROWS or any(column.num_values != group.num_rows for column in columns):
-            raise ValueError(f"a block of it has {group.num_rows:,} rows; they have from 1 to {MAX_BLOCK_ROWS:,}")
-        if any(column.compression != CODEC.upper() for column in columns):
-            raise ValueError(f"it is not compressed with {CODEC}")
-        rows += group.num_rows
-    if rows != footer.num_rows:
-        raise ValueError(f"its footer counts {footer.num_rows:,} rows, and its blocks have {rows:,}")
+    footer = parquet.metadata
+    rows = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
+    for count, values in zip(rows, chunks[VALUES], strict=True):
+        if not 0 < count <= MAX_BLOCK_ROWS or (values != count).any():
+            raise ValueError(f"a block of it has {count:,} rows; they have from 1 to {MAX_BLOCK_ROWS:,}")
+    if (chunks[CODEC] != LZ4).any():
+        raise ValueError(f"it is not compressed with {COMPRESSION}")
+    if sum(rows) != footer.num_rows:
+        raise ValueError(f"its footer counts {footer.num_rows:,} rows, and its blocks have {sum(rows):,}")
 
 
 def _read_values(column: Any, kind: ValueType) -> NDArray[Any]:

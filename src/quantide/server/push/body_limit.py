@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.ipc
 
 from quantide.errors import InvalidArgumentError, TypeMismatchError
+from quantide.store.parquet_footer import UNCOMPRESSED, VALUES
+from quantide.typing import Ints
 
 ROW_BYTES = 16  # of a value and a time
 DICTIONARY_BATCH = 2  # header type of an Arrow message
@@ -66,9 +68,10 @@ def check_arrow_body(body: bytes, limit: int) -> None:
                 raise too_large(limit)
 
 
-def check_parquet_body(metadata: Any, limit: int) -> list[str]:
+def check_parquet_body(metadata: Any, chunks: Ints, limit: int) -> list[str]:
     """Raise if a Parquet file declares more than `limit` bytes, or has lists; return its columns of text."""
     schema, size = metadata.schema, 0
+    rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
     for index in range(len(schema)):
         column = schema.column(index)
         if column.max_repetition_level:
@@ -77,11 +80,8 @@ def check_parquet_body(metadata: Any, limit: int) -> list[str]:
                 "added"
             )
         width = max(8, column.length if column.physical_type == "FIXED_LEN_BYTE_ARRAY" else 0)
-        for group in range(metadata.num_row_groups):
-            chunk = metadata.row_group(group).column(index)
-            size += max(
-                width * max(chunk.num_values, metadata.row_group(group).num_rows), chunk.total_uncompressed_size
-            )
+        for count, values, stored in zip(rows, *chunks[[VALUES, UNCOMPRESSED], :, index].tolist(), strict=True):
+            size += max(width * max(values, count), stored)
         if size > limit:
             raise too_large(limit)
     columns = (schema.column(index) for index in range(len(schema)))

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from quantide.errors import InvalidArgumentError, TypeMismatchError
 from quantide.server.http.request_limits import PUSH_TYPES
 from quantide.server.push.body_limit import check_arrow_body, check_cells, check_parquet_body, check_table
+from quantide.store.parquet_footer import read_footer
 
 MAX_EXPANDED = 8  # a body's rows may take so many times limits.body in memory
 MAX_COLUMNS = 1_000
@@ -125,8 +126,8 @@ def _parse_arrow(body: bytes, limit: int) -> pa.Table:
 
 
 def _parse_parquet(body: bytes, limit: int) -> pa.Table:
-    metadata = pq.read_metadata(io.BytesIO(body))
-    texts = check_parquet_body(metadata, limit)  # their rows stay references to a dictionary until they are measured
+    metadata, chunks = read_footer(io.BytesIO(body))
+    texts = check_parquet_body(metadata, chunks, limit)  # their rows refer to a dictionary until they are measured
     with pq.ParquetFile(io.BytesIO(body), metadata=metadata, read_dictionary=texts, pre_buffer=False) as file:
         table = file.read(use_threads=False)
     table.validate(full=True)

@@ -1,0 +1,77 @@
+"""Parquet footer: sizes of column chunks, read without pyarrow's metadata of a chunk.
+
+`RowGroupMetaData.column` of pyarrow does not catch the exceptions of C++: a footer whose size statistics contradict the
+schema, or whose chunks are encrypted, ends the process. Reading data raises errors.
+"""
+
+import struct
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from quantide.kernels.footer_scan import (
+    CODEC,
+    COMPRESSED,
+    DEFINITION,
+    ENCRYPTED,
+    FIELDS,
+    REPETITION,
+    TEXT_BYTES,
+    UNCOMPRESSED,
+    VALUES,
+    scan_chunks,
+)
+from quantide.kernels.jit import freeze
+from quantide.typing import Ints
+
+MAGIC = b"PAR1"
+TAIL = 1 << 16  # bytes that are read first: the footers of most files
+LZ4 = 7  # codec LZ4_RAW
+
+__all__ = ["CODEC", "COMPRESSED", "LZ4", "UNCOMPRESSED", "VALUES", "read_footer"]
+
+
+def read_footer(file: Any) -> tuple[Any, Ints]:
+    """Return the metadata of an open file, and fields (CODEC, VALUES, ...) of its chunks by row group and column.
+
+    Raise ValueError if `RowGroupMetaData.column` would end the process.
+    """
+    footer = _read_bytes(file)
+    metadata = pq.read_metadata(pa.BufferReader(MAGIC + footer + struct.pack("<I", len(footer)) + MAGIC))
+    groups, columns = metadata.num_row_groups, metadata.num_columns
+    if any(metadata.row_group(group).num_columns != columns for group in range(groups)):
+        raise ValueError(f"a row group has other columns than the {columns} of the schema")
+    found = np.zeros((FIELDS, groups * columns), dtype=np.int64)
+    if scan_chunks(freeze(np.frombuffer(footer, np.uint8)), found) != groups * columns:
+        raise ValueError("the footer cannot be read")
+    chunks = found.reshape(FIELDS, groups, columns)
+    _check_chunks(chunks, metadata.schema)
+    return metadata, chunks
+
+
+def _read_bytes(file: Any) -> bytes:
+    size = file.seek(0, 2)
+    file.seek(max(0, size - TAIL))
+    tail: bytes = file.read()
+    if len(tail) < 12 or tail[-4:] != MAGIC:
+        raise ValueError("it is not a Parquet file, or not the whole of one")
+    length = struct.unpack("<I", tail[-8:-4])[0]
+    if length > size - 12:
+        raise ValueError(f"its footer has {length:,} bytes, and the file {size:,}")
+    if length > len(tail) - 8:
+        file.seek(size - 8 - length)
+        tail = file.read(length) + tail[-8:]
+    return tail[-8 - length : -8]
+
+
+def _check_chunks(chunks: Ints, schema: Any) -> None:
+    if chunks[ENCRYPTED].any():
+        raise ValueError("a column is encrypted")
+    for index in range(chunks.shape[2]):
+        column, own = schema.column(index), chunks[:, :, index]
+        levels = {REPETITION: column.max_repetition_level, DEFINITION: column.max_definition_level}
+        wrong = any((own[row][own[row] > 0] != level + 1).any() for row, level in levels.items())
+        if wrong or (column.physical_type != "BYTE_ARRAY" and own[TEXT_BYTES].any()):
+            raise ValueError(f"the size statistics of the column {column.path[:80]!r} contradict its type")

@@ -1,0 +1,43 @@
+"""A Parquet file whose footer contradicts itself: pyarrow's metadata of a chunk ends the process."""
+
+import io
+import struct
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from quantide.store.parquet_footer import read_footer
+
+
+def change_footer(data: bytes, change: Callable[[bytearray], None]) -> bytes:
+    """Return a file whose footer was changed."""
+    size = struct.unpack("<I", data[-8:-4])[0]
+    footer = bytearray(data[-8 - size : -8])
+    change(footer)
+    return data[: -8 - size] + bytes(footer) + struct.pack("<I", len(footer)) + b"PAR1"
+
+
+def flip_bit(data: bytes, offset: int, bit: int) -> bytes:
+    """Return a file with one flipped bit of the footer."""
+
+    def flip(footer: bytearray) -> None:
+        footer[offset] ^= 1 << bit
+
+    return change_footer(data, flip)
+
+
+def contradicting_file(column: str = "value") -> bytes:
+    """Return a file of a column of doubles, in which a histogram has two levels and the column one."""
+    sink = io.BytesIO()
+    pq.write_table(pa.table({column: [1.0, 2.0]}), sink, store_schema=False)
+    data = sink.getvalue()
+    for offset in range(struct.unpack("<I", data[-8:-4])[0]):
+        for bit in range(8):
+            changed = flip_bit(data, offset, bit)
+            try:
+                read_footer(io.BytesIO(changed))
+            except (OSError, ValueError, pa.ArrowException) as error:
+                if "contradict" in str(error):
+                    return changed
+    raise AssertionError("no flipped bit makes such a file")

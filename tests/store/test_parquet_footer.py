@@ -1,0 +1,86 @@
+"""Sizes of column chunks in a footer, compared with pyarrow, and footers for which pyarrow ends the process."""
+
+import io
+import struct
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from quantide.kernels.footer_scan import CODEC, COMPRESSED, FIELDS, UNCOMPRESSED, VALUES, scan_chunks
+from quantide.kernels.jit import freeze
+from quantide.store.parquet_footer import read_footer
+from tests.contradicting_parquet import contradicting_file, flip_bit
+
+Rng = np.random.Generator
+
+CODECS = {"none": 0, "snappy": 1, "gzip": 2, "brotli": 4, "zstd": 6, "lz4": 7}
+
+
+def nested(rng: Rng, rows: int) -> pa.Table:
+    """Make columns of every kind of level: required and nullable values, texts, lists and structs."""
+    words = pa.array([None if x < 10 else "x" * x for x in rng.integers(0, 100, rows).tolist()])
+    lists = pa.array([None if x == 0 else list(range(x - 1)) for x in rng.integers(0, 5, rows).tolist()])
+    structs = pa.array([{"a": x, "b": {"c": [str(x)]}} for x in rng.integers(0, 9, rows).tolist()])
+    schema = pa.schema(
+        [pa.field("v", pa.float64(), nullable=False), ("w", pa.string()), ("l", lists.type), ("s", structs.type)]
+    )
+    return pa.table([pa.array(rng.random(rows)), words, lists, structs], schema=schema)
+
+
+def to_bytes(table: pa.Table, **options: Any) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink, **options)
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("groups", [0, 1, 3, 40])
+def test_sizes_are_those_of_pyarrow(codec: str, groups: int, rng: Rng) -> None:
+    data = to_bytes(nested(rng, 50 * groups), compression=codec, row_group_size=50, write_page_index=True)
+    metadata, chunks = read_footer(io.BytesIO(data))
+    assert chunks.shape == (FIELDS, metadata.num_row_groups, metadata.num_columns)
+    for group, column in np.ndindex(chunks.shape[1:]):
+        expected = metadata.row_group(group).column(column)
+        found = chunks[[VALUES, UNCOMPRESSED, COMPRESSED], group, column].tolist()
+        assert found == [expected.num_values, expected.total_uncompressed_size, expected.total_compressed_size]
+        assert chunks[CODEC, group, column] == CODECS[codec]
+
+
+def test_every_changed_byte_of_a_footer_is_read_or_refused(rng: Rng) -> None:
+    """For the footers that read_footer() accepts, pyarrow returns the metadata of each chunk, too."""
+    data, accepted, refused = to_bytes(nested(rng, 20), row_group_size=10), 0, 0
+    size = struct.unpack("<I", data[-8:-4])[0]
+    for offset in range(size):
+        for bit in rng.choice(8, 3, replace=False).tolist():
+            try:
+                metadata, chunks = read_footer(io.BytesIO(flip_bit(data, offset, bit)))
+            except (OSError, ValueError, pa.ArrowException):
+                refused += 1
+                continue
+            accepted += 1
+            for group, column in np.ndindex(chunks.shape[1:]):
+                assert chunks[VALUES, group, column] == metadata.row_group(group).column(column).num_values
+    assert min(accepted, refused) > 100
+
+
+def test_contradicting_size_statistics_are_refused() -> None:
+    with pytest.raises(ValueError, match="the size statistics of the column 'value' contradict its type"):
+        read_footer(io.BytesIO(contradicting_file()))
+
+
+def test_any_bytes_are_scanned_within_their_arrays(rng: Rng) -> None:
+    data = to_bytes(nested(rng, 20), row_group_size=10)
+    footer = np.frombuffer(data, np.uint8)[-8 - struct.unpack("<I", data[-8:-4])[0] : -8]
+    for case in range(3_000):
+        size = int(rng.integers(0, len(footer) + 1)) if case % 2 else len(footer)
+        changed = footer[:size].copy()
+        where = rng.integers(0, max(size, 1), size and int(rng.integers(0, 8)))
+        changed[where] = rng.integers(0, 256, len(where))
+        found = np.zeros((FIELDS, int(rng.integers(0, 13))), dtype=np.int64)
+        assert -1 <= scan_chunks(freeze(changed), found) <= found.shape[1]
+    for _ in range(3_000):
+        noise = rng.choice(np.array([0, 0x19, 0x1C, 0x49, 0xFC, 0xFF, 0x15], np.uint8), int(rng.integers(0, 200)))
+        assert scan_chunks(freeze(noise), np.zeros((FIELDS, 2), dtype=np.int64)) <= 2
