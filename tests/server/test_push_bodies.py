@@ -89,6 +89,17 @@ def test_a_contradicting_footer_does_not_end_the_server(server: httpx.Client, tm
     assert server.get("/healthz").status_code == 200
 
 
+def test_very_many_columns_of_a_parquet_file_are_not_read(server: httpx.Client, tmp_path: Path) -> None:
+    columns, sink = [str(number) for number in range(1_001)], io.BytesIO()
+    with pq.ParquetWriter(sink, pa.schema([(name, pa.int32()) for name in columns]), store_schema=False):
+        pass  # no row groups
+    body = sink.getvalue()
+    assert len(body) < BODY
+    response = server.post("/api/streams/plain/rows", content=body, headers={"content-type": PARQUET})
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_argument")
+    assert "1,001 columns" in response.json()["error"]["message"]
+
+
 def test_lists_of_a_parquet_file_are_not_read(server: httpx.Client, tmp_path: Path) -> None:
     body = parquet_bytes({"value": [1.0], "x": [[1] * 1_000_000]})
     response = server.post("/api/streams/plain/rows", content=body, headers={"content-type": PARQUET})

@@ -2,10 +2,13 @@
 
 import io
 import struct
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
@@ -49,8 +52,37 @@ def test_sizes_are_those_of_pyarrow(codec: str, groups: int, rng: Rng) -> None:
         assert chunks[CODEC, group, column] == CODECS[codec]
 
 
+def use_everything(metadata: Any, chunks: Any) -> None:
+    """Use all metadata of chunks that pyarrow has; it ends the process where read_footer() should have raised."""
+    for group, column in np.ndindex(chunks.shape[1:]):
+        chunk = metadata.row_group(group).column(column)
+        assert chunks[VALUES, group, column] == chunk.num_values
+        with suppress(ValueError, pa.ArrowException):
+            str(chunk.statistics)
+
+
+def split(data: bytes) -> None:
+    """Split a file by a filter, as batch queries with `where` do."""
+    fragment = ds.ParquetFileFormat().make_fragment(pa.BufferReader(data))
+    with suppress(OSError, ValueError, pa.ArrowException):
+        list(fragment.split_by_row_group(pc.field("v") > 0.5))
+
+
+@pytest.mark.parametrize("table", [pa.table({"v": [1.0, 2.0]}), pa.table({"v": pa.array([1, 2], pa.int32())})])
+def test_every_flipped_bit_of_small_footers(table: pa.Table) -> None:
+    data, accepted = to_bytes(table, store_schema=False), 0
+    for offset in range(struct.unpack("<I", data[-8:-4])[0]):
+        for bit in range(8):
+            with suppress(OSError, ValueError, pa.ArrowException):
+                metadata, chunks = read_footer(io.BytesIO(flip_bit(data, offset, bit)))
+                accepted += 1
+                use_everything(metadata, chunks)
+                split(flip_bit(data, offset, bit))
+    assert accepted > 100
+
+
 def test_every_changed_byte_of_a_footer_is_read_or_refused(rng: Rng) -> None:
-    """For the footers that read_footer() accepts, pyarrow returns the metadata of each chunk, too."""
+    """For footers that read_footer() accepts, pyarrow returns the metadata of each chunk, and splits by a filter."""
     data, accepted, refused = to_bytes(nested(rng, 20), row_group_size=10), 0, 0
     size = struct.unpack("<I", data[-8:-4])[0]
     for offset in range(size):
@@ -61,13 +93,13 @@ def test_every_changed_byte_of_a_footer_is_read_or_refused(rng: Rng) -> None:
                 refused += 1
                 continue
             accepted += 1
-            for group, column in np.ndindex(chunks.shape[1:]):
-                assert chunks[VALUES, group, column] == metadata.row_group(group).column(column).num_values
+            use_everything(metadata, chunks)
+            split(flip_bit(data, offset, bit))
     assert min(accepted, refused) > 100
 
 
 def test_contradicting_size_statistics_are_refused() -> None:
-    with pytest.raises(ValueError, match="the size statistics of the column 'value' contradict its type"):
+    with pytest.raises(ValueError, match="the statistics of the column 'value' contradict its type"):
         read_footer(io.BytesIO(contradicting_file()))
 
 

@@ -1,7 +1,7 @@
 """Footer scan: sizes of column chunks in the footer of a Parquet file, a message of Thrift's compact protocol.
 
-It reads exactly what Arrow's parser reads, or refuses the footer: fields count only with their type, numbers of fields
-have 16 bits, and a list must have the elements of its field, whose type that parser ignores.
+It follows Arrow's parser, or refuses the footer: fields count only with their type, numbers of fields have 16 bits, and
+a list must have the elements of its field, whose type that parser ignores.
 """
 
 import numpy as np
@@ -9,11 +9,14 @@ import numpy as np
 from quantide.kernels.jit import compiled
 from quantide.typing import Bytes, Ints
 
-CODEC, VALUES, UNCOMPRESSED, COMPRESSED, TEXT_BYTES, REPETITION, DEFINITION, ENCRYPTED = range(8)
-"""Rows of the result: the codec, number of values and bytes of a chunk; 1 if its size statistics have bytes of texts;
-lengths of their histograms of repetition and definition levels; 1 if the chunk is encrypted."""
-FIELDS = 8
-FOOTER, GROUP, CHUNK, COLUMN, SIZES, GEOGRAPHY, OTHER = range(7)  # structs
+CODEC, VALUES, UNCOMPRESSED, COMPRESSED, TYPE, TEXT_BYTES, REPETITION, DEFINITION, ENCRYPTED, STATISTICS = range(10)
+"""Rows of the result: the codec, number of values, bytes and physical type of a chunk; 1 if its size statistics have
+bytes of texts; lengths of their histograms of repetition and definition levels; 1 if the chunk is encrypted; 1 if it
+has statistics."""
+LIMITS = 10, 11, 14, 15
+"""Rows of the lengths of a minimum or maximum, plus 1; 0 without one."""
+FIELDS = 16
+FOOTER, GROUP, CHUNK, COLUMN, BOUNDS, SIZES, GEOGRAPHY, OTHER = range(8)  # structs
 STOP, BYTE, SHORT, INT, LONG, DOUBLE, BINARY, LIST, SET, STRUCT = 0, 3, 4, 5, 6, 7, 8, 9, 10, 12  # 1, 2: true and false
 DEPTH = 32  # of nested structs and lists
 IN_STRUCT = -1  # number of elements that are left
@@ -64,6 +67,8 @@ def scan_chunks(data: Bytes, found: Ints) -> int:
             number, i = _read_varint(data, i)
             if outer == COLUMN and 4 <= name <= 7 and kind == (INT if name == 4 else LONG):
                 found[name - 4, chunks - 1] = _from_zigzag(number)
+            elif outer == COLUMN and name == 1 and kind == INT:
+                found[TYPE, chunks - 1] = _from_zigzag(number)
             elif outer == SIZES and name == 1:
                 found[TEXT_BYTES, chunks - 1] = 1
         elif kind == DOUBLE:
@@ -73,6 +78,8 @@ def scan_chunks(data: Bytes, found: Ints) -> int:
             if number < 0 or number > end - i:
                 return REFUSED
             i += number
+            if outer == BOUNDS and name in (1, 2, 5, 6):
+                found[STATISTICS + name, chunks - 1] = number + 1
         elif kind in (LIST, SET, STRUCT):
             inner = _inner_struct(outer, name, kind)
             if left[depth] != IN_STRUCT and kind == STRUCT:
@@ -84,6 +91,8 @@ def scan_chunks(data: Bytes, found: Ints) -> int:
             if kind == STRUCT:
                 if outer == CHUNK and name == 8:
                     found[ENCRYPTED, chunks - 1] = 1
+                if inner == BOUNDS:
+                    found[STATISTICS, chunks - 1] = 1
                 if inner == CHUNK:
                     if chunks == found.shape[1]:
                         return REFUSED
@@ -117,6 +126,8 @@ def _inner_struct(outer: int, field: int, kind: int) -> int:
         return CHUNK
     if outer == CHUNK and field == 3 and kind == STRUCT:
         return COLUMN
+    if outer == COLUMN and field == 12 and kind == STRUCT:
+        return BOUNDS
     if outer == COLUMN and field == 16 and kind == STRUCT:
         return SIZES
     if outer == COLUMN and field == 17 and kind == STRUCT:

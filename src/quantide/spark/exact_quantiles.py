@@ -186,7 +186,7 @@ def prune_row_groups(split: Split, name: str, bracket: ValueBrackets, storage: S
         try:
             with filesystem.open_input_file(path) as file:
                 metadata, _ = read_footer(file)
-        except ValueError as error:
+        except (OSError, ValueError) as error:
             raise read_error(piece.file.uri, error) from error
         columns = [i for i in range(metadata.num_columns) if metadata.schema.column(i).path == name]
         groups = tuple(range(metadata.num_row_groups)) if piece.groups is None else piece.groups

@@ -245,7 +245,7 @@ def read_split(
             yield from _read_piece(piece, columns, schema, where, storage)
         except QuantideError:
             raise
-        except (OSError, pa.ArrowInvalid) as error:
+        except (OSError, ValueError) as error:
             raise read_error(piece.file.uri, error) from error
 
 

@@ -1,7 +1,8 @@
 """Parquet footer: sizes of column chunks, read without pyarrow's metadata of a chunk.
 
-`RowGroupMetaData.column` of pyarrow does not catch the exceptions of C++: a footer whose size statistics contradict the
-schema, or whose chunks are encrypted, ends the process. Reading data raises errors.
+pyarrow does not catch the exceptions that C++ raises in `RowGroupMetaData.column`, in `statistics`, and where a filter
+splits a fragment of a dataset. There, statistics that contradict the schema, or an encrypted chunk, end the process.
+Reading without a filter raises errors.
 """
 
 import struct
@@ -17,8 +18,11 @@ from quantide.kernels.footer_scan import (
     DEFINITION,
     ENCRYPTED,
     FIELDS,
+    LIMITS,
     REPETITION,
+    STATISTICS,
     TEXT_BYTES,
+    TYPE,
     UNCOMPRESSED,
     VALUES,
     scan_chunks,
@@ -29,6 +33,8 @@ from quantide.typing import Ints
 MAGIC = b"PAR1"
 TAIL = 1 << 16  # bytes that are read first: the footers of most files
 LZ4 = 7  # codec LZ4_RAW
+TYPES = "BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"
+WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}  # bytes of a minimum
 
 __all__ = ["CODEC", "COMPRESSED", "LZ4", "UNCOMPRESSED", "VALUES", "read_footer"]
 
@@ -36,7 +42,8 @@ __all__ = ["CODEC", "COMPRESSED", "LZ4", "UNCOMPRESSED", "VALUES", "read_footer"
 def read_footer(file: Any) -> tuple[Any, Ints]:
     """Return the metadata of an open file, and fields (CODEC, VALUES, ...) of its chunks by row group and column.
 
-    Raise ValueError if `RowGroupMetaData.column` would end the process.
+    Raise ValueError if its metadata would end the process, and as pyarrow does if it cannot be parsed: OSError,
+    ValueError or ArrowException.
     """
     footer = _read_bytes(file)
     metadata = pq.read_metadata(pa.BufferReader(MAGIC + footer + struct.pack("<I", len(footer)) + MAGIC))
@@ -69,9 +76,21 @@ def _read_bytes(file: Any) -> bytes:
 def _check_chunks(chunks: Ints, schema: Any) -> None:
     if chunks[ENCRYPTED].any():
         raise ValueError("a column is encrypted")
-    for index in range(chunks.shape[2]):
+    for index in np.flatnonzero(chunks[TEXT_BYTES:].any(axis=(0, 1))).tolist():
         column, own = schema.column(index), chunks[:, :, index]
-        levels = {REPETITION: column.max_repetition_level, DEFINITION: column.max_definition_level}
-        wrong = any((own[row][own[row] > 0] != level + 1).any() for row, level in levels.items())
-        if wrong or (column.physical_type != "BYTE_ARRAY" and own[TEXT_BYTES].any()):
-            raise ValueError(f"the size statistics of the column {column.path[:80]!r} contradict its type")
+        if _is_wrong(own, column):
+            raise ValueError(f"the statistics of the column {column.path[:80]!r} contradict its type")
+
+
+def _is_wrong(own: Ints, column: Any) -> bool:
+    """Return True if statistics of a column's chunks cannot be of its type."""
+    levels = {REPETITION: column.max_repetition_level, DEFINITION: column.max_definition_level}
+    if any((own[row][own[row] > 0] != level + 1).any() for row, level in levels.items()):
+        return True
+    kind = column.physical_type
+    if kind != "BYTE_ARRAY" and own[TEXT_BYTES].any():
+        return True
+    if (own[TYPE][own[STATISTICS] > 0] != TYPES.index(kind)).any():
+        return True
+    width, lengths = WIDTHS.get(kind, column.length if kind == "FIXED_LEN_BYTE_ARRAY" else 0), own[list(LIMITS)]
+    return bool(((lengths > 0) & (lengths <= width)).any())
