@@ -1,13 +1,16 @@
 """A file that cannot be reached and one that cannot be read raise different errors."""
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from quantide.errors import CorruptBytesError, InvalidArgumentError, StorageError
 from quantide.spark.source_files import FilePiece, SourceDataFile, find_files, read_split
 from quantide.store.location import StorageOptions
+from tests.contradicting_parquet import contradicting_files
 
 SCHEMA = pa.schema([("v", pa.float64())])
 NOBODY = {
@@ -33,6 +36,19 @@ def test_a_file_that_is_not_parquet(tmp_path: Path) -> None:
     (tmp_path / "x.parquet").write_bytes(b"not at all" * 10)
     with pytest.raises(CorruptBytesError, match=r"x\.parquet cannot be read as Parquet"):
         find_files([str(tmp_path / "x.parquet")], StorageOptions())
+
+
+@pytest.mark.parametrize("where", [None, pc.field("v") > 1.5])
+def test_damaged_files_are_named(where: Any, tmp_path: Path) -> None:
+    """Files that are cut, and files whose statistics contradict their type, which end the process elsewhere."""
+    damaged = [*contradicting_files("v"), b"PAR1", contradicting_files("v")[0][:-9]]
+    assert len(damaged) > 10
+    path = tmp_path / "x.parquet"
+    for data in damaged:
+        path.write_bytes(data)
+        piece = FilePiece(SourceDataFile(str(path), len(data)), None, len(data))
+        with pytest.raises(CorruptBytesError, match=r"x\.parquet cannot be read as Parquet"):
+            list(read_split((piece,), ["v"], SCHEMA, where, StorageOptions()))
 
 
 def test_a_path_that_is_not_there(tmp_path: Path) -> None:
