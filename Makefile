@@ -16,7 +16,7 @@ CODE := $(wildcard src tests bench examples)
 KERNEL_TESTS := $(addprefix tests/,queries windows history live server test_bad_input.py test_bytes_fuzz.py test_checks.py \
 	test_edges.py test_hostile_arrays.py bench/test_cost_model.py test_summaries.py test_summary_properties.py \
 	test_sorting.py test_merge_trees.py test_old_bytes.py test_order_statistics.py test_pandas_quantiles.py \
-	test_polars_quantiles.py test_tails.py spark/test_record_reader.py)
+	test_polars_quantiles.py test_tails.py spark/test_record_reader.py store/test_parquet_footer.py)
 
 PACKAGES := $(VENV)/.done-packages
 WARM := $(VENV)/.done-kernels
