@@ -1,5 +1,6 @@
 """Ctrl-C while Spark starts is deferred, or ends Java: an interrupted start leaves a Java process behind."""
 
+import logging
 import os
 import signal
 import socketserver
@@ -93,6 +94,24 @@ def test_a_signal_is_reported_at_once(received: list[int]) -> None:
         signal.raise_signal(signal.SIGINT)
         assert calls == [[]]
     assert received == [signal.SIGINT]
+
+
+def test_failed_calls_after_a_signal_are_not_logged(capfd: pytest.CaptureFixture[str]) -> None:
+    """A signal to the process group ends Java, too, perhaps during a call; py4j logs such a call by the root logger."""
+    root, java = logging.getLogger(), JavaProcess()
+    handler, before = logging.StreamHandler(), root.filters[:]
+    root.addHandler(handler)
+    try:
+        root.filters.clear()
+        java.mark_started()
+        logging.error("Exception while sending command.")
+        java.end()
+        logging.error("Exception while sending command.")
+    finally:
+        root.removeHandler(handler)
+        root.filters[:] = before
+    assert not java.ended
+    assert capfd.readouterr().err.count("while sending command") == 1
 
 
 def start_java(java: JavaProcess, first: str = "pass") -> subprocess.Popen[bytes]:

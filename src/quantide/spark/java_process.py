@@ -42,11 +42,14 @@ class JavaProcess:
             vars(java_gateway)["Popen"] = Popen
 
     def end(self) -> None:
-        """End the process, if a session is being started. Spark's calls then fail; safe in a signal handler."""
+        """End the process, if a session is being started. Spark's calls then fail; safe in a signal handler.
+
+        Later, the signal may have reached Java, too: calls fail as well.
+        """
+        logging.getLogger().addFilter(_is_no_failed_call)
         if not self._starting:
             return
         self.ended = True
-        logging.getLogger().addFilter(_is_no_failed_call)
         if self._process is not None:
             self._process.terminate()
 
