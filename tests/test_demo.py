@@ -31,6 +31,7 @@ from quantide.demo import demo_setup, market, terminal_frame, terminal_view
 from quantide.demo.background_tasks import FILE_SECONDS, Feeder
 from quantide.demo.demo_setup import ALARMS, QUERIES
 from quantide.demo.market import DAY, HOUR, SYMBOLS, Market
+from quantide.demo.shutdown import sigterm_as_interrupt
 from quantide.demo.terminal_frame import AlarmRow, FrameState, KeyRow, TerminalStyle, draw_sparkline
 from quantide.errors import InvalidArgumentError
 from quantide.history.history import History
@@ -254,7 +255,7 @@ def test_every_tick_is_in_one_file_and_files_are_removed_once_ingested(tmp_path:
 
 def test_a_failing_feeder_ends_the_demo(tmp_path: Path) -> None:
     feeder = Feeder(Market(7, START - 10**12), tmp_path / "missing", FakeClient())  # type: ignore[arg-type]
-    with pytest.raises(KeyboardInterrupt):
+    with sigterm_as_interrupt(), pytest.raises(KeyboardInterrupt):
         feeder.run()
     assert isinstance(feeder.error, FileNotFoundError)
 
@@ -529,7 +530,9 @@ def alive(pids: set[int]) -> set[int]:
 
 @pytest.mark.slow
 def test_a_demo_with_seconds_ends_and_leaves_nothing(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "quantide", "demo", "--port", "0", "--seconds", "1"]
+    """Runs it as a background job of a script, which ignores Ctrl-C."""
+    demo = [sys.executable, "-m", "quantide", "demo", "--port", "0", "--seconds", "1"]
+    command = ["bash", "-c", 'trap "" INT; exec "$@"', "bash", *demo]
     env = os.environ | {"TMPDIR": str(tmp_path)}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=240, check=False)
     assert (done.returncode, done.stderr) == (0, "")

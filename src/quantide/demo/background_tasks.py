@@ -24,7 +24,7 @@ RETAINED_SECONDS = 20.0  # of ticks whose files stay in the folder, for users to
 
 
 class BackgroundTask(threading.Thread, ABC):
-    """A thread whose failure ends the demo as Ctrl-C does; its `error` is then raised there."""
+    """A thread whose failure ends the demo as SIGTERM does; its `error` is then raised there."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name=f"quantide-demo-{name}", daemon=True)
@@ -43,7 +43,7 @@ class BackgroundTask(threading.Thread, ABC):
             self.work()
         except Exception as error:
             self.error = error
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)  # a background job of a script ignores SIGINT
 
     def __enter__(self) -> Self:
         self.start()

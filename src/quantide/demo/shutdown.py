@@ -45,8 +45,8 @@ def ignorable_signals() -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def interrupt_after(seconds: float) -> Iterator[None]:
-    """Send SIGINT to this process after some seconds."""
-    timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
+    """Send SIGTERM to this process after some seconds; a background job of a script ignores SIGINT."""
+    timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGTERM))
     timer.daemon = True
     timer.start()
     try:
