@@ -1,6 +1,9 @@
 """Limits of conditions that do not fit, and conditions that are dropped before the type of the values is known."""
 
 import copy
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,11 +38,50 @@ def test_values_that_a_limit_does_not_fit_are_refused_whole(limit: float) -> Non
     assert monitor.n == 0
 
 
-def test_a_limit_beyond_all_numbers_is_named() -> None:
+@pytest.mark.parametrize("values", [[1.0, 2.0], [1, 2], np.array([1, 2], np.float32), [Decimal(1), Decimal(2)]])
+def test_a_limit_beyond_all_numbers_decides(values: Any) -> None:
     monitor = Monitor(0.01)
-    monitor.update([1.0, 2.0])
-    with pytest.raises(InvalidArgumentError):
-        monitor.watch(0.5, 0.05, above=10**400)
+    early = monitor.watch(0.5, below=10**400)
+    monitor.update(values)
+    given: list[dict[str, Any]] = [{"above": 10**400}, {"below": -(10**400)}, {"above": -(10**400)}]
+    ids = [early, *(monitor.watch(0.5, **limits) for limits in given)]
+    assert [monitor.condition(id) for id in ids] == ["certain", "no", "no", "certain"]
+
+
+BETWEEN = [
+    (2.0**53, 2**53 + 1),
+    (2.0**60, np.int64(2**60 + 1)),
+    (np.float32(2.0**53), np.uint64(2**53 + 1)),
+    (np.float32(3.0), 3.0000000001),
+    (2**63 - 1, 2.0**63),
+    (2**63 - 1, 2**63),
+    (2**60, Fraction(2**61 + 1, 2)),
+    (0.1, Decimal("0.1000000000000000056")),
+]
+"""A value, and a limit just above it that numpy rounds to the value."""
+
+
+def exact(number: Any) -> Fraction:
+    return Fraction(number.item() if isinstance(number, np.generic) else number)
+
+
+@pytest.mark.parametrize(("value", "limit"), BETWEEN)
+def test_a_limit_that_is_rounded_to_a_value_is_above_it(value: Any, limit: Any) -> None:
+    assert exact(value) < exact(limit)
+    monitor = Monitor(0.01)
+    monitor.update(np.array([value] * 10))
+    states = [monitor.condition(monitor.watch(0.5, below=limit)), monitor.condition(monitor.watch(0.5, above=limit))]
+    assert states == ["certain", "no"]
+
+
+@pytest.mark.parametrize("limit", [3, np.int64(3), np.float32(3), Decimal("3.00"), Fraction(3)])
+def test_a_limit_that_is_a_value_is_neither_above_nor_below_it(limit: Any) -> None:
+    for values in ([Decimal("3.00")], [3.0], [3]):
+        monitor = Monitor(0.01)
+        early = monitor.watch(0.5, below=limit)
+        monitor.update(values)
+        late = [monitor.watch(0.5, below=limit), monitor.watch(0.5, above=limit)]
+        assert [monitor.condition(id) for id in (early, *late)] == ["no", "no", "no"]
 
 
 @pytest.mark.parametrize("changes", [2**62 + 1, 10**30])

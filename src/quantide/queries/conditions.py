@@ -124,23 +124,14 @@ def read_condition_id(id: Any) -> int:
 
 def encode_limit(limit: Any, above: bool, kind: ValueType) -> tuple[Any, bool]:
     """Return a limit as a number to compare with, and True if elements equal to that number count."""
-    try:
-        return _encode_limit(limit, above, kind)
-    except OverflowError as error:
-        raise InvalidArgumentError(
-            "the limit is beyond the range of numbers; give one that values can reach"
-        ) from error
-
-
-def _encode_limit(limit: Any, above: bool, kind: ValueType) -> tuple[Any, bool]:
     numbers, below, single = read_query_values(limit, kind)
     if not single:
         raise InvalidArgumentError(f"a condition has one limit, not {limit!r}")
     if below[0]:  # below the range of the type: no element counts
         return np.iinfo(np.int64).min, False
-    with np.errstate(over="ignore"):  # a limit beyond float32 becomes infinite there, so it is not exact
-        same = kind.is_temporal or kind.restore(numbers.astype(kind.carrier))[0] == limit  # a time is never rounded
-    return numbers[0], above or not same
+    strict, none_below, _ = read_query_values(limit, kind, inclusive=False)
+    reached = none_below[0] or strict[0] != numbers[0]  # a limit between two numbers is rounded down to one below it
+    return numbers[0], above or not reached
 
 
 def decide_states(low: Ints, high: Ints, phi: Floats, eps: Floats, above: Bools, n: int) -> tuple[Ints, Ints]:
