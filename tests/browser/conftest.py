@@ -1,6 +1,7 @@
 """A browser, and a page of it that must not complain."""
 
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,8 +11,21 @@ from tests.browser.chrome import Complaints, launched, picture
 from tests.browser.demo import Demo, playing
 from tests.browser.small import NOON, Small, moments, small, store
 
+FOLDER = Path(__file__).parent
 FAILED = pytest.StashKey[bool]()
 expect.set_options(timeout=60_000)  # milliseconds; a busy machine is slow, and not wrong
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Move the tests that need the demo behind the others of this folder: while it runs, it takes a third of a core."""
+    positions = [position for position, item in enumerate(items) if item.path.parent == FOLDER]
+    own = [items[position] for position in positions]
+    for position, item in zip(positions, sorted(own, key=_needs_demo), strict=True):
+        items[position] = item
+
+
+def _needs_demo(item: pytest.Item) -> bool:
+    return "demo" in getattr(item, "fixturenames", ())
 
 
 @pytest.hookimpl(wrapper=True)
@@ -49,7 +63,7 @@ def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Small]:
             yield found
 
 
-@pytest.fixture(scope="module")  # while it lives, asyncio.run() does not work in this thread: other tests need it
+@pytest.fixture(scope="package")  # not "session": while it lives, asyncio.run() does not work in this thread
 def browser() -> Iterator[Browser]:
     with launched() as found:
         yield found
