@@ -195,5 +195,5 @@ def open_folder(options: DemoOptions) -> Iterator[Path]:
 
 def remove_folder(folder: Path) -> None:
     """Start a process that removes a folder: after an hour of ticks it has so many files that Ctrl-C would wait."""
-    command = ["sh", "-c", 'rm -rf -- "$1" &', "sh", folder]
+    command = ["sh", "-c", 'rm -rf -- "$1" &', "sh", str(folder)]
     subprocess.run(command, check=False, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
