@@ -53,7 +53,7 @@ def measure(kind: str, rows: int, keys: int, eps: float, rounds: int) -> list[Ro
     pa.set_cpu_count(1)
     try:
         jobs, found = ours(column, values, eps) | others(pa.table({"k": column, "v": values}), eps), list[Row]()
-        timed = interleave({name: run for name, (run, _) in jobs.items()}, rounds)
+        timed = interleave({name: run for name, (run, _) in jobs.items()}, rounds, warm_up=True)
         for name, one in timed.items():
             row = {"kind": kind, "keys": keys, "method": name, "seconds": round(one.best, 4)}
             row["ratio"] = None if name.startswith("Summaries") else round(one.best / timed[ANSWERED].best, 2)
