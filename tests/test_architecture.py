@@ -1,5 +1,6 @@
 """The project itself: the cost of imports, the layers, the Makefile, the metadata."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -55,6 +56,27 @@ def test_the_picture_shows_the_layers_of_the_import_contract() -> None:
 def test_every_public_name_is_listed_and_importable() -> None:
     assert {*quantide.__all__} <= {*dir(quantide)}
     assert [name for name in quantide.__all__ if getattr(quantide, name).__name__.rpartition(".")[2] != name] == []
+
+
+def test_every_public_kernel_has_one_row_about_its_indexes() -> None:
+    """A row begins with names of kernels; a name without a module is of the module before it."""
+    page = (ROOT / "docs" / "guarantees" / "memory-safety.md").read_text(encoding="utf-8")
+    rows, module = list[str](), ""
+    for cell in re.findall(r"^\| (`.*?) \|", page, flags=re.MULTILINE):
+        for kernel in re.findall(r"`([\w.]+)`", cell):
+            module = kernel.rpartition(".")[0] or module
+            rows.append(f"{module}.{kernel.rpartition('.')[2]}")
+    assert sorted(rows) == sorted(list_public_kernels())
+
+
+def list_public_kernels() -> list[str]:
+    found = list[str]()
+    for path in sorted((ROOT / "src" / "quantide" / "kernels").glob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                decorators = {ast.unparse(one) for one in node.decorator_list}
+                found += [f"{path.stem}.{node.name}"] if decorators & {"compiled", "pure"} else []
+    return found
 
 
 def test_the_core_needs_three_packages_only() -> None:
