@@ -36,7 +36,7 @@ def scan_chunks(data: Bytes, fields: Ints) -> int:
     left[0] = IN_STRUCT
     depth = i = chunks = 0
     while depth >= 0:
-        kind, outer, name = STOP, np.int64(OTHER), np.int64(0)
+        kind, outer, name = STOP, OTHER, 0
         if left[depth] > 0:
             left[depth] -= 1
             kind = max(int(elements[depth]), BYTE)  # true and false take a byte in lists
@@ -44,12 +44,12 @@ def scan_chunks(data: Bytes, fields: Ints) -> int:
             if i >= len(data):
                 return REFUSED
             head = int(data[i])  # read here: a helper with these arrays makes the scan three times slower
-            kind, name, i = head & 15, numbers[depth] + (head >> 4), i + 1
+            kind, name, i = head & 15, int(numbers[depth]) + (head >> 4), i + 1
             if kind != STOP and head >> 4 == 0:
                 name, i = _read_varint(data, i)
                 name = _from_zigzag(name)
             name = ((name + 0x8000) & 0xFFFF) - 0x8000
-            outer, numbers[depth] = structs[depth], name
+            outer, numbers[depth] = int(structs[depth]), name
         if kind == STOP:
             depth -= 1
             continue
@@ -57,7 +57,7 @@ def scan_chunks(data: Bytes, fields: Ints) -> int:
         if kind in (LIST, SET, STRUCT):
             inner = _inner_struct(outer, name, kind)
             if left[depth] != IN_STRUCT and kind == STRUCT:
-                inner = structs[depth]
+                inner = int(structs[depth])
             depth += 1
             if depth == DEPTH or (kind == STRUCT and inner == CHUNK and chunks == fields.shape[1]):
                 return REFUSED
