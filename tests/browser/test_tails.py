@@ -59,6 +59,7 @@ def test_an_alarm_is_set_on_p99_99(latencies: Small, page: Page) -> None:
     panel.get_by_label("Quantile").select_option("p99.99")
     expect(panel.get_by_label("Threshold")).to_have_attribute("placeholder", re.compile(r"^now \d"))
     panel.get_by_label("Threshold").fill("1")
+    panel.get_by_role("combobox", name="Hold", exact=True).select_option("at once")
     panel.get_by_label("Name").fill("tail")
     panel.get_by_role("button", name="Set the alarm").click()
     card = panel.get_by_role("listitem").filter(has=page.get_by_role("heading", name="tail"))

@@ -163,6 +163,7 @@ def test_keys_are_text_whatever_is_in_them(tmp_path: Path, page: Page) -> None:
         page.get_by_role("region", name="Alarms").get_by_text("New alarm").click(timeout=SOON)
         page.get_by_label("Name", exact=True).fill(TAG)
         page.get_by_label("Threshold").fill("5")
+        page.get_by_role("combobox", name="Hold", exact=True).select_option("at once")
         page.get_by_role("button", name="Set the alarm").click()
         expect(page.get_by_role("heading", name=TAG)).to_be_visible()
         assert page.locator("img[src=x]").count() == 0
