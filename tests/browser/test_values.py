@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.chrome import Complaints
-from tests.browser.page import SOON, offered, open_page, scroll_to, until
+from tests.browser.page import SOON, offered, open_page, scroll_to, selection, until
 from tests.browser.small import NOON, Small, moments, small, store
 
 NUMBERS = "#numbers .number-value"
@@ -122,11 +122,28 @@ def test_a_key_that_the_stream_does_not_have_yet(tmp_path: Path, page: Page, com
         history.append(np.arange(100.0), key=["here"] * 100, times=moments(100))
         with small(tmp_path) as server:
             page.goto(f"{server.url}/#key=later&window=within:30m")
-            expect(page.locator("#now-note")).to_contain_text("The stream numbers has no key later.", timeout=SOON)
+            expect(page.locator("#now-note")).to_contain_text("The stream numbers has no key \"later\".", timeout=SOON)
             history.append(np.arange(1.0, 101.0), key=["later"] * 100, times=moments(100))
             expect(page.locator(NUMBERS)).to_have_text(["50", "90", "99", "100"], timeout=SOON)
             expect(page.locator("#now-note")).to_be_hidden()
             page.goto("about:blank")
+
+
+def test_an_empty_key_in_the_address_is_all_keys(
+    still: Small, tmp_path: Path, page: Page, complaints: Complaints
+) -> None:
+    complaints.expect("404")  # the answer that shows that the stream has no such key
+    open_page(page, still.url, key="", window="within:5m")
+    expect(page.locator(NUMBERS).last).to_have_text("999", timeout=SOON)
+    assert "key" not in selection(page)
+    with store(tmp_path, keys="name") as history:
+        history.append(np.arange(100.0), key=["", "other"] * 50, times=moments(100))
+    with small(tmp_path) as server:
+        page.goto("about:blank")
+        open_page(page, server.url, key="", window="within:1h")
+        expect(page.locator(NUMBERS).last).to_have_text("50")
+        assert page.evaluate("location.hash").startswith("#key=&")
+        page.goto("about:blank")
 
 
 def test_a_stream_and_a_window_that_are_not_there_are_named(still: Small, page: Page) -> None:

@@ -221,6 +221,9 @@ export function key(value) {
   return Array.isArray(value) ? value.join(" · ") : String(value);
 }
 
+// The same inside a sentence: "ECHO", or "eu · 8".
+export const quotedKey = (value) => `"${key(value)}"`;
+
 // A window as text: "last 5 min", "last 10,000 values".
 export function window(text) {
   const within = /^within:(.+)$/.exec(text ?? "");
