@@ -140,7 +140,7 @@ export function mount(element, app) {
     log.checked &&= positive;
     qq.setLog(log.checked);
     drawCurves();
-    say(distance, `KS distance ${outward(ks)}, proved: the curves differ by at most that at every value.`);
+    say(distance, `KS distance ${outward(ks)}, proved: the curves differ by at most ${ceil4(ks.high)} at every value.`);
     showFound(found);
   }
 
@@ -232,9 +232,11 @@ const between = ({ low, high }) => format.bounds(low, high).join(" and ");
 
 // "0.053 to 0.061": rounded outwards, so that the bounds stay valid.
 function outward({ low, high }) {
-  const [from, to] = [Math.floor(low * 1e4 + 1e-9) / 1e4, Math.ceil(high * 1e4 - 1e-9) / 1e4];
+  const [from, to] = [Math.floor(low * 1e4 + 1e-9) / 1e4, ceil4(high)];
   return from === to ? `${from}` : `${from} to ${to}`;
 }
+
+const ceil4 = (x) => Math.ceil(x * 1e4 - 1e-9) / 1e4;
 
 // Which one is higher, by the proved bounds of both.
 function way({ low, high, other }) {
