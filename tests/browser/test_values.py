@@ -47,7 +47,7 @@ SHOWN = {  # the median, p90 and p99 of each, and how many there are
     "infinite": ["-∞", "29", "∞", "100"],
     "moments": ["2026-01-31 12:00:50", "2026-01-31 12:01:30", "2026-01-31 12:01:39", "100"],
     "spans": ["12.5\N{NO-BREAK SPACE}s", "22.5\N{NO-BREAK SPACE}s", "24.8\N{NO-BREAK SPACE}s", "100"],
-    "prices": ["12.5", "22.5", "24.75", "100"],
+    "prices": ["12.50", "22.50", "24.75", "100"],
     "counts": ["50", "90", "99", "100"],
 }
 

@@ -57,3 +57,4 @@ def test_the_longest_window_has_a_chart(still: Small, page: Page) -> None:
 def test_exact_lines_end_with_exact_values(still: Small, page: Page) -> None:
     open_page(page, still.url, window="within:60s")
     expect(page.locator("#numbers .number-band").first).to_have_text("proved to be exact")
+    expect(page.locator("#numbers .number-rank").first).to_be_empty()

@@ -50,6 +50,7 @@ export function mount(element, app) {
   let there = null;
   let names = null;
   let curves = null;
+  let measured = []; // values that are shown beside each other
   let logChosen = false; // by hand, or once from the range of the values
 
   function setLog(wanted) {
@@ -151,11 +152,12 @@ export function mount(element, app) {
 
   // A value, or its proved range where that is more than the value.
   const proved = (one, joint) =>
-    isExact(one) ? format.number(one.value) : format.bounds(one.low, one.high).join(joint);
+    isExact(one) ? format.steady(one.value, measured) : format.bounds(one.low, one.high).join(joint);
   const inUnit = (one) => proved(one, " to ") + streams.unit();
   const inSentence = (one) => (isExact(one) ? "" : "between ") + proved(one, " and ") + streams.unit();
 
   function showFound(found) {
+    measured = found.flatMap((one) => [one.value, one.other.value]);
     const highlights = found.filter(({ phi }) => HIGHLIGHTED.includes(phi));
     say(sentence, sameSeries(here, there) ? SAME : inWords(highlights.at(-1)));
     verdicts.replaceChildren(...highlights.map(verdict));
@@ -164,9 +166,9 @@ export function mount(element, app) {
       ["Quantile", streams.inUnit(names.y), "proved between", streams.inUnit(names.x), "proved between", `${names.y} within ${names.x}`],
       found.map((one) => [
         format.phi(one.phi),
-        format.number(one.value),
+        format.steady(one.value, measured),
         between(one),
-        format.number(one.other.value),
+        format.steady(one.other.value, measured),
         between(one.other),
         phiRange(one.least, one.most),
       ]),
@@ -213,7 +215,7 @@ function margin(one, unit) {
   const [least, most] = [size(upper.low) - size(lower.high), size(upper.high) - size(lower.low)];
   const numbers = typeof one.value === "number" && Number.isFinite(most);
   const exact = most - least <= NOISE * Math.abs(most); // both values are exact, and only their difference is rounded
-  const difference = exact ? format.number(most) : format.bounds(least, most).join(" to ");
+  const difference = exact ? format.steady(most) : format.bounds(least, most).join(" to ");
   const by = numbers ? `, by ${difference}${unit}${share(one)}` : "";
   return `${by}. That is proved for the values that arrived; whether it is chance is another question`;
 }

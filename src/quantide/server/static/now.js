@@ -103,7 +103,8 @@ export function mount(element, app) {
     }
     if (fresh) {
       fresh = false;
-      const values = body.answers.map((one) => `${format.phi(one.phi)} ${format.number(one.value)}${streams.unit()}`);
+      const all = body.answers.map(({ value }) => value);
+      const values = body.answers.map(({ phi, value }) => `${format.phi(phi)} ${format.steady(value, all)}${streams.unit()}`);
       app.announce(`${subject()}: ${values.join(", ")}`);
     }
   }

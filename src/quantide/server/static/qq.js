@@ -40,7 +40,7 @@ export function qqChart({ api, charts, format, streams, announce }, asked) {
   let listening = false;
   let dragging = false;
 
-  const inUnit = (value) => format.number(value) + streams.unit();
+  const inUnit = (value) => format.steady(value) + streams.unit();
 
   const rangeWords = ({ from, to }) =>
     from === 0 && to === 1 ? "all ranks" : `${format.phi(from)} to ${format.phi(to)}`;

@@ -47,7 +47,7 @@ const drawn = (phi, x, y, unit) => ({
   phi,
   x: format.drawable(x),
   y: format.drawable(y),
-  texts: [format.number(x) + unit, format.number(y) + unit],
+  texts: [format.steady(x) + unit, format.steady(y) + unit],
 });
 
 const markers = (points, names, more = "") => ({
