@@ -85,7 +85,7 @@ SHOWN = {
     "steady('22.50')": "22.50",
     "steady(-0.5)": "-0.5000",
     "steady('inf', [1.5])": "∞",
-    "steady(null)": "–",
+    "steady(null)": "\N{EN DASH}",
     "shortCount(600335)": "600\N{NO-BREAK SPACE}k",
     "shortCount(2980000)": "2.98\N{NO-BREAK SPACE}M",
     "percent(7e-7, 2)": "0.00007\N{NO-BREAK SPACE}%",

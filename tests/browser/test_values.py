@@ -122,7 +122,7 @@ def test_a_key_that_the_stream_does_not_have_yet(tmp_path: Path, page: Page, com
         history.append(np.arange(100.0), key=["here"] * 100, times=moments(100))
         with small(tmp_path) as server:
             page.goto(f"{server.url}/#key=later&window=within:30m")
-            expect(page.locator("#now-note")).to_contain_text("The stream numbers has no key \"later\".", timeout=SOON)
+            expect(page.locator("#now-note")).to_contain_text('The stream numbers has no key "later".', timeout=SOON)
             history.append(np.arange(1.0, 101.0), key=["later"] * 100, times=moments(100))
             expect(page.locator(NUMBERS)).to_have_text(["50", "90", "99", "100"], timeout=SOON)
             expect(page.locator("#now-note")).to_be_hidden()

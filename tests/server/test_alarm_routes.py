@@ -114,7 +114,10 @@ INFINITE = "; write a finite number, such as 12.5"
     ("limits", "message"),
     [
         ('"above": 1e999', INFINITE),
-        ('"above": "1e999"', "above is '1e999', and an alarm with an infinite limit never fires, or never stops" + INFINITE),
+        (
+            '"above": "1e999"',
+            "above is '1e999', and an alarm with an infinite limit never fires, or never stops" + INFINITE,
+        ),
         ('"below": "-Infinity"', "below is '-Infinity', and"),
         ('"above": 1, "clear": "-inf"', "clear is '-inf', and"),
         ('"above": 1, "clear": -1e999', INFINITE),
