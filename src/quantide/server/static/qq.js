@@ -71,7 +71,7 @@ export function qqChart({ api, charts, format, streams, announce }, asked) {
     if (count) {
       const queries = `${count} continuous queries, each within ${format.percent(eps, 2)} of the ranks`;
       const fits = eps <= spacing / 2;
-      say(live, fits ? `The server keeps the rings up to date by ${queries}.` : `No rings: the server has ${queries}, and this range is finer. Instead, ${AGAIN}.`);
+      say(live, fits ? `The server keeps the rings up to date by ${queries}.` : `Not every quantile can have a ring: the server has ${queries}, coarse for this range. Also, ${AGAIN}.`);
     }
     if (refused) say(live, `This token may only read, so there are no continuous queries: ${AGAIN}.`);
     if (failed) {
