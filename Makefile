@@ -70,7 +70,7 @@ docs: $(PACKAGES)  ## Build the documentation site in build/site (ARGS=serve for
 bench: $(PEERS) $(WARM) $(KAFKA)  ## Measure speed against other libraries and write docs/results (ARGS are passed on)
 	@$(RUN) python -m bench $(ARGS)
 
-evidence: $(PEERS) $(WARM) $(JAVA) $(BROWSER) $(KAFKA)  ## Measure everything in an hour and write docs/results, docs/characterization (FULL=1: large sizes)
+evidence: $(PEERS) $(WARM) $(JAVA) $(BROWSER) $(KAFKA)  ## Measure every subject except the soak and the violation search, in less than an hour, and write docs/results, docs/characterization (FULL=1: large sizes)
 	@$(RUN) python -m bench evidence $(if $(FULL),--full)
 
 soak: $(WARM) $(JAVA) $(KAFKA) $(OBJECT_STORES)  ## Kill ingestion at random for ten minutes and check every row (SOAK="1 h", ARGS="--seed 2 --source all")
