@@ -32,6 +32,7 @@ def test_an_alarm_is_set_fires_and_is_dropped(demo: Demo, page: Page) -> None:
     assert present > 0
     panel.get_by_label("Threshold").fill(f"{present / 2:g}")
     panel.get_by_label("Name").fill("set by a test")
+    panel.get_by_role("combobox", name="Hold", exact=True).select_option("at once")
     panel.get_by_role("button", name="Set the alarm").click()
     card = panel.get_by_role("listitem").filter(has=page.get_by_role("heading", name="set by a test"))
     expect(card.locator(".badge")).to_have_attribute("data-state", "firing", timeout=SOON)

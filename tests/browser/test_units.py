@@ -58,6 +58,7 @@ def test_numbers_chart_and_alarms(metered: Small, page: Page) -> None:
     expect(card.locator(".transitions li").first).to_have_text(str_ending("ms"))
     page.get_by_text("New alarm").click()
     expect(page.get_by_label("Threshold")).to_have_attribute("placeholder", str_ending("ms"))
+    expect(page.get_by_label("Threshold (ms)")).to_be_visible()
 
 
 def test_comparison(metered: Small, page: Page) -> None:

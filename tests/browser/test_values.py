@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.chrome import Complaints
-from tests.browser.page import SOON, offered, open_page, scroll_to, until
+from tests.browser.page import SOON, offered, open_page, scroll_to, selection, until
 from tests.browser.small import NOON, Small, moments, small, store
 
 NUMBERS = "#numbers .number-value"
@@ -47,7 +47,7 @@ SHOWN = {  # the median, p90 and p99 of each, and how many there are
     "infinite": ["-∞", "29", "∞", "100"],
     "moments": ["2026-01-31 12:00:50", "2026-01-31 12:01:30", "2026-01-31 12:01:39", "100"],
     "spans": ["12.5\N{NO-BREAK SPACE}s", "22.5\N{NO-BREAK SPACE}s", "24.8\N{NO-BREAK SPACE}s", "100"],
-    "prices": ["12.5", "22.5", "24.75", "100"],
+    "prices": ["12.50", "22.50", "24.75", "100"],
     "counts": ["50", "90", "99", "100"],
 }
 
@@ -122,11 +122,28 @@ def test_a_key_that_the_stream_does_not_have_yet(tmp_path: Path, page: Page, com
         history.append(np.arange(100.0), key=["here"] * 100, times=moments(100))
         with small(tmp_path) as server:
             page.goto(f"{server.url}/#key=later&window=within:30m")
-            expect(page.locator("#now-note")).to_contain_text("The stream numbers has no key later.", timeout=SOON)
+            expect(page.locator("#now-note")).to_contain_text('The stream numbers has no key "later".', timeout=SOON)
             history.append(np.arange(1.0, 101.0), key=["later"] * 100, times=moments(100))
             expect(page.locator(NUMBERS)).to_have_text(["50", "90", "99", "100"], timeout=SOON)
             expect(page.locator("#now-note")).to_be_hidden()
             page.goto("about:blank")
+
+
+def test_an_empty_key_in_the_address_is_all_keys(
+    still: Small, tmp_path: Path, page: Page, complaints: Complaints
+) -> None:
+    complaints.expect("404")  # the answer that shows that the stream has no such key
+    open_page(page, still.url, key="", window="within:5m")
+    expect(page.locator(NUMBERS).last).to_have_text("999", timeout=SOON)
+    assert "key" not in selection(page)
+    with store(tmp_path, keys="name") as history:
+        history.append(np.arange(100.0), key=["", "other"] * 50, times=moments(100))
+    with small(tmp_path) as server:
+        page.goto("about:blank")
+        open_page(page, server.url, key="", window="within:1h")
+        expect(page.locator(NUMBERS).last).to_have_text("50")
+        assert page.evaluate("location.hash").startswith("#key=&")
+        page.goto("about:blank")
 
 
 def test_a_stream_and_a_window_that_are_not_there_are_named(still: Small, page: Page) -> None:
@@ -163,6 +180,7 @@ def test_keys_are_text_whatever_is_in_them(tmp_path: Path, page: Page) -> None:
         page.get_by_role("region", name="Alarms").get_by_text("New alarm").click(timeout=SOON)
         page.get_by_label("Name", exact=True).fill(TAG)
         page.get_by_label("Threshold").fill("5")
+        page.get_by_role("combobox", name="Hold", exact=True).select_option("at once")
         page.get_by_role("button", name="Set the alarm").click()
         expect(page.get_by_role("heading", name=TAG)).to_be_visible()
         assert page.locator("img[src=x]").count() == 0

@@ -35,7 +35,13 @@ def test_a_new_alarm_is_not_set_off_by_one_click(still: Small, page: Page) -> No
     expect(threshold).to_have_attribute("placeholder", re.compile("^now [0-9]"))
     expect(threshold).to_have_value("")
     page.get_by_role("button", name="Set the alarm").click()
-    expect(page.locator("#alarms form .error")).to_have_text("Enter a threshold.")
+    error = page.locator("#alarms form .error")
+    expect(error).to_have_text("Enter a threshold.")
+    threshold.fill("1e999")
+    page.get_by_role("button", name="Set the alarm").click()
+    expect(error).to_contain_text("never fires, or never stops. Enter a finite number")
+    expect(threshold).to_be_focused()
+    expect(page.get_by_role("combobox", name="Hold", exact=True)).to_have_value("30 s")
 
 
 def test_the_longest_window_has_a_chart(still: Small, page: Page) -> None:
@@ -51,3 +57,4 @@ def test_the_longest_window_has_a_chart(still: Small, page: Page) -> None:
 def test_exact_lines_end_with_exact_values(still: Small, page: Page) -> None:
     open_page(page, still.url, window="within:60s")
     expect(page.locator("#numbers .number-band").first).to_have_text("proved to be exact")
+    expect(page.locator("#numbers .number-rank").first).to_be_empty()

@@ -107,6 +107,29 @@ def test_a_body_that_is_none(client: httpx.Client, body: str) -> None:
     assert (result.status_code, result.json()["error"]["code"]) == (400, "invalid_argument")
 
 
+INFINITE = "; write a finite number, such as 12.5"
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ('"above": 1e999', INFINITE),
+        (
+            '"above": "1e999"',
+            "above is '1e999', and an alarm with an infinite limit never fires, or never stops" + INFINITE,
+        ),
+        ('"below": "-Infinity"', "below is '-Infinity', and"),
+        ('"above": 1, "clear": "-inf"', "clear is '-inf', and"),
+        ('"above": 1, "clear": -1e999', INFINITE),
+        ('"above": "30 bp"', "above is '30 bp'; write a number without text, such as 12.5"),
+    ],
+)
+def test_limits_are_finite_numbers(client: httpx.Client, limits: str, message: str) -> None:
+    result = post(client, '{"stream": "latency", "phi": 0.5, ' + limits + "}")
+    assert (result.status_code, result.json()["error"]["code"]) == (400, "invalid_argument")
+    assert message in result.json()["error"]["message"]
+
+
 def post(client: httpx.Client, body: str) -> httpx.Response:
     return client.post("/api/alarms", content=body.encode("latin-1"), headers={"Content-Type": "application/json"})
 

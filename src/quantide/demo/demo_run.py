@@ -103,9 +103,7 @@ class Demo:
         url = server_lines[0].strip()
         self._client = stack.enter_context(Client(url))
         register_queries(self._client)
-        self._print(
-            f"Open {url} in a browser; the incident is at {url}/{INCIDENT_VIEW}. Ctrl-C ends the demo.", url=url
-        )
+        self._print(f"Open {url} in a browser; Ctrl-C ends the demo. The incident is at {url}/{INCIDENT_VIEW}", url=url)
         if options.seconds is not None:
             stack.enter_context(interrupt_after(options.seconds))
         feeder = Feeder(self._market, incoming_folder(self._folder), self._client)

@@ -9,13 +9,14 @@ from typing import Any, TypeVar
 from quantide.errors import ForbiddenError, LimitError, QuantideError, UnknownAlarmError
 from quantide.live.live_stream import LiveStream
 from quantide.server.alarms.alarm_comparison import ComparisonAlarmWindow
-from quantide.server.alarms.alarm_setting import COLUMNS, AlarmSetting
+from quantide.server.alarms.alarm_setting import COLUMNS, KS, AlarmSetting
 from quantide.server.alarms.alarm_state import AlarmState, AlarmStateMachine
 from quantide.server.alarms.alarm_transitions import AlarmTransitions
 from quantide.server.alarms.alarm_window import POSSIBLE, AlarmWindow, QuantileAlarmWindow
 from quantide.server.alarms.webhook_delivery import WebhookOutbox
 from quantide.server.served_streams import ServedStreams
 from quantide.server.server_registry import ServerRegistry
+from quantide.summary.value_types import type_named
 
 LOG = logging.getLogger("quantide.server")
 TICK = 0.1  # seconds between two checks of hold times
@@ -62,6 +63,8 @@ class AlarmEngine:
             live = self._streams.live(setting.stream)
             if len(self._alarms) >= self._max_alarms:
                 raise LimitError(f"there are {len(self._alarms):,} alarms, as many as limits.alarms allows; drop some")
+            if setting.measure != KS:
+                setting.check_limits(type_named(live.settings.value_type), self._streams.unit(setting.stream))
             alarm = AlarmState(0, setting, AlarmStateMachine(setting.hold), setting.created)
             self._attach(alarm, live)
             try:

@@ -1,6 +1,7 @@
 """Alarm setting: the definition of an alarm, as a row of the registry and as JSON."""
 
 import json
+import math
 import sqlite3
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -88,6 +89,13 @@ class AlarmSetting:
             raise self._clear_error()
         return threshold, clear
 
+    def check_limits(self, kind: ValueType, unit: str | None) -> None:
+        """Raise if a limit is not a finite number among values that are numbers; `unit` is that of the stream."""
+        if kind.is_temporal:
+            return  # read_limit refuses all but finite times and durations
+        for name, limit in (("above" if self.above else "below", self.threshold), ("clear", self.clear)):
+            _check_number(name, limit, kind, unit)
+
     def distances(self) -> tuple[float, float]:
         """Return the threshold and the clear limit as KS distances."""
         threshold, clear = read_distance("above", self.threshold), read_distance("clear", self.clear)
@@ -126,6 +134,19 @@ def read_limit(limit: Any, kind: ValueType) -> Any:
     value = read_value(limit if isinstance(limit, str) else repr(limit), kind)
     read_query_values(value, kind)  # raises if it has no rank
     return value
+
+
+def _check_number(name: str, limit: Any, kind: ValueType, unit: str | None) -> None:
+    number = f"number in {unit}" if unit else "number"
+    try:
+        value = read_value(limit if isinstance(limit, str) else repr(limit), kind)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{name} is {limit!r}; write a {number} without text, such as 12.5") from error
+    if not math.isfinite(value):
+        raise InvalidArgumentError(
+            f"{name} is {limit!r}, and an alarm with an infinite limit never fires, or never stops; "
+            f"write a finite {number}, such as 12.5"
+        )
 
 
 def read_distance(name: str, limit: Any) -> float:

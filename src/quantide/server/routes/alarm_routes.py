@@ -25,7 +25,7 @@ MAX_PAGE = 1_000
 
 Id = Annotated[int, Path(ge=1, lt=2**63)]
 
-LIMIT_TEXT = "A value of the stream's type: a number, or text for times, durations, decimals and infinities."
+LIMIT_TEXT = "A finite value of the stream's type: a number, or text for times, durations and decimals."
 MEASURE_TEXT = "`ks` for the KS distance between the window and the reference `against`, instead of a quantile."
 AGAINST_TEXT = "With `ks`: the reference."
 
@@ -50,9 +50,18 @@ def _reject_bool(value: Any) -> Any:
     return value
 
 
+def _reject_infinity(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(
+            "an alarm with an infinite limit never fires, or never stops; write a finite number, such as 12.5"
+        )
+    return value
+
+
 Scalar = StrictStr | StrictBool | StrictInt | StrictFloat
 Key = Annotated[Scalar | Annotated[list[Scalar], Field(min_length=1, max_length=16)] | None, _plain(MAX_KEY)]
 Limit = Annotated[StrictStr | StrictInt | StrictFloat | None, _plain(40), BeforeValidator(_reject_bool)]
+Threshold = Annotated[Limit, BeforeValidator(_reject_infinity)]
 
 
 class ReferenceRequest(BaseModel):
@@ -76,9 +85,9 @@ class AlarmRequest(BaseModel):
         None, ge=0, le=1, strict=True, description="Which quantile: 0.5 is the median.", examples=[0.99]
     )
     against: ReferenceRequest | None = Field(None, description=AGAINST_TEXT, examples=[{"window": "steps:7"}])
-    above: Limit = Field(None, description=f"Fire when the quantile is above this. {LIMIT_TEXT}", examples=[250])
-    below: Limit = Field(None, description=f"Fire when the quantile is below this; one of the two. {LIMIT_TEXT}")
-    clear: Limit = Field(
+    above: Threshold = Field(None, description=f"Fire when the quantile is above this. {LIMIT_TEXT}", examples=[250])
+    below: Threshold = Field(None, description=f"Fire when the quantile is below this; one of the two. {LIMIT_TEXT}")
+    clear: Threshold = Field(
         None, description="Cease when the quantile is not beyond this, on the other side of the threshold (the same)."
     )
     hold: Limit = Field(

@@ -72,7 +72,8 @@ export function alarmCard({ api, state, announce, streams }, id, changed) {
     }
   }
 
-  function show(alarm) {
+  // beside: the values of other alarms of the stream.
+  function show(alarm, beside) {
     const now = standing(alarm);
     const [icon, label, meant] = STATES[now];
     if (badge.dataset.state !== now) {
@@ -87,7 +88,7 @@ export function alarmCard({ api, state, announce, streams }, id, changed) {
     const cleared = alarm.clear === limit ? "" : `, clears at ${format.number(alarm.clear)}${unit}`;
     say(title, alarm.name || `${measureLabel(alarm)} ${beyond}`);
     say(rule, `${measureLabel(alarm)} of ${seriesLabel(alarm)}${reference(alarm)}, ${beyond}${duration}${cleared}`);
-    say(value, (alarm.value ?? null) === null ? (alarm.why ?? "No value yet.") : valueWords(alarm, unit));
+    say(value, (alarm.value ?? null) === null ? (alarm.why ?? "No value yet.") : valueWords(alarm, unit, beside));
     const standstill = now === "no" ? "Quiet" : "Not firing"; // quiet is proved, the rest is open
     say(since, `${alarm.firing ? "Fires" : standstill} since ${format.time(alarm.since)}`);
     looked = { stream: alarm.stream, key: alarm.key, filter: alarm.filter };
@@ -108,7 +109,7 @@ export const measureLabel = (alarm) => (isDistance(alarm) ? "KS distance" : form
 // "41.2 ms", or both bounds of a distance: "0.084 to 0.166".
 export function valueLabel({ measure, value }, unit) {
   if ((value ?? null) === null) return format.number(value);
-  if (!isDistance({ measure })) return format.number(value) + unit;
+  if (!isDistance({ measure })) return format.steady(value) + unit;
   const [low, high] = format.bounds(value.low, value.high);
   return low === high ? low : `${low} to ${high}`;
 }
@@ -122,13 +123,13 @@ function reference({ key, filter, against }) {
   return ` from ${parts.join(", ")}`;
 }
 
-function valueWords(alarm, unit) {
+function valueWords(alarm, unit, beside) {
   const { phi, value, rank_lo, rank_hi, n } = alarm;
   if (isDistance(alarm)) {
     return `KS distance is ${valueLabel(alarm, "")}, of ${format.number(n)} and ${format.number(alarm.against_n)} values`;
   }
   const [low, high, of] = [rank_lo, rank_hi, n].map(format.number);
-  return `${format.phi(phi)} is ${format.number(value)}${unit}, rank ${low === high ? low : `${low} to ${high}`} of ${of}`;
+  return `${format.phi(phi)} is ${format.steady(value, beside)}${unit}, rank ${low === high ? low : `${low} to ${high}`} of ${of}`;
 }
 
 function happened(transition, unit) {

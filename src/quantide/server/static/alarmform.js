@@ -6,6 +6,8 @@ import * as format from "./format.js";
 const USUAL = ["0.5", "0.9", "0.99", "0.999", "0.9999"];
 const PHIS = [...USUAL.map((phi) => [phi, format.phi(Number(phi))]), ["own", "another"]];
 const HOLDS = [["0", "at once"], ["5 s", "5 s"], ["30 s", "30 s"], ["1 min", "1 min"], ["5 min", "5 min"]];
+const HOLD = "30 s"; // a shorter one may start and stop the alarm with every wave of the values
+const FINITE = "An alarm with an infinite limit never fires, or never stops. Enter a finite number, such as 12.5.";
 
 export function alarmForm({ api, state, streams, announce }, made) {
   const about = make("p", { class: "hint" });
@@ -19,17 +21,27 @@ export function alarmForm({ api, state, streams, announce }, made) {
   const name = make("input", { maxlength: "200", placeholder: "as you like" });
   const errorLine = make("p", { class: "error", role: "alert" });
   const submit = make("button", { class: "button primary" }, "Set the alarm");
+  const units = [];
   const form = make("form", { submit: send, novalidate: true }, about,
-    make("div", { class: "fields" }, field("Quantile", phi), ownField, field("Is", side), field("Threshold", threshold),
-      field("Clears at", clear), field("Hold", hold), field("Name", name)),
+    make("div", { class: "fields" }, field("Quantile", phi), ownField, field("Is", side), limitField("Threshold", threshold),
+      limitField("Clears at", clear), field("Hold", hold), field("Name", name)),
     errorLine, submit);
   const details = make("details", { class: "new", toggle: opened }, make("summary", {}, "New alarm"), form);
   let turn = 0;
 
   offer(phi, PHIS, "0.99");
   offer(side, [["above", "above"], ["below", "below"]]);
-  offer(hold, HOLDS);
+  offer(hold, HOLDS, HOLD);
   ownField.hidden = true;
+
+  // A field with the unit of the stream in its label.
+  function limitField(label, input) {
+    const unit = make("span");
+    units.push(unit);
+    const whole = field(label, input);
+    whole.querySelector("span").append(unit);
+    return whole;
+  }
 
   const chosenPhi = () => Number(phi.value === "own" ? own.value.trim() || NaN : phi.value);
 
@@ -45,6 +57,7 @@ export function alarmForm({ api, state, streams, announce }, made) {
     const mine = (turn += 1);
     say(about, `About ${seriesLabel(series)}.`);
     threshold.placeholder = "";
+    for (const unit of units) say(unit, streams.unit(series.stream) && ` (${streams.unit(series.stream).trim()})`);
     if (!details.open || !series.stream || !(wanted > 0 && wanted <= 1)) return;
     try {
       const path = `/api/streams/${encodeURIComponent(series.stream)}/quantiles`;
@@ -82,6 +95,7 @@ export function alarmForm({ api, state, streams, announce }, made) {
     const phi = chosenPhi();
     if (!(phi >= 0 && phi <= 1)) return point(own, "phi must be from 0 to 1: 0.95 is p95.");
     if (!threshold.value.trim()) return point(threshold, "Enter a threshold.");
+    for (const input of [threshold, clear]) if (isInfinite(input.value)) return point(input, FINITE);
     return null;
   }
 
@@ -94,10 +108,18 @@ export function alarmForm({ api, state, streams, announce }, made) {
   return details;
 }
 
-// Numbers are numbers in JSON; times, durations and infinities are text.
+// 1e999 is infinite, as "inf" is.
+const isInfinite = (text) => /^[+-]?(inf(inity)?|∞)$/i.test(text.trim()) || Math.abs(Number(text)) === Infinity;
+
+// Numbers are numbers in JSON; times and durations are text.
 function read(text) {
   const trimmed = text.trim();
   return trimmed !== "" && Number.isFinite(Number(trimmed)) ? Number(trimmed) : trimmed;
 }
 
-const shortened = (value) => (typeof value === "number" ? String(Number(value.toPrecision(4))) : value);
+// Four significant digits, in a form that can be typed.
+function shortened(value) {
+  if (typeof value !== "number") return value;
+  const text = value.toPrecision(4);
+  return Number.isInteger(value) || text.includes("e") ? String(Number(text)) : text;
+}

@@ -46,7 +46,7 @@ export function mount(element, app) {
     for (const id of cards.keys()) if (!there.has(id)) cards.delete(id);
     for (const alarm of shown) {
       if (!cards.has(alarm.id)) cards.set(alarm.id, alarmCard(app, alarm.id, changed));
-      cards.get(alarm.id).show(alarm);
+      cards.get(alarm.id).show(alarm, shown.filter(({ stream }) => stream === alarm.stream).map(({ value }) => value));
     }
     arrange(shown.map(({ id }) => cards.get(id).element));
     const count = alarms.filter((alarm) => alarm.firing).length;

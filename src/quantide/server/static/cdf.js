@@ -3,7 +3,7 @@ import { make, plain } from "./dom.js";
 import { level, logarithmic } from "./figure.js";
 
 export function cdfChart({ charts, format, streams }) {
-  const inUnit = (value) => format.number(value) + streams.unit();
+  const inUnit = (value) => format.steady(value) + streams.unit();
   const FORMATS = [inUnit, (fraction) => format.percent(fraction, 4), (fraction) => format.percent(fraction, 4)];
   const plot = make("div", { class: "chart", tabindex: "0" });
 

@@ -50,6 +50,7 @@ export function mount(element, app) {
   let there = null;
   let names = null;
   let curves = null;
+  let measured = []; // values that are shown beside each other
   let logChosen = false; // by hand, or once from the range of the values
 
   function setLog(wanted) {
@@ -140,7 +141,7 @@ export function mount(element, app) {
     log.checked &&= positive;
     qq.setLog(log.checked);
     drawCurves();
-    say(distance, `KS distance ${outward(ks)}, proved: the curves differ by at most that at every value.`);
+    say(distance, `KS distance ${outward(ks)}, proved: the curves differ by at most ${ceil4(ks.high)} at every value.`);
     showFound(found);
   }
 
@@ -151,11 +152,12 @@ export function mount(element, app) {
 
   // A value, or its proved range where that is more than the value.
   const proved = (one, joint) =>
-    isExact(one) ? format.number(one.value) : format.bounds(one.low, one.high).join(joint);
+    isExact(one) ? format.steady(one.value, measured) : format.bounds(one.low, one.high).join(joint);
   const inUnit = (one) => proved(one, " to ") + streams.unit();
   const inSentence = (one) => (isExact(one) ? "" : "between ") + proved(one, " and ") + streams.unit();
 
   function showFound(found) {
+    measured = found.flatMap((one) => [one.value, one.other.value]);
     const highlights = found.filter(({ phi }) => HIGHLIGHTED.includes(phi));
     say(sentence, sameSeries(here, there) ? SAME : inWords(highlights.at(-1)));
     verdicts.replaceChildren(...highlights.map(verdict));
@@ -164,9 +166,9 @@ export function mount(element, app) {
       ["Quantile", streams.inUnit(names.y), "proved between", streams.inUnit(names.x), "proved between", `${names.y} within ${names.x}`],
       found.map((one) => [
         format.phi(one.phi),
-        format.number(one.value),
+        format.steady(one.value, measured),
         between(one),
-        format.number(one.other.value),
+        format.steady(one.other.value, measured),
         between(one.other),
         phiRange(one.least, one.most),
       ]),
@@ -213,7 +215,7 @@ function margin(one, unit) {
   const [least, most] = [size(upper.low) - size(lower.high), size(upper.high) - size(lower.low)];
   const numbers = typeof one.value === "number" && Number.isFinite(most);
   const exact = most - least <= NOISE * Math.abs(most); // both values are exact, and only their difference is rounded
-  const difference = exact ? format.number(most) : format.bounds(least, most).join(" to ");
+  const difference = exact ? format.steady(most) : format.bounds(least, most).join(" to ");
   const by = numbers ? `, by ${difference}${unit}${share(one)}` : "";
   return `${by}. That is proved for the values that arrived; whether it is chance is another question`;
 }
@@ -232,9 +234,11 @@ const between = ({ low, high }) => format.bounds(low, high).join(" and ");
 
 // "0.053 to 0.061": rounded outwards, so that the bounds stay valid.
 function outward({ low, high }) {
-  const [from, to] = [Math.floor(low * 1e4 + 1e-9) / 1e4, Math.ceil(high * 1e4 - 1e-9) / 1e4];
+  const [from, to] = [Math.floor(low * 1e4 + 1e-9) / 1e4, ceil4(high)];
   return from === to ? `${from}` : `${from} to ${to}`;
 }
+
+const ceil4 = (x) => Math.ceil(x * 1e4 - 1e-9) / 1e4;
 
 // Which one is higher, by the proved bounds of both.
 function way({ low, high, other }) {

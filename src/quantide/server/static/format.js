@@ -43,12 +43,23 @@ function text(value) {
   return value !== "" && Number.isFinite(Number(value)) ? number(Number(value)) : value;
 }
 
-// The same with a constant number of digits, for a value that changes often.
-export function steady(value) {
-  if (typeof value !== "number" || Number.isInteger(value)) return number(value);
-  const size = Math.abs(value);
+// A measured value with four significant digits, also where the last ones are zeros, so that neighbours have as many.
+// A whole number is shown whole, unless one of the values `beside` it is not.
+export function steady(value, beside = []) {
+  const found = asNumber(value);
+  if (found === null || [found, ...beside.map(asNumber)].every((one) => one === null || Number.isInteger(one))) {
+    return number(value);
+  }
+  const size = Math.abs(found);
+  if (size === 0) return "0";
   if (size < 1e-4 || size >= 10_000) return number(value);
-  return formatter({ minimumSignificantDigits: 4, maximumSignificantDigits: 4 }).format(value);
+  return formatter({ minimumSignificantDigits: 4, maximumSignificantDigits: 4 }).format(found);
+}
+
+// Numbers, and decimals, which are text; null is anything else.
+function asNumber(value) {
+  const found = typeof value === "string" && value !== "" ? Number(value) : value;
+  return Number.isFinite(found) ? found : null;
 }
 
 // Two bounds, the lower rounded down and the upper up, so that the text is still proved.
@@ -220,6 +231,9 @@ export function key(value) {
   if (value === null || value === undefined) return "all keys";
   return Array.isArray(value) ? value.join(" · ") : String(value);
 }
+
+// The same inside a sentence: "ECHO", or "eu · 8".
+export const quotedKey = (value) => `"${key(value)}"`;
 
 // A window as text: "last 5 min", "last 10,000 values".
 export function window(text) {

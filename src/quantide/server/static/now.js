@@ -103,7 +103,8 @@ export function mount(element, app) {
     }
     if (fresh) {
       fresh = false;
-      const values = body.answers.map((one) => `${format.phi(one.phi)} ${format.number(one.value)}${streams.unit()}`);
+      const all = body.answers.map(({ value }) => value);
+      const values = body.answers.map(({ phi, value }) => `${format.phi(phi)} ${format.steady(value, all)}${streams.unit()}`);
       app.announce(`${subject()}: ${values.join(", ")}`);
     }
   }
@@ -121,7 +122,7 @@ export function mount(element, app) {
 
   function nothing() {
     const { key } = state.get();
-    const what = key === undefined ? "Nothing" : `Nothing of ${format.key(key)}`;
+    const what = key === undefined ? "Nothing" : `Nothing of ${key === null ? format.key(key) : format.quotedKey(key)}`;
     return `${what} lies in this window. Choose a longer one, or wait for values.`;
   }
 
@@ -133,7 +134,8 @@ export function mount(element, app) {
     const found = await api.get(path("keys"), { contains, limit: KEYS }).catch(() => null);
     if (!app.keyMissing || JSON.stringify(state.get().key) !== about) return;
     const unknown = found?.count <= KEYS && !found.keys.some((one) => JSON.stringify(one) === about);
-    say(unknown ? `The stream ${stream} has no key ${format.key(key)}. The page keeps looking for it.` : nothing());
+    if (key === "" && found && !found.keys.includes("")) return state.set({ key: null }); // keys are sorted
+    say(unknown ? `The stream ${stream} has no key ${format.quotedKey(key)}. The page keeps looking for it.` : nothing());
   }
 
   // The past of a time window; for other windows the chart begins now.
@@ -214,6 +216,7 @@ export function mount(element, app) {
     looked = stream?.ready ? stream.name : null;
     offer();
     if (!stream?.ready) return;
+    if (state.get().key === "" && stream.key_columns.length !== 1) return state.set({ key: null });
     ask();
     element.classList.add("waiting");
     clearTimeout(settle);

@@ -21,13 +21,14 @@ export function mount(element, phis, { format, streams }) {
   return {
     // body: what /quantiles answers.
     show(body) {
+      const all = body.answers.map((answer) => answer.value);
       body.answers.forEach((answer, index) => {
         const { value, band, rank, unit } = tiles[index];
         put(unit, streams.unit());
-        put(value, format.steady(answer.value));
+        put(value, format.steady(answer.value, all));
         value.classList.toggle("long", value.textContent.length > LONG);
         put(band, proved(answer, format) + (answer.low === answer.high ? "" : streams.unit()));
-        put(rank, answer.error ? `rank off by at most ${format.rankError(answer.error, body.n)}` : "rank exact");
+        put(rank, rankLine(answer, body.n, format));
       });
       const most = Math.max(...body.answers.map((answer) => answer.error));
       put(count, format.count(body.n));
@@ -41,6 +42,12 @@ export function mount(element, phis, { format, streams }) {
       (put(count, "–"), put(error, ""), put(version, ""));
     },
   };
+}
+
+// A value that is exact has an exact rank: once is enough.
+function rankLine({ low, high, error }, n, format) {
+  if (error) return `rank off by at most ${format.rankError(error, n)}`;
+  return low === high ? "" : "rank exact";
 }
 
 function proved({ low, high }, format) {

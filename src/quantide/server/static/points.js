@@ -23,7 +23,8 @@ export function isExact({ points }) {
 // Response of /quantiles. Time windows have an end; other windows use the newest time, or the clock.
 export function point(body, newest, format) {
   const until = body.answers[0].span.until ?? newest;
-  const lines = body.answers.map(({ value, low, high }) => line(value, low, high, format));
+  const beside = body.answers.map(({ value }) => value);
+  const lines = body.answers.map(({ value, low, high }) => line(value, low, high, format, beside));
   const dated = format.isMoment(until) || until === null;
   return { t: format.moment(until) ?? Date.now(), dated, n: body.n, lines, type: body.value_type };
 }
@@ -32,19 +33,20 @@ export function point(body, newest, format) {
 export function readTimeSeries(body, seconds, format) {
   const dated = format.isMoment(body.times.at(-1));
   const series = new TimeSeries(dated ? seconds * 1000 : seconds);
+  const besides = body.times.map((_, i) => body.lines.map(({ value }) => value[i]));
   series.points = body.times.map((time, i) => ({
     t: format.moment(time),
     dated,
     n: body.n[i],
-    lines: body.lines.map(({ value, low, high }) => line(value[i], low[i], high[i], format)),
+    lines: body.lines.map(({ value, low, high }) => line(value[i], low[i], high[i], format, besides[i])),
     type: body.value_type,
   }));
   return series;
 }
 
-function line(value, low, high, format) {
+function line(value, low, high, format, beside) {
   const [from, to] = format.bounds(low, high);
   const band = low === high ? "" : ` (${from} to ${to})`;
-  const text = value === null ? "nothing" : format.number(value) + band;
+  const text = value === null ? "nothing" : format.steady(value, beside) + band;
   return { value: format.drawable(value), low: format.drawable(low), high: format.drawable(high), text };
 }

@@ -9,7 +9,14 @@ import { zooming } from "./zoom.js";
 const POINTS = 101;
 const LIVE = 20; // phis with continuous queries, one for each axis
 const TAILS = [0.9, 0.99, 0.999];
-const AGAIN = "the points are requested again as the stream moves";
+const AGAIN = "the points are requested again as values arrive";
+// Marks of the plot and what they mean; the class has the colour.
+const LEGEND = [
+  ["●", "low", "low quantiles"],
+  ["●", "high", "high quantiles"],
+  ["◆", "named", "named quantiles"],
+  ["○", "ring", "moves as values arrive"],
+];
 
 // asked() is called when another range is selected; it calls refresh().
 export function qqChart({ api, charts, format, streams, announce }, asked) {
@@ -17,6 +24,8 @@ export function qqChart({ api, charts, format, streams, announce }, asked) {
   const trail = make("ol");
   const fine = make("p", { class: "hint" });
   const live = make("p", { class: "hint" });
+  const legend = make("p", { class: "hint legend" }, LEGEND.map(([mark, name, meaning]) =>
+    make("span", {}, make("span", { class: `mark ${name}`, "aria-hidden": "true" }, mark), ` ${meaning}`)));
   const notes = make("div", { class: "notes" }, fine, live);
   const follower = qqQueries(api, heard);
   const zoom = zooming(zoomed);
@@ -31,7 +40,7 @@ export function qqChart({ api, charts, format, streams, announce }, asked) {
   let listening = false;
   let dragging = false;
 
-  const inUnit = (value) => format.number(value) + streams.unit();
+  const inUnit = (value) => format.steady(value) + streams.unit();
 
   const rangeWords = ({ from, to }) =>
     from === 0 && to === 1 ? "all ranks" : `${format.phi(from)} to ${format.phi(to)}`;
@@ -60,8 +69,9 @@ export function qqChart({ api, charts, format, streams, announce }, asked) {
 
   function heard({ count, eps, refused, failed, values = [] }) {
     if (count) {
-      const use = eps <= spacing / 2 ? "they move the rings" : `finer than that, ${AGAIN}`;
-      say(live, `${count} continuous queries, precision ${format.percent(eps, 2)}: ${use}.`);
+      const queries = `${count} continuous queries, each within ${format.percent(eps, 2)} of the ranks`;
+      const fits = eps <= spacing / 2;
+      say(live, fits ? `The server keeps the rings up to date by ${queries}.` : `Not every quantile can have a ring: the server has ${queries}, coarse for this range. Also, ${AGAIN}.`);
     }
     if (refused) say(live, `This token may only read, so there are no continuous queries: ${AGAIN}.`);
     if (failed) {
@@ -208,7 +218,7 @@ export function qqChart({ api, charts, format, streams, announce }, asked) {
   }
 
   return {
-    element: make("div", {}, tools, make("nav", { class: "trail", "aria-label": "Zoom" }, trail), plot, notes),
+    element: make("div", {}, tools, make("nav", { class: "trail", "aria-label": "Zoom" }, trail), plot, legend, notes),
     refresh,
     setLog(wanted) {
       if (log === wanted) return;

@@ -5,6 +5,8 @@ import * as format from "./format.js";
 
 const MARKS = [0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999];
 
+const ON = 0.03; // of the width: closer to the diagonal, a point is as good as on it
+
 // The points, coloured and sized by phi; rings that continuous queries move; and labelled points. names are those of
 // both series, unit follows a value.
 export function pairTraces(found, moving, ranges, names, unit, colors) {
@@ -45,7 +47,7 @@ const drawn = (phi, x, y, unit) => ({
   phi,
   x: format.drawable(x),
   y: format.drawable(y),
-  texts: [format.number(x) + unit, format.number(y) + unit],
+  texts: [format.steady(x) + unit, format.steady(y) + unit],
 });
 
 const markers = (points, names, more = "") => ({
@@ -68,9 +70,10 @@ function marked(points, first, last) {
 
 // Where there is room for the name of a point: away from the diagonal, and not over an edge.
 function beside({ x, y }, { x: [low, high], position }) {
-  const across = (position(x) - low) / (high - low);
-  if (across < 0.12) return "bottom right";
-  return y < x && across < 0.85 ? "bottom right" : "top left";
+  const share = (value) => (position(value) - low) / (high - low); // of the width
+  if (share(x) < 0.12) return "bottom right";
+  if (share(x) < 0.85) return y < x ? "bottom right" : "top left";
+  return share(x) - share(y) > ON ? "bottom center" : "top left";
 }
 
 // Both axes equally long, so that equal values are on the diagonal; unchanged while points move only a little.

@@ -44,6 +44,11 @@ export function mount(element, { api, state, announce }) {
     }
   }
 
+  function scrolled(count) {
+    const { scrollHeight, clientHeight } = windows.element;
+    return scrollHeight > clientHeight + 1 ? `${format.counted(count, "window")} in the table: scroll in it for more.` : "";
+  }
+
   function show({ count, monitors, totals }) {
     const share = savedShare(totals);
     const number = make("small", { class: "hint" }, ` ${format.count(totals.saved)} of ${format.count(single(totals))}`);
@@ -54,9 +59,11 @@ export function mount(element, { api, state, announce }) {
     empty.hidden = count > 0;
     windows.element.hidden = count === 0;
     windows.show("Windows with continuous queries", HEADS, monitors.map(row));
-    say(rest, count > monitors.length ? `${format.count(count - monitors.length)} more windows are not listed.` : "");
+    say(rest, [scrolled(monitors.length), unlisted(count - monitors.length)].filter(Boolean).join(" "));
   }
 }
+
+const unlisted = (count) => (count > 0 ? `${format.count(count)} more windows are not listed.` : "");
 
 function row(monitor) {
   const { queries, clusters, evaluations, deadline, listened } = monitor;

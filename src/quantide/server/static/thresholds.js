@@ -4,6 +4,9 @@ const FAR = 2;
 const NARROW = 500; // pixels of a chart's width
 const SETTLE = 300; // milliseconds: alarms that change together are requested once
 
+// A thin, soft outline of letters, in a colour: text on a line can be read, and the line stays visible between them.
+const halo = (color) => `0 0 1px ${color}, 0 0 2px ${color}`;
+
 // changed() is called when there are others.
 export function mount({ api, state, format, streams }, changed) {
   let alarms = [];
@@ -55,8 +58,7 @@ export function mount({ api, state, format, streams }, changed) {
           yanchor: "bottom",
           text: label(alarm, width < NARROW),
           showarrow: false,
-          bgcolor: colors.fade(colors.panel, 0.8),
-          font: { color: colors.bad, size: 11 },
+          font: { color: colors.bad, size: 11, shadow: halo(colors.panel) }, // a background would hide the lines
         });
       }
       return marks;

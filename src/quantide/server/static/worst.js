@@ -70,19 +70,20 @@ export function mount(element, { api, state, streams, onCommit }) {
   // A row that is replaced loses the focus: return it to the same key.
   function replaceRows(listed, scale) {
     const focused = body.contains(document.activeElement) ? document.activeElement.textContent : null;
-    body.replaceChildren(...listed.map((row) => line(row, scale)));
+    const values = listed.map(({ value }) => value);
+    body.replaceChildren(...listed.map((row) => line(row, scale, values)));
     if (focused === null) return;
     const buttons = [...body.querySelectorAll("button")];
     (buttons.find((button) => button.textContent === focused) ?? scroll).focus({ preventScroll: true });
   }
 
-  function line(row, scale) {
+  function line(row, scale, values) {
     const { key } = row;
     const choose = () => state.set({ key });
     const name = make("button", { type: "button", class: "link", click: choose }, key === null ? "null" : format.key(key));
     const place = row.position_lo === row.position_hi ? `${row.position_lo}` : `${row.position_lo} to ${row.position_hi}`;
     const between = row.low === row.high ? "exact" : format.bounds(row.low, row.high).join(" and ") + streams.unit();
-    const cells = [format.number(row.value) + streams.unit(), between, place, format.count(row.n)];
+    const cells = [format.steady(row.value, values) + streams.unit(), between, place, format.count(row.n)];
     return make("tr", { "aria-current": same(key, state.get().key) ? "true" : null },
       make("th", { scope: "row" }, name),
       make("td", {}, bar(row, scale)),
