@@ -169,5 +169,5 @@ def _validate(queries: list[Any], start: int) -> list[QueryRequest]:
         name = "".join(f".{part}" for part in path[:1])[:80]
         reason = "a query has no such field" if first["type"] == "extra_forbidden" else first["msg"]
         if path[:1] == ["phi"]:
-            reason = phi_problem(first["type"], queries[int(index)]["phi"]) or reason
+            reason = phi_problem(first["type"], queries[int(index)].get("phi")) or reason
         raise InvalidArgumentError(f"queries[{start + int(index)}]{name}: {reason}") from error
