@@ -178,6 +178,13 @@ def test_delete_a_key(store: str, capsys: Out) -> None:
     assert History(store).n == 1302 - 325
 
 
+def test_more_steps_than_there_are_means_all(store: str, capsys: Out) -> None:
+    assert main(["quantile", store, "0.5", "--last-steps", "99"]) == 0
+    assert "1,302 values of 13 steps and the open one, 2 of them in the open step" in capsys.readouterr().out
+    assert main(["quantile", store, "0.5", "--last-steps", "99", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["last_steps"] == 13
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
