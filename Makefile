@@ -26,6 +26,7 @@ PROGRAMS := $(VENV)/.done-programs
 PROMETHEUS := build/tools/.done-prometheus
 OBJECT_STORES := build/tools/.done-object-stores
 KAFKA := build/tools/.done-kafka
+JAVA_CLASSES := build/tools/.done-java-classes
 PEERS := $(VENV)/.done-bench
 DEMO := $(if $(wildcard $(VENV)/.done-packages),$(VENV)/.done-kernels,$(VENV)/.done-demo)
 
@@ -37,17 +38,17 @@ help:  ## Show this list
 	@sed -n -E 's/^([a-z-]+):.*  ## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
 		while IFS='|' read -r target text; do printf '%-19s %s\n' "$$target" "$$text"; done
 
-setup: $(PACKAGES) $(WARM) $(JAVA) $(BROWSER) $(PROGRAMS) $(PROMETHEUS) $(OBJECT_STORES) $(KAFKA)  ## Install everything: environment, packages, compiled kernels, Java, a browser, Prometheus, object stores and Kafka for tests
+setup: $(PACKAGES) $(WARM) $(JAVA) $(JAVA_CLASSES) $(BROWSER) $(PROGRAMS) $(PROMETHEUS) $(OBJECT_STORES) $(KAFKA)  ## Install everything: environment, packages, compiled kernels, Java, a browser, Prometheus, object stores and Kafka for tests
 	@echo "Ready. Try: make demo"
 
 demo: $(DEMO) $(JAVA)  ## Run the demo: a page with live data of a generated market (ARGS="--terminal --port 8700")
 	@$(RUN) python -m quantide demo $(ARGS)
 
-test: lint $(WARM) $(JAVA) $(BROWSER) $(PROGRAMS) $(PROMETHEUS) $(OBJECT_STORES) $(KAFKA)  ## Lint, then run the tests and the examples in the documentation (ARGS="-k merge")
+test: lint $(WARM) $(JAVA) $(JAVA_CLASSES) $(BROWSER) $(PROGRAMS) $(PROMETHEUS) $(OBJECT_STORES) $(KAFKA)  ## Lint, then run the tests and the examples in the documentation (ARGS="-k merge")
 	@echo "Tests: all except the slow ones"
 	@$(RUN) python -m pytest -m "not slow" -n 3 --dist loadgroup $(ARGS)
 
-test-all: lint $(WARM) $(JAVA) $(BROWSER) $(PROGRAMS) $(PROMETHEUS) $(OBJECT_STORES) $(KAFKA)  ## Like test, including the slow tests
+test-all: lint $(WARM) $(JAVA) $(JAVA_CLASSES) $(BROWSER) $(PROGRAMS) $(PROMETHEUS) $(OBJECT_STORES) $(KAFKA)  ## Like test, including the slow tests
 	@echo "Tests: all"
 	@$(RUN) python -m pytest -n 3 --dist loadgroup $(ARGS)
 
@@ -60,7 +61,7 @@ lint: $(PACKAGES)  ## Check style (ruff), types (mypy, strict) and that packages
 	@echo "Style: ruff"
 	@$(RUN) python -m ruff check . && python -m ruff format --check .
 	@echo "Types: mypy, strict, on $(CODE)"
-	@$(RUN) python -m mypy $(CODE)
+	@$(RUN) python -m mypy --num-workers auto $(CODE)
 	@echo "Layers: import-linter"
 	@$(RUN) lint-imports --no-logo
 
@@ -70,7 +71,7 @@ docs: $(PACKAGES)  ## Build the documentation site in build/site (ARGS=serve for
 bench: $(PEERS) $(WARM) $(KAFKA)  ## Measure speed against other libraries and write docs/results (ARGS are passed on)
 	@$(RUN) python -m bench $(ARGS)
 
-evidence: $(PEERS) $(WARM) $(JAVA) $(BROWSER) $(KAFKA)  ## Measure everything in an hour and write docs/results, docs/characterization (FULL=1: large sizes)
+evidence: $(PEERS) $(WARM) $(JAVA) $(BROWSER) $(KAFKA)  ## Measure every subject except the soak and the violation search, in less than an hour, and write docs/results, docs/characterization (FULL=1: large sizes)
 	@$(RUN) python -m bench evidence $(if $(FULL),--full)
 
 soak: $(WARM) $(JAVA) $(KAFKA) $(OBJECT_STORES)  ## Kill ingestion at random for ten minutes and check every row (SOAK="1 h", ARGS="--seed 2 --source all")
@@ -107,6 +108,12 @@ $(VENV)/.done-demo: pyproject.toml scripts/setup.sh $(KERNELS)
 # The script creates this file only if it finds Java, so that the next make tries again: only Spark needs it.
 $(JAVA): scripts/setup.sh
 	@scripts/setup.sh java $@
+
+# Tests start many Java processes. Without the archive they start more slowly.
+$(JAVA_CLASSES): tests/java_classes.py $(PACKAGES) | $(JAVA)
+	@echo "==> Archiving the classes of Spark, for tests"
+	@$(RUN) python -m tests.java_classes build/tools/spark.jsa
+	@mkdir -p $(@D) && touch $@
 
 # Like Java: only the tests of the page need it.
 $(BROWSER): $(PACKAGES)

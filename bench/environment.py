@@ -4,11 +4,13 @@ import importlib
 import os
 import platform
 import re
+import subprocess
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = "quantide numpy numba pyarrow datasketches fastdigest ddsketch river duckdb polars chdb pandas pyspark"
 ZEN = {23: "Zen 1 or 2", 25: "Zen 3", 26: "Zen 5"}  # by family of AMD; Zen 4 shares its family with Zen 3
 VECTORS = ("avx2", "avx512f", "asimd", "sve")  # numpy's sort is several times faster with them
@@ -30,6 +32,25 @@ def describe() -> dict[str, Any]:
         "python": platform.python_version(),
         "packages": {name: installed.get(name) for name in PACKAGES.split()},
     }
+
+
+def commit() -> str | None:
+    """Return the commit that is measured, None outside a checkout.
+
+    It is `-dirty` if the code differs from the commit. Results differ during a run: each subject writes its own.
+    """
+    if not (ROOT / ".git").exists():
+        return None
+    named = _git("describe", "--always")
+    return f"{named}-dirty" if named and _git("status", "--porcelain", "--", "src", "bench") else named
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        found = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return found.stdout.strip()
 
 
 def processor(fields: dict[str, str]) -> str:

@@ -29,6 +29,7 @@ class Settings:
     kinds: tuple[str, ...] = ("int64", "string")
     eps: float = 0.001
     rounds: int = sized(2, quick=1)
+    warm_up: bool = True  # stored, because results without it remain
 
 
 def rank_error(numbers: NDArray[np.int64], values: Answers, answers: Answers) -> float:
@@ -42,7 +43,7 @@ def rank_error(numbers: NDArray[np.int64], values: Answers, answers: Answers) ->
     return worst
 
 
-def measure(kind: str, rows: int, keys: int, eps: float, rounds: int) -> list[Row]:
+def measure(kind: str, rows: int, keys: int, eps: float, rounds: int, warm_up: bool = True) -> list[Row]:
     """Measure three quantiles of every key by each method, and parts of our work; all keys occur."""
     say(f"keys: {rows:,} rows over {keys:,} {kind} keys")
     rng = np.random.default_rng(7)
@@ -53,7 +54,7 @@ def measure(kind: str, rows: int, keys: int, eps: float, rounds: int) -> list[Ro
     pa.set_cpu_count(1)
     try:
         jobs, found = ours(column, values, eps) | others(pa.table({"k": column, "v": values}), eps), list[Row]()
-        timed = interleave({name: run for name, (run, _) in jobs.items()}, rounds)
+        timed = interleave({name: run for name, (run, _) in jobs.items()}, rounds, warm_up)
         for name, one in timed.items():
             row = {"kind": kind, "keys": keys, "method": name, "seconds": round(one.best, 4)}
             row["ratio"] = None if name.startswith("Summaries") else round(one.best / timed[ANSWERED].best, 2)
@@ -107,7 +108,9 @@ def _lists(found: Any) -> Any:
 
 
 def cases(s: Settings) -> list[Row]:
-    return [row for kind in s.kinds for keys in s.keys for row in measure(kind, s.rows, keys, s.eps, s.rounds)]
+    return [
+        row for kind in s.kinds for keys in s.keys for row in measure(kind, s.rows, keys, s.eps, s.rounds, s.warm_up)
+    ]
 
 
 SUBJECT = Subject("summaries of many keys at once", Settings, {"rows": cases}, packages=PACKAGES)

@@ -2,7 +2,7 @@
 
 A line there has a headline's name, section, the paper's words, the number compared (with > where more is better), its
 name, how the comparison is to be read, the rows of a stored result, expressions for the number and its text, and an
-explanation of a miss. The worst row
+explanation of a miss, a template with `select`. The worst row
 counts, or the last where the rows end with `last`; `field=A/B` pairs each row of A with its `other` of B.
 """
 
@@ -49,12 +49,21 @@ class Headline:
         """Return the headline with the measured value, its ratio and a verdict."""
         try:
             value, text, rows = self.measure(reports)
+            why = rendering.environment().from_string(self.why).render(select=partial(select, reports))
         except NotMeasuredError:
             return {**vars(self), "text": DASH, "rows": DASH, "number": None, "ratio": DASH, "verdict": VERDICTS[3]}
         times = value / self.number if self.more else self.number / value if value else math.inf
         verdict = "passed" if times >= LEAST else "missed" if times <= 1 / LEAST else "equal"
         shown = f"{times:.2g}" if times < 0.1 else ratio(times)
-        return {**vars(self), "text": text, "rows": rows, "number": times, "ratio": shown, "verdict": verdict}
+        return {
+            **vars(self),
+            "text": text,
+            "rows": rows,
+            "number": times,
+            "ratio": shown,
+            "verdict": verdict,
+            "why": why,
+        }
 
 
 @cache

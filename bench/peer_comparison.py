@@ -56,7 +56,8 @@ def merge(s: Settings) -> list[Row]:
     say(f"peers: {s.parts:,} sketches of {s.part:,} values")
     parts, phis, rows = np.random.default_rng(6).random((s.parts, s.part)), s.all_phis(), []
     chosen = dict(enumerate([*_sketches(parts, s.eps), *_states(parts, s.eps, phis)]))
-    for i, one in interleave({i: partial(run, THREE) for i, (_, run, _) in chosen.items()}, s.rounds).items():
+    jobs = {i: partial(run, THREE) for i, (_, run, _) in chosen.items()}
+    for i, one in interleave(jobs, s.rounds, warm_up=True).items():
         method, run, stored = chosen[i]
         ordered = np.sort(parts.ravel().astype(np.float32 if method.rounded else np.float64))
         error = inputs.rank_error(ordered, phis, np.asarray(run(phis)).astype(ordered.dtype))

@@ -70,6 +70,14 @@ def column(reports: Reports) -> str:
     return f"{first['machine']['cpu']}{off}, {first['date'][:10]}"
 
 
+def notes(reports: Reports) -> list[str]:
+    """Return each note of a column, with its subjects if it is not about all of them."""
+    noted = [(report.about["note"], report.part) for report in reports.values() if "note" in report.about]
+    subjects = {note: [part for other, part in noted if other == note] for note, _ in noted}
+    named = {note: f" ({', '.join(parts)})" if len(parts) < len(reports) else "" for note, parts in subjects.items()}
+    return [f"{column(reports)}{some}: {note}" for note, some in named.items()]
+
+
 def page() -> str:
     columns = [read(folder) for folder in sorted(FOLDER.iterdir())]
     body = []
@@ -77,9 +85,8 @@ def page() -> str:
         text, bar, *formula = line.split(" | ")
         body.append([text, bar, *(cell(reports, *formula) for reports in columns)])
     table = tables.markdown(["", "bar", *map(column, columns)], body)
-    abouts = [reports["results/stream"].about for reports in columns]
-    notes = {about["machine"]["cpu"]: about["note"] for about in abouts if "note" in about}
-    text = rendering.render("results/processors.md", table=table, notes=notes)
+    noted = [line for reports in columns for line in notes(reports)]
+    text = rendering.render("results/processors.md", table=table, notes=noted)
     return rendering.RENDERED.format(command="results") + text
 
 

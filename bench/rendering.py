@@ -74,6 +74,7 @@ def environment_section(report: Report, command: str) -> str:
     packages = [f"{name} {version}" for name, version in machine["packages"].items() if version]
     facts = [
         f"{about['date']}, `{command}`" + (f" ({tables.seconds(about['seconds'])})" if "seconds" in about else ""),
+        f"commit {about['commit']}" if about.get("commit") else "",
         f"{machine['cpu']}{units}, {machine['cores']} cores, {machine['memory_gib']} GiB",
         machine["system"],
         ", ".join([f"Python {machine['python']}", *packages]),

@@ -66,9 +66,10 @@ class Report:
 
 
 def about(command: str, packages: Sequence[str] = ()) -> Row:
-    """Return the facts about a run that begins; `packages`: optional peers."""
+    """Return the facts about a run that begins; `packages`: optional peers. Outside a checkout there is no commit."""
     today, missing = datetime.date.today().isoformat(), [name for name in packages if environment.load(name) is None]
-    return {"date": today, "command": command, "machine": environment.describe(), "not_installed": missing}
+    code = {"commit": commit} if (commit := environment.commit()) else {}
+    return {"date": today, "command": command, **code, "machine": environment.describe(), "not_installed": missing}
 
 
 def say(text: str) -> None:

@@ -34,6 +34,7 @@ class Settings:
     cores: int = 2
     rounds: int = sized(3, 2, 1)
     other_rounds: int = 1
+    warm_up: bool = True  # of every method; stored, because results without it remain
     group: int = sized(1 << 20, quick=10_000)
     tpch: float = sized(10, 1, 0)
 
@@ -65,13 +66,13 @@ def _sql(frame: Any, text: str, *by: str) -> Job:
 
 
 def measure(s: Settings) -> list[Row]:
-    """Measure every question; the first method is ours on files, and warms up."""
+    """Measure every question; the first method is ours on files."""
     rows: list[Row] = []
     with scratch() as folder, spark_session(s.cores) as spark:
         for question, count, jobs in _questions(spark, folder, s):
             say(f"spark: {question}")
-            jobs[OURS]()
-            timed = interleave(jobs, {name: s.rounds if name == OURS else s.other_rounds for name in jobs})
+            rounds = {name: s.rounds if name == OURS else s.other_rounds for name in jobs}
+            timed = interleave(jobs, rounds, s.warm_up)
             for name, one in timed.items():
                 ratio = None if name == OURS else round(one.best / timed[OURS].best, 2)
                 row = {"question": question, "method": name, "rows": count, "ratio": ratio}

@@ -42,6 +42,11 @@ def _amount(value: float, unit: str) -> str:
     return _scaled(value, "PB,TB,GB,MB,kB,B", ".3g") if unit == "bytes" else f"{short(value)} {unit}"
 
 
+def _microseconds(value: float) -> str:
+    whole = round(value * 1e6)
+    return f"{whole:,} microsecond{'s' * (whole != 1)}" if whole else "less than 1 microsecond"
+
+
 ratio = dashed(lambda x: f"{x:.2f}" if x < 2 else f"{x:.1f}" if x < 9.95 else f"{x:,.0f}")  # 0.85, 8.3, 120
 millions = dashed(lambda x: f"{x / 1e6:.0f}" if x >= 1e8 else f"{x / 1e6:.1f}" if x >= 1e6 else f"{x / 1e6:.2f}")
 size = dashed(lambda x: _scaled(x, "GB,MB,KB,B", ".1f") if x >= 1e3 else f"{x} B")
@@ -60,6 +65,7 @@ _MORE: dict[str, Callable[[Any], str]] = {
     "ms": lambda x: f"{x * 1e3:.2f} ms" if x < 0.1 else f"{x * 1e3:,.0f} ms",
     "milli": lambda x: f"{x * 1e3:.1f} ms",
     "us": lambda x: f"{x * 1e6:,.0f} µs",
+    "microseconds": _microseconds,
     "n": lambda x: f"{x:,}" if isinstance(x, int) else f"{x:,.0f}",
     "usd": lambda x: f"{x:,.0f}" if x >= 100 else f"{x:.2g}" if x < 1 else f"{x:.1f}",
     "yes": lambda x: "yes" if x else "NO",

@@ -25,13 +25,21 @@ class Timed:
         return min(self.seconds)
 
 
-def interleave(jobs: Mapping[K, Callable[[], Any]], rounds: int | Mapping[K, int]) -> dict[K, Timed]:
-    """Run every job once, then every job again, up to its number of rounds."""
+def interleave(
+    jobs: Mapping[K, Callable[[], Any]], rounds: int | Mapping[K, int], warm_up: bool = False
+) -> dict[K, Timed]:
+    """Run every job once, then every job again in the opposite order, up to its number of rounds.
+
+    `warm_up`: run every job once before, without timing it. The first run of a job compiles, loads and allocates, but
+    some jobs take minutes, so the caller decides.
+    """
     limits = dict.fromkeys(jobs, rounds) if isinstance(rounds, int) else rounds
     timed = {name: Timed() for name in jobs}
+    for job in jobs.values() if warm_up else ():
+        job()
     gc.collect()
     for done in range(max((limits[name] for name in jobs), default=0)):
-        for name, one in timed.items():
+        for name, one in reversed(timed.items()) if done % 2 else timed.items():
             if done < limits[name]:
                 one.result = None
                 seconds, one.result = clock(jobs[name])

@@ -27,21 +27,35 @@ def flip_bit(data: bytes, offset: int, bit: int) -> bytes:
     return change_footer(data, flip)
 
 
-def contradicting_file(column: str = "value") -> bytes:
-    """Return a file of a column of doubles, in which a histogram has two levels and the column one."""
-    return contradicting_files(column)[0]
+CONTRADICTIONS = {
+    "type": (18, 1, 0x0A),  # of the column in the schema: DOUBLE becomes FLOAT, unlike that of the column's chunk
+    "levels": (20, 1, 0x02),  # the repetition type in the schema: OPTIONAL becomes REQUIRED, with a histogram of two
+}
+"""Offset in the footer, bit to flip, and byte before of a contradiction between a chunk and the schema."""
+
+
+def contradicting_file(column: str = "value", contradiction: str = "type") -> bytes:
+    """Return a file of a column of doubles whose schema was changed by one flipped bit."""
+    (offset, bit, before), data = CONTRADICTIONS[contradiction], _sound_file(column)
+    footer = struct.unpack("<I", data[-8:-4])[0]
+    assert data[len(data) - 8 - footer + offset] == before, "pyarrow writes another footer"
+    return flip_bit(data, offset, bit)
+
+
+def _sound_file(column: str) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({column: [1.0, 2.0]}), sink, store_schema=False)
+    return sink.getvalue()
 
 
 def contradicting_files(column: str = "value") -> list[bytes]:
     """Return all files that differ by one flipped bit, and whose statistics contradict their type."""
-    sink = io.BytesIO()
-    pq.write_table(pa.table({column: [1.0, 2.0]}), sink, store_schema=False)
-    data, found = sink.getvalue(), list[bytes]()
+    data, files = _sound_file(column), list[bytes]()
     for offset in range(struct.unpack("<I", data[-8:-4])[0]):
         for bit in range(8):
             changed = flip_bit(data, offset, bit)
             try:
                 read_footer(io.BytesIO(changed))
             except (OSError, ValueError, pa.ArrowException) as error:
-                found += [changed] if "contradict" in str(error) else []
-    return found
+                files += [changed] if "contradict" in str(error) else []
+    return files

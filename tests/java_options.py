@@ -4,13 +4,17 @@ Spark reads these variables; what a test sets in `spark.driver.extraJavaOptions`
 """
 
 import os
+from pathlib import Path
 
 import pytest
 
-VARIABLES = ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPTS")
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+ARCHIVE = Path(__file__).parents[1] / "build" / "tools" / "spark.jsa"  # written by tests/java_classes.py
+QUIET = "-Xlog:disable -Xlog:all=error:stderr"  # an archive that does not fit is no warning
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    for name in VARIABLES:
-        os.environ.setdefault(name, QUICK_START)
+    archive = f" -XX:SharedArchiveFile={ARCHIVE} {QUIET}" if ARCHIVE.exists() else ""
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK_START)
+    for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
+        os.environ.setdefault(name, QUICK_START + archive)

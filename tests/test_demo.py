@@ -27,8 +27,9 @@ from quantide.cli import main
 from quantide.client import Client
 from quantide.config import Config
 from quantide.config.server_config import PORT
-from quantide.demo import demo_setup, market, terminal_frame, terminal_view
+from quantide.demo import demo_run, demo_setup, market, terminal_frame, terminal_view
 from quantide.demo.background_tasks import FILE_SECONDS, Feeder
+from quantide.demo.demo_run import DemoOptions
 from quantide.demo.demo_setup import ALARMS, QUERIES
 from quantide.demo.market import DAY, HOUR, SYMBOLS, Market
 from quantide.demo.shutdown import sigterm_as_interrupt
@@ -541,4 +542,11 @@ def test_a_demo_with_seconds_ends_and_leaves_nothing(tmp_path: Path) -> None:
     assert re.search(
         r"^Goodbye: [\d,]+ values ingested, \d+ queries answered, [\d,]+ changes sent\.$", done.stdout, re.M
     )
-    assert not list(tmp_path.glob("quantide-demo-*"))
+    wait_until(lambda: not list(tmp_path.glob("quantide-demo-*")), [], tmp_path / "demo.log")
+
+
+def test_a_temporary_folder_is_removed(tmp_path: Path) -> None:
+    with demo_run.open_folder(DemoOptions()) as folder:
+        for number in range(100):
+            (folder / f"-{number} x").mkdir()
+    wait_until(lambda: not folder.exists(), [], tmp_path / "log")

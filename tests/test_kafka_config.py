@@ -57,6 +57,8 @@ def test_secrets_come_from_the_environment_and_are_not_shown(tmp_path: Path, mon
         (SOURCE + ', options = { "kafka.bootstrap.servers" = "x:1" }', "are the same setting"),
         (SOURCE + ", options = { maxOffsetsPerTrigger = 5 }", "is set by streams.s.source.max_rows"),
         (SOURCE + ', on_data_loss = "ignore"', 'write one of "fail", "continue"'),
+        (SOURCE + ', start = "begin"', 'start is "begin": give "earliest", "latest", or offsets in JSON by topic'),
+        (SOURCE + ', start = "{}"', r"such as '{.latency.:{.0.:17}}' \(it has no offsets\)"),
         (SOURCE + ', start = "begin"', 'Write it as start = "earliest"'),
         (SOURCE.replace('"latency"', "[]"), 'source.topic is .*; write "latency"'),
         (SOURCE + ", decode = { }", "source.decode.format is missing"),

@@ -187,6 +187,19 @@ def test_the_readme_has_the_slowest_processor(monkeypatch: pytest.MonkeyPatch, t
     assert processors.slowest(stored) == (stored, [])
 
 
+def test_notes_name_their_column_and_subjects(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(processors, "FOLDER", tmp_path)
+    stored = [Report.read(FOLDER / f"{name}.json") for name in ("stream", "windows")]
+    for disabled, noted in ((None, ["windows"]), ("X86_V4", ["stream", "windows"])):
+        for report in stored:
+            about = report.about | {"machine": report.about["machine"] | {"cpu": "A", "numpy_disabled": disabled}}
+            note = {"note": "earlier"} if report.part in noted else {}
+            Report(report.part, report.settings, report.rows, about | note).write(tmp_path / f"A{disabled}")
+    date = stored[0].about["date"]
+    found = [line for line in processors.page().splitlines() if line.startswith("- ")]
+    assert found == [f"- A, {date} (windows): earlier", f"- A, np.sort without AVX-512, {date}: earlier"]
+
+
 def test_results_of_this_processor_are_stored_in_its_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(processors, "FOLDER", tmp_path / "processors")
     machine = environment.describe()

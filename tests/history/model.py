@@ -64,7 +64,7 @@ class Kind:
     name: str
     of: Callable[[Array], Array]
 
-    def handed(self, values: Array) -> Any:
+    def to_input(self, values: Array) -> Any:
         """Return the values in a form that has their type."""
         if self.name.startswith("decimal"):
             return pa.array(values.tolist(), pa.decimal128(18, 2))
@@ -244,7 +244,7 @@ def check_ranks(
     history: History, model: Model, data: Array, probes: Array, mode: str, key: Any, last_steps: int | None
 ) -> None:
     """Check bounds of ranks: exact except for the open step where the mode allows it."""
-    values = model.kind.handed(probes)
+    values = model.kind.to_input(probes)
     true = np.searchsorted(data, probes, side="right")
     low, high = history.rank(values, mode, last_steps, key)
     assert np.all(low <= true)

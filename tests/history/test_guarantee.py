@@ -74,7 +74,7 @@ class Operations(RuleBasedStateMachine):
             if own and not self.model.keys():
                 own[0] = keys[0]  # the first keys declare the types: they must not all be null
         if form == "append":
-            self.history.append(self.kind.handed(values), self._key(own, one_key))
+            self.history.append(self.kind.to_input(values), self._key(own, one_key))
         else:
             self._append_file(values, own)
         self.model.append(values, own)
@@ -142,8 +142,8 @@ class Operations(RuleBasedStateMachine):
         return own or tuple(pa.array([], kind) for kind in _arrow_types(self.keys))
 
     def _append_file(self, values: Any, own: list[tuple[Any, ...]]) -> None:
-        handed = self.kind.handed(values)
-        columns: dict[str, Any] = {"value": handed if isinstance(handed, pa.Array) else pa.array(handed)}
+        given = self.kind.to_input(values)
+        columns: dict[str, Any] = {"value": given if isinstance(given, pa.Array) else pa.array(given)}
         for i, name in enumerate(names_of(self.keys) or []):
             columns[name] = pa.array([key[i] for key in own], _arrow_types(self.keys or "")[i])
         path = f"{self.folder}.parquet"
@@ -183,7 +183,7 @@ def filled(history: History, model: Model, rng: Rng, steps: int, rest: bool = Tr
         for _ in range(int(rng.integers(1, 4))):
             shape = list(SHAPES)[int(rng.integers(len(SHAPES)))]
             values = model.kind.of(SHAPES[shape](rng, int(rng.integers(1, 60))))
-            history.append(model.kind.handed(values))
+            history.append(model.kind.to_input(values))
             model.append(values)
         if step < steps:
             history.end_step()

@@ -1,6 +1,7 @@
 """Log of a long-lived store: it stays short, and a handle at a removed version finds the newest."""
 
 import os
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,41 @@ def test_the_log_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert History(tmp_path).n == 70 * ROWS
     work.close(0)
     check_stored(tmp_path, range(70))
+
+
+def test_a_failing_checkpoint_is_logged_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A warning names the version and the cause when checkpoints begin to fail, or fail in another way."""
+    monkeypatch.setattr(log_maintenance, "CHECKPOINT_INTERVAL", 2)
+    write, failures = DeltaLog.write_checkpoint, list[Exception | None]()
+
+    def fail(log: DeltaLog, version: int, *content: bytes) -> None:
+        if (error := failures[-1]) is not None:
+            raise error
+        write(log, version, *content)
+
+    monkeypatch.setattr(DeltaLog, "write_checkpoint", fail)
+    full, refused, wrong = OSError(28, "no space"), PermissionError(13, "not allowed"), ValueError("unexpected")
+    work, expected = Work(str(tmp_path), {**SETTINGS, "window": 0}), list[Exception]()
+    for number, error in enumerate((None, full, full, refused, None, refused, wrong, wrong, None, wrong)):
+        failures.append(error)
+        count, versions_before = len(checkpoints(tmp_path)), work.history.version
+        for part in range(3):
+            work.append(3 * number + part)
+            work.history.table.maintenance.wait()
+        if error is None:
+            assert len(checkpoints(tmp_path)) > count
+        elif error is not failures[max(0, len(failures) - 2)]:
+            expected.append(error)
+            message = caplog.records[-1].getMessage()
+            assert str(tmp_path) in message
+            assert str(error) in message
+            [version] = re.findall(r"at version (\d+)", message)
+            assert versions_before < int(version) <= work.history.version
+            assert (caplog.records[-1].exc_info is None) == isinstance(error, OSError)
+        assert len(caplog.records) == len(expected)
+    check_stored(tmp_path, range(30))
 
 
 def test_young_entries_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

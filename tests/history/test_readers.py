@@ -110,10 +110,10 @@ def test_every_type_is_read_as_it_is(kind: Kind, tmp_path: Path, rng: Rng) -> No
     values = kind.of(SHAPES["wide"](rng, 100))
     with History(tmp_path / "s", kappa=1, value_type=kind.name) as history:
         for part in np.array_split(values, 3):
-            history.append(kind.handed(part))
+            history.append(kind.to_input(part))
             history.end_step()
-    handed = kind.handed(np.sort(values))
-    column = handed if isinstance(handed, pa.Array) else pa.array(handed)
+    given = kind.to_input(np.sort(values))
+    column = given if isinstance(given, pa.Array) else pa.array(given)
     if kind.name in ("timestamp[ns]", "duration[ms]"):
         column = column.cast(pa.int64())
     if kind.name == "uint32":

@@ -30,7 +30,7 @@ def fill(
         for size in (60, 1, 25):
             values = BY_NAME[kind].of(SHAPES[shape](rng, size))
             own = rng.integers(0, keys, size)
-            history.append(BY_NAME[kind].handed(values), key=own)
+            history.append(BY_NAME[kind].to_input(values), key=own)
             model.append(values, [(int(key),) for key in own])
         if step < 4:
             history.end_step()

@@ -92,7 +92,7 @@ class Times:
             return np.asarray(whole, dtype=np.float64) * float(self.unit)
         return np.asarray(whole, dtype=np.int64) * int(self.unit * 10**9)
 
-    def handed(self, numbers: Array) -> Any:
+    def to_input(self, numbers: Array) -> Any:
         """Times as a user has them."""
         if self.name == "seconds":
             return numbers
@@ -239,14 +239,14 @@ class Grown:
         """Whole numbers as values and times (one, or one for each). Without times the store's clock is used."""
         values, held = self.model.kind.of(np.asarray(whole)), list(keys) or [()] * len(whole)
         given: dict[str, Any] = {"filters": filters} if self.model.filters else {}
-        given |= {"key": self._handed(held)} if self.columns else {}
+        given |= {"key": self._key_column(held)} if self.columns else {}
         if when is not None:
             assert self.timed
             numbers = self.model.times.numbers(np.atleast_1d(when))
-            times = self.model.times.handed(numbers)
+            times = self.model.times.to_input(numbers)
             given["times"] = times[0] if np.ndim(when) == 0 else times
             numbers = np.broadcast_to(numbers, len(values))
-        self.history.append(self.model.kind.handed(values), **given)
+        self.history.append(self.model.kind.to_input(values), **given)
         if when is None:
             entries = self.history.table.load_manifest(self.history.table.manifest_number).entries
             numbers = np.full(len(values), entries[-1].newest if entries else 0)
@@ -258,7 +258,7 @@ class Grown:
         columns = {name: [key[i] for key in held] for i, name in enumerate(self.columns)}
         self._files += 1
         path = f"{self.path}-{self._files}.parquet"
-        pq.write_table(pa.table({**columns, "value": self.model.kind.handed(values)}), path)
+        pq.write_table(pa.table({**columns, "value": self.model.kind.to_input(values)}), path)
         self.history.append_files(path, "value")
         self.model.append(Batch(values, held, None))
 
@@ -270,7 +270,7 @@ class Grown:
         """Wait for merges and compactions."""
         self.history._writer.join()
 
-    def _handed(self, keys: Sequence[Key]) -> Any:
+    def _key_column(self, keys: Sequence[Key]) -> Any:
         if len(self.columns) == 1:
             return [key[0] for key in keys]
         return [tuple(key) for key in keys]
@@ -300,17 +300,17 @@ def check(live: LiveStream, model: Model, rng: Rng, questions: int = 2, windows:
 
 def some_window(model: Model, rng: Rng, key: Key | None, now: bool = True) -> dict[str, Any]:
     """Return last, within, filter or any combination, near the edges of the data."""
-    asked: dict[str, Any] = {"key": key}
+    scope: dict[str, Any] = {"key": key}
     kinds = int(rng.integers(1, 8))
     if kinds & 1:
-        asked["last"] = int(rng.choice([1, 2, int(rng.integers(1, model.n + 3)), model.n, model.n + 5]))
+        scope["last"] = int(rng.choice([1, 2, int(rng.integers(1, model.n + 3)), model.n, model.n + 5]))
     if kinds & 2 and model.newest is not None:
-        asked["within"], asked["now"] = some_span(model, rng, now)
+        scope["within"], scope["now"] = some_span(model, rng, now)
     if kinds & 4 and model.filters:
-        asked["filter"] = str(rng.choice(model.filters))
-    if len(asked) == 1:
-        asked["last"] = 3
-    return {name: value for name, value in asked.items() if value is not None}
+        scope["filter"] = str(rng.choice(model.filters))
+    if len(scope) == 1:
+        scope["last"] = 3
+    return {name: value for name, value in scope.items() if value is not None}
 
 
 def some_span(model: Model, rng: Rng, now: bool) -> tuple[Any, Any]:
@@ -326,11 +326,11 @@ def some_span(model: Model, rng: Rng, now: bool) -> tuple[Any, Any]:
     return min(span, model.span), moment
 
 
-def check_question(live: LiveStream, model: Model, rng: Rng, asked: dict[str, Any], questions: int = 2) -> None:
+def check_question(live: LiveStream, model: Model, rng: Rng, scope: dict[str, Any], questions: int = 2) -> None:
     """Check one window or span in every mode: certificates are true, and as good as promised."""
-    words = handed(model, asked)
+    words = scope_arguments(model, scope)
     try:
-        data = data_of(model, asked)
+        data = data_of(model, scope)
     except Beyond:
         with pytest.raises(SpanError):
             live.answer(0.5, **words)
@@ -378,7 +378,7 @@ def check_band(live: LiveStream, data: Array, band: Any) -> None:
 
 
 def check_ranks(live: LiveStream, model: Model, data: Array, probes: Array, mode: str, words: dict[str, Any]) -> None:
-    given = model.kind.handed(probes)
+    given = model.kind.to_input(probes)
     true = np.searchsorted(data, probes, side="right")
     low, high = live.rank(given, mode=mode, **words)
     assert np.all(low <= true)
@@ -391,24 +391,24 @@ def check_ranks(live: LiveStream, model: Model, data: Array, probes: Array, mode
     assert np.all(np.abs(live.cdf(given, mode=mode, **words) - true / len(data)) <= allowed / 2 / len(data) + TINY)
 
 
-def data_of(model: Model, asked: dict[str, Any]) -> Array:
+def data_of(model: Model, scope: dict[str, Any]) -> Array:
     """Scope of a question."""
-    key, last, within, filter, now = (asked.get(name) for name in ("key", "last", "within", "filter", "now"))
+    key, last, within, filter, now = (scope.get(name) for name in ("key", "last", "within", "filter", "now"))
     if last is None and within is None and filter is None:
-        return model.steps(asked.get("last_steps"), key)
+        return model.steps(scope.get("last_steps"), key)
     return model.window(key, last, within, filter, now)
 
 
-def handed(model: Model, asked: dict[str, Any]) -> dict[str, Any]:
+def scope_arguments(model: Model, scope: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of a question as a user writes them: keys without a tuple where possible, times, spans."""
-    words = dict(asked)
-    key, within, now = asked.get("key"), asked.get("within"), asked.get("now")
+    words = dict(scope)
+    key, within, now = scope.get("key"), scope.get("within"), scope.get("now")
     if key is not None and len(key) == 1 and key[0] is not None:
         words["key"] = key[0]
     if within is not None:
         words["within"] = timedelta(seconds=int(within)) if within.denominator == 1 and within < 10**6 else within
     if now is not None:
-        words["now"] = model.times.handed(np.array([now]))[0]
+        words["now"] = model.times.to_input(np.array([now]))[0]
     return words
 
 

@@ -53,7 +53,7 @@ def names(grown: Grown, kind: str) -> list[Path]:
     return sorted(found, key=lambda path: int(path.stem.rpartition("-")[2]))
 
 
-def told(file: RecentFile) -> list[Any]:
+def read_all(file: RecentFile) -> list[Any]:
     """All results of reading a recent file."""
     out: list[Any] = [file.info, file.keys.to_pylist(), file.bounds.tolist()]
     for place in (None, 0, 1):
@@ -74,14 +74,14 @@ def test_every_byte_of_a_recent_file(tmp_path: Path, rng: Rng) -> None:
         data = names(grown, "recent")[1].read_bytes()
         whole = RecentFile(data, "x.recent")
         whole.check()
-        right = told(whole)
+        right = read_all(whole)
         assert sum(one is not None for one in right) > 15
         for at in range(0, len(data), 1 + len(data) // 700):
             damaged = bytearray(data)
             damaged[at] ^= 1 << int(rng.integers(8))
             found: Any = None
             try:
-                found = told(RecentFile(bytes(damaged), "x.recent"))
+                found = read_all(RecentFile(bytes(damaged), "x.recent"))
             except CorruptBytesError as error:
                 found = str(error)
             assert "x.recent" in found if isinstance(found, str) else found == right, f"byte {at}"
@@ -124,13 +124,13 @@ def test_a_recent_file(damage: str, tmp_path: Path, rng: Rng) -> None:
             check_question(live, grown.model, rng, good)
         assert live.answer(0.5, within=6).n == 24
         wrong: list[dict[str, Any]] = [{"last": 51}, {"filter": "f"}, {"key": ("a",), "last": 45}]
-        for asked in wrong:
+        for scope in wrong:
             if damage in ("half", "cut", "longer"):  # part of the file can be read
                 with suppress(CorruptBytesError):
-                    check_question(live, grown.model, rng, asked)
+                    check_question(live, grown.model, rng, scope)
             else:
                 with pytest.raises(CorruptBytesError, match=path.name):
-                    check_question(live, grown.model, rng, asked)
+                    check_question(live, grown.model, rng, scope)
         with pytest.raises(CorruptBytesError, match=path.name):
             grown.history.verify()
         grown.append([1] * 60, np.full(60, 900), [("b",)] * 60, f=np.ones(60, bool), g=np.ones(60, bool))
@@ -324,10 +324,10 @@ def test_flipped_bytes_under_a_stream(tmp_path: Path, rng: Rng) -> None:
             path.unlink()
             path.write_bytes(damaged)
             live = LiveStream(grown.path, follow=False)
-            for asked in QUESTIONS:
+            for scope in QUESTIONS:
                 found = path.name
                 try:
-                    check_question(live, grown.model, rng, asked, questions=1)
+                    check_question(live, grown.model, rng, scope, questions=1)
                 except CorruptBytesError as error:
                     found = str(error)
                 assert path.name in found, f"byte {at}"

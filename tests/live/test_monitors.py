@@ -11,7 +11,7 @@ import pytest
 from quantide.errors import QuantideError, SpanError
 from quantide.live import LiveStream
 from tests import oracle
-from tests.live.model import Grown, Rng, data_of, handed, small
+from tests.live.model import Grown, Rng, data_of, scope_arguments, small
 
 WINDOWS: list[dict[str, Any]] = [
     {},
@@ -48,13 +48,13 @@ def test_every_window(tmp_path: Path, rng: Rng) -> None:
         live = LiveStream(grown.path, follow=False, memory="10 KB")
         within = {"within": 5}
         monitors = []
-        for asked in [*WINDOWS, within]:
-            monitor = live.monitor(**handed(grown.model, asked) if asked is not within else within)
+        for scope in [*WINDOWS, within]:
+            monitor = live.monitor(**scope_arguments(grown.model, scope) if scope is not within else within)
             finest = 0.1 if monitor.eps > 0.05 else 0.05
             assert monitor.eps == finest
             ids = monitor.register_many(PHIS, finest + 0.02)
             limit = monitor.watch(0.5, 0.3, above=0.0)
-            monitors.append((asked, monitor, ids, limit))
+            monitors.append((scope, monitor, ids, limit))
         known: dict[int, dict[int, Any]] = {}
         for number in range(1, 8):
             grow(grown, rng, number, int(rng.choice([1, 20, 80])), later=number > 3)
@@ -62,31 +62,31 @@ def test_every_window(tmp_path: Path, rng: Rng) -> None:
                 grown.end_step()
                 grown.history.vacuum(0)
             live.poll()
-            for place, (asked, monitor, ids, limit) in enumerate(monitors):
-                data = window(grown, live, asked)
+            for place, (scope, monitor, ids, limit) in enumerate(monitors):
+                data = window(grown, live, scope)
                 assert monitor.n == len(data)
-                told = known.setdefault(place, {})
+                values = known.setdefault(place, {})
                 changes = monitor.changes()
-                told |= {change.id: change.value for change in changes}
+                values |= {change.id: change.value for change in changes}
                 if not len(data):
                     continue
                 for one, answer in zip(ids.tolist(), monitor.answers(ids), strict=True):
                     assert oracle.bound_faults(data, answer) == []
                     assert answer.error <= monitor.query(one).eps + 1e-12
-                    assert told[one] == answer.value
+                    assert values[one] == answer.value
                 right = oracle.exact_quantile(data, 0.5) > 0
                 assert (monitor.condition(limit), right) not in [("certain", False), ("no", True)]
             assert live.changes() == []
         grown.history.close()
 
 
-def window(grown: Grown, live: LiveStream, asked: dict[str, Any]) -> Any:
+def window(grown: Grown, live: LiveStream, scope: dict[str, Any]) -> Any:
     """Exact data of a monitor's scope."""
     model = grown.model
-    if "within" in asked:
-        above = model.newest - asked["within"]
+    if "within" in scope:
+        above = model.newest - scope["within"]
         return np.concatenate([batch.values[batch.times > above] for batch in model.batches if batch.times is not None])
-    return data_of(model, asked)
+    return data_of(model, scope)
 
 
 def test_changes_of_all_monitors(tmp_path: Path, rng: Rng) -> None:
@@ -225,7 +225,7 @@ def test_monitors_are_read_while_the_stream_is_followed(batches: int, tmp_path: 
         monitors = [live.monitor(last=30), live.monitor(key="a")]
 
         def use(seed: int) -> int:
-            chance, asked = np.random.default_rng(seed), 0
+            chance, rounds = np.random.default_rng(seed), 0
             while not ended.is_set():
                 monitor = monitors[int(chance.integers(2))]
                 ids = monitor.register_many(chance.uniform(0.01, 1, 20), 0.15)
@@ -241,8 +241,8 @@ def test_monitors_are_read_while_the_stream_is_followed(batches: int, tmp_path: 
                 monitor.drop_many(ids)
                 monitor.drop(one)
                 monitor.drop(limit)
-                asked += 1
-            return asked
+                rounds += 1
+            return rounds
 
         with ThreadPoolExecutor(2) as pool:
             using = [pool.submit(use, seed) for seed in range(2)]
@@ -289,10 +289,10 @@ def test_summaries_are_fine_enough(eps: float, tmp_path: Path, rng: Rng) -> None
             grow(grown, rng, number, int(rng.choice([3, 200, 399])))
             live.poll()
             windows: list[dict[str, Any]] = [{"last": int(rng.integers(1, 2000))}, {"filter": "f"}]
-            for asked in [*windows, {"key": ("a",), "last": 300}]:
-                monitor = live.monitor(**handed(grown.model, asked))
+            for scope in [*windows, {"key": ("a",), "last": 300}]:
+                monitor = live.monitor(**scope_arguments(grown.model, scope))
                 one = monitor.register(0.5, eps)
-                assert oracle.bound_faults(data_of(grown.model, asked), monitor.answer(one)) == []
+                assert oracle.bound_faults(data_of(grown.model, scope), monitor.answer(one)) == []
                 assert monitor.answer(one).error <= eps
                 monitor.drop(one)
         grown.history.close()
@@ -313,7 +313,7 @@ def test_compare(tmp_path: Path, rng: Rng) -> None:
         ]
         for mine, other in pairs:
             for mode in ("quick", "accurate", "exact"):
-                words, against = handed(grown.model, mine), handed(grown.model, other)
+                words, against = scope_arguments(grown.model, mine), scope_arguments(grown.model, other)
                 for found in live.compare([0.1, 0.9], against=against, mode=mode, **words):
                     data, then = data_of(grown.model, mine), np.sort(data_of(grown.model, other))
                     assert oracle.bound_faults(data, found.value) == []

@@ -129,14 +129,19 @@ ANY = given(
 
 
 def check_windows(
-    all_rows: Rows, cuts: list[int], joins: list[int], keyed: bool, profile: ErrorProfile, asked: list[RowSelection]
+    all_rows: Rows,
+    cuts: list[int],
+    joins: list[int],
+    keyed: bool,
+    profile: ErrorProfile,
+    selections: list[RowSelection],
 ) -> None:
     """A summary of each window is valid, within eps/2 of its rows and half the tail, and exact on request."""
     manifest, held = files(all_rows, cuts, joins, keyed, profile)
     assert manifest.arrived == len(all_rows.values)
     assert RecentManifest.from_json(manifest.to_json(), "x") == manifest
     recent = RecentSnapshot(1, manifest, held, profile, ByteLRU(1000))
-    for wanted in asked if keyed else [replace(one, key=None) for one in asked]:
+    for wanted in selections if keyed else [replace(one, key=None) for one in selections]:
         data = chosen(all_rows, wanted)
         for exact in (False, True):
             summary = recent.summary(wanted, KIND, exact)
@@ -151,23 +156,33 @@ def check_windows(
 @ANY
 @settings(max_examples=50)
 def test_any_window(
-    all_rows: Rows, cuts: list[int], joins: list[int], keyed: bool, profile: ErrorProfile, asked: list[RowSelection]
+    all_rows: Rows,
+    cuts: list[int],
+    joins: list[int],
+    keyed: bool,
+    profile: ErrorProfile,
+    selections: list[RowSelection],
 ) -> None:
-    check_windows(all_rows, cuts, joins, keyed, profile, asked)
+    check_windows(all_rows, cuts, joins, keyed, profile, selections)
 
 
 @pytest.mark.slow
 @ANY
 @settings(max_examples=5000)
 def test_very_many_windows(
-    all_rows: Rows, cuts: list[int], joins: list[int], keyed: bool, profile: ErrorProfile, asked: list[RowSelection]
+    all_rows: Rows,
+    cuts: list[int],
+    joins: list[int],
+    keyed: bool,
+    profile: ErrorProfile,
+    selections: list[RowSelection],
 ) -> None:
-    check_windows(all_rows, cuts, joins, keyed, profile, asked)
+    check_windows(all_rows, cuts, joins, keyed, profile, selections)
 
 
 @given(rows(), CUTS, st.integers(0, 8), st.lists(windows(), min_size=1, max_size=8))
 @settings(max_examples=30)
-def test_any_gap(all_rows: Rows, cuts: list[int], place: int, asked: list[RowSelection]) -> None:
+def test_any_gap(all_rows: Rows, cuts: list[int], place: int, selections: list[RowSelection]) -> None:
     """A file is not there any more: a window that counts back over it is refused, all others are right."""
     manifest, held = files(all_rows, cuts, [], True, ErrorProfile(0.1, None))
     at = place % len(held)
@@ -176,7 +191,7 @@ def test_any_gap(all_rows: Rows, cuts: list[int], place: int, asked: list[RowSel
     less = replace(manifest, entries=manifest.entries[:at] + manifest.entries[at + 1 :])
     recent = RecentSnapshot(1, less, held[:at] + held[at + 1 :], ErrorProfile(0.1, None), ByteLRU(1000))
     kept = Rows(all_rows.values[there], all_rows.times[there], all_rows.keys[there], all_rows.flags[there])
-    for wanted in asked:
+    for wanted in selections:
         after = kept.cut(slice(lost.first, None))
         mine = len(after.keys) if wanted.key is None else int((after.keys == KEYS.index(wanted.key[0])).sum())
         if wanted.last is not None and wanted.last > mine:

@@ -241,9 +241,9 @@ def test_places_that_cannot_be_reached(copy: Copy, grown: Grown, rng: Rng, monke
     with pytest.raises(StorageError, match=r"s3://nobodys/stream.* cannot be reached: .*storage_options"):
         LiveStream("s3://nobodys/stream", storage_options=copy.options)
     dead = copy.options | {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
-    with pytest.raises(StorageError, match="cannot be reached") as told:
+    with pytest.raises(StorageError, match="cannot be reached") as raised:
         LiveStream(copy.uri, storage_options=dead)
-    assert "\x1b" not in str(told.value)
+    assert "\x1b" not in str(raised.value)
     grow(grown, rng, 0)
     copy.sync(grown)
     half = copy.live(follow=False)

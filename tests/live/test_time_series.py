@@ -51,7 +51,7 @@ def check_time_series(
             assert low <= oracle.exact_quantile(data, phi) <= high
             assert low <= value <= high
             assert oracle.wrong_answers(data, [value], [phi], live.eps / 2) == []
-            answer = live.answer(phi, within=within, now=model.times.handed(np.array([number_of(shown)]))[0], **words)
+            answer = live.answer(phi, within=within, now=model.times.to_input(np.array([number_of(shown)]))[0], **words)
             assert oracle.wrong_answers(data, [answer.value], [phi], live.eps / 2) == [], "the same window"
 
 
@@ -150,8 +150,8 @@ def test_moments_are_given(tmp_path: Path) -> None:
     with History(tmp_path / "s", eps=0.1, window="100 s") as store:
         store.append(np.arange(200.0), times=np.arange(200.0))
         live = LiveStream(tmp_path / "s", follow=False)
-        asked = [50_000, 108_999, 109_000, 150_500, 199_000, 260_000]
-        found = live.time_series_at([0.5, 1.0], "10 s", asked)
+        moments = [50_000, 108_999, 109_000, 150_500, 199_000, 260_000]
+        found = live.time_series_at([0.5, 1.0], "10 s", moments)
         assert found.times == [109.0, 150.5, 199.0, 260.0], "from the first complete window on"
         assert found.n == [10, 10, 10, 0]
         assert [point and float(point[0]) for point in found.lines[1]] == [109.0, 150.0, 199.0, None]

@@ -100,18 +100,18 @@ def test_a_version_between(tmp_path: Path, rng: Rng) -> None:
         for number in range(3):
             grow(grown, rng, number)
         live = LiveStream(grown.path, follow=False)
-        before, said = live.version, [live.answer(0.5, **handed(q)) for q in QUESTIONS]
+        before, answers = live.version, [live.answer(0.5, **unwrap_key(q)) for q in QUESTIONS]
         grow(grown, rng, 3)
         grown.end_step()
         assert live.version == before
-        assert [live.answer(0.5, **handed(q)) for q in QUESTIONS] == said
+        assert [live.answer(0.5, **unwrap_key(q)) for q in QUESTIONS] == answers
         assert live.poll()
         assert not live.poll()
         new = LiveStream(grown.path, follow=False)
         for mode in ("quick", "accurate", "exact"):
             for q in QUESTIONS:
-                mine, other = (one.answers([0.01, 0.5, 0.99], mode=mode, **handed(q)) for one in (live, new))
-                assert told(mine) == told(other)
+                mine, other = (one.answers([0.01, 0.5, 0.99], mode=mode, **unwrap_key(q)) for one in (live, new))
+                assert without_reads(mine) == without_reads(other)
         grown.history.close()
 
 
@@ -137,16 +137,18 @@ def test_readers_of_every_age_agree(tmp_path: Path, rng: Rng) -> None:
         readers.append(LiveStream(grown.path, follow=False))
         for q in [*QUESTIONS, {"last": 300}, {"within": 9.25}, {"within": 20.0, "filter": "f", "key": ("b",)}]:
             for mode in ("quick", "accurate", "exact"):
-                said = [told(reader.answers([0.001, 0.3, 1], mode=mode, **handed(q))) for reader in readers]
-                assert all(one == said[0] for one in said), q
+                answers = [
+                    without_reads(reader.answers([0.001, 0.3, 1], mode=mode, **unwrap_key(q))) for reader in readers
+                ]
+                assert all(one == answers[0] for one in answers), q
         grown.history.close()
 
 
-def handed(asked: dict[str, Any]) -> dict[str, Any]:
-    return asked | {"key": asked["key"][0]} if "key" in asked else asked
+def unwrap_key(scope: dict[str, Any]) -> dict[str, Any]:
+    return scope | {"key": scope["key"][0]} if "key" in scope else scope
 
 
-def told(answers: list[LiveAnswer]) -> list[LiveAnswer]:
+def without_reads(answers: list[LiveAnswer]) -> list[LiveAnswer]:
     """Answers but for how many blocks were read."""
     return [replace(answer, blocks_read=0) for answer in answers]
 
@@ -232,9 +234,9 @@ def test_trouble_that_lasts_costs_no_memory(tmp_path: Path, rng: Rng) -> None:
     live._follower.record_failure(StorageError("the disk is away"))
     raised = []
     for _ in range(3):
-        with pytest.raises(StorageError, match="away") as told:
+        with pytest.raises(StorageError, match="away") as error:
             live.answer(0.5)
-        raised.append(len(traceback.extract_tb(told.value.__traceback__)))
+        raised.append(len(traceback.extract_tb(error.value.__traceback__)))
     assert raised[0] == raised[-1]
     grown.history.close()
 
@@ -251,15 +253,15 @@ def test_threads_query_while_another_polls(tmp_path: Path) -> None:
 
     def ask(seed: int) -> list[tuple[str, Any, Any]]:
         chance = np.random.default_rng(seed)
-        said: list[tuple[str, Any, Any]] = []
+        answers: list[tuple[str, Any, Any]] = []
         while not ended.wait(0.005):
             last, mode = int(chance.integers(1, 100)), str(chance.choice(["quick", "accurate", "exact"]))
             known = live.n
             whole = live.answer(0.4, mode=mode)
             assert whole.n >= known
-            said += [("all", None, whole), ("last", None, live.answer(0.4, last=last, mode=mode))]
-            said += [("filter", key, live.answer(0.4, key=key, filter="f", mode=mode)) for key in (None, "odd")]
-        return said
+            answers += [("all", None, whole), ("last", None, live.answer(0.4, last=last, mode=mode))]
+            answers += [("filter", key, live.answer(0.4, key=key, filter="f", mode=mode)) for key in (None, "odd")]
+        return answers
 
     with small():
         history = History(tmp_path / "store", eps=0.05, kappa=2, keys="host", filters=["f"])
@@ -285,10 +287,10 @@ def test_threads_query_while_another_polls(tmp_path: Path) -> None:
                     counts[live.version] = live.n // rows
             finally:
                 ended.set()
-            said = [one for asked in asking for one in asked.result()]
+            answers = [one for task in asking for one in task.result()]
         history.close()
     checked = 0
-    for kind, key, answer in said:
+    for kind, key, answer in answers:
         if answer.version in counts:  # else it was answered before that version was recorded
             every = np.concatenate([batch(b) for b in range(counts[answer.version])])
             chosen = every if kind != "last" else every[-answer.n :]
@@ -311,9 +313,9 @@ def test_an_empty_store(tmp_path: Path) -> None:
     live = LiveStream(tmp_path, follow=False)
     assert (live.n, live.newest, live.keys(), live.stats()["recent_files"]) == (0, None, [], 0)
     questions: list[dict[str, Any]] = [{}, {"last": 3}, {"within": 5}]
-    for asked in questions:
+    for scope in questions:
         with pytest.raises(ValueError, match=r"empty|no values"):
-            live.answer(0.5, **asked)
+            live.answer(0.5, **scope)
     history.append([1.0, 2.0])
     assert live.poll()
     assert live.answer(0.5, last=3).n == live.answer(1, within=5).n == live.n == 2

@@ -32,8 +32,8 @@ def test_since_and_until(tmp_path: Path) -> None:
     with History(tmp_path) as history:
         history.append(np.arange(100.0), times=np.arange(100.0))
         live = LiveStream(tmp_path, follow=False)
-        said = [live.answer(0.5, within=within, now=now) for within, now in ((10, 90.0), (5, 85.0), (19, None))]
-        assert [(a.since, a.until, a.n) for a in said] == [(80.0, 90.0, 10), (80.0, 85.0, 5), (80.0, 99.0, 19)]
+        answers = [live.answer(0.5, within=within, now=now) for within, now in ((10, 90.0), (5, 85.0), (19, None))]
+        assert [(a.since, a.until, a.n) for a in answers] == [(80.0, 90.0, 10), (80.0, 85.0, 5), (80.0, 99.0, 19)]
         assert live.answer(0.5, last=5).since is None
         assert live.answer(0.5).until is None
 
@@ -149,20 +149,20 @@ def test_keys_that_are_easily_confused(tmp_path: Path) -> None:
     with History(tmp_path / "two", keys=["a", "b"]) as history:
         history.append([1.0, 2.0, 3.0, 4.0], key=[("1", "x"), ("true", "x"), ("2", "x"), (None, "x")])
         live = LiveStream(history.path, follow=False)
-        for asked in NINE:
-            assert live.answer(0.5, key=(1, "x"), **asked).value == 1
-            assert live.answer(0.5, key=(True, "x"), **asked).value == 2
-            assert live.answer(0.5, key=("1", "x"), **asked).value == 1
-            assert live.answer(0.5, key=[2, "x"], **asked).value == 3
-            assert live.answer(0.5, key={"b": "x", "a": "2"}, **asked).value == 3
-            assert live.answer(0.5, key=(None, "x"), **asked).value == 4
+        for scope in NINE:
+            assert live.answer(0.5, key=(1, "x"), **scope).value == 1
+            assert live.answer(0.5, key=(True, "x"), **scope).value == 2
+            assert live.answer(0.5, key=("1", "x"), **scope).value == 1
+            assert live.answer(0.5, key=[2, "x"], **scope).value == 3
+            assert live.answer(0.5, key={"b": "x", "a": "2"}, **scope).value == 3
+            assert live.answer(0.5, key=(None, "x"), **scope).value == 4
     with History(tmp_path / "one", keys="a") as history:
         history.append([1.0, 2.0, 3.0], key=[1.5, float("nan"), None])
         live = LiveStream(history.path, follow=False)
-        for asked in NINE:
-            assert live.answer(0.5, key=float("nan"), **asked).value == 2
-            assert live.answer(0.5, key=(None,), **asked).value == 3
-            assert live.answer(0.5, **asked).n == 3
+        for scope in NINE:
+            assert live.answer(0.5, key=float("nan"), **scope).value == 2
+            assert live.answer(0.5, key=(None,), **scope).value == 3
+            assert live.answer(0.5, **scope).n == 3
         assert live.keys()[0] == 1.5
         assert live.keys()[2] is None
 
@@ -192,10 +192,10 @@ def test_every_kind_of_key(keys: list[Any], tmp_path: Path, rng: Rng) -> None:
         live = LiveStream(tmp_path, follow=False)
         for i, key in enumerate(keys):
             mine = values[chosen == i]
-            for asked in (*NINE, {"within": "1 hour"}):
-                data = mine[-9:] if "last" in asked else mine
+            for scope in (*NINE, {"within": "1 hour"}):
+                data = mine[-9:] if "last" in scope else mine
                 for mode in ("quick", "exact"):
-                    assert oracle.bound_faults(data, live.answer(0.5, key=key, mode=mode, **asked)) == []
+                    assert oracle.bound_faults(data, live.answer(0.5, key=key, mode=mode, **scope)) == []
         assert set(live.keys()) == set(keys)
         history.close()
 
@@ -329,10 +329,10 @@ def check_kept(live: LiveStream, grown: Grown, rng: Rng, kept: int) -> None:
         key = [None, ("a",), ("b",)][rng.integers(3)]
         last = [None, int(rng.integers(1, 400))][rng.integers(2)]
         within = Fraction(int(rng.integers(1, 401)), 4)
-        asked: dict[str, Any] = {"key": key and key[0], "last": last, "within": within}
+        scope: dict[str, Any] = {"key": key and key[0], "last": last, "within": within}
         data = model.window(key, last, within, None)
         try:
-            answer = live.answer(0.7, **asked)
+            answer = live.answer(0.7, **scope)
         except SpanError:
             assert last is not None
             assert last > kept or key is not None
@@ -389,11 +389,11 @@ def test_a_store_without_recent_rows(tmp_path: Path) -> None:
         assert live.answer(1).n == 2
         assert live.newest is None
         assert live.stats()["window"] is None
-        for asked in ONE:
+        for scope in ONE:
             with pytest.raises(SpanError, match="keeps no recent"):
-                live.answer(1, **asked)
+                live.answer(1, **scope)
             with pytest.raises(SpanError, match="keeps no recent"):
-                live.monitor(**asked)
+                live.monitor(**scope)
         assert not (tmp_path / "_quantide/recent").exists()
 
 
@@ -455,10 +455,10 @@ def test_large_batches(memory: Any, tmp_path: Path, rng: Rng) -> None:
                     chosen = chosen if filter is None else chosen[mask[chosen]]
                     if not len(chosen):
                         continue
-                    asked: dict[str, Any] = {"key": key, "last": last, "within": within, "filter": filter}
+                    scope: dict[str, Any] = {"key": key, "last": last, "within": within, "filter": filter}
                     for mode in ("accurate", "exact"):
-                        answer = live.answer(0.99, mode=mode, **asked)
+                        answer = live.answer(0.99, mode=mode, **scope)
                         assert oracle.bound_faults(values[chosen], answer) == []
                         assert answer.error <= (0 if mode == "exact" else 0.01)
-                    assert live.summary(**asked).n == len(chosen)
+                    assert live.summary(**scope).n == len(chosen)
     history.close()

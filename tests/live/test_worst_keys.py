@@ -12,7 +12,7 @@ from quantide.summary import keyed_merge
 from quantide.summary.answer import Answer
 from quantide.summary.key_ranking import KeyRankingAsOf
 from tests import oracle
-from tests.live.model import Beyond, Grown, Key, Model, Rng, handed, small, some_window
+from tests.live.model import Beyond, Grown, Key, Model, Rng, scope_arguments, small, some_window
 
 KINDS = ("float64", "float32", "int64", "decimal[2]", "timestamp[us, tz=UTC]", "duration[ms]")
 SHAPES: dict[str, Any] = {
@@ -24,23 +24,23 @@ SHAPES: dict[str, Any] = {
 }
 
 
-def data_by_key(model: Model, asked: dict[str, Any]) -> dict[Key, Any]:
+def data_by_key(model: Model, scope: dict[str, Any]) -> dict[Key, Any]:
     """All values of a scope, sorted, by key. `last` counts the rows of all keys."""
-    last, out = asked.get("last"), {}
+    last, out = scope.get("last"), {}
     rows = [
         (key, *row)
-        for batch in model.batches[_first_batch(model, asked) :]
+        for batch in model.batches[_first_batch(model, scope) :]
         for key, *row in zip(batch.keys, batch.values, _times(batch), *batch.filters.values(), strict=True)
     ]
     kept = rows if last is None else rows[max(0, len(rows) - last) :]
-    inside = [row for row in kept if _is_inside(model, asked, row)]
+    inside = [row for row in kept if _is_inside(model, scope, row)]
     for key in {row[0] for row in inside}:
         out[key] = sorted(row[1] for row in inside if row[0] == key)
     return out
 
 
-def _first_batch(model: Model, asked: dict[str, Any]) -> int:
-    steps = asked.get("last_steps")
+def _first_batch(model: Model, scope: dict[str, Any]) -> int:
+    steps = scope.get("last_steps")
     return 0 if steps is None or steps >= len(model.ends) else model.ends[len(model.ends) - steps - 1]
 
 
@@ -48,13 +48,13 @@ def _times(batch: Any) -> Any:
     return batch.times if batch.times is not None else [None] * len(batch.values)
 
 
-def _is_inside(model: Model, asked: dict[str, Any], row: Any) -> bool:
-    if asked.get("filter") is not None and not row[3 + model.filters.index(asked["filter"])]:
+def _is_inside(model: Model, scope: dict[str, Any], row: Any) -> bool:
+    if scope.get("filter") is not None and not row[3 + model.filters.index(scope["filter"])]:
         return False
-    if asked.get("within") is None:
+    if scope.get("within") is None:
         return True
-    until = model.newest if asked.get("now") is None else asked["now"]
-    return bool(model.times.threshold(until, asked["within"]) < row[2] <= until)
+    until = model.newest if scope.get("now") is None else scope["now"]
+    return bool(model.times.threshold(until, scope["within"]) < row[2] <= until)
 
 
 def check_ranking(ranking: KeyRankingAsOf, data: dict[Key, Any], phi: float) -> None:
@@ -100,12 +100,12 @@ def _sort_key(key: Key) -> Any:
     return tuple((part is None, part) for part in key)
 
 
-def check_questions(live: LiveStream, model: Model, asked: dict[str, Any], rng: Rng) -> None:
-    words = handed(model, asked)
+def check_questions(live: LiveStream, model: Model, scope: dict[str, Any], rng: Rng) -> None:
+    words = scope_arguments(model, scope)
     try:
-        if "last" in asked or "within" in asked or "filter" in asked:
-            model.window(None, *(asked.get(name) for name in ("last", "within", "filter", "now")))
-        data = data_by_key(model, asked)
+        if "last" in scope or "within" in scope or "filter" in scope:
+            model.window(None, *(scope.get(name) for name in ("last", "within", "filter", "now")))
+        data = data_by_key(model, scope)
     except Beyond:
         with pytest.raises(SpanError):
             live.worst_keys(0.5, **words)
@@ -117,7 +117,7 @@ def check_questions(live: LiveStream, model: Model, asked: dict[str, Any], rng: 
     phi = float(rng.choice([0.0, 0.5, 0.9, 1.0, rng.random()]))
     request: dict[str, Any] = {"most": int(rng.integers(1, 5)), "smallest": bool(rng.random() < 0.5)}
     request["min_n"] = int(rng.choice([1, 3]))
-    is_window = bool(asked.keys() & {"last", "within", "filter"})
+    is_window = bool(scope.keys() & {"last", "within", "filter"})
     for mode in (None, "exact") if is_window else (None,):
         ranking = live.worst_keys(phi, mode=mode, **request, **words)
         assert ranking.version == live.version
@@ -156,13 +156,13 @@ def test_keys_of_many_rows_use_summaries_and_stay_right(tmp_path: Path, rng: Rng
             grown.append(rng.integers(0, 200, 900), part, chosen)
         grown.settle()
         with LiveStream(grown.path, follow=False) as live:
-            asked: dict[str, Any] = {"last": grown.model.n}
-            ranking = live.worst_keys(0.5, most=3, **asked)
+            scope: dict[str, Any] = {"last": grown.model.n}
+            ranking = live.worst_keys(0.5, most=3, **scope)
             assert any(row.low < row.high for row in ranking.listed)
             assert any(not row.proved for row in ranking.listed)
             assert ranking.contenders
             for _ in range(20):
-                check_questions(live, grown.model, asked, rng)
+                check_questions(live, grown.model, scope, rng)
         grown.history.close()
 
 

@@ -16,7 +16,7 @@ from quantide.live import LiveStream
 from tests import oracle
 from tests.history.driver import Driver
 from tests.history.work import leftovers
-from tests.live.model import Rng, check, data_of, handed, small, some_window
+from tests.live.model import Rng, check, data_of, scope_arguments, small, some_window
 from tests.live.work import HOSTS, LAST, SETTINGS, after, append, batches_in, model_of, noted, versions
 
 POINTS = (
@@ -156,43 +156,43 @@ class Reader:
     def __init__(self, folder: Path, seed: int, **given: Any) -> None:
         self.live, self.rng = LiveStream(folder, **given), np.random.default_rng(seed)
         self.follows = given.get("follow", True)
-        self.said: list[tuple[dict[str, Any], Any]] = []
+        self.answers: list[tuple[dict[str, Any], Any]] = []
         self.model = model_of([0])
 
     def ask(self) -> None:
         if not self.follows and self.rng.random() < 0.3:
             self.live.poll()
         key: Any = (HOSTS[self.rng.integers(3)],) if self.rng.random() < 0.6 else None
-        asked = {"key": key} if self.rng.random() < 0.3 else self.window(key)
+        scope = {"key": key} if self.rng.random() < 0.3 else self.window(key)
         mode = str(self.rng.choice(["quick", "accurate", "exact"]))
         before = self.live.version
         try:
-            answers = self.live.answers([0.01, 0.5, 0.97], mode=mode, **handed(self.model, asked))
+            answers = self.live.answers([0.01, 0.5, 0.97], mode=mode, **scope_arguments(self.model, scope))
         except (UnknownKeyError, EmptyError):
-            assert not before or len(asked) > 1
+            assert not before or len(scope) > 1
         else:
             assert {answer.version for answer in answers} <= {answers[0].version}
             assert answers[0].version >= before
-            self.said += [(asked, answer) for answer in answers]
+            self.answers += [(scope, answer) for answer in answers]
 
     def window(self, key: Any) -> dict[str, Any]:
         """last up to a few hundred, within up to some seconds, whatever there is by now."""
-        asked = some_window(self.model, self.rng, key, now=False)
-        if "last" in asked:
-            asked["last"] = int(self.rng.integers(1, 600))
-        return {name: value for name, value in asked.items() if value is not None}
+        scope = some_window(self.model, self.rng, key, now=False)
+        if "last" in scope:
+            scope["last"] = int(self.rng.integers(1, 600))
+        return {name: value for name, value in scope.items() if value is not None}
 
     def check(self, folder: Path) -> int:
         """Return the number of versions that were read."""
         first, rows = len(model_of([0]).batches[0].values), versions(folder)
         models: dict[int, Any] = {}
-        for asked, answer in self.said:
+        for scope, answer in self.answers:
             version = answer.version
             if version not in models:
                 known = max((one for one in rows if one <= version), default=None)
                 models[version] = model_of(range(batches_in(first + (0 if known is None else rows[known]))))
-            data = data_of(models[version], asked)
-            assert oracle.bound_faults(data, answer) == [], (asked, version)
+            data = data_of(models[version], scope)
+            assert oracle.bound_faults(data, answer) == [], (scope, version)
             assert answer.error <= (0 if answer.mode == "exact" else 0.05 + 1e-12)
         return len(models)
 
@@ -206,7 +206,7 @@ def stress(folder: Path, driver: Driver, batches: int) -> None:
     readers = [Reader(folder, 1, memory="50 KB"), Reader(folder, 2, follow=False)]
 
     def read(reader: Reader) -> None:
-        while not ended.is_set() and len(reader.said) < 6000:
+        while not ended.is_set() and len(reader.answers) < 6000:
             reader.ask()
 
     with ThreadPoolExecutor(3) as pool:

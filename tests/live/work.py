@@ -155,7 +155,7 @@ def noted(folder: str | Path, word: str) -> list[int]:
     """The batches of which that was noted."""
     path = Path(f"{folder}-notes")
     lines = [line.split(",") for line in path.read_text().splitlines()] if path.exists() else []
-    return [int(number) for said, number in lines if said == word]
+    return [int(number) for name, number in lines if name == word]
 
 
 def _note(folder: str, word: str, number: int) -> None:

@@ -85,13 +85,18 @@ class Truth:
         self._history.append(values, key=of, times=times, filters={"errors": values > 100})
         self.values, self.keys = np.concatenate((self.values, values)), np.concatenate((self.keys, of))
 
-    def check(self, told: dict[str, Any], phi: float, eps: float, key: str | None = None) -> None:
-        """Check a value against the n values it covers: its rank is within its bounds, and near its target."""
+    def check(self, change: dict[str, Any], phi: float, eps: float, key: str | None = None) -> None:
+        """Check a value against the n values it covers, the first ones of its key."""
         mine = self.values if key is None else self.values[self.keys == key]
-        some = mine[: told["n"]]
-        assert len(some) == told["n"] > 0
-        assert told["value"] in some
-        rank, target = int((some <= told["value"]).sum()), max(1, math.ceil(phi * len(some) - 1e-9))
-        assert told["rank_lo"] <= rank <= told["rank_hi"]
-        assert max(target - told["rank_lo"], told["rank_hi"] - target) == round(told["error"] * len(some))
-        assert abs(rank - target) <= told["error"] * len(some) + 1e-6 <= eps * len(some) + 1 + 1e-6
+        check_value(change, mine[: change["n"]], phi, eps)
+
+
+def check_value(change: dict[str, Any], values: NDArray[np.float64], phi: float, eps: float) -> None:
+    """Check that the rank of a published value among the values it covers is within its bounds and near its target."""
+    n = len(values)
+    assert n == change["n"] > 0
+    assert change["value"] in values
+    rank, target = int((values <= change["value"]).sum()), max(1, math.ceil(phi * n - 1e-9))
+    assert change["rank_lo"] <= rank <= change["rank_hi"]
+    assert max(target - change["rank_lo"], change["rank_hi"] - target) == round(change["error"] * n)
+    assert abs(rank - target) <= change["error"] * n + 1e-6 <= eps * n + 1 + 1e-6

@@ -53,7 +53,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
             yield result
 
 
-def said(command: str) -> tuple[str, str, dict[str, str], str | None]:
+def parse_curl(command: str) -> tuple[str, str, dict[str, str], str | None]:
     """Parse a curl command: method, URL, headers, body."""
     words = shlex.split(command.replace("\\\n", " "))
     headers, body, method, address = {}, None, None, ""
@@ -75,23 +75,23 @@ def said(command: str) -> tuple[str, str, dict[str, str], str | None]:
 def test_examples_are_real_responses(shop: httpx.Client) -> None:
     """Run the examples in the order of the page: each uses the results of those before."""
     done = 0
-    for command, told in EXAMPLES:
-        method, address, headers, body = said(command)
+    for command, expected in EXAMPLES:
+        method, address, headers, body = parse_curl(command)
         if "$TOKEN" in command:  # this server has no tokens; test_security.py has
             continue
         with shop.stream(method, address, headers=headers, content=body) as result:
             assert result.is_success, (command, result.read())
             if result.headers.get("content-type", "").startswith("text/event-stream"):
-                assert told, command
+                assert expected, command
                 lines = result.iter_lines()
-                first = [line for line in told.splitlines() if line.startswith("event:")]
+                first = [line for line in expected.splitlines() if line.startswith("event:")]
                 assert next(line for line in lines if line.startswith("event:")) == first[0]
                 continue
             text = result.read().decode("utf-8", "replace")
-        if told and told.lstrip().startswith("{"):
-            assert shape(json.loads(text)) == shape(json.loads(told)), command
-        elif told:
-            assert told.splitlines()[0] in text
+        if expected and expected.lstrip().startswith("{"):
+            assert shape(json.loads(text)) == shape(json.loads(expected)), command
+        elif expected:
+            assert expected.splitlines()[0] in text
         done += 1
     assert done > 15
 
@@ -157,7 +157,7 @@ def test_no_parameter_is_made_up(described: dict[str, Any]) -> None:
 
 
 def test_every_get_has_an_example() -> None:
-    shown = {re.sub(r"\?.*", "", said(command)[1]) for command, _ in EXAMPLES}
+    shown = {re.sub(r"\?.*", "", parse_curl(command)[1]) for command, _ in EXAMPLES}
     for route in SECTIONS:
         method, path = route.split(" ", 1)
         if method == "GET":

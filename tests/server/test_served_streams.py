@@ -5,7 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 
+import pytest
+
 from quantide.live.live_stream import LiveStream
+from quantide.server import served_streams
 from quantide.server.served_streams import ServedStreams
 from tests.server.serving import configure, make_store
 
@@ -44,3 +47,23 @@ def test_subscribers_are_called_for_an_opened_stream_and_for_commits(tmp_path: P
         streams.close()
     assert (len(counts), overlaps) == (streams.failures, [])
     assert len(counts) % 2 == 0, "both are called every time"
+
+
+def test_an_unexpected_error_is_logged_once_with_its_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    errors, attempts = [ValueError("first"), ValueError("first"), ValueError("second")], list[Exception]()
+
+    def fail(*arguments: object, **options: object) -> LiveStream:
+        attempts.append(errors[min(len(attempts), len(errors) - 1)])
+        raise attempts[-1]
+
+    monkeypatch.setattr(served_streams, "LiveStream", fail)
+    monkeypatch.setattr(served_streams, "REOPEN", 0.01)
+    streams = ServedStreams(configure(tmp_path))
+    streams.start()
+    wait_until(lambda: len(attempts) > 4)
+    streams.close()
+    logged = [record.exc_info[1] for record in caplog.records if record.exc_info is not None]
+    assert logged == [errors[0], errors[2]]
+    assert streams.open_errors == {"latency": "second"}

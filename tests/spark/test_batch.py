@@ -1,5 +1,7 @@
 """Summaries and quantiles of files and DataFrames: the same answers on every way, within the proved bound."""
 
+import re
+import struct
 from collections.abc import Callable
 from decimal import Decimal
 from itertools import product
@@ -143,6 +145,37 @@ def test_exact_reads_only_what_can_hold_the_answer(spark: SparkSession, tmp_path
         left, below = prune_row_groups(split, "v", ValueBrackets.of(summaries, [0.553]), StorageOptions())
         assert [piece.groups for piece in left] == [(5,)]
         assert below.tolist() == [50_000]
+
+
+def test_exact_reads_a_row_group_whose_nulls_are_not_counted(spark: SparkSession, tmp_path: Path) -> None:
+    """The format lets a writer leave out the number of nulls; then the number of values is not known either."""
+    values = [None] * 50_000 + [1.0] * 10_000 + list(range(100, 60_100))
+    path = tmp_path / "a.parquet"
+    options: dict[str, Any] = {"row_group_size": 60_000, "use_dictionary": False, "compression": "none"}
+    pq.write_table(pa.table({"v": pa.array(values, pa.float64())}), path, **options)
+    path.write_bytes(without_null_counts(path.read_bytes()))
+    stats = pq.read_metadata(path).row_group(0).column(0).statistics
+    assert (stats.has_null_count, stats.has_min_max) == (False, True)
+    row = quantiles(str(path), "v", 0.5, eps=0.01, exact=True).collect()[0]
+    assert (row["value"], row["rank_lo"], row["n"]) == (25_099.0, 35_000, 70_000)
+
+
+def without_null_counts(data: bytes) -> bytes:
+    """Remove the number of nulls from all statistics: in each, the field before the first of two bounds of 8 bytes."""
+    length = struct.unpack("<I", data[-8:-4])[0]
+    footer, found = re.subn(rb"\x16[\x80-\xff]*[\x00-\x7f]\x28\x08", b"\x38\x08", data[-8 - length : -8])
+    assert found == 2
+    return data[: -8 - length] + footer + struct.pack("<I", len(footer)) + b"PAR1"
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("us"), pa.date32()])
+def test_exact_of_times_beyond_python(spark: SparkSession, tmp_path: Path, kind: pa.DataType) -> None:
+    """Statistics of such times cannot be read: pyarrow makes Python's dates of them, which end in the year 9999."""
+    whole = np.linspace(0, 5e17 if kind == pa.timestamp("us") else 5e6, 2_001).astype(np.int64)
+    column = pa.array(whole, pa.int64()).cast(pa.int32() if kind == pa.date32() else pa.int64()).cast(kind)
+    pq.write_table(pa.table({"v": column}), tmp_path / "a.parquet", row_group_size=500)
+    answers = quantiles(str(tmp_path), "v", 0.5, exact=True).select("rank_lo", "rank_hi", "error").collect()
+    assert [tuple(row) for row in answers] == [(1_001, 1_001, 0.0)]
 
 
 @pytest.mark.parametrize("constant", [True, False])

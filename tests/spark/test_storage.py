@@ -5,8 +5,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
+from quantide import History
 from quantide.errors import CorruptBytesError, InvalidArgumentError, StorageError
 from quantide.spark.source_files import FilePiece, SourceDataFile, find_files, read_split
 from quantide.store.location import StorageOptions
@@ -49,6 +51,22 @@ def test_damaged_files_are_named(where: Any, tmp_path: Path) -> None:
         piece = FilePiece(SourceDataFile(str(path), len(data)), None, len(data))
         with pytest.raises(CorruptBytesError, match=r"x\.parquet cannot be read as Parquet"):
             list(read_split((piece,), ["v"], SCHEMA, where, StorageOptions()))
+
+
+def test_names_of_columns_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"value": [1.0], "name": [2.0]}), tmp_path / "x.parquet", store_schema=False)
+    path = tmp_path / "x.parquet"
+    path.write_bytes(path.read_bytes().replace(b"name", b"n\xff\xfee"))
+    with pytest.raises(CorruptBytesError, match=r"x\.parquet cannot be read as Parquet"):
+        find_files([str(path)], StorageOptions())
+    with History(tmp_path / "store") as history, pytest.raises(CorruptBytesError, match="cannot be read as Parquet"):
+        history.append_files([str(path)], column="value")
+
+
+def test_several_columns_of_one_name_are_named(tmp_path: Path) -> None:
+    pq.write_table(pa.table([[1.0], [2], [3]], names=["value", "x", "x"]), tmp_path / "x.parquet")
+    with pytest.raises(InvalidArgumentError, match="several columns of one name; rename all but one"):
+        find_files([str(tmp_path / "x.parquet")], StorageOptions())
 
 
 def test_a_path_that_is_not_there(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 import io
 import struct
+import subprocess
+import sys
 from contextlib import suppress
 from typing import Any
 
@@ -15,9 +17,18 @@ import pytest
 from quantide.kernels.footer_scan import CODEC, COMPRESSED, FIELDS, UNCOMPRESSED, VALUES, scan_chunks
 from quantide.kernels.jit import freeze
 from quantide.store.parquet_footer import read_footer
-from tests.contradicting_parquet import contradicting_file, flip_bit
+from tests.contradicting_parquet import CONTRADICTIONS, contradicting_file, flip_bit
 
 Rng = np.random.Generator
+
+READ_STATISTICS = """
+import io, resource, sys
+from contextlib import suppress
+import pyarrow.parquet as pq
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+with suppress(Exception):
+    pq.ParquetFile(io.BytesIO(sys.stdin.buffer.read())).metadata.row_group(0).column(0).statistics
+"""
 
 CODECS = {"none": 0, "snappy": 1, "gzip": 2, "brotli": 4, "zstd": 6, "lz4": 7}
 
@@ -98,9 +109,15 @@ def test_every_changed_byte_of_a_footer_is_read_or_refused(rng: Rng) -> None:
     assert min(accepted, refused) > 100
 
 
-def test_contradicting_size_statistics_are_refused() -> None:
+@pytest.mark.parametrize("contradiction", CONTRADICTIONS)
+def test_a_file_that_ends_a_process_with_pyarrow_is_refused(contradiction: str) -> None:
+    data = contradicting_file(contradiction=contradiction)
+    process = subprocess.run([sys.executable, "-c", READ_STATISTICS], input=data, capture_output=True, timeout=60)
+    if process.returncode == 0:
+        pytest.skip(f"pyarrow {pa.__version__} survives statistics that contradict the schema")
+    assert process.returncode < 0, process.stderr.decode()  # by a signal
     with pytest.raises(ValueError, match="the statistics of the column 'value' contradict its type"):
-        read_footer(io.BytesIO(contradicting_file()))
+        read_footer(io.BytesIO(data))
 
 
 def test_any_bytes_are_scanned_within_their_arrays(rng: Rng) -> None:

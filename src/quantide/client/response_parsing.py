@@ -9,7 +9,7 @@ import numpy as np
 
 from quantide.summary.answer import AnswerAsOf
 from quantide.summary.common_type import common_type
-from quantide.summary.comparison import PROOFS
+from quantide.summary.comparison import MEASURES, PROOFS
 from quantide.summary.key_ranking import KeyRankingAsOf, RankedKey
 from quantide.summary.value_types import ValueType, type_named
 
@@ -219,7 +219,7 @@ def parse_comparison(body: dict[str, Any]) -> RemoteComparison:
     kind = common_type(own, other)
     proofs = {word: proof for proof, word in PROOFS.items()}
     return RemoteComparison(
-        **{name: _parse_interval(body[name]) for name in ("ks", "psi", "wasserstein")},
+        **{name: _parse_interval(body[name]) for name in MEASURES},
         shifts={float(shift["phi"]): _parse_shift(shift, kind) for shift in body["shifts"]},
         above={float(shift["phi"]): proofs[shift["is_above"]] for shift in body["shifts"]},
         n=int(body["n"]),

@@ -21,6 +21,7 @@ TOMBSTONES = ("quarantine", "skip")
 DATA_LOSS = ("fail", "continue")
 EARLIEST = "earliest"
 STARTS = (EARLIEST, "latest")
+OFFSETS = '{"latency":{"0":17}}'  # of a topic and its partition, as an example
 RESERVED = {  # options of Spark that a key of the source sets, by lower-case name
     "failondataloss": "on_data_loss",
     "startingoffsets": "start",
@@ -57,11 +58,13 @@ def parse_start(value: Any) -> str:
         return str(value)
     try:
         offsets = json.loads(value)
-        if {int(number) for partitions in offsets.values() for number in partitions.values()}:
-            return str(value)
-    except (ValueError, TypeError, AttributeError):
-        pass
-    raise InvalidArgumentError("it is neither a choice nor offsets by topic and partition")
+        if not [int(number) for partitions in offsets.values() for number in partitions.values()]:
+            raise ValueError("it has no offsets")
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InvalidArgumentError(
+            f'give "earliest", "latest", or offsets in JSON by topic and partition, such as \'{OFFSETS}\' ({error})'
+        ) from error
+    return str(value)
 
 
 def parse_kafka_options(table: ConfigTable, options: dict[str, str]) -> dict[str, str]:

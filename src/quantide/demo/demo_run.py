@@ -2,7 +2,7 @@
 
 import io
 import re
-import shutil
+import subprocess
 import tempfile
 import threading
 import time
@@ -190,4 +190,10 @@ def open_folder(options: DemoOptions) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_folder(folder)
+
+
+def remove_folder(folder: Path) -> None:
+    """Start a process that removes a folder: after an hour of ticks it has so many files that Ctrl-C would wait."""
+    command = ["sh", "-c", 'rm -rf -- "$1" &', "sh", str(folder)]
+    subprocess.run(command, check=False, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -305,7 +305,7 @@ def _batches(
                     yield renamed if stored is None else _restore_type(renamed, stored)
     except FileNotFoundError as error:
         raise StorageError(f"{path} is not there: {error}") from error
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         if isinstance(error, InvalidArgumentError | StorageError):
             raise
         raise CorruptBytesError(f"{path} cannot be read as Parquet: {error}") from error

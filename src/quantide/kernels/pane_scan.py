@@ -13,9 +13,8 @@ from quantide.kernels.jit import compiled
 from quantide.typing import Array, Bools, Ints
 
 GROUP = 32  # values that are counted together
-BELOW_LOW, UPTO_LOW, BELOW_HIGH, UPTO_HIGH = range(
-    4
-)  # rows of a pane that are counted: below or up to an end of a band
+# Counts of a pane: rows below an end of a band, or up to it.
+BELOW_LOW, UPTO_LOW, BELOW_HIGH, UPTO_HIGH = range(4)
 
 Panes = NDArray[np.int32]
 

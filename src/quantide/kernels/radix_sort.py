@@ -1,7 +1,7 @@
 """Radix sort of blocks: about as fast on every processor.
 
-np.sort is fast where its vector kernels are, and five times slower on processors that run their instructions in
-microcode. A radix sort needs no vector instructions. It sorts unsigned keys in the order of the values:
+np.sort is fast where its vector kernels are, and slow on processors that run their instructions in microcode. A radix
+sort needs no vector instructions. It sorts unsigned keys in the order of the values:
 
 1. Map the bits of each value to a key. Only the bits in which keys differ matter; the others are skipped.
 2. Sort by the highest 26 of them: two stable passes of 13 bits.

@@ -7,7 +7,7 @@ from typing import Any, TextIO
 from quantide.errors import InvalidArgumentError
 from quantide.live.live_stream import LiveStream
 from quantide.live.scope import QueryScope
-from quantide.summary.comparison import Comparison
+from quantide.summary.comparison import MEASURES, Comparison
 from quantide.summary.outward_rounding import interval_text
 from quantide.summary.summary import Summary
 from quantide.summary.value_json import count, encode_comparison, encode_key, write_line
@@ -33,8 +33,8 @@ def show_comparison(
         other = live
         if reference is not None:
             other = stack.enter_context(LiveStream(reference, follow=False, storage_options=storage_options))
-        version, own = _read_summary(live, scope)
-        other_version, theirs = _read_summary(other, reference_scope)
+        version, own = live.pull_values(QueryScope.of(scope))
+        other_version, theirs = other.pull_values(QueryScope.of(reference_scope))
         comparison = Comparison(own, theirs, phis)
         own_unit, other_unit = live.read_unit(), other.read_unit()
         sides = [
@@ -45,7 +45,7 @@ def show_comparison(
     if json:
         write_line(out, sides[0] | {"against": sides[1]} | encode_comparison(comparison))
         return
-    for name in ("ks", "psi", "wasserstein"):
+    for name in MEASURES:
         text = interval_text(*getattr(comparison, name))
         out.write(f"{name:<12}  {text:>44}{unit if name == 'wasserstein' else ''}\n")
     for phi, shift in comparison.shifts.items():
@@ -63,14 +63,6 @@ def _verdict(low: Any, high: Any) -> str:
     if high < 0:
         return "lower, proved"
     return "not higher, proved" if high == 0 else "not lower, proved" if low == 0 else "open"
-
-
-def _read_summary(live: LiveStream, scope: dict[str, Any]) -> tuple[int, Summary]:
-    """Return the version and the summary of a scope; raise if it has no values."""
-    version, summary = live.pull(QueryScope.of(scope))
-    if not summary.n:
-        live.answer(1.0, **scope)  # raises an error that names what is missing
-    return version, summary
 
 
 def _side_json(path: str, scope: dict[str, Any], version: int, summary: Summary, unit: str | None) -> dict[str, Any]:

@@ -284,6 +284,13 @@ class LiveMonitors(LiveQueries):
         except UnknownKeyError:
             return version, Summary.of([])
 
+    def pull_values(self, scope: QueryScope) -> tuple[int, Summary]:
+        """Return the version and a summary; if it has no values, raise an error that names what is missing."""
+        version, summary = self.pull(scope)
+        if not summary.n:
+            self.answer(1.0, **vars(scope))
+        return version, summary
+
     def changes(self) -> list[tuple[QueryScope, Changes]]:
         """Return the changes of each monitor since the last call, with its scope."""
         published = []

@@ -75,7 +75,7 @@ class TimePanes:
         return sums
 
     def total(self, counts: Ints) -> int:
-        """Return the sum of all panes that a window has."""
+        """Return the sum over panes that belong to at least one window."""
         return int(counts[np.diff(self.needed) > 0].sum())
 
     def subset(self, chosen: Ints) -> "TimePanes":
@@ -83,7 +83,7 @@ class TimePanes:
 
     @cached_property
     def needed(self) -> Ints:
-        """Number of panes before each pane, and before the end, that a window has."""
+        """Cumulative number of panes that belong to at least one window."""
         change = np.zeros(len(self.edges) + 2, dtype=np.int64)
         np.add.at(change, self.starts, 1)
         np.add.at(change, self.ends, -1)
@@ -164,7 +164,7 @@ class PaneQuantiles:
         return np.array([limits.min, limits.max], dtype=self._carrier)
 
     def _find_bands(self, group: Ints, phis: Floats) -> list[Array]:
-        """Return the least and the highest value among which the quantiles most likely are, for each phi."""
+        """Return, for each phi, an interval that probably contains the quantiles of all windows."""
         chosen = np.unique(np.linspace(0, len(group) - 1, SAMPLE_WINDOWS).astype(np.int64))
         windows = self._panes.subset(group[chosen])
         rows = int(self.sizes[group].mean())

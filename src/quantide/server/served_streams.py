@@ -8,7 +8,14 @@ from threading import Event, Thread
 
 from quantide.config import Config
 from quantide.config.stream_metrics import StreamMetrics
-from quantide.errors import AccessRefusedError, NoStoreError, NotReadyError, StorageError, UnknownStreamError
+from quantide.errors import (
+    AccessRefusedError,
+    NoStoreError,
+    NotReadyError,
+    QuantideError,
+    StorageError,
+    UnknownStreamError,
+)
 from quantide.live.live_stream import LiveStream
 
 LOG = logging.getLogger("quantide.server")
@@ -105,8 +112,8 @@ class ServedStreams:
                     live = LiveStream(stream.folder, self._memory, storage_options=stream.storage_options or None)
                 except Exception as error:  # any error: other streams are served
                     reason = _public_reason(error, stream.folder)
-                    if self._open_errors.get(name) != reason and _is_unreachable(error, stream.folder):
-                        LOG.warning("the stream %s cannot be opened yet: %s", name, error)
+                    if self._open_errors.get(name) != reason:
+                        _log_open_error(name, error, stream.folder)
                     self._open_errors[name] = reason
                 else:
                     self._readers[name] = live
@@ -138,6 +145,14 @@ class ServedStreams:
             except Exception:
                 self.failures += 1
                 LOG.exception("a subscriber to the stream %s failed", name)
+
+
+def _log_open_error(name: str, error: Exception, folder: str) -> None:
+    """Log why a stream cannot be opened: unexpected errors with their traceback; others are part of its state."""
+    if not isinstance(error, QuantideError):
+        LOG.error("the stream %s cannot be opened: %s", name, error, exc_info=error)
+    elif _is_unreachable(error, folder):
+        LOG.warning("the stream %s cannot be opened yet: %s", name, error)
 
 
 def _is_unreachable(error: Exception, folder: str) -> bool:

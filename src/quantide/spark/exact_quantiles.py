@@ -41,6 +41,8 @@ COUNT_SCHEMA = StructType(
     ]
 )
 
+NUMBERS = "INT32", "INT64", "FLOAT", "DOUBLE"  # physical types
+
 
 @dataclass(frozen=True)
 class ValueBrackets:
@@ -193,8 +195,9 @@ def prune_row_groups(split: Split, name: str, bracket: ValueBrackets, storage: S
         undecided = []
         for group in groups:
             stats = metadata.row_group(group).column(columns[0]).statistics if columns else None
-            if stats is None or not _is_outside(stats, low, high):
-                undecided.append(group)
+            required = bool(columns) and metadata.schema.column(columns[0]).max_definition_level == 0
+            if stats is None or not (stats.has_null_count or required) or not _is_outside(stats, low, high):
+                undecided.append(group)  # without a count of nulls, num_values counts them, too
             else:
                 below += np.where(low > stats.max, stats.num_values, 0)
         if undecided:
@@ -204,8 +207,8 @@ def prune_row_groups(split: Split, name: str, bracket: ValueBrackets, storage: S
 
 def _is_outside(stats: Any, low: NDArray[Any], high: NDArray[Any]) -> bool:
     """Return True if all values of a row group are on one side of every bracket, by its statistics."""
-    if not stats.has_min_max or not isinstance(stats.min, (int, float)):
-        return False
+    if not stats.has_min_max or stats.physical_type not in NUMBERS or stats.logical_type.type not in ("NONE", "INT"):
+        return False  # times are not read: pyarrow makes dates of them, which end in the year 9999
     return bool(((low > stats.max) | (high < stats.min)).all())
 
 

@@ -108,8 +108,13 @@ def _find_parquet(uri: str, storage: StorageOptions) -> SourceFiles:
         )
     try:
         dataset = ds.dataset(path, filesystem=filesystem, format="parquet", partitioning="hive")
-    except (pa.ArrowInvalid, OSError) as error:
+        _check_names(dataset.schema)
+    except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:
+        if "duplicate field names" in str(error):
+            raise InvalidArgumentError(f"{uri} has several columns of one name; rename all but one") from error
         raise read_error(uri, error) from error
+    except pa.ArrowNotImplementedError as error:
+        raise InvalidArgumentError(f"{uri} has a type that pyarrow cannot read, {error}; write it without") from error
     fragments = list(dataset.get_fragments())
     sizes = filesystem.get_file_info([fragment.path for fragment in fragments])
     scheme = uri.partition("://")[0] + "://" if "://" in uri else ""
@@ -118,6 +123,11 @@ def _find_parquet(uri: str, storage: StorageOptions) -> SourceFiles:
         keys = tuple(sorted(ds.get_partition_keys(fragment.partition_expression).items()))
         files.append(SourceDataFile(scheme + fragment.path, info.size, keys))
     return SourceFiles(tuple(files), dataset.schema)
+
+
+def _check_names(schema: pa.Schema) -> None:
+    """Raise UnicodeDecodeError if the name of a column is no text."""
+    sorted(schema.names)
 
 
 def _find_delta(uri: str, storage: StorageOptions) -> SourceFiles:

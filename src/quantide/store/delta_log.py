@@ -9,8 +9,8 @@ before the commit is acknowledged; a checkpoint is synced before the file that n
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -243,17 +243,11 @@ class LogWriter:
         """Return if the unsettled entry is in the log; otherwise raise the error that describes its state."""
         entry = self.unsettled
         assert entry is not None
-        try:
+        with self._uncertain_if_unreachable(identity, error):
             self.settle()
             if self._log.read_token(entry.version) != entry.token:
                 self._check_writer(entry)
                 raise self._failed_error(error) from error
-        except WriterConflictError:
-            raise
-        except OSError as unknown:
-            if unknown.__cause__ is error:
-                raise
-            raise self._uncertain_error(identity, unknown) from error
 
     def _check_writer(self, entry: "UnsettledEntry") -> None:
         """Raise if the entry at the place of an unsettled one is of another writer."""
@@ -275,13 +269,19 @@ class LogWriter:
 
     def _check_committed(self, version: int, token: str, identity: Any, error: OSError) -> None:
         """Return if a commit that failed is in the log; otherwise raise the error that describes its state."""
-        try:
+        with self._uncertain_if_unreachable(identity, error):
             if not self._log.has_version(version - 1):
                 raise self.fenced_error() from error
             if not self._log.has_version(version):
                 raise self._failed_error(error) from error
             if self._log.read_token(version) != token:
                 raise self.fenced_error() from error
+
+    @contextmanager
+    def _uncertain_if_unreachable(self, identity: Any, error: OSError) -> Iterator[None]:
+        """Raise CommitUncertainError if the log cannot be read; errors raised from `error` describe its state."""
+        try:
+            yield
         except WriterConflictError:
             raise
         except OSError as unknown:

@@ -1,23 +1,26 @@
 """Maintenance of the log: checkpoints, and the removal of old versions, in a thread of its own.
 
-A checkpoint costs as much as the table has files, so it is no part of a commit. One that fails is made up for by the
-next: entries are removed only once a loadable checkpoint has what they say.
+A checkpoint costs as much as the table has files, so it is no part of a commit. The next checkpoint replaces one that
+failed. Entries are removed only after a loadable checkpoint contains them.
 """
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import contextmanager
 from threading import Lock
 
 from quantide.store.checkpoint_file import log_files, make_checkpoint
 from quantide.store.delta_library import DeltaError
 from quantide.store.delta_log import MIN_AGE_SECONDS, DeltaLog, survey_log
 
+LOG = logging.getLogger("quantide.store")
 CHECKPOINT_INTERVAL = 10  # commits, in a small table
 MAX_INTERVAL = 100  # commits, in a large one: a new reader reads all entries after a checkpoint
 FILES_PER_COMMIT = 1000  # active files for each commit more between checkpoints
 KEPT_VERSIONS = 200
 TRIM_INTERVAL = 100  # commits
+STORAGE_ERRORS = (OSError, DeltaError)
 
 
 def checkpoint_interval(files: int) -> int:
@@ -34,6 +37,7 @@ class LogMaintenance:
         self._pool: ThreadPoolExecutor | None = None
         self._task: Future[None] | None = None
         self._lock = Lock()
+        self._failures: dict[str, tuple[type[Exception], int | None]] = {}  # newest error of each task that fails
 
     def committed(self, version: int, files: int) -> None:
         """Begin a checkpoint if one is due and none is being made."""
@@ -47,8 +51,8 @@ class LogMaintenance:
             self._task = self._pool.submit(self._maintain, version)
 
     def write_checkpoint(self, version: int) -> None:
-        """Write the checkpoint of a version now; if that fails, the next one replaces it."""
-        with suppress(OSError, DeltaError):
+        """Write the checkpoint of a version now; if that fails, log it: the next one replaces it."""
+        with self._log_failures("write a checkpoint", version):
             survey = survey_log(self._log.storage, with_hint=False)
             if survey.version is not None and survey.version >= version and survey.base != version:
                 base = None if survey.base is None else (survey.base, survey.checkpoint)
@@ -71,8 +75,28 @@ class LogMaintenance:
             pool.shutdown()
 
     def _maintain(self, version: int) -> None:
-        self.write_checkpoint(version)
-        if version - self._trimmed >= TRIM_INTERVAL:
-            self._trimmed = version
-            with suppress(OSError):
-                self._log.trim(version - KEPT_VERSIONS, MIN_AGE_SECONDS, self._now())
+        with self._log_failures("maintain the log", version, (Exception,)):  # nobody reads the result of the task
+            self.write_checkpoint(version)
+            if version - self._trimmed >= TRIM_INTERVAL:
+                self._trimmed = version
+                with self._log_failures("remove old entries", version):
+                    self._log.trim(version - KEPT_VERSIONS, MIN_AGE_SECONDS, self._now())
+
+    @contextmanager
+    def _log_failures(
+        self, task: str, version: int, errors: tuple[type[Exception], ...] = STORAGE_ERRORS
+    ) -> Iterator[None]:
+        """Log errors of a task instead of raising them, each when it begins or changes.
+
+        Unexpected errors, neither of storage nor of Delta's library, are logged with their traceback.
+        """
+        try:
+            yield
+        except errors as error:
+            kind = type(error), getattr(error, "errno", None)  # not the text, which may name the version
+            if self._failures.get(task) != kind:
+                message = f"{self._log.storage.path}: failed to {task} at version {version}, and tries again: {error}"
+                LOG.warning(message, exc_info=None if isinstance(error, STORAGE_ERRORS) else error)
+            self._failures[task] = kind
+        else:
+            self._failures.pop(task, None)

@@ -1,5 +1,7 @@
 """Lease of a store in an object store: an object that its holder renews, and that others watch.
 
+The lease keeps writers apart; `delta_log.py` fences off a stale one.
+
 No clock is compared with another. A writer that wants the lease watches the object for LEASE_SECONDS by its own running
 time. If it changes, the holder lives, and the writer is refused. If it does not, the holder is
 dead or cut off, and the writer replaces the object, on the condition that it is still unchanged. A holder on the same

@@ -50,10 +50,10 @@ def read_footer(file: Any) -> tuple[Any, Ints]:
     groups, columns = metadata.num_row_groups, metadata.num_columns
     if any(metadata.row_group(group).num_columns != columns for group in range(groups)):
         raise ValueError(f"a row group has other columns than the {columns} of the schema")
-    found = np.zeros((FIELDS, groups * columns), dtype=np.int64)
-    if scan_chunks(freeze(np.frombuffer(footer, np.uint8)), found) != groups * columns:
-        raise ValueError("the footer cannot be read")
-    chunks = found.reshape(FIELDS, groups, columns)
+    fields = np.zeros((FIELDS, groups * columns), dtype=np.int64)
+    if scan_chunks(freeze(np.frombuffer(footer, np.uint8)), fields) != groups * columns:
+        raise ValueError("the footer has other column chunks than its schema; write the file again")
+    chunks = fields.reshape(FIELDS, groups, columns)
     _check_chunks(chunks, metadata.schema)
     return metadata, chunks
 
@@ -77,20 +77,21 @@ def _check_chunks(chunks: Ints, schema: Any) -> None:
     if chunks[ENCRYPTED].any():
         raise ValueError("a column is encrypted")
     for index in np.flatnonzero(chunks[TEXT_BYTES:].any(axis=(0, 1))).tolist():
-        column, own = schema.column(index), chunks[:, :, index]
-        if _is_wrong(own, column):
+        column = schema.column(index)
+        if _contradicts_type(chunks[:, :, index], column):
             raise ValueError(f"the statistics of the column {column.path[:80]!r} contradict its type")
 
 
-def _is_wrong(own: Ints, column: Any) -> bool:
+def _contradicts_type(chunk_fields: Ints, column: Any) -> bool:
     """Return True if statistics of a column's chunks cannot be of its type."""
     levels = {REPETITION: column.max_repetition_level, DEFINITION: column.max_definition_level}
-    if any((own[row][own[row] > 0] != level + 1).any() for row, level in levels.items()):
+    if any((chunk_fields[row][chunk_fields[row] > 0] != level + 1).any() for row, level in levels.items()):
         return True
     kind = column.physical_type
-    if kind != "BYTE_ARRAY" and own[TEXT_BYTES].any():
+    if kind != "BYTE_ARRAY" and chunk_fields[TEXT_BYTES].any():
         return True
-    if (own[TYPE][own[STATISTICS] > 0] != TYPES.index(kind)).any():
+    if (chunk_fields[TYPE][chunk_fields[STATISTICS] > 0] != TYPES.index(kind)).any():
         return True
-    width, lengths = WIDTHS.get(kind, column.length if kind == "FIXED_LEN_BYTE_ARRAY" else 0), own[list(LIMITS)]
+    width = WIDTHS.get(kind, column.length if kind == "FIXED_LEN_BYTE_ARRAY" else 0)
+    lengths = chunk_fields[list(LIMITS)]
     return bool(((lengths > 0) & (lengths <= width)).any())

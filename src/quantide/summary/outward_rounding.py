@@ -76,15 +76,6 @@ def _upper_half(number: Any) -> Any:
     return scaled - (scaled - number)
 
 
-def difference_below(a: float, b: float) -> float:
-    """Return a lower bound of a - b; 0 if both are the same, also of equal infinities."""
-    if a == b:
-        return 0.0
-    if math.isinf(a) or math.isinf(b):
-        return a - b
-    return float_below(Fraction(a) - Fraction(b))
-
-
 def sum_below(terms: Sequence[float]) -> float:
     """Return the largest float that is not above the exact sum of finite terms.
 

@@ -63,8 +63,8 @@ def routes(service: Service) -> APIRouter:
 
         def compute() -> tuple[int, int, Comparison, dict[str, Any]]:
             """Compare and encode: results are computed when they are read, and take a while for many phis and bins."""
-            version, own = read_summary(live, scope)
-            other_version, theirs = read_summary(other, against)
+            version, own = live.pull_values(scope)
+            other_version, theirs = other.pull_values(against)
             comparison = Comparison(own, theirs, query.phi, read_bins(query, other), query.floor)
             return version, other_version, comparison, encode_comparison(comparison)
 
@@ -83,15 +83,6 @@ def routes(service: Service) -> APIRouter:
         return json_response(own_side | {"against": other_side} | results)
 
     return router
-
-
-def read_summary(live: LiveStream, scope: QueryScope) -> tuple[int, Summary]:
-    """Return the version and the summary of a scope; raise if it has no values."""
-    version, summary = live.pull(scope)
-    if not summary.n:
-        arguments = {"last": scope.last, "within": scope.within, "filter": scope.filter, "last_steps": scope.last_steps}
-        live.answer(1.0, scope.key, now=scope.now, **arguments)  # raises an error that names what is missing
-    return version, summary
 
 
 def read_bins(query: ComparisonQuery, other: LiveStream) -> Any:

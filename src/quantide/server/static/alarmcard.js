@@ -7,7 +7,7 @@ const RECENT = 8; // transitions that are shown
 const STATES = {
   firing: ["●", "firing", "It fires: the value was proved to be beyond the threshold."],
   certain: ["▲", "waiting", "Beyond the threshold, proved; it fires when the hold time is over."],
-  possible: ["?", "possible", "The bounds leave it open."],
+  possible: ["?", "possible", "The bounds cannot decide."],
   no: ["✓", "quiet", "Not beyond the threshold, proved."],
 };
 // What is added to "firing" in the list of changes: the bounds of the value beside the threshold.

@@ -74,7 +74,7 @@ export function mount(element, app) {
     say(sentence, "");
     verdicts.replaceChildren();
     say(distance, "");
-    say(about, here.filter ? "It is of all values: Q-Q plots know no filters." : "");
+    say(about, here.filter ? "The Q-Q plot ignores the filter." : "");
     comparing.now();
   }
 

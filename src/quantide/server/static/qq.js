@@ -9,7 +9,7 @@ import { zooming } from "./zoom.js";
 const POINTS = 101;
 const LIVE = 20; // phis with continuous queries, one for each axis
 const TAILS = [0.9, 0.99, 0.999];
-const AGAIN = "the points are asked for again as the stream moves";
+const AGAIN = "the points are requested again as the stream moves";
 
 // asked() is called when another range is selected; it calls refresh().
 export function qqChart({ api, charts, format, streams, announce }, asked) {

@@ -43,9 +43,10 @@ export function mount(element, { api, state, onCommit }) {
     const open = `the ${many(stream_values, "value")} of the open step`;
     const levels = new Set(runs.map(({ level }) => level)).size;
     const where = `${many(history_values, "value")} in ${many(runs.length, "run")} on ${many(levels, "level")}`;
-    const cost = `a question about all of it looks at ${many(runs.length, "summary", "summaries")}, and at ${open}`;
+    const cost = `a query of everything reads ${many(runs.length, "summary", "summaries")}, and ${open}`;
     say(sentence, runs.length ? `${where}: ${cost}.` : `No step has ended yet: there are only ${open}.`);
-    say(kept, `When a level has more than ${many(detail.kappa, "run")}, they are merged into one of the level above.`);
+    const oldest = detail.kappa === 1 ? "both" : `the ${detail.kappa} oldest`;
+    say(kept, `When a level has more than ${many(detail.kappa, "run")}, ${oldest} are merged into one of the level above.`);
     cells.show("Runs, one by one", ["Run", "Steps", "Values", "Bytes"], [
       ...runs.map((run) => [`Level ${run.level}`, steps(run), format.number(run.n), format.bytes(run.bytes)]),
       ["Open step", "not ended", format.number(stream_values), "–"],

@@ -89,11 +89,6 @@ class ContinuousQueries:
             self._new_subscriptions.put(None)
             self._thread.join()
 
-    @property
-    def subscribed_windows(self) -> int:
-        """Number of windows with a subscriber."""
-        return len(self._window_wakeups)
-
     def monitors(self, stream: str | None) -> list[dict[str, Any]]:
         """Return the windows of a stream, or all, with the counters of their monitors."""
         numbers, counts = np.unique(self.table.window, return_counts=True)
@@ -330,24 +325,32 @@ class ContinuousQueries:
     def _run(self) -> None:
         """Evaluate newly subscribed windows, each once for all new subscribers; drop expired queries in between."""
         while (windows := self._next_subscriptions()) is not None:
-            with suppress(Empty):
-                while (more := self._new_subscriptions.get_nowait()) is not None:
-                    windows += more
-                return
-            if not windows:
-                continue
-            self.evaluate_all(window for window in dict.fromkeys(windows) if self.is_stale(window))
-            self._notify(set().union(*(self._window_wakeups.get(window, ()) for window in windows)))  # they wait for it
+            if windows:
+                self.evaluate_all(window for window in windows if self.is_stale(window))
+                wakeups = (self._window_wakeups.get(window, ()) for window in windows)
+                self._notify(set().union(*wakeups))  # subscribers wait for it
 
     def _next_subscriptions(self) -> list[MonitoredWindow] | None:
-        """Return newly subscribed windows; empty after a second without any; None at the end."""
+        """Return all newly subscribed windows, each once; empty after a second without any; None at the end."""
         try:
             self.drop_expired()
         except QuantideError:  # repeated at the next call
             LOG.exception("expired queries cannot be dropped")
+        windows: dict[MonitoredWindow, None] = {}
+        for subscribed in self._drain_subscriptions():
+            if subscribed is None:
+                return None
+            windows |= dict.fromkeys(subscribed)
+        return list(windows)
+
+    def _drain_subscriptions(self) -> list[list[MonitoredWindow] | None]:
+        """Return the content of the queue; wait up to a second for the first item."""
+        items = list[list[MonitoredWindow] | None]()
         with suppress(Empty):
-            return self._new_subscriptions.get(timeout=EXPIRY_INTERVAL)
-        return []
+            items.append(self._new_subscriptions.get(timeout=EXPIRY_INTERVAL))
+            while True:
+                items.append(self._new_subscriptions.get_nowait())
+        return items
 
 
 def _rows(table: QueryTable, window: MonitoredWindow, ids: Ints | None) -> Ints:

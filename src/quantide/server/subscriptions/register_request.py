@@ -102,7 +102,7 @@ class RegisterRequest:
     def _check(self, key: WindowKey, index: int) -> tuple[float, float | None]:
         """Return the finest precision of queries over a window, and its tail; raise if it cannot be queried.
 
-        A window is tried once for all its keys.
+        One trial query per window covers all its keys.
         """
         try:
             self._check_stream(key.stream)
@@ -127,7 +127,7 @@ def read_idle(text: str | None, index: int) -> float | None:
 
 
 def is_key(value: Any) -> bool:
-    """Return True if the JSON value can be a key, or None."""
+    """Return True if a JSON value is a valid key; None, which means all keys, is valid."""
     if isinstance(value, list):
         return 0 < len(value) <= MAX_KEY_COLUMNS and all(part is not None and is_key_part(part) for part in value)
     return is_key_part(value)
