@@ -166,6 +166,16 @@ def test_a_percentile_instead_of_phi(command: str, tmp_path: Path, capsys: Out) 
         assert f"{given}; {fix}" in message
 
 
+def test_a_shift_of_decimals_is_shown_as_a_decimal(tmp_path: Path, capsys: Out) -> None:
+    for name, value in (("a", 8.6), ("b", 5.2)):
+        with History(tmp_path / name) as history:
+            history.append([value] * 3)
+    assert main(["compare", str(tmp_path / "a"), "--against", str(tmp_path / "b")]) == 0
+    shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "shift 0.99 about 3.4 higher, proved" in shown
+    assert "ks 1 to 1" in shown
+
+
 def test_phi_of_a_comparison_is_an_option(capsys: Out) -> None:
     assert "'0.99' is not understood; did you mean --phi 0.99?" in error_of(["compare", "data/s", "0.99"], capsys)
     assert "see: quantide compare --help" in error_of(["compare", "data/s", "other"], capsys)
