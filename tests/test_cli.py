@@ -16,6 +16,7 @@ from quantide import History, __version__
 from quantide.cli import main
 from quantide.cli.command import EXTRA_PACKAGES, describe_import_error
 from quantide.cli.command_line import COMMANDS, GROUPS
+from quantide.errors import SparkSetupError
 from quantide.summary.ranks import DEFAULT
 from tests.server.serving import configure
 
@@ -144,6 +145,89 @@ def test_the_weights_of_a_build(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("quantide.spark.history_build.build", lambda *arguments: calls.append(arguments))
     assert main(["history", "build", "a", "b", "--weights", "copies"]) == main(["history", "build", "a", "b"]) == 0
     assert [call[-1] for call in calls] == ["copies", None]
+
+
+@pytest.mark.parametrize("command", ["quantile", "worst-keys"])
+def test_a_percentile_instead_of_phi(command: str, tmp_path: Path, capsys: Out) -> None:
+    with History(tmp_path / "s", keys=["k"]) as history:
+        history.append([1.0, 2.0], key=["a", "b"])
+    path = str(tmp_path / "s")
+    for text, given, fix in (
+        ("99", "phi must be in [0, 1], not 99.0", "for p99 write 0.99"),
+        ("99.9", "phi must be in [0, 1], not 99.9", "for p99.9 write 0.999"),
+        ("100", "not 100.0", "for p100 write 1"),
+        ("p99", "phi must be a number in [0, 1], not 'p99'", "for p99 write 0.99"),
+        ("P50", "not 'P50'", "for p50 write 0.5"),
+        ("99%", "not '99%'", "for p99 write 0.99"),
+        ("median", "not 'median'", "the median is phi=0.5"),
+        ("101", "not 101.0", "the median is phi=0.5"),
+    ):
+        message = error_of([command, path, text], capsys)
+        assert f"{given}; {fix}" in message
+
+
+def test_a_shift_of_decimals_is_shown_as_a_decimal(tmp_path: Path, capsys: Out) -> None:
+    for name, value in (("a", 8.6), ("b", 5.2)):
+        with History(tmp_path / name) as history:
+            history.append([value] * 3)
+    assert main(["compare", str(tmp_path / "a"), "--against", str(tmp_path / "b")]) == 0
+    shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "shift 0.99 about 3.4 higher, proved" in shown
+    assert "ks 1 to 1" in shown
+
+
+def test_phi_of_a_comparison_is_an_option(capsys: Out) -> None:
+    assert "'0.99' is not understood; did you mean --phi 0.99?" in error_of(["compare", "data/s", "0.99"], capsys)
+    assert "see: quantide compare --help" in error_of(["compare", "data/s", "other"], capsys)
+    assert "for p99 write 0.99" in error_of(["compare", "data/s", "--phi", "p99"], capsys)
+
+
+def test_a_file_to_push_that_is_missing(capsys: Out) -> None:
+    message = error_of(["push", "latency", "no-such.csv"], capsys)
+    assert message == (
+        "quantide: no-such.csv cannot be read: No such file or directory; check the path, or write - to read standard "
+        "input\n"
+    )
+
+
+def test_a_registry_that_cannot_be_made(tmp_path: Path, capsys: Out) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "quantide.toml").write_text(
+        'store = "file/data"\n[streams.s]\nvalue = "v"\nsource = { format = "parquet", path = "in" }\n'
+    )
+    message = error_of(["serve", str(tmp_path / "quantide.toml")], capsys)
+    assert "registry.db cannot be opened: Not a directory; the server keeps its tokens" in message
+    assert "check store, and state under [server]" in message
+
+
+def test_a_build_notices_a_missing_path_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out
+) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("quantide.spark.history_build.start_session", fail)
+    message = error_of(["history", "build", str(tmp_path / "no.parquet"), str(tmp_path / "s")], capsys)
+    assert "no.parquet; name a Parquet file, folder, glob or Delta table" in message
+    assert "no file matches" in error_of(["history", "build", str(tmp_path / "*.parquet"), str(tmp_path / "s")], capsys)
+
+
+def test_ingest_announces_that_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
+    (tmp_path / "quantide.toml").write_text(
+        'store = "data"\n[streams.s]\nvalue = "v"\nsource = { format = "parquet", path = "in" }\n'
+    )
+
+    def fail(*_: object) -> None:
+        raise SparkSetupError("no Spark here")
+
+    monkeypatch.setattr("quantide.spark.ingest.session_for", fail)
+    monkeypatch.setattr("quantide.spark.ingest.SparkSession.getActiveSession", lambda: None)
+    for options, line in (([], "Starting Spark, which ingests the data ...\n"), (["--json"], "")):
+        monkeypatch.setattr("quantide.spark.ingest.LATE_SIGNAL", 0.0)
+        assert main(["ingest", str(tmp_path / "quantide.toml"), *options]) == 2
+        out, error = capsys.readouterr()
+        assert out == line
+        assert "no Spark here" in error
 
 
 def test_errors_for_programs(capsys: Out) -> None:

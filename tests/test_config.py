@@ -255,6 +255,10 @@ def test_invalid_sources(tmp_path: Path, source: str, message: str) -> None:
     ("text", "message"),
     [
         ("store = ", r"is not TOML"),
+        ("store = pushed", r'is not TOML: Invalid value .*; write text in quotes: store = "pushed"$'),
+        ("store = s3://bucket/x # all", r'; write text in quotes: store = "s3://bucket/x"$'),
+        ('store = "data"\n[streams.s]\nstep = 1 hour', r'; write text in quotes: step = "1 hour"$'),
+        ('store = "da\nta"', r"is not TOML: Illegal character[^;]*$"),
         ("", r"store is missing; add store = \"data\""),
         ("store = 5", r"store is 5; write text"),
         ('store = "data"', r"streams is missing"),

@@ -1,5 +1,6 @@
 """The doctor: reports problems and their fixes, and changes nothing."""
 
+import io
 import json
 import os
 import re
@@ -10,7 +11,7 @@ import ssl
 import sys
 import time
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,8 +23,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from quantide import History
 from quantide.cli import main
-from quantide.config import Config, read_config
-from quantide.doctor import config_checks, installation_checks, machine_checks, spark_checks
+from quantide.config import Config, read_config, server_probe
+from quantide.doctor import config_checks, examination, installation_checks, machine_checks, spark_checks
 from quantide.doctor.examination import CHECKS, run_checks
 from quantide.doctor.finding import FAILED, OK, WARNING, Finding
 from quantide.kernels import block_sort
@@ -249,6 +250,17 @@ def test_memory_files_and_clock(monkeypatch: Patch) -> None:
     assert "1970-01-01" in finding.found
 
 
+def test_the_last_line_names_the_failed_checks(monkeypatch: Patch) -> None:
+    def fail(_: Config | None = None) -> Iterator[Finding]:
+        yield Finding("port", FAILED, "it is taken", "free it")
+        yield Finding("disk", WARNING, "it is nearly full", "empty it")
+
+    monkeypatch.setattr(examination, "CHECKS", {"port": fail})
+    out = io.StringIO()
+    assert not examination.examine(out)
+    assert out.getvalue().splitlines()[-1] == "1 failed (port), 1 with a warning."
+
+
 def at_port(folder: Path, port: int, server: str = "") -> Config:
     configure(folder)
     file = folder / "quantide.toml"
@@ -257,7 +269,7 @@ def at_port(folder: Path, port: int, server: str = "") -> Config:
 
 
 def test_a_port_that_is_taken(tmp_path: Path, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(config_checks, "REQUEST_TIMEOUT", 0.1)
+    monkeypatch.setattr(server_probe, "REQUEST_TIMEOUT", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         finding = only(list(config_checks.check_port(at_port(tmp_path, port))))

@@ -2,15 +2,21 @@
 
 import json
 import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
 import time
 from pathlib import Path
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
 
 from quantide import History
 from quantide.config import read_config
-from tests.task_pages import BLOCK, DOCS, Reader
+from tests.task_pages import BLOCK, DOCS, Reader, free_port
 
 TEXT = (DOCS / "first-hour.md").read_text(encoding="utf-8")
 BLOCKS = [body for kind, body in BLOCK.findall(TEXT) if kind == "bash"]
@@ -66,3 +72,29 @@ def test_configurations_can_be_read(tmp_path: Path) -> None:
     for source in sources:
         path.write_text(re.sub(r"source = .*", f"source = {source}", config))
         assert read_config(path).streams["requests"].source.format in source
+
+
+def test_the_web_server_prints_nothing_when_a_client_leaves_early(tmp_path: Path) -> None:
+    port = int(free_port())
+    program = DOCS.parent / "examples" / "first_hour" / "web.py"
+    command = [sys.executable, str(program), str(port)]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as web:
+        try:
+            while not is_answered(port, "index.md"):
+                time.sleep(0.05)
+            for _ in range(20):  # the larger page does not fit into the buffers of the connection
+                with socket.create_connection(("127.0.0.1", port)) as line:
+                    line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # resets it
+                    line.sendall(b"GET /images/page.png HTTP/1.0\r\n\r\n")
+            assert is_answered(port, "tour.md")
+        finally:
+            web.send_signal(signal.SIGINT)
+        assert web.communicate(timeout=60) == ("", "")
+
+
+def is_answered(port: int, page: str) -> bool:
+    try:
+        with urlopen(f"http://127.0.0.1:{port}/{page}") as response:
+            return bool(response.read())
+    except OSError:
+        return False

@@ -24,6 +24,7 @@ from quantide.summary.outward_rounding import (
     float_below,
     fractions_above,
     fractions_below,
+    interval_text,
     interval_texts,
     ratio_above,
     ratio_below,
@@ -228,3 +229,26 @@ def test_texts_of_an_interval_enclose_it_in_six_digits(low: float, high: float) 
             assert abs(Decimal(text) - Decimal(end)) <= abs(Decimal(end)) / 10**5
             assert len(Decimal(text).normalize().as_tuple().digits) <= 6
     assert interval_texts(0.1, 7) == ("0.1", "7")
+
+
+@given(low=st.floats(-1e6, 1e6), width=st.floats(0, 1e-6))
+def test_an_interval_in_one_text_is_within_a_billionth_of_both_ends(low: float, width: float) -> None:
+    for high in (low + width, math.nextafter(low, math.inf)):
+        text = interval_text(low, high)
+        if text.startswith("about "):
+            near = Fraction(Decimal(text.removeprefix("about ")))
+            assert max(abs(Fraction(low) - near), abs(Fraction(high) - near)) <= abs(near) / 10**9
+        else:
+            assert text == "{} to {}".format(*interval_texts(low, high))
+
+
+def test_differences_of_decimals_are_shown_as_decimals() -> None:
+    for a, b in ((8.6, 5.2), (0.5, 1.2), (1e-7, 3e-8), (12345.6, 0.3), (0.4, 0.1)):
+        exact = Fraction(a) - Fraction(b)
+        assert interval_text(float_below(exact), float_above(exact)) in (
+            f"about {Decimal(str(a)) - Decimal(str(b)):g}",
+            f"{Decimal(str(a)) - Decimal(str(b)):g} to {Decimal(str(a)) - Decimal(str(b)):g}",
+        )
+    assert interval_text(3, 3) == "3 to 3", "exact values keep both ends"
+    assert interval_text(3.375, 3.4) == "3.375 to 3.4"
+    assert interval_text(0.0, 1e-300).startswith("0 to ")

@@ -20,6 +20,10 @@ PAGES = Path(__file__).parents[2] / "docs"
 
 
 class Web(SimpleHTTPRequestHandler):
+    def handle(self) -> None:
+        with suppress(ConnectionError):  # the client left before it had its response
+            super().handle()
+
     def do_GET(self) -> None:
         begun = time.perf_counter()
         with open("pages.lock", "w") as lock:  # a writer of the pages locks it exclusively

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -181,8 +182,13 @@ def test_a_server_that_never_answers() -> None:
 def test_a_server_that_is_not_there() -> None:
     with scripted_server([STAY_SILENT]) as server:
         address = server.address
-    with Client(address) as client, pytest.raises(ServerError, match="cannot be reached"):
+    with (
+        Client(address) as client,
+        pytest.raises(ServerError, match=r"cannot be reached \(.*Connection refused") as error,
+    ):
         client.streams()
+    shown = "".join(traceback.format_exception(error.value))
+    assert shown.count("Traceback") == 1, "tracebacks of httpx would bury the message"
 
 
 def test_a_read_is_retried_when_the_connection_broke() -> None:

@@ -1,5 +1,6 @@
 """`quantide quantile` and `quantide history` on the command line."""
 
+import io
 import json
 import os
 import re
@@ -175,6 +176,43 @@ def test_delete_a_key(store: str, capsys: Out) -> None:
     assert re.fullmatch(r"[1-9]\d* files of [\d,]+ bytes removed from disk", again[1])
     assert main(["quantile", store, "1", *key]) == 2
     assert History(store).n == 1302 - 325
+
+
+def test_more_steps_than_there_are_means_all(store: str, capsys: Out) -> None:
+    assert main(["quantile", store, "0.5", "--last-steps", "99"]) == 0
+    assert "1,302 values of 13 steps and the open one, 2 of them in the open step" in capsys.readouterr().out
+    assert main(["quantile", store, "0.5", "--last-steps", "99", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["last_steps"] == 13
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_delete_asks_in_a_terminal(store: str, capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = ["history", "delete", store, "--key", "b", "--key", "0"]
+    for answer in ("\n", "no\n", ""):
+        monkeypatch.setattr(sys, "stdin", Terminal(answer))
+        assert main(command) == 2
+        out, error = capsys.readouterr()
+        assert out == ""
+        assert re.search(
+            r": 325 rows in \d+ files of [\d,]+ bytes would be deleted for good. Delete them\? \[y/N\]", error
+        )
+        assert error.endswith("quantide: nothing was deleted, because the answer was not yes; --yes does not ask\n")
+    assert History(store).n == 1302
+    assert main([*command, "--dry-run"]) == 0, "nothing to ask about"
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    capsys.readouterr()
+    assert main([*command, "--json"]) == 0
+    out, error = capsys.readouterr()
+    assert (json.loads(out)["rows"], "[y/N]" in error) == (325, True)
+    monkeypatch.setattr(sys, "stdin", Terminal(""))
+    assert main(command) == 0, "no rows are left to ask about"
+    assert main([*command[:3], "--key", "b", "--key", "1", "--yes"]) == 0
+    assert "[y/N]" not in capsys.readouterr().err
+    assert History(store).n < 1302 - 325
 
 
 def test_delete_steps(store: str, capsys: Out) -> None:

@@ -91,6 +91,13 @@ def test_invalid_alarms_are_rejected_and_change_nothing(client: httpx.Client, wr
     assert client.get("/api/alarms").json() == before
 
 
+def test_a_percentile_instead_of_phi_is_named(client: httpx.Client) -> None:
+    for given in (99, "p99"):
+        result = post(client, json.dumps(ALARM | {"phi": given}))
+        assert result.status_code == 400
+        assert result.json()["error"]["message"].endswith("; for p99 write 0.99")
+
+
 @pytest.mark.parametrize(
     "body",
     [

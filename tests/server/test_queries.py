@@ -91,6 +91,8 @@ def test_many_in_one_body_are_all_right(client: httpx.Client, store: tuple[Path,
     ("wrong", "said"),
     [
         ({"phi": -0.01}, "queries[1].phi: "),
+        ({"phi": 99}, "queries[1].phi: phi must be in [0, 1], not 99.0; for p99 write 0.99"),
+        ({"phi": "p99"}, "queries[1].phi: phi must be a number in [0, 1], not 'p99'; for p99 write 0.99"),
         ({"phi": 1.0001}, "queries[1].phi: "),
         ({"phi": "0.5"}, "queries[1].phi: "),
         ({"phi": True}, "queries[1].phi: "),

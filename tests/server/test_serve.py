@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from fastapi import FastAPI, Request
 from fastapi.responses import StreamingResponse
 
-from quantide.config import Config, read_config
+from quantide.config import Config, read_config, server_probe
 from quantide.errors import ConfigError
 from quantide.server.app import make_app
 from quantide.server.http import request_limits
@@ -37,7 +37,7 @@ from quantide.server.http.response_json import PROBLEM_STATUS
 from quantide.server.http.tokens import create_token
 from quantide.server.serve import Server, serve
 from quantide.server.server_registry import ServerRegistry
-from tests.server.serving import configure
+from tests.server.serving import configure, serving
 
 TLS = 'tls_cert = "server.crt"\ntls_key = "server.key"'
 
@@ -163,7 +163,15 @@ def test_certificates_and_keys_that_cannot_be_used(tmp_path: Path, registry: Ser
         tls_context(server)
 
 
-def test_invalid_addresses(tmp_path: Path) -> None:
+def test_a_port_of_another_quantide(tmp_path: Path) -> None:
+    with serving(configure(tmp_path)) as client:
+        server = replace(configure(tmp_path).server, port=client.base_url.port or 0)
+        with pytest.raises(ConfigError, match=r"a Quantide server already answers there; use it, end it"):
+            open_socket(server)
+
+
+def test_invalid_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_probe, "REQUEST_TIMEOUT", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         server = replace(configure(tmp_path).server, port=port)

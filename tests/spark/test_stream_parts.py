@@ -406,6 +406,22 @@ class Screen(io.StringIO):
         return True
 
 
+def test_the_line_before_the_first_batch_has_no_zeros_that_look_healthy() -> None:
+    status = StreamStatus("latency", 1000, 0)
+    status.stats = {"steps": 3, "runs": 1, "chunks": 2}
+    status.waiting_files = 4
+    assert words_of(status) == "latency waiting for the first batch 4 files waiting 1,000 rows 3 steps 1 run 2 chunks"
+    status.running = False
+    assert words_of(status).startswith("latency no new batch 4 files waiting")
+    status.add_batch(BatchRecord("c0", 3, rows=5), 0.25)
+    assert "rows/s" in words_of(status)
+    assert "batch 250 ms" in words_of(status)
+
+
+def words_of(status: StreamStatus) -> str:
+    return " ".join(status.to_line().split())
+
+
 def test_a_line_a_stream_drawn_over_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     status = StreamStatus("latency", 1000, 0)
     status.add_batch(BatchRecord("c0", 3, rows=500, bad=2, entries=(FileRecord(IngestedFile("/in/a", 1, 0)),)), 0.25)

@@ -47,8 +47,18 @@ class CommandParser(argparse.ArgumentParser):
         if unknown:
             similar = get_close_matches(unknown[0].split("=")[0], self._option_string_actions, 1)
             fix = f"did you mean {similar[0]}?" if similar else f"see: {self.prog} --help"
+            if "--phi" in self._option_string_actions and is_number(unknown[0]):
+                fix = f"did you mean --phi {unknown[0]}?"
             raise UsageError(f"{unknown[0]!r} is not understood; {fix}")
         return args
+
+
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)

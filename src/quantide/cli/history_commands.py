@@ -147,6 +147,7 @@ def _add_delete_options(parser: argparse.ArgumentParser) -> None:
         help="all steps before this one, or all that ended before a time such as 2026-03-01T12:00 (UTC)",
     )
     parser.add_argument("--dry-run", action="store_true", help="only print how much would be deleted")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation, as a terminal otherwise does")
     parser.add_argument("--vacuum", action="store_true", help="remove the files from disk at once, not an hour later")
 
 
@@ -156,14 +157,22 @@ def _delete(args: argparse.Namespace) -> None:
     if (args.key is None) == (args.before is None):
         raise InvalidArgumentError("give --key for the rows of a key, or --before for the oldest steps: one of them")
     chosen = (args.key, args.before, args.dry_run, args.vacuum)
-    show_deleted(sys.stdout, args.path, *chosen, args.json, args.storage_options)
+    confirm = _confirm if sys.stdin is not None and sys.stdin.isatty() and not args.yes else None
+    show_deleted(sys.stdout, args.path, *chosen, args.json, args.storage_options, confirm)
+
+
+def _confirm(question: str) -> bool:
+    """Ask on standard error, so that output stays that of the command; return True for y or yes."""
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 DELETE = history_command(
     "history delete",
     "Delete the rows of a key, or the oldest steps, for good",
-    "One commit; readers see it at once, and restore does not bring the rows back. Stop ingestion first: a store has "
-    "one writer.",
+    "One commit; readers see it at once, and restore does not bring the rows back. In a terminal it asks first. Stop "
+    "ingestion first: a store has one writer.",
     (
         "quantide history delete data/latency --key /pay --dry-run",
         "quantide history delete data/latency --before 2026-03-01T12:00 --vacuum",

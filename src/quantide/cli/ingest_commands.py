@@ -24,7 +24,7 @@ def ingest(args: argparse.Namespace) -> None:
     config = read_config(args.config)
     from quantide.spark.ingest import ingest as run
 
-    run(config, sys.stdout, args.master, args.once, args.reset, args.allow_duplicates, args.json)
+    run(config, sys.stdout, args.master, args.once, args.reset, args.allow_duplicates, args.json, announce=True)
 
 
 INGEST = Command(

@@ -70,7 +70,12 @@ def _file_format(args: argparse.Namespace) -> str:
 def _open(name: str) -> IO[bytes]:
     if name == "-":
         return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
-    return open(name, "rb")
+    try:
+        return open(name, "rb")
+    except OSError as error:
+        raise InvalidArgumentError(
+            f"{name} cannot be read: {error.strerror}; check the path, or write - to read standard input"
+        ) from error
 
 
 def _send(client: "Client", stream: str, content_type: str, content: bytes, key: str) -> int:

@@ -19,7 +19,7 @@ def _add_window_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_quantile_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("phis", metavar="PHI", type=float, nargs="+", help="0.5 for the median, 0.99 for p99")
+    parser.add_argument("phis", metavar="PHI", type=_read_phi, nargs="+", help="0.5 for the median, 0.99 for p99")
     parser.add_argument(
         "--mode",
         choices=MODES,
@@ -34,6 +34,16 @@ def _add_quantile_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_key_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--key", action="append", metavar="KEY", help="one key; repeat for each of its columns")
+
+
+def _read_phi(text: str) -> float:
+    """Return a phi; numbers outside of [0, 1] are refused where the store is queried."""
+    try:
+        return float(text)
+    except ValueError as error:
+        from quantide.summary.ranks import describe_invalid_phi
+
+        raise argparse.ArgumentTypeError(describe_invalid_phi(text)) from error
 
 
 def _scope(args: argparse.Namespace, prefix: str = "") -> dict[str, Any]:
@@ -104,7 +114,7 @@ RANK = history_command(
 
 def _add_compare_options(parser: argparse.ArgumentParser) -> None:
     shifted = "quantiles whose shift is printed (0.5 0.9 0.99)"
-    parser.add_argument("--phi", metavar="PHI", type=float, nargs="+", help=shifted)
+    parser.add_argument("--phi", metavar="PHI", type=_read_phi, nargs="+", help=shifted)
     _add_window_options(parser)
     _add_key_option(parser)
     group = parser.add_argument_group("the other side; by default everything in the same store")
@@ -141,7 +151,7 @@ COMPARE = history_command(
 
 
 def _add_worst_keys_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("phi", metavar="PHI", type=float, help="the quantile to compare: 0.99 for p99")
+    parser.add_argument("phi", metavar="PHI", type=_read_phi, help="the quantile to compare: 0.99 for p99")
     parser.add_argument("--most", type=int, metavar="N", default=20, help="number of keys, at most (%(default)s)")
     parser.add_argument("--smallest", action="store_true", help="keys with the smallest quantile, not the largest")
     parser.add_argument("--min-n", type=int, metavar="N", default=1, help="leave out keys with fewer values")

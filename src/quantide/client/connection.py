@@ -20,6 +20,7 @@ DEFAULT_ADDRESS = "http://127.0.0.1:8642"
 TOKEN = re.compile(r"[!-~]{1,1000}")
 KEEPALIVE_SECONDS = 4.0  # idle connections are reused for less than the 5 s after which servers close them
 BROKEN_CONNECTION = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError, httpx.CloseError)
+NOT_CONNECTED = (httpx.ConnectError, httpx.ConnectTimeout)
 MAX_RETRY_AFTER = 600  # seconds
 MAX_MESSAGE_LENGTH = 2_000  # characters shown of a server's error message
 ERROR_TYPES: dict[str, type[QuantideError]] = {
@@ -138,7 +139,10 @@ class Connection(NotCopied):
         except httpx.HTTPError as error:
             is_unsure = changes_state and not isinstance(error, httpx.ConnectError)
             unsure = "; it may have been carried out: look before you send it again" if is_unsure else ""
-            raise ServerError(_describe_failure(error, self.address) + unsure) from error
+            failure = ServerError(_describe_failure(error, self.address) + unsure)
+            if isinstance(error, NOT_CONNECTED):
+                raise failure from None  # its message has the cause; tracebacks of httpx would bury it
+            raise failure from error
         except RuntimeError as error:
             if self._http.is_closed:
                 raise InvalidArgumentError("this client is closed; make another one") from error
@@ -310,7 +314,7 @@ def _describe_failure(error: httpx.HTTPError, address: str) -> str:
         return f"the certificate of {address} is not trusted ({error}); give the file of a trusted one with ca="
     if "[SSL" in str(error):
         return f"{address} does not offer https, or no safe version of it ({error}); check whether it is http:// here"
-    if isinstance(error, httpx.ConnectTimeout | httpx.ConnectError):
+    if isinstance(error, NOT_CONNECTED):
         return f"{address} cannot be reached ({error}); check that the server runs, and the address, port and firewall"
     if isinstance(error, httpx.TimeoutException):
         return f"{address} did not answer in time; check the load of the server, or give the client a longer timeout="

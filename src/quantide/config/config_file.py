@@ -23,6 +23,8 @@ from quantide.windows.time_clock import read_span, show_span
 
 STREAM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 FILTER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+ERROR_LINE = re.compile(r"^(?:Invalid value|Expected newline).*\(at line ([0-9]+), column [0-9]+\)$")
+BARE_TEXT = re.compile(r"""\s*([A-Za-z0-9_.-]+)\s*=\s*([^\s"'#=\[\]{}][^"'#=\[\]{}]*?)\s*(?:#.*)?""")
 LATE_CHOICES = ("keep", "quarantine")
 TIME_UNITS = ("s", "ms", "us", "ns")
 TIME_ZONE = "spark.sql.session.timeZone"
@@ -35,17 +37,29 @@ def read_config(path: str | os.PathLike[str]) -> Config:
     name = os.fspath(path)
     try:
         with open(name, "rb") as file:
-            values = tomllib.load(file)
+            text = file.read().decode()
+        values = tomllib.loads(text)
     except OSError as error:
         raise ConfigError(f"{name} cannot be read: {error.strerror}; name a TOML file") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{name} is not TOML: {error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{name} is not TOML: {error}; save it as UTF-8") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{name} is not TOML: {error}{_suggest_quotes(text, error)}") from error
     except RecursionError as error:
         raise ConfigError(f"{name} has a list or a table within hundreds of others; remove some levels") from error
     try:
         return _parse_config(ConfigTable(values, "", "write a TOML file"), os.path.abspath(name))
     except ConfigError as error:
         raise ConfigError(f"{name}: {error}") from error
+
+
+def _suggest_quotes(text: str, error: tomllib.TOMLDecodeError) -> str:
+    """Return the line of an error with quotes, if its value is text without them; empty otherwise."""
+    place = ERROR_LINE.search(str(error))
+    if place is None or int(place[1]) > text.count("\n") + 1:
+        return ""
+    line = BARE_TEXT.fullmatch(text.split("\n")[int(place[1]) - 1])
+    return "" if line is None else f"; write text in quotes: {line[1]} = {format_value(line[2])}"
 
 
 def _parse_config(top: ConfigTable, path: str) -> Config:

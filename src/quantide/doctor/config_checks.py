@@ -1,8 +1,6 @@
 """Checks of a configuration: the sources and stores of its streams, the server's port, certificate and files."""
 
 import errno
-import http.client
-import json
 import os
 import socket
 import ssl
@@ -14,6 +12,7 @@ from uuid import uuid4
 
 from quantide.config import Config, ServerConfig, StreamConfig
 from quantide.config.server_config import PORT
+from quantide.config.server_probe import is_quantide
 from quantide.config.storage_options import is_uri
 from quantide.doctor.finding import FAILED, OK, WARNING, Finding
 from quantide.errors import QuantideError, StorageError
@@ -23,9 +22,7 @@ if TYPE_CHECKING:
     from quantide.store.object_storage import ObjectStorage
 
 GLOB_CHARACTERS = "*?[{"
-REQUEST_TIMEOUT = 3.0
 EXPIRES_SOON_DAYS = 14
-LOCAL_ADDRESSES = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # to reach a server that listens on all
 CERTIFICATE_EXPIRED = 10  # OpenSSL's verify code
 PROBE = "_doctor"  # folder of objects that are written and removed
 ACCESS_FIX = "set the credentials in the environment or in storage_options; they must allow get, put, delete and list"
@@ -159,25 +156,6 @@ def explain_bind_error(server: ServerConfig, address: str, error: OSError, state
         return Finding("port", OK, f"a Quantide answers at {address}")
     fix = f"end the program that uses it (`ss -ltnp 'sport = :{server.port}'` shows it), or set port under [server]"
     return Finding("port", state, f"{address} cannot be used: {error.strerror}, by a program other than Quantide", fix)
-
-
-def is_quantide(server: ServerConfig) -> bool:
-    """Return True if GET /healthz gets the response of a Quantide server."""
-    host = LOCAL_ADDRESSES.get(server.host, server.host)
-    connection: http.client.HTTPConnection
-    if server.tls_cert is None:
-        connection = http.client.HTTPConnection(host, server.port, timeout=REQUEST_TIMEOUT)
-    else:
-        unchecked = ssl._create_unverified_context()
-        connection = http.client.HTTPSConnection(host, server.port, timeout=REQUEST_TIMEOUT, context=unchecked)
-    try:
-        connection.request("GET", "/healthz")
-        body = json.loads(connection.getresponse().read(1000))
-        return bool(body == {"status": "ok"})
-    except (OSError, ValueError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
 
 
 # TLS

@@ -1,6 +1,6 @@
 """Examination: runs all checks in order and prints each finding at once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TextIO
 
@@ -43,12 +43,12 @@ def examine(out: TextIO, config_path: str | None = None, json: bool = False) -> 
         findings.append(finding)
         if not json:
             print_finding(out, finding)
-    states = [finding.state for finding in findings]
-    passed = FAILED not in states
+    failed = [finding.check for finding in findings if finding.state == FAILED]
+    passed = not failed
     if json:
         write_line(out, {"ok": passed, "checks": [asdict(finding) for finding in findings]})
     else:
-        out.write(format_verdict(states.count(FAILED), states.count(WARNING)))
+        out.write(format_verdict(failed, [finding.state for finding in findings].count(WARNING)))
     return passed
 
 
@@ -91,10 +91,12 @@ def print_finding(out: TextIO, finding: Finding) -> None:
     out.flush()
 
 
-def format_verdict(failed: int, warnings: int) -> str:
+def format_verdict(failed: Sequence[str], warnings: int) -> str:
+    """Return the last line, which names the failed checks.
+
+    >>> format_verdict([], 0), format_verdict(["port"], 2)
+    ('All checks passed.\\n', '1 failed (port), 2 with a warning.\\n')
     """
-    >>> format_verdict(0, 0), format_verdict(1, 2)
-    ('All checks passed.\\n', '1 failed, 2 with a warning.\\n')
-    """
-    counts = [f"{failed} failed"] * bool(failed) + [f"{warnings} with a warning"] * bool(warnings)
+    names = ", ".join(dict.fromkeys(failed))
+    counts = [f"{len(failed)} failed ({names})"] * bool(failed) + [f"{warnings} with a warning"] * bool(warnings)
     return (", ".join(counts) or "All checks passed") + ".\n"

@@ -1,10 +1,12 @@
 """Reports of a history for people and programs: answers, runs, verification, repair, clock, restored and deleted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
+from quantide.errors import InvalidArgumentError
+from quantide.history.deletion import DeleteResult
 from quantide.history.future_rows import REDATE, FutureRows, repair_future_rows
 from quantide.history.history import History
 from quantide.history.history_reader import HistoryReader
@@ -214,11 +216,20 @@ def show_deleted(
     remove: bool = False,
     json: bool = False,
     storage_options: Options = None,
+    confirm: Callable[[str], bool] | None = None,
 ) -> None:
-    """Delete the rows of a key or the oldest steps, and report how many; `remove` also removes the files from disk."""
+    """Delete the rows of a key or the oldest steps, and report how many; `remove` also removes the files from disk.
+
+    `confirm` gets a question that names the rows, unless there are none; if it returns False, nothing is deleted.
+    """
     HistoryReader(path, storage_options=storage_options)  # a deletion makes no new store
     key_value: Any = None if key is None else key[0] if len(key) == 1 else tuple(key)
     with History(path, storage_options=storage_options) as history:
+        if confirm is not None and not dry_run:
+            planned = history.delete(key_value, before, dry_run=True)
+            question = f"{path}: {_describe_rows(planned)} would be deleted for good. Delete them?"
+            if planned.files and not confirm(question):
+                raise InvalidArgumentError("nothing was deleted, because the answer was not yes; --yes does not ask")
         deleted = history.delete(key_value, before, dry_run)
         removed = history.vacuum(0) if remove and not dry_run else None
     if json:
@@ -226,10 +237,13 @@ def show_deleted(
         write_line(out, body | asdict(deleted) | {"removed_files": 0 if removed is None else removed.files})
         return
     verb = "would be deleted" if dry_run else "deleted"
-    size = f"{count(deleted.files, 'file')} of {deleted.bytes:,} bytes"
-    out.write(f"{path}: {count(deleted.rows, 'row')} in {size} {verb}\n")
+    out.write(f"{path}: {_describe_rows(deleted)} {verb}\n")
     if removed is not None:
         out.write(f"{count(removed.files, 'file')} of {removed.bytes:,} bytes removed from disk\n")
     elif deleted.files and not dry_run:
         out.write("the next vacuum removes the files from disk, an hour from now or later; --vacuum does so at once\n")
     out.writelines(f"may have such rows, and was not changed: {name}\n" for name in deleted.unchecked)
+
+
+def _describe_rows(deleted: DeleteResult) -> str:
+    return f"{count(deleted.rows, 'row')} in {count(deleted.files, 'file')} of {deleted.bytes:,} bytes"

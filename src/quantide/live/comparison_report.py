@@ -8,7 +8,7 @@ from quantide.errors import InvalidArgumentError
 from quantide.live.live_stream import LiveStream
 from quantide.live.scope import QueryScope
 from quantide.summary.comparison import MEASURES, Comparison
-from quantide.summary.outward_rounding import interval_texts
+from quantide.summary.outward_rounding import interval_text
 from quantide.summary.summary import Summary
 from quantide.summary.value_json import count, encode_comparison, encode_key, write_line
 
@@ -46,11 +46,10 @@ def show_comparison(
         write_line(out, sides[0] | {"against": sides[1]} | encode_comparison(comparison))
         return
     for name in MEASURES:
-        low, high = interval_texts(*getattr(comparison, name))
-        out.write(f"{name:<12}  {f'{low} to {high}':>44}{unit if name == 'wasserstein' else ''}\n")
+        text = interval_text(*getattr(comparison, name))
+        out.write(f"{name:<12}  {text:>44}{unit if name == 'wasserstein' else ''}\n")
     for phi, shift in comparison.shifts.items():
-        low, high = interval_texts(*shift)
-        out.write(f"{f'shift {phi:g}':<12}  {f'{low} to {high}':>44}{unit}  {_verdict(*shift)}\n")
+        out.write(f"{f'shift {phi:g}':<12}  {interval_text(*shift):>44}{unit}  {_verdict(*shift)}\n")
     numbers = f"{count(own.n, 'value')} against {count(theirs.n, 'value')}"
     out.write(f"{numbers}; every bound is proved for the values that arrived, and leaves chance out of account\n")
 

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 from quantide import __version__
 from quantide.config import Config
 from quantide.errors import BacklogError, InvalidArgumentError, QuantideError
-from quantide.server.http.query_parameters import reject_unknown_parameters
+from quantide.server.http.query_parameters import phi_problem, reject_unknown_parameters
 from quantide.server.http.response_cache import ResponseCache
 from quantide.server.http.response_json import Problem, error_body, error_status, json_response
 from quantide.server.http.security import SecurityMiddleware
@@ -136,8 +136,10 @@ def _validation_error(error: RequestValidationError) -> InvalidArgumentError:
         return InvalidArgumentError(f"{name[:80]} is not a parameter here; /docs lists the parameters")
     if first["type"] == "missing":
         return InvalidArgumentError(f"{name[:80]} is missing; /docs lists the parameters that are needed")
-    message = "write a JSON object" if first["type"] in NOT_AN_OBJECT else first["msg"]
     given = first.get("input")
+    if path and path[-1] == "phi" and (reason := phi_problem(first["type"], given)):
+        return InvalidArgumentError(reason)
+    message = "write a JSON object" if first["type"] in NOT_AN_OBJECT else first["msg"]
     value = ""
     if isinstance(given, str):
         value = f" is {given[:80]!r}"

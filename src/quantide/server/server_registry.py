@@ -254,7 +254,12 @@ def registry_error(error: OSError | sqlite3.Error, path: str, action: str) -> Qu
         return error
     if getattr(error, "sqlite_errorcode", 0) & 0xFF in DAMAGE:
         return damage_error(path, str(error))
-    return StorageError(f"the registry {path} cannot be {action}: {error}")
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+    fix = (
+        f"; the server keeps its tokens, queries and alarms in {os.path.dirname(path)}: check store, and state under "
+        "[server], and let this user write there"
+    )
+    return StorageError(f"the registry {path} cannot be {action}: {reason}" + (fix if action == "opened" else ""))
 
 
 def damage_error(path: str, reason: str) -> CorruptBytesError:

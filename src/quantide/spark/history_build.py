@@ -110,6 +110,8 @@ def build(
     weights: str | None = None,
 ) -> None:
     """Run the command `history build` in the active Spark session, or in a new one (bound to loopback if local)."""
+    if "://" not in source:
+        find_files([source], StorageOptions.of(storage_options))  # raises before Spark starts if nothing is there
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     running = SparkSession.getActiveSession()
     builder = SparkSession.builder.master(master).appName("quantide history build")

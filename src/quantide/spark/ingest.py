@@ -98,11 +98,18 @@ def ingest(
     reset: bool = False,
     allow_duplicates: bool = False,
     json: bool = False,
+    announce: bool = False,
 ) -> None:
-    """Run all streams; with `once`, until all data that exists now is in the store."""
+    """Run all streams; with `once`, until all data that exists now is in the store.
+
+    With `announce`, `out` first gets a line while Spark starts, which takes seconds.
+    """
     stop, java = threading.Event(), JavaProcess()
     for stream in config.streams.values():
         stream.open_storage().list_top()  # raises before Spark starts if the store cannot be reached
+    if announce and not json and SparkSession.getActiveSession() is None:
+        out.write("Starting Spark, which ingests the data ...\n")
+        out.flush()
     with (
         stop_on_signals(stop, java.end),
         _allow_early_spark_stop(stop),

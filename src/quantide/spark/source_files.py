@@ -103,7 +103,9 @@ def _is_delta(uri: str, storage: StorageOptions) -> bool:
 def _find_parquet(uri: str, storage: StorageOptions) -> SourceFiles:
     filesystem, path = storage.locate(uri)
     if filesystem.get_file_info(path).type.name == "NotFound":
-        raise InvalidArgumentError(f"there is no file or folder {uri}")
+        raise InvalidArgumentError(
+            f"there is no file or folder {uri}; name a Parquet file, folder, glob or Delta table"
+        )
     try:
         dataset = ds.dataset(path, filesystem=filesystem, format="parquet", partitioning="hive")
         _check_names(dataset.schema)

@@ -11,6 +11,7 @@ import numpy as np
 from quantide.typing import Floats, Ints
 
 LARGEST = math.nextafter(math.inf, 0)
+NEAREST, BILLION = Context(prec=6), 10**9
 DOWN, UP = Context(prec=6, rounding=ROUND_FLOOR), Context(prec=6, rounding=ROUND_CEILING)
 
 
@@ -102,6 +103,23 @@ def interval_texts(low: Any, high: Any) -> tuple[str, str]:
     (('-0.100001', '0.100001'), ('1e-300', 'inf'))
     """
     return _text(low, DOWN), _text(high, UP)
+
+
+def interval_text(low: Any, high: Any) -> str:
+    """Return both ends as one text; "about 3.4" if both are within a billionth of a number of six digits.
+
+    Differences of decimals such as 8.6 - 5.2 are not exactly 3.4 in floats. "about" claims the billionth, no more.
+
+    >>> interval_text(0.25, 3.8999999999999986), interval_text(8.6 - 5.2, 3.4000000000000004)
+    ('0.25 to 3.9', 'about 3.4')
+    """
+    low_text, high_text = interval_texts(low, high)
+    if low_text != high_text and all(isinstance(end, float) and math.isfinite(end) for end in (low, high)):
+        ends = Decimal(low), Decimal(high)
+        near = NEAREST.create_decimal(ends[0])
+        if all(abs(Fraction(end) - Fraction(near)) <= abs(Fraction(near)) / BILLION for end in ends):
+            return f"about {_text(float(near), NEAREST)}"
+    return f"{low_text} to {high_text}"
 
 
 def _text(end: Any, context: Context) -> str:

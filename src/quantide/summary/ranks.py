@@ -1,5 +1,7 @@
 """Target ranks, and checks of phi, eps and counts."""
 
+import re
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from quantide.typing import Floats, Ints
 MIN_EPS = 2.0**-53  # eps * n is below one rank for every possible n
 MAX_N = 2**53  # up to this every rank is exact in float64, and so is phi * n
 DEFAULT: Any = "10 * eps, up to an eps of 0.01"  # the tail of structures that are made without one
+PERCENTILE = re.compile(r"(p?)([0-9]{1,3}(?:\.[0-9]{1,12})?)(%?)", re.IGNORECASE | re.ASCII)
 ROUNDING = 1e-9  # 0.07 * 100 is slightly above 7 in floating point
 
 
@@ -27,11 +30,36 @@ def target_ranks(phis: ArrayLike, n: Any) -> Ints:
 
 def check_phis(phis: ArrayLike) -> Floats:
     """Return phis as an array; raise unless each is in [0, 1]. 0 is the minimum, and 1 the maximum."""
+    if isinstance(phis, str):
+        raise InvalidArgumentError(describe_invalid_phi(phis))
     array = read_numbers("phi must be a number in [0, 1]", phis)
     invalid = ~((array >= 0) & (array <= 1))
     if invalid.any():
-        raise InvalidArgumentError(f"phi must be in [0, 1], not {array[invalid].flat[0]}; the median is phi=0.5")
+        raise InvalidArgumentError(describe_invalid_phi(float(array[invalid].flat[0])))
     return array + 0.0  # -0.0 is 0.0
+
+
+def describe_invalid_phi(phi: float | str) -> str:
+    """Return the message for a phi outside of [0, 1], or for text that is none; for a percentile, it names the phi.
+
+    >>> describe_invalid_phi(99.9)
+    'phi must be in [0, 1], not 99.9; for p99.9 write 0.999'
+    >>> describe_invalid_phi("p99")
+    "phi must be a number in [0, 1], not 'p99'; for p99 write 0.99"
+    """
+    rule = "phi must be a number in [0, 1]" if isinstance(phi, str) else "phi must be in [0, 1]"
+    return f"{rule}, not {phi!r}; {suggest_phi(phi) or 'the median is phi=0.5'}"
+
+
+def suggest_phi(phi: float | str) -> str | None:
+    """Return which phi to write for a percentile: a number above 1 and up to 100, or text such as p99 or 99%."""
+    match = PERCENTILE.fullmatch(str(phi).strip())
+    if match is None:
+        return None
+    percent, is_marked = Decimal(match[2]), bool(match[1] or match[3])
+    if not (0 if is_marked else 1) < percent <= 100:
+        return None
+    return f"for p{percent.normalize():f} write {(percent / 100).normalize():f}"
 
 
 def read_numbers(rule: str, numbers: ArrayLike) -> Floats:

@@ -48,7 +48,7 @@ class RecentWindow(TimedWindow, SketchBase):
 
     One structure serves all: `quantile(phi, last=n)` for any n up to `max_items`, `quantile(phi, within="5 min")` for
     any span up to `max_age`; with both, the shorter window; with neither, the longest. `within=T` means
-    time > now - T, where now is the newest time by default.
+    time > now - T, where now is the newest time by default; every window reaches to the newest value.
 
     Parameters: `eps`, the largest error as a fraction of the window's values; `max_items` and `max_age`, the longest
     windows (unlimited if neither is given); `nan`, "refuse" or "skip"; `late`, "refuse" or "clamp", for a time before

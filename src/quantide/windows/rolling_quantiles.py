@@ -11,7 +11,7 @@ from quantide.errors import InvalidArgumentError
 from quantide.kernels import rolling_ranks
 from quantide.kernels.block_sort import as_bits, layout_of
 from quantide.kernels.jit import freeze
-from quantide.summary.ranks import check_phis, check_size, read_numbers
+from quantide.summary.ranks import check_phis, check_size, read_numbers, suggest_phi
 from quantide.summary.value_column import ValueColumn, has_nan, read_rows
 from quantide.summary.value_types import ValueType, type_named
 from quantide.typing import Array, Bools, Floats, Ints
@@ -128,7 +128,9 @@ def read_fractions(quantiles: ArrayLike) -> Floats:
     fractions = read_numbers("a quantile must be a number in [0, 1]", quantiles)
     invalid = ~((fractions >= 0) & (fractions <= 1))
     if invalid.any():
-        raise InvalidArgumentError(f"a quantile must be in [0, 1], not {fractions[invalid].flat[0]}")
+        quantile = float(fractions[invalid].flat[0])
+        fix = suggest_phi(quantile)
+        raise InvalidArgumentError(f"a quantile must be in [0, 1], not {quantile}" + (f"; {fix}" if fix else ""))
     return read_phis(fractions)
 
 

@@ -13,6 +13,7 @@ from ipaddress import ip_address
 
 from quantide.config import Config
 from quantide.config.server_config import ServerConfig, is_loopback
+from quantide.config.server_probe import is_quantide
 from quantide.errors import ConfigError
 from quantide.server.http.tokens import tokens_required
 from quantide.server.server_registry import ServerRegistry
@@ -118,7 +119,7 @@ def open_socket(server: ServerConfig) -> socket.socket:
     try:
         listener = socket.create_server((server.host, server.port), family=family, backlog=2048)
     except OSError as error:
-        raise ConfigError(f"cannot listen on {address}: {_explain(error)}") from error
+        raise ConfigError(f"cannot listen on {address}: {_explain(error, server)}") from error
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited: heads do not wait for bodies
     if server.loopback and not is_loopback(listener.getsockname()[0]):
         listener.close()
@@ -126,7 +127,12 @@ def open_socket(server: ServerConfig) -> socket.socket:
     return listener
 
 
-def _explain(error: OSError) -> str:
+def _explain(error: OSError, server: ServerConfig) -> str:
+    if error.errno == errno.EADDRINUSE and is_quantide(server):
+        return (
+            "a Quantide server already answers there; use it, end it, or write another port under [server] (0 takes a "
+            "free one)"
+        )
     if error.errno == errno.EADDRINUSE:
         return "another program uses this port; stop it, or write another port under [server] (0 takes a free one)"
     if error.errno == errno.EACCES:

@@ -22,7 +22,7 @@ from quantide.live.live_stream import LiveStream
 from quantide.live.scope import QueryScope
 from quantide.live.value_parsing import TIMESTAMP
 from quantide.summary.key_ranking import MOST
-from quantide.summary.ranks import MAX_N
+from quantide.summary.ranks import MAX_N, describe_invalid_phi
 from quantide.windows.time_clock import read_span
 
 ALL = "all"
@@ -34,6 +34,8 @@ SERIES_ADDRESS = re.compile(
 )
 MAX_KEY = 1_000  # characters
 Phi = Annotated[float, Field(ge=0, le=1)]
+NO_PHI = ("less_than_equal", "greater_than_equal", "float_parsing", "float_type")  # errors of pydantic
+MAX_PHI_TEXT = 40  # characters of an invalid phi in a message
 KEY_TEXT = "The key; repeat it for each column where keys have several."
 WINDOW_TEXT = "`all`, `last:10000`, `within:5m`, `last:10000,within:5m`, or `steps:7`."
 FILTER_TEXT = "A filter that the stream declares: only values that satisfy it."
@@ -114,6 +116,20 @@ class WorstKeysParameters(BaseModel):
 def check_count(name: str, count: int, limit: int) -> None:
     if count > limit:
         raise InvalidArgumentError(f"the request has {count:,} {name}; it may have at most {limit:,}")
+
+
+def phi_problem(error_type: str, given: Any) -> str | None:
+    """Return the message for an invalid phi, as the library has it; None for another error of pydantic.
+
+    >>> phi_problem("less_than_equal", "99")
+    'phi must be in [0, 1], not 99.0; for p99 write 0.99'
+    """
+    if error_type not in NO_PHI or isinstance(given, bool) or not isinstance(given, (str, int, float)):
+        return None
+    try:
+        return describe_invalid_phi(float(given) if error_type != "float_type" else str(given)[:MAX_PHI_TEXT])
+    except (ValueError, OverflowError):
+        return describe_invalid_phi(str(given)[:MAX_PHI_TEXT])
 
 
 def key_field(key: list[str] | None) -> str | list[str] | None:

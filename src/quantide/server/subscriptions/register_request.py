@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from quantide.config.server_config import Limits
 from quantide.errors import EmptyError, InvalidArgumentError, QuantideError
-from quantide.server.http.query_parameters import ALL, FILTER_TEXT, MAX_KEY, WINDOW_TEXT, Phi
+from quantide.server.http.query_parameters import ALL, FILTER_TEXT, MAX_KEY, WINDOW_TEXT, Phi, phi_problem
 from quantide.server.served_streams import ServedStreams
 from quantide.server.subscriptions.query_table import WindowKey
 from quantide.summary.ranks import MIN_EPS
@@ -168,4 +168,6 @@ def _validate(queries: list[Any], start: int) -> list[QueryRequest]:
         index, *path = first["loc"]
         name = "".join(f".{part}" for part in path[:1])[:80]
         reason = "a query has no such field" if first["type"] == "extra_forbidden" else first["msg"]
+        if path[:1] == ["phi"]:
+            reason = phi_problem(first["type"], queries[int(index)].get("phi")) or reason
         raise InvalidArgumentError(f"queries[{start + int(index)}]{name}: {reason}") from error

@@ -101,12 +101,14 @@ class RunningStream:
             self._clock = StreamClock(stream, self.ingest_log, self.history)
             self.writer.origin = self._clock.origin
             self._grace = grace_hours(stream.step, self.history.settings.retention)
-            self._open_rows = int(self.history.stats()["stream_values"])
+            stats = self.history.stats()
+            self._open_rows = int(stats["stream_values"])
         except BaseException:
             self.history.close()
             raise
         counts = (self.ingest_log.rows, self.ingest_log.bad, self.ingest_log.ahead, self.ingest_log.lost)
         self.status = StreamStatus(stream.name, *counts, unit=stream.unit)
+        self.status.stats = stats
         self._kafka = KafkaBatches(session, stream, self.storage, self.ingest_log) if stream.source.is_kafka else None
         self.query: StreamingQuery | ListingLoop | None = None
         self.error: Exception | None = None
@@ -262,7 +264,7 @@ class RunningStream:
         """Wait once for the running batch, unless it takes too long; no other one begins."""
         if self._stopping:
             return
-        self._stopping = True
+        self._stopping, self.status.running = True, False
         if self._lock.acquire(timeout=STOP_TIMEOUT):
             self._lock.release()
 

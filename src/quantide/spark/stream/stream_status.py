@@ -23,7 +23,7 @@ class StreamStatus:
     def __init__(self, name: str, rows: int, bad: int, ahead: int = 0, lost: int = 0, unit: str | None = None) -> None:
         self.name, self.unit = name, unit
         self.rows, self.bad, self.ahead, self.lost = rows, bad, ahead, lost
-        self.batches = 0
+        self.batches, self.running = 0, True
         self.seconds = self.lag = 0.0
         self.waiting_files = self.quarantined_files = self.changed_files = 0
         self.last_error = self.note = self.clock_problem = ""
@@ -65,14 +65,21 @@ class StreamStatus:
         )
 
     def to_line(self) -> str:
-        """Return the name and the rate, problems, then the rest: a narrow terminal shows the beginning of a line."""
+        """Return the name and the rate, problems, then the rest: a narrow terminal shows the beginning of a line.
+
+        Before the first batch no rate, lag or time of a batch is known: zeros would look healthy.
+        """
+        if self.batches:
+            rate = f"{self.rate:>12,.0f} rows/s"
+            speed = [f"lag {self.lag:>6.1f} s", f"batch {self.seconds * 1000:>6,.0f} ms"]
+        else:
+            rate, speed = "waiting for the first batch" if self.running else "no new batch", []
         return "  ".join(
             [
                 f"{self.name:<16}",
-                f"{self.rate:>12,.0f} rows/s",
+                rate,
                 *self._problems(),
-                f"lag {self.lag:>6.1f} s",
-                f"batch {self.seconds * 1000:>6,.0f} ms",
+                *speed,
                 count(self.rows, "row"),
                 count(self.stats["steps"], "step"),
                 count(self.stats["runs"], "run"),
