@@ -10,10 +10,14 @@ from typing import Any
 import httpx
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
 
+from quantide.errors import InvalidArgumentError, TypeMismatchError
+from quantide.server.push import row_formats
+from quantide.server.push.row_formats import parse_rows
 from tests.contradicting_parquet import contradicting_file
 from tests.server.pushing import landed, landing_files, push_config
 from tests.server.serving import serving
@@ -98,6 +102,49 @@ def test_very_many_columns_of_a_parquet_file_are_not_read(server: httpx.Client, 
     response = server.post("/api/streams/plain/rows", content=body, headers={"content-type": PARQUET})
     assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_argument")
     assert "1,001 columns" in response.json()["error"]["message"]
+
+
+def test_very_many_columns_of_csv_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow would take 4 GB for two million commas."""
+    monkeypatch.delattr(pyarrow.csv, "read_csv")
+    quoted = b",".join(b'"a,""%d\r"' % number for number in range(1_001))
+    for header in (b"," * 1_000, b"\xef\xbb\xbf\n\r\n" + b"," * 1_000, quoted, b'"\n",' * 1_000, b'a"b,' * 1_000):
+        with pytest.raises(InvalidArgumentError, match="more than 1,000 columns"):
+            parse_rows("text/csv", header + b"\n1\n", BODY)
+
+
+def test_commas_in_quotes_of_a_csv_header_are_not_counted() -> None:
+    names = ['"a,,b""' + str(number) + '"' for number in range(999)]
+    table = parse_rows("text/csv", ("value," + ",".join(names) + "\n" + ",".join("1" * 1_000)).encode(), BODY)
+    assert table.column_names[:2] == ["value", 'a,,b"0']
+    assert table.num_columns == 1_000
+
+
+@pytest.mark.parametrize("name", [JSON, "application/x-ndjson", ARROW])
+def test_very_many_columns_are_counted_before_their_names_are_compared(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.delattr(row_formats, "_check_names")
+    row = {f"c{number}": 1 for number in range(1_001)}
+    body = arrow_bytes({name: [1] for name in row}) if name == ARROW else json.dumps(row).encode()
+    with pytest.raises(InvalidArgumentError, match="1,001 columns"):
+        parse_rows(name, body, 10 * BODY)
+
+
+def test_objects_and_lists_in_json_are_not_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow would take a kilobyte for each name in an object."""
+    monkeypatch.delattr(pa, "array")
+    for value in ({"a": 1}, [1]):
+        with pytest.raises(TypeMismatchError, match="the column 'x' has objects or lists"):
+            parse_rows(JSON, json.dumps([{"x": 1.5}, {"x": value}]).encode(), BODY)
+
+
+def test_names_of_columns_that_are_not_utf8_are_refused(server: httpx.Client, tmp_path: Path) -> None:
+    headers = {"content-type": "text/csv"}
+    response = server.post("/api/streams/plain/rows", content=b"value,\xff\n1,/pay\n", headers=headers)
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_argument")
+    assert "utf-8" in response.json()["error"]["message"]
+    assert not landing_files(tmp_path, "plain")
 
 
 def test_lists_of_a_parquet_file_are_not_read(server: httpx.Client, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ A body of some hundred bytes may stand for gigabytes of rows: compressed buffers
 views whose rows all refer to one long text. The declared sizes are read from the metadata first.
 """
 
+import re
 import struct
 from typing import Any
 
@@ -19,6 +20,8 @@ from quantide.typing import Ints
 ROW_BYTES = 16  # of a value and a time
 DICTIONARY_BATCH = 2  # header type of an Arrow message
 BATCH_TYPES = ("record batch", "dictionary")
+BEFORE_HEADER = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*+")  # which Arrow skips
+CSV_FIELD = re.compile(rb'(?:"(?:[^"]++|"")*+"?+)?+[^,\r\n]*+')  # a quote counts where a field begins
 
 
 def too_large(limit: int) -> InvalidArgumentError:
@@ -56,6 +59,21 @@ def _chunk_size(chunk: Any) -> int:
     if types.is_primitive(value) or types.is_decimal(value):
         return int(chunk.nbytes) + len(chunk) * max(1, int(value.bit_width) // 8)
     raise TypeMismatchError(f"a column is {kind}; send text, numbers, true or false, and times. Nothing was added")
+
+
+def check_csv_header(body: bytes, most: int) -> None:
+    """Raise if the header of a CSV body has more than `most` columns, before Arrow takes memory for each of them."""
+    start = BEFORE_HEADER.match(body)
+    end = 0 if start is None else start.end()
+    for _ in range(most):
+        field = CSV_FIELD.match(body, end)
+        end = end if field is None else field.end()
+        if body[end : end + 1] != b",":
+            return
+        end += 1
+    raise InvalidArgumentError(
+        f"the rows have more than {most:,} columns; send those that the stream needs. Nothing was added"
+    )
 
 
 def check_arrow_body(body: bytes, limit: int) -> None:

@@ -1,6 +1,7 @@
 """Row formats: the body of a push request, by its Content-Type, becomes an Arrow table."""
 
 import io
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +13,13 @@ import pyarrow.parquet as pq
 
 from quantide.errors import InvalidArgumentError, TypeMismatchError
 from quantide.server.http.request_limits import PUSH_TYPES
-from quantide.server.push.body_limit import check_arrow_body, check_cells, check_parquet_body, check_table
+from quantide.server.push.body_limit import (
+    check_arrow_body,
+    check_cells,
+    check_csv_header,
+    check_parquet_body,
+    check_table,
+)
 from quantide.store.parquet_footer import read_footer
 
 MAX_EXPANDED = 8  # a body's rows may take so many times limits.body in memory
@@ -27,6 +34,7 @@ def parse_rows(content_type: str, body: bytes, max_bytes: int, keys: Sequence[st
     kind, limit = PUSH_TYPES[content_type], MAX_EXPANDED * max_bytes
     try:
         table = _parse_csv(body, keys) if kind == "csv" else PARSERS[kind](body, limit)
+        names = table.column_names  # decoded here: those of CSV and Arrow may not be UTF-8
     except (pa.ArrowException, OSError, UnicodeDecodeError, ValueError, OverflowError) as error:
         if isinstance(error, InvalidArgumentError | TypeMismatchError):
             raise
@@ -35,20 +43,23 @@ def parse_rows(content_type: str, body: bytes, max_bytes: int, keys: Sequence[st
     if not len(table):
         raise InvalidArgumentError("the body has no rows; send one or more")
     _check_count(table.num_columns)
-    _check_names(table.column_names)
+    _check_names(names)
     check_table(table, limit)
     return table
 
 
 def _check_count(columns: int) -> None:
     if columns > MAX_COLUMNS:
-        raise InvalidArgumentError(f"the rows have {columns:,} columns; send the columns that the stream needs")
+        raise InvalidArgumentError(
+            f"the rows have {columns:,} columns, and at most {MAX_COLUMNS:,} are possible; send those that the stream "
+            "needs. Nothing was added"
+        )
 
 
 def _check_names(names: list[str]) -> None:
-    lower = [name.lower() for name in names]
+    counts = Counter(name.lower() for name in names)
     for name in names:
-        if not name or not name.isprintable() or lower.count(name.lower()) > 1:
+        if not name or not name.isprintable() or counts[name.lower()] > 1:
             raise InvalidArgumentError(f"the column {name[:80]!r} has no name, or its name is not unique; rename it")
 
 
@@ -85,13 +96,16 @@ def _table_of(rows: list[Any], unit: str, limit: int) -> pa.Table:
             )
         if not row.keys() <= names.keys():
             names |= dict.fromkeys(row)
+    _check_count(len(names))
     _check_names(list(names))
     check_cells(len(rows), len(names), limit)
     columns = {}
     for name in names:
         try:
-            columns[name] = _column([row.get(name) for row in rows])
+            columns[name] = _column([row.get(name) for row in rows], name)
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+            if isinstance(error, TypeMismatchError):
+                raise
             reason = (str(error).splitlines() or [""])[0][:200]
             raise TypeMismatchError(
                 f"the column {name!r} has values of different types, or too large ones: {reason}; nothing was added"
@@ -99,7 +113,12 @@ def _table_of(rows: list[Any], unit: str, limit: int) -> pa.Table:
     return pa.table(columns)
 
 
-def _column(values: list[Any]) -> pa.Array:
+def _column(values: list[Any], name: str) -> pa.Array:
+    if not {dict, list}.isdisjoint(map(type, values)):  # before Arrow takes a kilobyte for each name in an object
+        raise TypeMismatchError(
+            f"the column {name[:80]!r} has objects or lists; send text, numbers, true or false, and times. Nothing was "
+            "added"
+        )
     try:
         return pa.array(values)
     except pa.ArrowInvalid:
@@ -110,6 +129,7 @@ def _column(values: list[Any]) -> pa.Array:
 
 
 def _parse_csv(body: bytes, keys: Sequence[str]) -> pa.Table:
+    check_csv_header(body, MAX_COLUMNS)  # Arrow takes two kilobytes for each column, and a column has one byte here
     return pyarrow.csv.read_csv(
         io.BytesIO(body),
         read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=max(1 << 20, len(body))),
@@ -124,6 +144,7 @@ def _parse_csv(body: bytes, keys: Sequence[str]) -> pa.Table:
 def _parse_arrow(body: bytes, limit: int) -> pa.Table:
     check_arrow_body(body, limit)
     with pyarrow.ipc.open_stream(body) as reader:
+        _check_count(len(reader.schema))
         table = reader.read_all()
     table.validate(full=True)
     return table
