@@ -68,8 +68,8 @@ def check_time_kind(stored: str | None, stream: str) -> None:
     if stored is not None and stored != PUSHED_TIMES:
         raise InvalidArgumentError(
             f"the store of the stream {stream} has rows with {STORED_TIMES[stored]}, and pushed rows have times in "
-            "UTC; a store has times of one kind. Configure a stream with another name for pushed rows, or add rows with "
-            "History.append, as those before. Nothing was added"
+            "UTC; a store has times of one kind. Configure a stream with another name for pushed rows, or add rows "
+            "with History.append, as those before. Nothing was added"
         )
 
 
