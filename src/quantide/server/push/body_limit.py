@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.ipc
 
 from quantide.errors import InvalidArgumentError, TypeMismatchError
+from quantide.server.push.parquet_pages import PageHeaders
 from quantide.store.parquet_footer import UNCOMPRESSED, VALUES
 from quantide.typing import Ints
 
@@ -86,10 +87,10 @@ def check_arrow_body(body: bytes, limit: int) -> None:
                 raise too_large(limit)
 
 
-def check_parquet_body(metadata: Any, chunks: Ints, limit: int) -> list[str]:
-    """Raise if a Parquet file declares more than `limit` bytes, or has lists; return its columns of text."""
+def check_parquet_body(metadata: Any, chunks: Ints, pages: PageHeaders, limit: int) -> None:
+    """Raise if a Parquet file, or its pages, declare more than `limit` bytes, or if it has lists."""
     schema, size = metadata.schema, 0
-    rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    rows = np.array([metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)], np.int64)
     for index in range(len(schema)):
         column = schema.column(index)
         if column.max_repetition_level:
@@ -98,12 +99,12 @@ def check_parquet_body(metadata: Any, chunks: Ints, limit: int) -> list[str]:
                 "added"
             )
         width = max(8, column.length if column.physical_type == "FIXED_LEN_BYTE_ARRAY" else 0)
-        for count, values, stored in zip(rows, *chunks[[VALUES, UNCOMPRESSED], :, index].tolist(), strict=True):
-            size += max(width * max(values, count), stored)
+        values = np.maximum.reduce([chunks[VALUES, :, index], pages.values[:, index], rows])
+        stored = np.maximum(chunks[UNCOMPRESSED, :, index], pages.sizes[:, index])
+        for count, in_pages in zip(values.tolist(), stored.tolist(), strict=True):
+            size += max(width * count, in_pages)
         if size > limit:
             raise too_large(limit)
-    columns = (schema.column(index) for index in range(len(schema)))
-    return [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
 
 
 class MessageTable:

@@ -19,11 +19,14 @@ from quantide.server.push.body_limit import (
     check_csv_header,
     check_parquet_body,
     check_table,
+    too_large,
 )
+from quantide.server.push.parquet_pages import WITH_DICTIONARY, WITHOUT_EXPANSION, scan_pages
 from quantide.store.parquet_footer import read_footer
 
 MAX_EXPANDED = 8  # a body's rows may take so many times limits.body in memory
 MAX_COLUMNS = 1_000
+MAX_READS = 1_000_000  # of columns in parts of some rows
 
 
 def parse_rows(content_type: str, body: bytes, max_bytes: int, keys: Sequence[str] = ()) -> pa.Table:
@@ -153,11 +156,49 @@ def _parse_arrow(body: bytes, limit: int) -> pa.Table:
 def _parse_parquet(body: bytes, limit: int) -> pa.Table:
     metadata, chunks = read_footer(io.BytesIO(body))
     _check_count(metadata.num_columns)  # Arrow takes half a minute for 90,000 of one name
-    texts = check_parquet_body(metadata, chunks, limit)  # their rows refer to a dictionary until they are measured
-    with pq.ParquetFile(io.BytesIO(body), metadata=metadata, read_dictionary=texts, pre_buffer=False) as file:
-        table = file.read(use_threads=False)
+    pages = scan_pages(body, metadata, chunks)
+    check_parquet_body(metadata, chunks, pages, limit)
+    columns = [metadata.schema.column(index) for index in range(metadata.num_columns)]
+    texts = {column.path: index for index, column in enumerate(columns) if column.physical_type == "BYTE_ARRAY"}
+    # texts of a dictionary refer to it until they are measured, those that share prefixes are read some rows at a time
+    shared = [path for path, index in texts.items() if pages.encodings[index] <= WITH_DICTIONARY]
+    expanding = {
+        path: int(pages.sizes[:, index].max(initial=1))
+        for path, index in texts.items()
+        if path not in shared and not pages.encodings[index] <= WITHOUT_EXPANSION
+    }
+    with pq.ParquetFile(io.BytesIO(body), metadata=metadata, read_dictionary=shared, pre_buffer=False) as file:
+        table = _read_by_rows(file, expanding, limit) if expanding else file.read(use_threads=False)
     table.validate(full=True)
     return table
+
+
+def _read_by_rows(file: pq.ParquetFile, expanding: dict[str, int], limit: int) -> pa.Table:
+    """Read a file with columns of texts that share prefixes, or parts of a dictionary, some rows at a time.
+
+    No text has more bytes than the pages of its column, which `expanding` has; but each row may have as many.
+    """
+    names = file.schema_arrow.names
+    _check_names(names)
+    if not expanding.keys() <= set(names):
+        raise TypeMismatchError("a column has structs; send text, numbers, true or false, and times. Nothing was added")
+    rows = max(1, limit // (4 * sum(expanding.values())))
+    if file.metadata.num_rows > rows * (MAX_READS // len(expanding)):
+        raise InvalidArgumentError(
+            f"the columns {', '.join(expanding)[:200]} have an encoding that may expand them beyond {limit:,} bytes; "
+            "write them with a dictionary or plain, or send them in parts. Nothing was added"
+        )
+    batches, size = list[pa.RecordBatch](), 0
+    for batch in file.iter_batches(rows, columns=list(expanding), use_threads=False):
+        batches.append(batch)
+        size += batch.nbytes
+        if size > limit:
+            raise too_large(limit)
+    table = file.read(columns=[name for name in names if name not in expanding], use_threads=False)
+    if not batches:
+        return table
+    texts = pa.Table.from_batches(batches)
+    return pa.table({name: texts[name] if name in expanding else table[name] for name in names})
 
 
 PARSERS: dict[str, Callable[[bytes, int], pa.Table]] = {
