@@ -33,7 +33,6 @@ class Settings:
     exact_rows: int = sized(10_000_000, 2_000_000, 20_000)
     cores: int = 2
     rounds: int = sized(3, 2, 1)
-    other_rounds: int = 1
     warm_up: bool = True  # of every method; stored, because results without it remain
     group: int = sized(1 << 20, quick=10_000)
     tpch: float = sized(10, 1, 0)
@@ -71,8 +70,7 @@ def measure(s: Settings) -> list[Row]:
     with scratch() as folder, spark_session(s.cores) as spark:
         for question, count, jobs in _questions(spark, folder, s):
             say(f"spark: {question}")
-            rounds = {name: s.rounds if name == OURS else s.other_rounds for name in jobs}
-            timed = interleave(jobs, rounds, s.warm_up)
+            timed = interleave(jobs, s.rounds, s.warm_up)
             for name, one in timed.items():
                 ratio = None if name == OURS else round(one.best / timed[OURS].best, 2)
                 row = {"question": question, "method": name, "rows": count, "ratio": ratio}

@@ -289,6 +289,8 @@ def test_invalid_sources(tmp_path: Path, source: str, message: str) -> None:
         ),
         (SMALL + '[server]\nstate = "a\\u0000"', r"server\.state has the character \\u0000; write it without, such as"),
         (SMALL + "[server]\nx = " + "{ a = " * 3_000, r"a list or a table within hundreds of others; remove some"),
+        (SMALL + "[server]\nport = " + "9" * 5_000, r"quantide\.toml has an integer of hundreds of digits; write"),
+        (SMALL + "keys = [0x" + "f" * 5_000 + "]", r"quantide\.toml has an integer of hundreds of digits; write"),
         *(
             (f'{SMALL}[server.webhooks]\nallow = ["{origin}"]\nsecret_file = "s"', r"write where alarms may be sent as")
             for origin in (

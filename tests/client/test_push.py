@@ -273,6 +273,16 @@ def test_the_command_reads_files(
     assert len(landed(tmp_path, "latency")) == len(rows) + 2
 
 
+@pytest.mark.parametrize("key", ["\u00e9\U0001f600", "\ud800", "a\nb", "k" * 200])
+def test_keys_that_no_header_can_have_are_refused(
+    client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str
+) -> None:
+    path = write_files(tmp_path)["csv"]
+    assert main(["push", "latency", str(path), "--url", client.address, "--idempotency-key", key]) == 2
+    assert "printable ASCII characters" in capsys.readouterr().err
+    assert not landing_files(tmp_path, "latency")
+
+
 def test_the_command_names_what_is_wrong(client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     unknown, bad, empty = tmp_path / "rows.txt", tmp_path / "bad.parquet", tmp_path / "empty.csv"
     for path in (unknown, bad, empty):

@@ -237,6 +237,7 @@ def test_delete_steps(store: str, capsys: Out) -> None:
         (["--before", "2"], "it can be 1, which leaves the run"),
         (["--before", "2026-03-01T12:00"], "number of a step"),
         (["--before", "noon"], "neither the number of a step nor a time"),
+        (["--before", "9" * 5_000], "neither the number of a step nor a time"),
     ],
 )
 def test_deletions_that_are_refused(arguments: list[str], message: str, store: str, capsys: Out) -> None:

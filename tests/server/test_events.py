@@ -1,5 +1,6 @@
 """Server-sent events: the state, then changes only; resumed, restarted; clients that are slow, dead or many."""
 
+import asyncio
 import gc
 import socket
 import time
@@ -455,3 +456,24 @@ def test_clients_that_never_read_use_little_memory(tmp_path: Path) -> None:
         for raw in raws:
             raw.close()
         wait_until(lambda: len(hub) == 0 and count_subscribed(standing) == 0)
+
+
+def test_buffers_of_a_client_that_has_left_are_not_set() -> None:
+    """uvloop's closed transport raises RuntimeError, and the log had a traceback of every such client."""
+    uvloop = pytest.importorskip("uvloop")
+
+    async def leave() -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            ours.setblocking(False)
+            transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, sock=ours)
+            transport.abort()
+            await asyncio.sleep(0.01)
+            with pytest.raises(RuntimeError):
+                transport.set_write_buffer_limits(high=WRITE_BUFFER)
+            protocol = HttpProtocol.__new__(HttpProtocol)
+            protocol.transport = transport
+            protocol._bound_buffers()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(leave())

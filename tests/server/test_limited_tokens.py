@@ -117,7 +117,13 @@ def test_events(server: Server) -> None:
     assert "secret" not in response.text
     headers = {"authorization": f"Bearer {tokens['reader']}"}
     number = query.json()["queries"][0]["id"]
-    path = f"/api/events?alarms=all&label=mixed&query={number}"
+    own = ask(server, "all", "POST", "/api/queries", json={"stream": "latency", "phi": 0.5}).json()["queries"][0]["id"]
+    hidden_query, unknown = (
+        ask(server, "reader", "GET", f"/api/events?query={own}&query={id}&alarms=all") for id in (number, 999_999)
+    )
+    assert (hidden_query.status_code, unknown.status_code) == (403, 403)
+    assert hidden_query.text == unknown.text.replace("999999", str(number))  # whether the query exists is not disclosed
+    path = f"/api/events?alarms=all&label=mixed&query={own}"
     text = ""
     with client.stream("GET", path, headers=headers) as response:
         for chunk in response.iter_text():

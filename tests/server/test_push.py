@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
 
+from quantide import History
 from quantide.server.http.tokens import create_token
 from quantide.server.push import group_commit
 from quantide.server.server_registry import ServerRegistry
@@ -102,6 +104,34 @@ def test_rows_may_have_a_time(server: httpx.Client, tmp_path: Path, time: str, e
     assert abs((datetime.now(UTC) - second).total_seconds()) < 600
 
 
+@pytest.mark.parametrize(
+    ("times", "reason"),
+    [
+        (np.array(["2026-01-01"], "datetime64[us]"), "timestamps without a zone"),
+        ([0.0], "numbers of seconds"),
+        (None, "times of their arrival"),
+    ],
+)
+def test_rows_that_the_store_cannot_have_are_not_acknowledged(tmp_path: Path, times: Any, reason: str) -> None:
+    """Ingestion would stop at them for good."""
+    config = push_config(tmp_path)
+    with History(tmp_path / "data" / "plain", window="1 day") as history:
+        history.append([1.0], times=times)
+    with serving(config) as client:
+        response = client.post("/api/streams/plain/rows", json={"value": 1})
+        assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_argument")
+        assert reason in response.json()["error"]["message"]
+    assert not landing_files(tmp_path, "plain")
+
+
+def test_rows_join_those_of_a_store_with_times_in_utc(tmp_path: Path) -> None:
+    config = push_config(tmp_path)
+    with History(tmp_path / "data" / "plain", window="1 day") as history:
+        history.append([1.0], times=pa.array([0], pa.timestamp("us", "UTC")))
+    with serving(config) as client:
+        assert client.post("/api/streams/plain/rows", json={"value": 1}).status_code == 201
+
+
 def test_a_configured_time_is_needed_and_has_its_unit(server: httpx.Client, tmp_path: Path) -> None:
     path = "/api/streams/timed/rows"
     assert server.post(path, json={"ms": 1, "ts": 1767225600250}).status_code == 201
@@ -152,6 +182,14 @@ BAD = {
     "nested": ("application/json", b'{"value": 1, "endpoint": "a", "more": {"a": 1}}', 400, "type_mismatch", "'more'"),
     "time": ("application/json", b'{"value": 1, "endpoint": "a", "time": "noon"}', 400, "type_mismatch", "'time'"),
     "unit": ("application/json", b'{"value": 1, "endpoint": "a", "time": 1767225600250}', 400, "type_mismatch", "unit"),
+    "year": (
+        "application/x-ndjson",
+        b'{"value": 1, "endpoint": "a", "time": null}\n{"value": 1, "endpoint": "a", "time": "0001-01-01T00:00:00Z"}',
+        400,
+        "type_mismatch",
+        "row 2: the time 'time' is outside the years",
+    ),
+    "later year": ("text/csv", b"value,endpoint,time\n1,a,2262-04-12\n", 400, "type_mismatch", "outside the years"),
     "NaN": ("text/csv", b"value,endpoint\n1,a\nnan,b\n", 400, "nan", "row 2"),
     "CSV": ("text/csv", b"value,endpoint\n1,a,3\n", 400, "invalid_argument", "text/csv"),
     "columns": ("text/csv", b"value,endpoint,VALUE\n1,a,3\n", 400, "invalid_argument", "'value'"),

@@ -8,6 +8,9 @@ from quantide.client.buffered_pusher import BufferedPusher, PushHandler, TimedBl
 from quantide.client.connection import Connection, api_path, parsing_response
 from quantide.client.request_parameters import check_stream_name
 from quantide.client.row_encoding import encode_rows
+from quantide.errors import InvalidArgumentError
+
+MAX_KEY = 200  # characters
 
 
 class PushReceipt(NamedTuple):
@@ -37,6 +40,7 @@ class PushMethods(Connection):
     def push_encoded(self, stream: str, content_type: str, content: bytes, idempotency_key: str) -> PushReceipt:
         """Send rows that are encoded already, by their content type."""
         path = api_path("streams", check_stream_name(stream), "rows")
+        _check_key(idempotency_key)
         body = self.send_rows(path, content_type, content, idempotency_key)
         with parsing_response(self.address):
             return PushReceipt(str(body["stream"]), int(body["rows"]), str(body["id"]))
@@ -69,3 +73,12 @@ class PushMethods(Connection):
         for pusher in self._pushers.values():
             pusher.close()
         super().close()
+
+
+def _check_key(key: str) -> None:
+    """Raise InvalidArgumentError unless a key can be sent in a header."""
+    if not 0 < len(key) <= MAX_KEY or not key.isascii() or not key.isprintable():
+        raise InvalidArgumentError(
+            f"the idempotency key {key[:80]!a} cannot be sent in a header: it has 1 to {MAX_KEY} printable ASCII "
+            "characters. Use a UUID; nothing was sent"
+        )

@@ -32,6 +32,21 @@ SOURCE_HINT = 'write source = { format = "parquet", path = "incoming" }, or sour
 STREAM_HINT = "write its settings below a line [streams.latency]"
 
 
+LONG_INTEGER = "an integer of hundreds of digits; write one of at most 19 digits"
+LONG_BITS = 1_000
+
+
+def _has_long_integer(values: dict[str, Any]) -> bool:
+    unchecked: list[Any] = [values]  # a dotted name may nest tables deeper than functions may call each other
+    while unchecked:
+        value = unchecked.pop()
+        if isinstance(value, dict | list):
+            unchecked.extend(value.values() if isinstance(value, dict) else value)
+        elif isinstance(value, int) and value.bit_length() > LONG_BITS:
+            return True
+    return False
+
+
 def read_config(path: str | os.PathLike[str]) -> Config:
     """Read and check a configuration file; relative paths in it start at its folder."""
     name = os.fspath(path)
@@ -45,8 +60,12 @@ def read_config(path: str | os.PathLike[str]) -> Config:
         raise ConfigError(f"{name} is not TOML: {error}; save it as UTF-8") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{name} is not TOML: {error}{_suggest_quotes(text, error)}") from error
+    except ValueError as error:  # int() refuses more than 4,300 digits
+        raise ConfigError(f"{name} has {LONG_INTEGER}") from error
     except RecursionError as error:
         raise ConfigError(f"{name} has a list or a table within hundreds of others; remove some levels") from error
+    if _has_long_integer(values):  # in hexadecimal, which could not be shown in a message
+        raise ConfigError(f"{name} has {LONG_INTEGER}")
     try:
         return _parse_config(ConfigTable(values, "", "write a TOML file"), os.path.abspath(name))
     except ConfigError as error:

@@ -15,6 +15,7 @@ from quantide.errors import InvalidArgumentError, QuantideError
 from quantide.windows.time_clock import NANOSECONDS, TimeClock
 
 Origin = tuple[int, int, str]
+MAX_DIGITS = 100  # of a step in a text; int() refuses a few thousand
 
 
 def read_before(before: Any, step: int, read_origin: Callable[[], Origin | None]) -> tuple[int, int | None]:
@@ -23,7 +24,7 @@ def read_before(before: Any, step: int, read_origin: Callable[[], Origin | None]
     `before` is a step or a time, or the text of one; `step` is the open step. The time is None if a step was given.
     """
     text = before.strip() if isinstance(before, str) else ""
-    number = int(text) if text.isdecimal() else before
+    number = int(text) if text.isdecimal() and len(text) <= MAX_DIGITS else before
     if isinstance(number, (int, np.integer)) and not isinstance(number, bool):
         if not 1 <= number <= step:
             raise InvalidArgumentError(
@@ -78,5 +79,5 @@ def _read_time(before: Any) -> int:
 
 def _no_time(before: Any) -> InvalidArgumentError:
     return InvalidArgumentError(
-        f"before={before!r} is neither the number of a step nor a time, such as 2026-03-01T12:00:00 (UTC)"
+        f"before={repr(before)[:100]} is neither the number of a step nor a time, such as 2026-03-01T12:00:00 (UTC)"
     )

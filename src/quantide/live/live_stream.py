@@ -334,6 +334,13 @@ class LiveStream(NotCopied, LiveMonitors):
         return find_clock_problem(recent.clock, recent.manifest.newest, self.settings.ahead)
 
     @property
+    def time_kind(self) -> str | None:
+        """Kind of the times of all rows: "seconds", "timestamp", "timestamp with zone", or "arrival" if rows have
+        no times of their own; None without rows. Later rows must have the same kind."""
+        manifest = self._follower.recent.manifest
+        return manifest.clock if manifest.given or manifest.clock is None else "arrival"
+
+    @property
     def zoned(self) -> bool:
         """True if times are timestamps with a zone; they are shown as UTC."""
         clock = self._follower.recent.clock

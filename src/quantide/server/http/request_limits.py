@@ -90,6 +90,8 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _bound_buffers(self) -> None:
         """Buffer little for a client that reads slowly; the system would take megabytes for each."""
+        if self.transport.is_closing():  # the client has left; uvloop would raise RuntimeError
+            return
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER)
         connection = self.transport.get_extra_info("socket")
         if connection is not None:

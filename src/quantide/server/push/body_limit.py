@@ -4,6 +4,7 @@ A body of some hundred bytes may stand for gigabytes of rows: compressed buffers
 views whose rows all refer to one long text. The declared sizes are read from the metadata first.
 """
 
+import re
 import struct
 from typing import Any
 
@@ -13,12 +14,15 @@ import pyarrow.compute as pc
 import pyarrow.ipc
 
 from quantide.errors import InvalidArgumentError, TypeMismatchError
+from quantide.server.push.parquet_pages import PageHeaders
 from quantide.store.parquet_footer import UNCOMPRESSED, VALUES
 from quantide.typing import Ints
 
 ROW_BYTES = 16  # of a value and a time
 DICTIONARY_BATCH = 2  # header type of an Arrow message
 BATCH_TYPES = ("record batch", "dictionary")
+BEFORE_HEADER = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*+")  # which Arrow skips
+CSV_FIELD = re.compile(rb'(?:"(?:[^"]++|"")*+"?+)?+[^,\r\n]*+')  # a quote counts where a field begins
 
 
 def too_large(limit: int) -> InvalidArgumentError:
@@ -58,6 +62,21 @@ def _chunk_size(chunk: Any) -> int:
     raise TypeMismatchError(f"a column is {kind}; send text, numbers, true or false, and times. Nothing was added")
 
 
+def check_csv_header(body: bytes, most: int) -> None:
+    """Raise if the header of a CSV body has more than `most` columns, before Arrow takes memory for each of them."""
+    start = BEFORE_HEADER.match(body)
+    end = 0 if start is None else start.end()
+    for _ in range(most):
+        field = CSV_FIELD.match(body, end)
+        end = end if field is None else field.end()
+        if body[end : end + 1] != b",":
+            return
+        end += 1
+    raise InvalidArgumentError(
+        f"the rows have more than {most:,} columns; send those that the stream needs. Nothing was added"
+    )
+
+
 def check_arrow_body(body: bytes, limit: int) -> None:
     """Raise if the batches of an Arrow stream declare more than `limit` bytes, before any is decompressed."""
     size = 0
@@ -68,10 +87,10 @@ def check_arrow_body(body: bytes, limit: int) -> None:
                 raise too_large(limit)
 
 
-def check_parquet_body(metadata: Any, chunks: Ints, limit: int) -> list[str]:
-    """Raise if a Parquet file declares more than `limit` bytes, or has lists; return its columns of text."""
+def check_parquet_body(metadata: Any, chunks: Ints, pages: PageHeaders, limit: int) -> None:
+    """Raise if a Parquet file, or its pages, declare more than `limit` bytes, or if it has lists."""
     schema, size = metadata.schema, 0
-    rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    rows = np.array([metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)], np.int64)
     for index in range(len(schema)):
         column = schema.column(index)
         if column.max_repetition_level:
@@ -80,12 +99,12 @@ def check_parquet_body(metadata: Any, chunks: Ints, limit: int) -> list[str]:
                 "added"
             )
         width = max(8, column.length if column.physical_type == "FIXED_LEN_BYTE_ARRAY" else 0)
-        for count, values, stored in zip(rows, *chunks[[VALUES, UNCOMPRESSED], :, index].tolist(), strict=True):
-            size += max(width * max(values, count), stored)
+        values = np.maximum.reduce([chunks[VALUES, :, index], pages.values[:, index], rows])
+        stored = np.maximum(chunks[UNCOMPRESSED, :, index], pages.sizes[:, index])
+        for count, in_pages in zip(values.tolist(), stored.tolist(), strict=True):
+            size += max(width * count, in_pages)
         if size > limit:
             raise too_large(limit)
-    columns = (schema.column(index) for index in range(len(schema)))
-    return [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
 
 
 class MessageTable:

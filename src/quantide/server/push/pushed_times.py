@@ -9,6 +9,7 @@ from quantide.errors import InvalidArgumentError, TypeMismatchError
 
 TIME_TYPE = pa.timestamp("us", "UTC")
 MICROSECONDS = {"s": 10**6, "ms": 10**3, "us": 1}
+MAX_MICROSECONDS = (2**63 - 1) // 1_000  # since or before 1970, which are counted in nanoseconds
 MAX_SECONDS = 4e10  # numbers beyond, read as seconds since 1970, are in another unit
 ZONE = r"[0-9][T ][0-9:.]+(Z|[+-][0-9]{2}:?([0-9]{2})?)$"
 NANOSECONDS = r"(\.[0-9]{6})[0-9]{1,3}"  # as some languages write times; microseconds are stored
@@ -16,7 +17,23 @@ TIMES = 'Send "2026-01-01T00:00:00Z", or a number of seconds since 1970 (time_un
 
 
 def convert_times(column: Any, name: str, unit: str) -> Any:
-    """Return times as timestamps in UTC: from text in ISO 8601, numbers in a unit since 1970, or timestamps."""
+    """Return times as timestamps in UTC: from text in ISO 8601, numbers in a unit since 1970, or timestamps.
+
+    Raise TypeMismatchError if a time cannot be converted, or if a store, which counts nanoseconds, cannot have it.
+    """
+    times = _convert(column, name, unit)
+    numbers = times.cast(pa.int64())
+    outside = pc.or_(pc.less(numbers, -MAX_MICROSECONDS), pc.greater(numbers, MAX_MICROSECONDS))
+    if pc.any(outside).as_py():
+        row = pc.index(outside, True).as_py() + 1
+        raise TypeMismatchError(
+            f"row {row}: the time {name!r} is outside the years 1678 to 2261, which nanoseconds cannot count; correct "
+            "it, or leave the row out. Nothing was added"
+        )
+    return times
+
+
+def _convert(column: Any, name: str, unit: str) -> Any:
     kind = column.type
     try:
         if pa.types.is_null(kind):

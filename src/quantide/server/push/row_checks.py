@@ -18,6 +18,12 @@ from quantide.server.push.pushed_times import convert_times, fill_times
 from quantide.summary.value_types import ValueType, type_named
 
 SHOWN = 20  # columns in a message
+PUSHED_TIMES = "timestamp with zone"
+STORED_TIMES = {
+    "seconds": "times that are numbers of seconds",
+    "timestamp": "timestamps without a zone",
+    "arrival": "times of their arrival at the store",
+}
 RESERVED = ("_corrupt_record", "_quantide")  # names of columns that ingestion adds to rows begin so
 
 
@@ -55,6 +61,16 @@ def check_rows(
         name: _check_other(_plain(table[name]), name) for name in table.column_names if name.lower() not in used
     }
     return pa.table({name: column for name, column in columns.items() if not pa.types.is_null(column.type)})
+
+
+def check_time_kind(stored: str | None, stream: str) -> None:
+    """Raise if the store has rows of other times than pushed rows have: ingestion would stop at them."""
+    if stored is not None and stored != PUSHED_TIMES:
+        raise InvalidArgumentError(
+            f"the store of the stream {stream} has rows with {STORED_TIMES[stored]}, and pushed rows have times in "
+            "UTC; a store has times of one kind. Configure a stream with another name for pushed rows, or add rows "
+            "with History.append, as those before. Nothing was added"
+        )
 
 
 def _match(table: pa.Table, name: str) -> str | None:

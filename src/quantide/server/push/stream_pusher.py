@@ -17,7 +17,7 @@ from quantide.errors import InvalidArgumentError, NotReadyError
 from quantide.live.live_stream import LiveStream
 from quantide.server.push.group_commit import GroupCommit
 from quantide.server.push.landing_backlog import LandingBacklog
-from quantide.server.push.row_checks import check_rows
+from quantide.server.push.row_checks import check_rows, check_time_kind
 from quantide.server.push.row_formats import parse_rows
 from quantide.store.landing_file import digest_key
 from quantide.windows.wall_clock import wall_clock
@@ -46,9 +46,11 @@ class StreamPusher:
         table = parse_rows(content_type, body, self._max_bytes, self.stream.keys)
         try:
             live = self._find_live(self.stream.name)
-            value_type, key_types = live.settings.value_type, live.key_types
         except NotReadyError:  # the store has no rows yet, or does not exist
             value_type, key_types = None, None
+        else:
+            check_time_kind(live.time_kind, self.stream.name)
+            value_type, key_types = live.settings.value_type, live.key_types
         return check_rows(table, self.stream, wall_clock(), value_type, key_types)
 
     async def add(self, table: pa.Table, key: str | None) -> tuple[str, int]:

@@ -6,12 +6,13 @@ import numpy as np
 from fastapi import APIRouter, Header, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from quantide.errors import InvalidArgumentError, UnknownQueryError
+from quantide.errors import ForbiddenError, InvalidArgumentError, UnknownQueryError
 from quantide.server.events.event_stream import EventPosition, EventStream, Subscription
 from quantide.server.http.tokens import Identity, identity_of
 from quantide.server.service import Service
 from quantide.server.subscriptions.continuous_queries import unknown_query
 from quantide.server.subscriptions.query_table import QuerySet
+from quantide.typing import Bools, Ints
 
 Id = Annotated[int, Field(gt=0, lt=2**63)]
 LAST_EVENT_ID_TEXT = "The id of the last event that was received: only later changes are sent."
@@ -68,9 +69,12 @@ async def make_subscription(
             identity.check_stream(service.alarms.get(alarm).setting.stream, f"alarm {alarm}")
     ids = np.unique(np.array(parameters.query, dtype=np.int64))
     present = service.queries.table.find(ids)[1]
-    if not present.all() and not reconnects:
-        raise unknown_query(ids[~present])
     queries = await allowed_queries(service, QuerySet(ids), identity)
+    if not reconnects:
+        if identity.streams is not None:  # ids of other streams and unknown ids are refused alike
+            _check_all_allowed(ids, present, queries, identity)
+        elif not present.all():
+            raise unknown_query(ids[~present])
     for label in dict.fromkeys(parameters.label):
         labelled = await allowed_queries(service, await service.labels.queries(label), identity)
         if not len(labelled.ids) and not reconnects:
@@ -78,6 +82,15 @@ async def make_subscription(
         queries = QuerySet(np.union1d(queries.ids, labelled.ids)) if len(queries.ids) else labelled
     alarms = None if parameters.alarms else set(parameters.alarm)
     return Subscription(queries, list(dict.fromkeys(parameters.stream)), alarms, identity.streams)
+
+
+def _check_all_allowed(ids: Ints, present: Bools, allowed: QuerySet, identity: Identity) -> None:
+    refused = ids[~(present & np.isin(ids, allowed.ids))]
+    if len(refused):
+        raise ForbiddenError(
+            f"query {refused[0]} does not exist, or is of a stream that the token {identity.name!r} may not use; "
+            "subscribe to queries that GET /api/queries lists"
+        )
 
 
 async def allowed_queries(service: Service, queries: QuerySet, identity: Identity) -> QuerySet:

@@ -326,6 +326,10 @@ class _RejectedRows:
         if clock == "timestamp" and is_text(column.type):
             column, failed = parse_times(column)
             self._mark(failed, "the time cannot be read")
+        if clock == "timestamp" and (pa.types.is_timestamp(column.type) or pa.types.is_date(column.type)):
+            column, too_far = cast_rows(column, CLOCKS[clock])
+            if too_far is not None:
+                self._mark(too_far, "the time is outside the years 1678 to 2261, which nanoseconds cannot count")
         column = self.cast(column, CLOCKS[clock], f"the time is no {clock}")
         self.reject(nulls, "the row has no time")
         if clock == "seconds":
