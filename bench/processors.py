@@ -70,11 +70,16 @@ def column(reports: Reports) -> str:
     return f"{first['machine']['cpu']}{off}, {first['date'][:10]}"
 
 
+COLD = "Spark's own functions ran once, without a warm-up, which makes these ratios too high"
+
+
 def notes(reports: Reports) -> list[str]:
     """Return each note of a column, with its subjects if it is not about all of them."""
     noted = [(report.about["note"], report.part) for report in reports.values() if "note" in report.about]
     subjects = {note: [part for other, part in noted if other == note] for note, _ in noted}
     named = {note: f" ({', '.join(parts)})" if len(parts) < len(reports) else "" for note, parts in subjects.items()}
+    if "results/spark" in reports and not reports["results/spark"].settings.get("warm_up"):
+        named[COLD] = " (spark)"
     return [f"{column(reports)}{some}: {note}" for note, some in named.items()]
 
 
