@@ -136,9 +136,11 @@ def test_an_alarm_without_a_mouse(demo: Demo, page: Page) -> None:
     tab_to(page, "New alarm")
     keys.press("Enter")
     expect(page.get_by_label("Threshold")).to_have_attribute("placeholder", re.compile("^now "))
-    tab_to_label(page, "Threshold")
+    tab_to_label(page, "Threshold (bp)")
     keys.press("Control+a")
     keys.type("0.5")
+    tab_to_label(page, "Hold")
+    keys.press("Home")  # at once
     tab_to_label(page, "Name")
     keys.type("no mouse")
     keys.press("Enter")
