@@ -50,7 +50,7 @@ test: lint $(WARM) $(JAVA) $(JAVA_CLASSES) $(BROWSER) $(PROGRAMS) $(PROMETHEUS) 
 
 test-all: lint $(WARM) $(JAVA) $(JAVA_CLASSES) $(BROWSER) $(PROGRAMS) $(PROMETHEUS) $(OBJECT_STORES) $(KAFKA)  ## Like test, including the slow tests
 	@echo "Tests: all"
-	@$(RUN) QUANTIDE_HYPOTHESIS=all python -m pytest -n 3 --dist loadgroup $(ARGS)
+	@$(RUN) python -m pytest -n 3 --dist loadgroup $(ARGS)
 
 test-bounds: $(PACKAGES)  ## Run the tests of kernels with bounds checks on every index, in about five minutes (ARGS="-k merge")
 	@echo "State machines, then tests: an index that is negative or out of bounds raises IndexError"

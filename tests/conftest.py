@@ -14,11 +14,12 @@ from tests.random_order import seed_of as seed_of
 pytest.register_assert_rewrite("tests.checks")
 
 _QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large]
-EXAMPLES = {"default": 50, "all": 100, "slow": 3000}  # `make test-all` uses "all"
-for name, examples in EXAMPLES.items():
-    settings.register_profile(
-        name, derandomize=True, deadline=None, max_examples=examples, suppress_health_check=_QUIET, database=None
-    )
+settings.register_profile(
+    "default", derandomize=True, deadline=None, max_examples=100, suppress_health_check=_QUIET, database=None
+)
+settings.register_profile(
+    "slow", derandomize=True, deadline=None, max_examples=3000, suppress_health_check=_QUIET, database=None
+)
 settings.load_profile(os.environ.get("QUANTIDE_HYPOTHESIS", "default"))
 
 

@@ -1,8 +1,8 @@
 """Distribution of tests over the processes of pytest-xdist, `--dist loadgroup`.
 
 Tests of a file run in one process and share its fixtures. The tests with Spark share one session in one process, and
-those of the page one browser and one demo in another. These groups take longest, so they start first. They often wait,
-so a third process keeps two cores busy.
+those of the page one browser and one demo in another. The tests with bounds checks compile kernels one after the other.
+These groups take longest, so they start first. They often wait, so a third process keeps two cores busy.
 """
 
 from collections.abc import Iterable
@@ -15,6 +15,7 @@ from xdist.workermanage import WorkerController
 GROUPS = {
     "spark": ("spark", "kafka"),
     "browser": ("browser",),
+    "bounds": ("bounds",),
 }  # words of paths; a path belongs to the first group that has one
 
 

@@ -158,7 +158,8 @@ def tab_to(page: Page, text: str) -> None:
 
 
 def tab_to_label(page: Page, text: str) -> None:
-    tab_until(page, "text => document.activeElement.labels?.[0]?.textContent.trim() === text", text)
+    words = "(label => label.querySelector('span') ?? label)(document.activeElement.labels[0]).textContent"
+    tab_until(page, f"text => document.activeElement.labels?.length && {words}.trim() === text", text)
 
 
 def tab_until(page: Page, holds: str, text: str) -> None:

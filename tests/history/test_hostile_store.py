@@ -161,7 +161,7 @@ def test_files_of_sections(kind: str, made: Made, keyed: bool, share: str, rng: 
     use = use_side if kind == "side" else use_recent
     data = one(made[keyed], f"_quantide/{kind}/*.{kind}").read_bytes()
     use(Pieces(data).packed())
-    cases = chosen(file_changes(data, rng), share, 250, rng)
+    cases = chosen(file_changes(data, rng), share, 500, rng)
     with hostile.bounded_memory():
         refused = [refusal(lambda: use(changed), f"x.{kind}") for _, changed in cases]  # noqa: B023
     assert sum(refused) > len(cases) / 2
@@ -204,7 +204,7 @@ def test_manifests(made: Made, keyed: bool, share: str, rng: Rng) -> None:
     cases = [(label, sealed(changed)) for label, changed in changes(document) if isinstance(changed, dict)]
     cases += [("random", hostile.sealed_text(found)) for found in random]
     cases += [("deep", hostile.sealed_text("[" * 10**6)), ("deep", hostile.sealed_text('{"a":' * 10**6))]
-    texts = [text for _, text in chosen(iter(cases), share, 400, rng)]
+    texts = [text for _, text in chosen(iter(cases), share, 800, rng)]
     taken = [text for text in texts if not refusal(lambda: RecentManifest.from_json(text, "x.manifest"), "x.manifest")]  # noqa: B023
     assert len(taken) < len(texts) / 2
     for text in taken:
@@ -236,7 +236,7 @@ def test_settings(made: Made, keyed: bool, share: str, rng: Rng) -> None:
     texts += [hostile.flipped(dump(document).encode(), rng).decode(errors="replace") for _ in range(200)]
     texts += ["[" * 10**6, '{"version": 2, "version": 2}', dump(document | {"window": "9" * 5000})]
     refused = 0
-    for text in chosen(iter(texts), share, 250, rng):
+    for text in chosen(iter(texts), share, 500, rng):
         try:
             settings = StoreSettings.from_json(text)
         except QuantideError:
@@ -262,7 +262,7 @@ def test_records_of_the_ledger(made: Made, tmp_path: Path, share: str, rng: Rng)
             yield hostile.flipped(good, rng).decode(errors="replace")
         yield from ("", "\n", "[" * 10**6 + "\n", dump(lines[1]) + "\n", "null\n", good.decode()[:-1], "\0" * 10**6)
 
-    for text in chosen(cases(), share, 250, rng):
+    for text in chosen(cases(), share, 500, rng):
         (folder / "c0-0.jsonl").write_text(text, errors="surrogatepass")
         if not refusal(lambda: IngestLog(FolderStorage(str(tmp_path)), lambda _: True), "c0-0.jsonl"):
             ledger = IngestLog(FolderStorage(str(tmp_path)), lambda _: True)
