@@ -320,6 +320,17 @@ def test_corrupt_binary_is_refused() -> None:
             Summaries.from_binary(s.keys, pa.array([blobs[0], bad], pa.binary()))
 
 
+def test_bytes_of_another_type_are_named() -> None:
+    """They are not damaged; also where the other type has the shorter name."""
+    floats, times = pa.array([1.5]), pa.array([0], pa.timestamp("us", "Europe/Berlin"))
+    names = ["float64", "timestamp[us, tz=Europe/Berlin]"]
+    blobs = [Summary.of(values).to_bytes() for values in (floats, times)]
+    for first, other in ((0, 1), (1, 0)):
+        with pytest.raises(errors.TypeMismatchError) as failed:
+            Summaries.from_binary(["a", "b"], [blobs[first], blobs[other]])
+        assert f"number 1 has values of type {names[other]}, the first one of type {names[first]}" in str(failed.value)
+
+
 def test_keys_that_are_and_are_not_there(rng: np.random.Generator) -> None:
     keys, values = rng.integers(0, 50, 1000), rng.random(1000)
     s = Summaries.of(keys, values, 0.1)

@@ -420,3 +420,46 @@ def test_frame_with_awkward_names(spark: SparkSession) -> None:
     frame: DataFrame = spark.range(100).select(F.col("id").alias("a.b"), (F.col("id") % 2).alias("key`s"))
     rows = quantiles(frame, "a.b", 1.0, by="key`s").orderBy(F.col("`key``s`")).collect()
     assert [row["value"] for row in rows] == [98, 99]
+
+
+def typed_summaries(spark: SparkSession, partitions: int) -> DataFrame:
+    """Hourly summaries of two columns, floats and integers, and an hour without values that has the other type."""
+    blobs = [
+        *(("price", Summary.of(np.arange(hour, hour + 10) / 2).to_bytes()) for hour in range(4)),
+        *(("count", Summary.of(np.arange(hour, hour + 10)).to_bytes()) for hour in range(4)),
+        ("count", Summary.of(pa.nulls(3)).to_bytes()),
+        ("none", Summary.of(pa.nulls(2)).to_bytes()),
+    ]
+    return spark.createDataFrame(blobs, "name string, summary binary").repartition(partitions)
+
+
+@pytest.mark.parametrize("partitions", [1, 5])
+def test_summaries_of_several_types_are_merged_by_key(spark: SparkSession, partitions: int) -> None:
+    merged = merge_summaries(typed_summaries(spark, partitions), "name").collect()
+    found = {row.name: (row.n, row.nulls, Summary.from_bytes(bytes(row.summary))) for row in merged}
+    assert len(merged) == len(found) == 3
+    assert {name: counts for name, (*counts, _) in found.items()} == {
+        "price": [40, 0],
+        "count": [40, 3],
+        "none": [0, 2],
+    }
+    values = np.concatenate([np.arange(hour, hour + 10) for hour in range(4)])
+    assert found["count"][2] == Summary.merge(Summary.of(values), Summary.of(pa.nulls(3)))
+    assert found["price"][2].type.name == "float64"
+    assert found["price"][2].quantile(0.5) == np.sort(values)[19] / 2
+
+
+@pytest.mark.parametrize("partitions", [1, 5])
+def test_a_key_has_values_of_one_type(spark: SparkSession, partitions: int) -> None:
+    """However Spark distributes the summaries."""
+    with pytest.raises(PythonException, match="values of different types, float64 and int64"):
+        merge_summaries(typed_summaries(spark, partitions)).collect()
+
+
+@pytest.mark.parametrize("partitions", [1, 5])
+def test_answers_of_a_result_have_one_type(spark: SparkSession, partitions: int) -> None:
+    stored = typed_summaries(spark, partitions)
+    with pytest.raises(PythonException, match=r"values of types (float64 and int64|int64 and float64)"):
+        quantiles_of(stored, 0.5).collect()
+    floats = quantiles_of(stored.where("name != 'count'"), 0.5).collect()
+    assert sorted((row.name, row.n) for row in floats) == [("none", 0), *[("price", 10)] * 4]

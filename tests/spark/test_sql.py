@@ -273,3 +273,13 @@ def test_bad_weights_of_sql() -> None:
             qt_weighted_summary(x, pa.array(weights), eps)
     with pytest.raises(errors.InvalidArgumentError, match="write qt_weighted_summary"):
         qt_weighted_summary(x, eps)
+
+
+def test_summaries_of_several_types_in_a_column(sql: SparkSession) -> None:
+    stored = [Summary.of([1.5, 2.5]), Summary.of([3, 4, 5]), None, Summary.of([7.5]), Summary.of(pa.nulls(2))]
+    blobs = pa.array([None if one is None else one.to_bytes() for one in stored], pa.binary())
+    assert qt_quantile(blobs, pa.array([1.0, 0.5, 0.5, 0.5, 0.5])).to_pylist() == [2.5, 4.0, None, 7.5, None]
+    ranks = qt_rank(blobs, pa.array([2.0, 4.0, 4.0, None, 4.0])).to_pylist()
+    assert ranks == [{"lo": 1, "hi": 1}, {"lo": 2, "hi": 2}, None, None, None]
+    with pytest.raises(errors.TypeMismatchError, match="number 1 has values of type int64, the first"):
+        qt_merge(blobs)

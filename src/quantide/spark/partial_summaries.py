@@ -21,8 +21,10 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
+from quantide.errors import TypeMismatchError
 from quantide.sketches.stream_sketch import StreamSketch
 from quantide.spark.row_source import Batches, RowSource, Tables, concat_batches, to_batches
+from quantide.summary.key_encoding import encode_keys
 from quantide.summary.summaries import Summaries
 
 FAN_IN = 8  # Summaries of one level that are merged into one of the next
@@ -256,12 +258,40 @@ def _merger(request: SummaryRequest, to_rows: ToRows | None) -> Callable[[Batche
         empty = dict(summarise_tables([], request)) if table is None else {}  # without rows, an answer with n = 0
         for name in request.columns:
             parts = [empty[name]] if table is None else from_partial_rows(table, name)
-            if parts:
-                merged = compress_within(Summaries.merge(*parts), request)
-                for rows in to_rows(name, merged) if to_rows else to_partial_rows(name, merged, 1):
+            for merged in merge_by_type(parts):
+                small = compress_within(merged, request)
+                for rows in to_rows(name, small) if to_rows else to_partial_rows(name, small, 1):
                     yield from to_batches(rows)
 
     return merge
+
+
+def merge_by_type(parts: Sequence[Summaries]) -> list[Summaries]:
+    """Merge parts whose values have one or several types, as those of several columns; a key has one type.
+
+    Summaries without values fit any type.
+    """
+    by_type: dict[str, list[Summaries]] = {}
+    for part in parts:
+        by_type.setdefault(part.type.name, []).append(part)
+    merged = [Summaries.merge(*by_type[name]) for name in sorted(by_type)]
+    if len(merged) == 1:
+        return merged
+    filled = [summaries.with_values() for summaries in merged]
+    empty = Summaries.merge(*(summaries.without_values() for summaries in merged))
+    codes, distinct = encode_keys(pa.concat_arrays([summaries.keys for summaries in (*filled, empty)]))
+    *own, of_empty = np.split(codes, np.cumsum([len(summaries) for summaries in filled]))
+    counts = np.bincount(np.concatenate(own), minlength=len(distinct))
+    if (counts > 1).any():
+        raise TypeMismatchError(
+            f"summaries of the key {distinct[int(counts.argmax())].as_py()!r} have values of different types, "
+            f"{' and '.join(sorted(by_type))}; add the column that tells them apart to by="
+        )
+    joined = [
+        Summaries.merge(summaries, empty.take(np.flatnonzero(np.isin(of_empty, keys))))
+        for summaries, keys in zip(filled, own, strict=True)
+    ]
+    return [one for one in (*joined, empty.take(np.flatnonzero(counts[of_empty] == 0))) if len(one)]
 
 
 def compress_within(summaries: Summaries, request: SummaryRequest) -> Summaries:

@@ -25,6 +25,7 @@ from quantide.summary.rank_arguments import read_query_values
 from quantide.summary.ranks import DEFAULT, MIN_EPS, check_eps, check_phis, check_tail, target_ranks
 from quantide.summary.summaries import Summaries
 from quantide.summary.summary import Summary
+from quantide.summary.summary_bytes import binary_array, rows_by_type
 from quantide.summary.value_types import ValueType, type_of_arrow
 
 RANKS = StructType([StructField(name, LongType()) for name in ("lo", "hi")])
@@ -190,9 +191,14 @@ def _read_tail(columns: Sequence[pa.Array], eps: float) -> float | None:
 def _by_row(answer: Callable[[Summaries, pa.Array], pa.Array], summary: pa.Array, argument: pa.Array) -> pa.Array:
     """Answer all rows at once where neither summary nor argument is null; null elsewhere."""
     valid = pc.and_(summary.is_valid(), argument.is_valid())
-    blobs = summary.filter(valid)
-    answers = answer(Summaries.from_binary(np.arange(len(blobs)), blobs), argument.filter(valid))
-    return scatter_rows(answers, np.flatnonzero(valid.to_numpy(zero_copy_only=False)), len(summary))
+    rows = np.flatnonzero(valid.to_numpy(zero_copy_only=False))
+    blobs, arguments = binary_array(summary.filter(valid)), argument.filter(valid)
+    by_type = list(rows_by_type(blobs).values()) or [np.arange(0)]
+    answers = []
+    for indexes in by_type:
+        of_type = Summaries.from_binary(indexes, blobs.take(pa.array(indexes)))
+        answers.append(answer(of_type, arguments.take(pa.array(indexes))))
+    return scatter_rows(pa.concat_arrays(answers), rows[np.concatenate(by_type)], len(summary))
 
 
 def _quantiles(summaries: Summaries, phi: pa.Array) -> pa.Array:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import BinaryType, DoubleType, LongType, StructField, StructType
 
-from quantide.errors import InvalidArgumentError
+from quantide.errors import InvalidArgumentError, TypeMismatchError
 from quantide.spark.batch_quantiles import QUANTILE_COLUMNS, Names, arrow_type, as_names, quantile_fields
 from quantide.spark.partial_summaries import (
     PARTIAL_SCHEMA,
@@ -26,6 +26,8 @@ from quantide.spark.spark_session import check_workers, count_cores
 from quantide.summary.ranks import DEFAULT, check_eps, check_phis, check_tail
 from quantide.summary.summaries import Summaries
 from quantide.summary.summary import Summary
+from quantide.summary.summary_bytes import binary_array, rows_by_type
+from quantide.summary.value_types import type_named
 
 SUMMARY = "summary"
 
@@ -39,7 +41,7 @@ def merge_summaries(
     summaries, unless eps is given: then they are compressed as far as certified errors within eps and certified tails
     within `tail` allow (by default 10 * eps for eps up to 0.01, and no tail above; None for no tail).
 
-    Columns: those of `by`, `summary`, `n`, `nulls`, `error`.
+    Columns: those of `by`, `summary`, `n`, `nulls`, `error`. Different keys may have values of different types.
     """
     check_workers(df.sparkSession)
     keys = as_names(by)
@@ -53,9 +55,11 @@ def merge_summaries(
         for batch in batches:
             if len(batch):
                 table = pa.Table.from_batches([batch]).rename_columns([*keys, SUMMARY]).sort_by(SUMMARY)
-                summaries = Summaries.from_binary(row_keys(table, keys), table[SUMMARY])
-                for rows in to_partial_rows(SUMMARY, summaries, buckets):
-                    yield from to_batches(rows)
+                for indexes in rows_by_type(binary_array(table[SUMMARY])).values():
+                    of_type = table.take(pa.array(indexes))
+                    summaries = Summaries.from_binary(row_keys(of_type, keys), of_type[SUMMARY])
+                    for rows in to_partial_rows(SUMMARY, summaries, buckets):
+                        yield from to_batches(rows)
 
     partials = stored.select(*renamed, SUMMARY).mapInArrow(read, PARTIAL_SCHEMA)
     schema = StructType(
@@ -89,23 +93,28 @@ def quantiles_of(df: DataFrame, phis: Any) -> DataFrame:
     phi_array = np.atleast_1d(check_phis(phis))
     stored = df.where(F.col(SUMMARY).isNotNull())
     first = stored.select(SUMMARY).first()
-    kind = from_arrow_type(Summary.from_bytes(bytes(first[0])).type.arrow if first else pa.float64())
+    of_first = Summary.from_bytes(bytes(first[0])).type if first else type_named("float64")
+    kind = from_arrow_type(of_first.arrow)
     dropped = {SUMMARY, "n", "nulls", "min", "max", "error"}
     labels = [field for field in df.schema.fields if field.name not in dropped]
     values = arrow_type(kind)
 
     def answer(batches: Batches) -> Batches:
         for batch in batches:
-            if not len(batch):
-                continue
             table = pa.Table.from_batches([batch]).rename_columns([*(field.name for field in labels), SUMMARY])
-            answers = Summaries.from_binary(np.arange(len(batch)), table[SUMMARY]).answer(phi_array)
-            row = pa.array(np.repeat(np.arange(len(batch)), len(phi_array)))
-            columns = {field.name: table[field.name].take(row) for field in labels}
-            for name in QUANTILE_COLUMNS:
-                columns[name] = answers[name]
-            columns["value"] = columns["value"].cast(values)
-            yield from to_batches(columns)
+            for own, indexes in rows_by_type(binary_array(table[SUMMARY])).items():
+                summaries = Summaries.from_binary(indexes, table[SUMMARY].take(pa.array(indexes)))
+                if own != of_first and summaries.n.any():
+                    raise TypeMismatchError(
+                        f"there are summaries with values of types {of_first} and {own}, which cannot share the column "
+                        "`value`; select those of one type first"
+                    )
+                answers = summaries.answer(phi_array)
+                row = pa.array(np.repeat(indexes, len(phi_array)))
+                columns = {field.name: table[field.name].take(row) for field in labels}
+                columns |= {name: answers[name] for name in QUANTILE_COLUMNS}
+                columns["value"] = columns["value"].cast(values)
+                yield from to_batches(columns)
 
     renamed = [F.col(quote_name(field.name)).alias(f"c{i}") for i, field in enumerate(labels)]
     return stored.select(*renamed, SUMMARY).mapInArrow(answer, StructType([*labels, *quantile_fields(kind)]))

@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from quantide.errors import CorruptBytesError, TypeMismatchError
 from quantide.kernels import tuple_encoding
@@ -142,7 +143,10 @@ def unpack_tuples(data: Bytes, offsets: Ints) -> SummaryTuples:
     kind = _read_type(data[offsets[0] : offsets[1]].tobytes())
     prefix = _prefix(kind)
     sizes, head, n, nulls, nans = (np.zeros(len(offsets) - 1, dtype=np.int64) for _ in range(5))
-    _raise_fault(*tuple_encoding.scan(data, offsets, prefix, MAX_N, sizes, head, n, nulls, nans))
+    fault, index = tuple_encoding.scan(data, offsets, prefix, MAX_N, sizes, head, n, nulls, nans)
+    if fault in (tuple_encoding.TRUNCATED, tuple_encoding.HEADER):
+        _check_same_type(_read_type(data[offsets[index] : offsets[index + 1]].tobytes()), kind, index)
+    _raise_fault(fault, index)
     bounds = np.zeros(len(offsets), dtype=np.int64)
     np.cumsum(sizes, out=bounds[1:])
     ordinals = np.empty(bounds[-1], dtype=np.uint64)
@@ -186,6 +190,18 @@ def binary_array(summaries: Any) -> pa.Array:
         raise TypeMismatchError(f"give the bytes of summaries: {error}") from error
 
 
+def rows_by_type(blobs: pa.Array) -> dict[ValueType, Ints]:
+    """Return the rows of the summaries with values of each type, from their bytes; there are no nulls."""
+    rows: dict[ValueType, Ints] = {}
+    rest = np.arange(len(blobs))
+    while len(rest):
+        others = blobs.take(pa.array(rest))
+        kind = _read_type(others[0].as_py())
+        same = pc.starts_with(others, _prefix(kind).tobytes()).to_numpy(zero_copy_only=False)
+        rows[kind], rest = rest[same], rest[~same]
+    return rows
+
+
 def check_tuples(t: SummaryTuples) -> None:
     """Raise CorruptBytesError unless untrusted tuples are those of valid summaries."""
     carriers = (t.type.carrier, *[np.dtype(np.int64)] * 6)
@@ -222,6 +238,14 @@ def _read_type(data: bytes) -> ValueType:
         return type_named(data[5 : 5 + data[4]].decode("ascii"))
     except (UnicodeDecodeError, TypeMismatchError) as error:
         raise CorruptBytesError(f"these bytes are not a summary: {error}") from error
+
+
+def _check_same_type(kind: ValueType, first: ValueType, index: int) -> None:
+    if kind != first:
+        raise TypeMismatchError(
+            f"summary number {index} has values of type {kind}, the first one of type {first}; "
+            "give summaries of one type at a time"
+        )
 
 
 def _raise_fault(fault: int, index: int) -> None:
