@@ -2,7 +2,7 @@
 import { alarmCard, measureLabel, urgency, valueLabel } from "./alarmcard.js";
 import { alarmForm } from "./alarmform.js";
 import { make, say } from "./dom.js";
-import { paced } from "./pace.js";
+import { paced } from "./refresher.js";
 import { title } from "./title.js";
 import * as format from "./format.js";
 

@@ -1,9 +1,9 @@
 // Now against history: the quantiles of the selected window beside those of another series, in a sentence, a table, two
 // distributions and a Q-Q plot.
-import { againstChoice } from "./against.js";
+import { againstChoice } from "./referencechooser.js";
 import { cdfChart } from "./cdf.js";
 import { make, say, table } from "./dom.js";
-import { paced } from "./pace.js";
+import { paced } from "./refresher.js";
 import { phiRange, sameSeries, selectedSeries, seriesAddress, seriesLabel, seriesParams } from "./series.js";
 import { qqChart } from "./qq.js";
 import * as format from "./format.js";

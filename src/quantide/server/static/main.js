@@ -2,9 +2,9 @@
 
 import * as api from "./api.js";
 import * as charts from "./charts.js";
-import * as keys from "./keys.js";
-import * as live from "./live.js";
-import * as now from "./now.js";
+import * as keys from "./keychooser.js";
+import * as live from "./livestatus.js";
+import * as now from "./nowpanel.js";
 import * as shortcuts from "./shortcuts.js";
 import * as state from "./state.js";
 import * as streams from "./streams.js";

@@ -1,7 +1,7 @@
 // Continuous queries: their number, the evaluations they cost, and a form for new ones.
 import { make, say, table } from "./dom.js";
 import { subscriptionChoice } from "./subscription.js";
-import { paced } from "./pace.js";
+import { paced } from "./refresher.js";
 import { seriesLabel } from "./series.js";
 import { queryForm } from "./queryform.js";
 import * as format from "./format.js";

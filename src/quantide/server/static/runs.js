@@ -1,6 +1,6 @@
 // The runs of history as a picture: a row for each level, and in it each run as wide as the steps it holds.
 import { drawn, make, say, table } from "./dom.js";
-import { paced } from "./pace.js";
+import { paced } from "./refresher.js";
 import * as format from "./format.js";
 
 const LEAST = 1500; // milliseconds between two requests

@@ -1,6 +1,6 @@
 // Worst keys: the keys with the largest or smallest quantile of the selected window, with their proved bounds.
 import { make, offer, say } from "./dom.js";
-import { paced } from "./pace.js";
+import { paced } from "./refresher.js";
 import * as format from "./format.js";
 
 const LEAST = 3000; // milliseconds between two requests

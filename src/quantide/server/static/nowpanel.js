@@ -2,10 +2,10 @@
 
 import { TimeSeries } from "./timeseries.js";
 import { make } from "./dom.js";
-import * as lines from "./lines.js";
-import * as large from "./numbers.js";
+import * as lines from "./timeserieschart.js";
+import * as large from "./quantiletiles.js";
 import { isExact, over, point, readTimeSeries } from "./points.js";
-import * as chooser from "./window.js";
+import * as chooser from "./windowchooser.js";
 import { title } from "./title.js";
 
 const BODY = [0.5, 0.9, 0.99];

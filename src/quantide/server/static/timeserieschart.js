@@ -3,7 +3,7 @@
 import { make, table } from "./dom.js";
 import { isWide, layout, nothing, traces } from "./figure.js";
 import { over } from "./points.js";
-import { sketch } from "./sketch.js";
+import { sketch } from "./chartpreview.js";
 import * as thresholds from "./thresholds.js";
 
 const SPANS = [120, 600, 3600, 21600, 86400, 604800]; // seconds that the chart can reach back
