@@ -1,5 +1,5 @@
 // Card of one alarm: its state, its series, its history, and a button to drop it.
-import { make, say } from "./dom.js";
+import { make, setText } from "./dom.js";
 import { seriesLabel } from "./series.js";
 import * as format from "./format.js";
 
@@ -56,7 +56,7 @@ export function alarmCard({ api, state, announce, streams }, id, changed) {
       announce("The alarm was dropped.");
       changed();
     } catch (error) {
-      say(errorLine, error.message);
+      setText(errorLine, error.message);
       ask(false);
     }
   }
@@ -68,7 +68,7 @@ export function alarmCard({ api, state, announce, streams }, id, changed) {
       const items = transitions.map((one) => make("li", {}, when(one), happened(one, streams.unit(looked.stream))));
       recent.replaceChildren(...(items.length ? items : [make("li", {}, "Nothing has changed since it was set.")]));
     } catch (error) {
-      say(errorLine, error.message);
+      setText(errorLine, error.message);
     }
   }
 
@@ -86,11 +86,11 @@ export function alarmCard({ api, state, announce, streams }, id, changed) {
     const beyond = `${side} ${format.number(limit)}${unit}`;
     const duration = alarm.hold ? `, for ${format.span(alarm.hold)}` : "";
     const cleared = alarm.clear === limit ? "" : `, clears at ${format.number(alarm.clear)}${unit}`;
-    say(title, alarm.name || `${measureLabel(alarm)} ${beyond}`);
-    say(rule, `${measureLabel(alarm)} of ${seriesLabel(alarm)}${reference(alarm)}, ${beyond}${duration}${cleared}`);
-    say(value, (alarm.value ?? null) === null ? (alarm.why ?? "No value yet.") : valueWords(alarm, unit, beside));
+    setText(title, alarm.name || `${measureLabel(alarm)} ${beyond}`);
+    setText(rule, `${measureLabel(alarm)} of ${seriesLabel(alarm)}${reference(alarm)}, ${beyond}${duration}${cleared}`);
+    setText(value, (alarm.value ?? null) === null ? (alarm.why ?? "No value yet.") : valueWords(alarm, unit, beside));
     const standstill = now === "no" ? "Quiet" : "Not firing"; // quiet is proved, the rest is open
-    say(since, `${alarm.firing ? "Fires" : standstill} since ${format.time(alarm.since)}`);
+    setText(since, `${alarm.firing ? "Fires" : standstill} since ${format.time(alarm.since)}`);
     looked = { stream: alarm.stream, key: alarm.key, filter: alarm.filter };
     if (/^(within:|last:\d+$)/.test(alarm.window)) looked.window = alarm.window; // the windows that the slider has
     shower.setAttribute("aria-label", `Show ${seriesLabel(alarm)}`);

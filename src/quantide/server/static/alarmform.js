@@ -1,5 +1,5 @@
 // Form for a new alarm over the selected series.
-import { field, make, offer, say } from "./dom.js";
+import { field, make, setOptions, setText } from "./dom.js";
 import { selectedSeries, seriesBody, seriesLabel, seriesParams } from "./series.js";
 import * as format from "./format.js";
 
@@ -29,9 +29,9 @@ export function alarmForm({ api, state, streams, announce }, made) {
   const details = make("details", { class: "new", toggle: opened }, make("summary", {}, "New alarm"), form);
   let turn = 0;
 
-  offer(phi, PHIS, "0.99");
-  offer(side, [["above", "above"], ["below", "below"]]);
-  offer(hold, HOLDS, HOLD);
+  setOptions(phi, PHIS, "0.99");
+  setOptions(side, [["above", "above"], ["below", "below"]]);
+  setOptions(hold, HOLDS, HOLD);
   ownField.hidden = true;
 
   // A field with the unit of the stream in its label.
@@ -55,23 +55,23 @@ export function alarmForm({ api, state, streams, announce }, made) {
     const series = selectedSeries(state.get());
     const wanted = chosenPhi();
     const mine = (turn += 1);
-    say(about, `About ${seriesLabel(series)}.`);
+    setText(about, `About ${seriesLabel(series)}.`);
     threshold.placeholder = "";
-    for (const unit of units) say(unit, streams.unit(series.stream) && ` (${streams.unit(series.stream).trim()})`);
+    for (const unit of units) setText(unit, streams.unit(series.stream) && ` (${streams.unit(series.stream).trim()})`);
     if (!details.open || !series.stream || !(wanted > 0 && wanted <= 1)) return;
     try {
       const path = `/api/streams/${encodeURIComponent(series.stream)}/quantiles`;
       const { answers } = await api.get(path, { ...seriesParams(series), phi: wanted });
       if (mine === turn) threshold.placeholder = `now ${shortened(answers[0].value)}${streams.unit(series.stream)}`;
     } catch (error) {
-      say(errorLine, error.message);
+      setText(errorLine, error.message);
     }
   }
 
   async function send(event) {
     event.preventDefault();
     const wrong = wrongWith();
-    say(errorLine, wrong ?? "");
+    setText(errorLine, wrong ?? "");
     if (wrong) return;
     const body = { ...seriesBody(selectedSeries(state.get())), phi: chosenPhi(), [side.value]: read(threshold.value) };
     if (hold.value !== "0") body.hold = hold.value;
@@ -85,7 +85,7 @@ export function alarmForm({ api, state, streams, announce }, made) {
       details.open = false;
       made();
     } catch (error) {
-      say(errorLine, error.status === 403 ? `This token may not set alarms: ${error.message}` : error.message);
+      setText(errorLine, error.status === 403 ? `This token may not set alarms: ${error.message}` : error.message);
     } finally {
       submit.disabled = false;
     }

@@ -1,7 +1,7 @@
 // Alarms, the firing ones first, announced when they begin to fire; and the form for new ones.
 import { alarmCard, measureLabel, urgency, valueLabel } from "./alarmcard.js";
 import { alarmForm } from "./alarmform.js";
-import { make, say } from "./dom.js";
+import { make, setText } from "./dom.js";
 import { paced } from "./refresher.js";
 import { title } from "./title.js";
 import * as format from "./format.js";
@@ -27,9 +27,9 @@ export function mount(element, app) {
   async function refresh() {
     try {
       show((await api.get("/api/alarms")).alarms);
-      say(errorLine, "");
+      setText(errorLine, "");
     } catch (error) {
-      say(errorLine, error.message);
+      setText(errorLine, error.message);
     }
   }
 
@@ -51,7 +51,7 @@ export function mount(element, app) {
     arrange(shown.map(({ id }) => cards.get(id).element));
     const count = alarms.filter((alarm) => alarm.firing).length;
     const more = alarms.length > MOST ? ` The first ${MOST} are shown.` : "";
-    say(summary, alarms.length ? `${format.number(alarms.length)} set, ${format.number(count)} firing.${more}` : NONE);
+    setText(summary, alarms.length ? `${format.number(alarms.length)} set, ${format.number(count)} firing.${more}` : NONE);
     title({ firing: count });
     element.closest(".panel")?.classList.toggle("has-firing", count > 0);
   }

@@ -1,5 +1,5 @@
 // Two distributions in one chart: the fraction of values that are at most x, with its proved bounds.
-import { make, plain } from "./dom.js";
+import { make, escapeMarkup } from "./dom.js";
 import { level, logarithmic } from "./figure.js";
 
 export function cdfChart({ charts, format, streams }) {
@@ -37,11 +37,11 @@ export function cdfChart({ charts, format, streams }) {
         x,
         y: curve.points.map((point) => point.fraction),
         customdata: curve.points.map(({ value, lo, hi }) => [value, lo, hi].map((one, at) => FORMATS[at](one))),
-        name: plain(name),
+        name: escapeMarkup(name),
         legendgroup: name,
         mode: "lines",
         line: { color, width: 2, dash: series ? "dot" : "solid" },
-        hovertemplate: `%{customdata[1]} to %{customdata[2]} are at most %{customdata[0]}<extra>${plain(name)}</extra>`,
+        hovertemplate: `%{customdata[1]} to %{customdata[2]} are at most %{customdata[0]}<extra>${escapeMarkup(name)}</extra>`,
       },
     ];
   }

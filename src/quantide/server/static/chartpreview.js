@@ -1,7 +1,7 @@
 // The first sight of the chart: its lines without axes, drawn at once, while the charts' library is still being read.
 
 import { outline } from "./timeseries.js";
-import { drawn } from "./dom.js";
+import { makeSvg } from "./dom.js";
 
 const EDGE = { left: 36, right: 38, top: 10, bottom: 30 }; // about where the chart will have them
 
@@ -21,11 +21,11 @@ export function sketch(element, points, colors, log) {
     const band = outline(points, i);
     const values = points.map((point) => point.lines[i].value);
     return [
-      drawn("path", { d: path(band.x, band.y, x, y), fill: colors.fade(colors.series[i], 0.25) }),
-      drawn("path", { d: path(times, values, x, y), fill: "none", stroke: colors.series[i], "stroke-width": 2 }),
+      makeSvg("path", { d: path(band.x, band.y, x, y), fill: colors.fade(colors.series[i], 0.25) }),
+      makeSvg("path", { d: path(times, values, x, y), fill: "none", stroke: colors.series[i], "stroke-width": 2 }),
     ];
   });
-  element.replaceChildren(drawn("svg", { class: "sketch", width, height, "aria-hidden": "true" }, parts));
+  element.replaceChildren(makeSvg("svg", { class: "sketch", width, height, "aria-hidden": "true" }, parts));
 }
 
 // A line through points, with gaps where one is missing.

@@ -2,7 +2,7 @@
 // distributions and a Q-Q plot.
 import { againstChoice } from "./referencechooser.js";
 import { cdfChart } from "./cdf.js";
-import { make, say, table } from "./dom.js";
+import { make, setText, table } from "./dom.js";
 import { paced } from "./refresher.js";
 import { phiRange, sameSeries, selectedSeries, seriesAddress, seriesLabel, seriesParams } from "./series.js";
 import { qqChart } from "./qq.js";
@@ -72,10 +72,10 @@ export function mount(element, app) {
     [here, there, curves] = [now, other, null];
     names = choice.names(here, there);
     qq.about({ x: { ...there, filter: null }, y: { ...here, filter: null } }, names);
-    say(sentence, "");
+    setText(sentence, "");
     verdicts.replaceChildren();
-    say(distance, "");
-    say(about, here.filter ? "The Q-Q plot ignores the filter." : "");
+    setText(distance, "");
+    setText(about, here.filter ? "The Q-Q plot ignores the filter." : "");
     comparing.now();
   }
 
@@ -84,7 +84,7 @@ export function mount(element, app) {
       const found = await api.get(`/api/streams/${encodeURIComponent(stream)}`);
       if (state.get().stream === stream) choice.show(selectedSeries(state.get()), found);
     } catch (error) {
-      say(errorLine, error.message);
+      setText(errorLine, error.message);
     }
   }
 
@@ -94,16 +94,16 @@ export function mount(element, app) {
   async function attempt(task) {
     if (!here) return;
     if (app.keyMissing) {
-      say(errorLine, "The selected key has no values to compare.");
+      setText(errorLine, "The selected key has no values to compare.");
       pair.hidden = true;
       return;
     }
     try {
       await task();
-      say(errorLine, "");
+      setText(errorLine, "");
       pair.hidden = false;
     } catch (error) {
-      say(errorLine, error.code === "empty" ? "One of the two windows is empty." : error.message);
+      setText(errorLine, error.code === "empty" ? "One of the two windows is empty." : error.message);
       pair.hidden = curves === null; // charts of something else would mislead
     }
   }
@@ -141,7 +141,7 @@ export function mount(element, app) {
     log.checked &&= positive;
     qq.setLog(log.checked);
     drawCurves();
-    say(distance, `KS distance ${outward(ks)}, proved: the curves differ by at most ${ceil4(ks.high)} at every value.`);
+    setText(distance, `KS distance ${outward(ks)}, proved: the curves differ by at most ${ceil4(ks.high)} at every value.`);
     showFound(found);
   }
 
@@ -159,7 +159,7 @@ export function mount(element, app) {
   function showFound(found) {
     measured = found.flatMap((one) => [one.value, one.other.value]);
     const highlights = found.filter(({ phi }) => HIGHLIGHTED.includes(phi));
-    say(sentence, sameSeries(here, there) ? SAME : inWords(highlights.at(-1)));
+    setText(sentence, sameSeries(here, there) ? SAME : inWords(highlights.at(-1)));
     verdicts.replaceChildren(...highlights.map(verdict));
     cells.show(
       `${seriesLabel(here)} against ${seriesLabel(there)}`,

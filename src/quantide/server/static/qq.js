@@ -1,6 +1,6 @@
 // Q-Q plot: the same phi of two series against each other. A smaller range of phi is requested anew, and finer; the
 // visible phis become continuous queries, so that their points move with the streams.
-import { make, say } from "./dom.js";
+import { make, setText } from "./dom.js";
 import { qqQueries } from "./qqqueries.js";
 import { seriesAddress } from "./series.js";
 import { pairTraces, plotLayout, plotRanges } from "./qqdraw.js";
@@ -46,8 +46,8 @@ export function qqChart({ api, charts, format, streams, announce }, asked) {
     from === 0 && to === 1 ? "all ranks" : `${format.phi(from)} to ${format.phi(to)}`;
 
   function zoomed() {
-    say(fine, `Loading ${rangeWords(zoom.here())}.`);
-    say(live, "");
+    setText(fine, `Loading ${rangeWords(zoom.here())}.`);
+    setText(live, "");
     follower.release();
     followed = null;
     moving = new Map();
@@ -71,11 +71,11 @@ export function qqChart({ api, charts, format, streams, announce }, asked) {
     if (count) {
       const queries = `${count} continuous queries, each within ${format.percent(eps, 2)} of the ranks`;
       const fits = eps <= spacing / 2;
-      say(live, fits ? `The server keeps the rings up to date by ${queries}.` : `Not every quantile can have a ring: the server has ${queries}, coarse for this range. Also, ${AGAIN}.`);
+      setText(live, fits ? `The server keeps the rings up to date by ${queries}.` : `Not every quantile can have a ring: the server has ${queries}, coarse for this range. Also, ${AGAIN}.`);
     }
-    if (refused) say(live, `This token may only read, so there are no continuous queries: ${AGAIN}.`);
+    if (refused) setText(live, `This token may only read, so there are no continuous queries: ${AGAIN}.`);
     if (failed) {
-      say(live, `No continuous queries yet: ${failed}`);
+      setText(live, `No continuous queries yet: ${failed}`);
       followed = null; // retried with the next refresh
     }
     for (const { phi, axis, value, error } of values) {
@@ -93,7 +93,7 @@ export function qqChart({ api, charts, format, streams, announce }, asked) {
     if (about !== axes || zoom.here() !== asked) return; // the selection changed
     shown = { ...found, range: asked };
     zoom.among(Math.max(found.x.n, found.y.n));
-    say(fine, ["y", "x"].map((axis) => `${names[axis]}: ${fineness(found[axis])}`).join("; ") + ".");
+    setText(fine, ["y", "x"].map((axis) => `${names[axis]}: ${fineness(found[axis])}`).join("; ") + ".");
     draw();
     follow();
   }

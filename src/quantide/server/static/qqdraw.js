@@ -1,5 +1,5 @@
 // How a Q-Q plot is drawn: its points, its marks, its axes.
-import { plain } from "./dom.js";
+import { escapeMarkup } from "./dom.js";
 import { level, logarithmic } from "./figure.js";
 import * as format from "./format.js";
 
@@ -57,7 +57,7 @@ const markers = (points, names, more = "") => ({
   customdata: points.map(({ texts }) => texts),
   mode: "markers",
   hovertemplate:
-    `%{text}${more}<br>${plain(names.y)}: %{customdata[1]}<br>` + `${plain(names.x)}: %{customdata[0]}<extra></extra>`,
+    `%{text}${more}<br>${escapeMarkup(names.y)}: %{customdata[1]}<br>` + `${escapeMarkup(names.x)}: %{customdata[0]}<extra></extra>`,
 });
 
 // The phis that have names of their own; where there are fewer than two, the ends and the middle.
@@ -110,7 +110,7 @@ export function plotLayout(names, found, ranges, width, colors) {
   const [from, to] = log ? ends.map((end) => 10 ** end) : ends;
   const line = { color: colors.muted, width: 1.5, dash: "dash" };
   const axis = (name) => ({
-    title: plain(names[name]),
+    title: escapeMarkup(names[name]),
     ...format.axis(found[name].value_type),
     ...(log && logAxis(ranges[name], width)),
     range: ranges[name],

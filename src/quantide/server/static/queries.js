@@ -1,5 +1,5 @@
 // Continuous queries: their number, the evaluations they cost, and a form for new ones.
-import { make, say, table } from "./dom.js";
+import { make, setText, table } from "./dom.js";
 import { subscriptionChoice } from "./subscription.js";
 import { paced } from "./refresher.js";
 import { seriesLabel } from "./series.js";
@@ -38,9 +38,9 @@ export function mount(element, { api, state, announce }) {
   async function refresh() {
     try {
       show(await api.get("/api/monitors", { limit: MOST }));
-      say(errorLine, "");
+      setText(errorLine, "");
     } catch (error) {
-      say(errorLine, error.message);
+      setText(errorLine, error.message);
     }
   }
 
@@ -52,14 +52,14 @@ export function mount(element, { api, state, announce }) {
   function show({ count, monitors, totals }) {
     const share = savedShare(totals);
     const number = make("small", { class: "hint" }, ` ${format.count(totals.saved)} of ${format.count(single(totals))}`);
-    say(values.queries, format.count(totals.queries));
-    say(values.windows, format.count(count));
-    say(values.clusters, format.count(totals.clusters));
+    setText(values.queries, format.count(totals.queries));
+    setText(values.windows, format.count(count));
+    setText(values.clusters, format.count(totals.clusters));
     values.saved.replaceChildren(...(share === null ? ["none yet"] : [format.percent(share), number]));
     empty.hidden = count > 0;
     windows.element.hidden = count === 0;
     windows.show("Windows with continuous queries", HEADS, monitors.map(row));
-    say(rest, [scrolled(monitors.length), unlisted(count - monitors.length)].filter(Boolean).join(" "));
+    setText(rest, [scrolled(monitors.length), unlisted(count - monitors.length)].filter(Boolean).join(" "));
   }
 }
 

@@ -1,5 +1,5 @@
 // Form for a continuous query over the selected series.
-import { field, make, say } from "./dom.js";
+import { field, make, setText } from "./dom.js";
 import { selectedSeries, seriesBody, seriesLabel } from "./series.js";
 import * as format from "./format.js";
 
@@ -18,7 +18,7 @@ export function queryForm({ api, state, announce }, made) {
   const details = make("details", { class: "new", toggle: name }, make("summary", {}, "New continuous query"), form);
 
   function name() {
-    say(about, `About ${seriesLabel(selectedSeries(state.get()))}. It stays until it is dropped.`);
+    setText(about, `About ${seriesLabel(selectedSeries(state.get()))}. It stays until it is dropped.`);
   }
 
   async function send(event) {
@@ -26,15 +26,15 @@ export function queryForm({ api, state, announce }, made) {
     const body = { ...seriesBody(selectedSeries(state.get())), phi: Number(phi.value), label: LABEL };
     if (eps.value.trim()) body.eps = Number(eps.value);
     const wrong = Number.isNaN(body.phi) || Number.isNaN(body.eps ?? 0);
-    say(errorLine, wrong ? "phi and eps are numbers, such as 0.99 and 0.01." : "");
+    setText(errorLine, wrong ? "phi and eps are numbers, such as 0.99 and 0.01." : "");
     if (wrong) return;
     try {
       const { queries } = await api.post("/api/queries", body);
-      say(status, `Registered as query ${queries[0].id}, within ${format.percent(queries[0].eps)} of the ranks.`);
+      setText(status, `Registered as query ${queries[0].id}, within ${format.percent(queries[0].eps)} of the ranks.`);
       announce(status.textContent);
       made();
     } catch (error) {
-      say(errorLine, error.status === 403 ? `This token may not register queries: ${error.message}` : error.message);
+      setText(errorLine, error.status === 403 ? `This token may not register queries: ${error.message}` : error.message);
     }
   }
 

@@ -1,5 +1,5 @@
 // Choice of the series to compare with: all of history, some of its steps, another window, another key.
-import { field, make, offer } from "./dom.js";
+import { field, make, setOptions } from "./dom.js";
 import { sameSeries } from "./series.js";
 
 const LENGTHS = ["5m", "15m", "1h", "6h", "1d"];
@@ -54,8 +54,8 @@ export function againstChoice({ api, state, format }, changed) {
       ...(here.key === null ? [] : [["keys", "all keys, same window"]]),
       ...(others.length ? [["key", "another key, same window"]] : []),
     ];
-    offer(kinds, choices, typeof against === "object" ? "key" : against);
-    offer(keys, others.map((key) => [JSON.stringify(key), format.key(key)]), JSON.stringify(against.key ?? null));
+    setOptions(kinds, choices, typeof against === "object" ? "key" : against);
+    setOptions(keys, others.map((key) => [JSON.stringify(key), format.key(key)]), JSON.stringify(against.key ?? null));
     keyField.hidden = kinds.value !== "key";
   }
 

@@ -1,5 +1,5 @@
 // The runs of history as a picture: a row for each level, and in it each run as wide as the steps it holds.
-import { drawn, make, say, table } from "./dom.js";
+import { make, makeSvg, setText, table } from "./dom.js";
 import { paced } from "./refresher.js";
 import * as format from "./format.js";
 
@@ -11,7 +11,7 @@ const NAME = "Runs by level; arrows go from one to the next";
 
 export function mount(element, { api, state, onCommit }) {
   const sentence = make("p", { class: "sentence" });
-  const picture = drawn("svg", { class: "runs", role: "group", "aria-label": NAME });
+  const picture = makeSvg("svg", { class: "runs", role: "group", "aria-label": NAME });
   const description = make("p", { class: "hint" });
   const kept = make("p", { class: "hint" });
   const errorLine = make("p", { class: "error", role: "status" });
@@ -30,10 +30,10 @@ export function mount(element, { api, state, onCommit }) {
       const found = await api.get(`/api/streams/${encodeURIComponent(stream)}`);
       if (state.get().stream !== stream) return;
       detail = found;
-      say(errorLine, found.ready ? "" : found.why);
+      setText(errorLine, found.ready ? "" : found.why);
       if (found.ready) show();
     } catch (error) {
-      say(errorLine, error.message);
+      setText(errorLine, error.message);
     }
   }
 
@@ -44,9 +44,9 @@ export function mount(element, { api, state, onCommit }) {
     const levels = new Set(runs.map(({ level }) => level)).size;
     const where = `${many(history_values, "value")} in ${many(runs.length, "run")} on ${many(levels, "level")}`;
     const cost = `a query of everything reads ${many(runs.length, "summary", "summaries")}, and ${open}`;
-    say(sentence, runs.length ? `${where}: ${cost}.` : `No step has ended yet: there are only ${open}.`);
+    setText(sentence, runs.length ? `${where}: ${cost}.` : `No step has ended yet: there are only ${open}.`);
     const oldest = detail.kappa === 1 ? "both" : `the ${detail.kappa} oldest`;
-    say(kept, `When a level has more than ${many(detail.kappa, "run")}, ${oldest} are merged into one of the level above.`);
+    setText(kept, `When a level has more than ${many(detail.kappa, "run")}, ${oldest} are merged into one of the level above.`);
     cells.show("Runs, one by one", ["Run", "Steps", "Values", "Bytes"], [
       ...runs.map((run) => [`Level ${run.level}`, steps(run), format.number(run.n), format.bytes(run.bytes)]),
       ["Open step", "not ended", format.number(stream_values), "–"],
@@ -68,7 +68,7 @@ export function mount(element, { api, state, onCommit }) {
     const y = (level) => (top - level) * (ROW + GAP);
     const foot = y(0) + ROW + FOOT;
     const name = (x, height, text, anchor = "start") =>
-      drawn("text", { x, y: height, class: "run-name", "text-anchor": anchor }, text);
+      makeSvg("text", { x, y: height, class: "run-name", "text-anchor": anchor }, text);
     at = Math.min(at, runs.length);
     picture.setAttribute("height", foot + 4);
     picture.replaceChildren(
@@ -92,28 +92,28 @@ export function mount(element, { api, state, onCommit }) {
     const text = [format.count(run.n), format.shortCount(run.n)].find(room);
     const high = Math.max(2, (height - 2) * full);
     const middle = { x: x + width / 2, y: y + height / 2 + 4, "text-anchor": "middle" };
-    const frame = drawn("rect", { class: "run-frame", x, y, width, height, rx: 4 });
+    const frame = makeSvg("rect", { class: "run-frame", x, y, width, height, rx: 4 });
     const filling = { x: x + 1, y: y + height - 1 - high, width: Math.max(0, width - 2), height: high };
-    return drawn(
+    return makeSvg(
       "g",
       {
         class: run.open ? "run open" : "run",
         tabindex: index === at ? "0" : "-1",
         role: "img",
         "aria-label": inWords(run),
-        mouseenter: () => say(description, inWords(run)),
+        mouseenter: () => setText(description, inWords(run)),
         focus: () => focusOn(index, run),
         keydown: (event) => walk(event, index),
       },
       frame,
-      drawn("rect", { class: "run-fill", ...filling, rx: 3 }),
-      text ? drawn("text", middle, text) : null,
+      makeSvg("rect", { class: "run-fill", ...filling, rx: 3 }),
+      text ? makeSvg("text", middle, text) : null,
     );
   }
 
   function focusOn(index, run) {
     at = index;
-    say(description, inWords(run));
+    setText(description, inWords(run));
     const runs = [...picture.querySelectorAll(".run")];
     runs.forEach((one, other) => one.setAttribute("tabindex", other === index ? "0" : "-1"));
   }
@@ -131,7 +131,7 @@ export function mount(element, { api, state, onCommit }) {
   state.subscribe((_, changed) => {
     if (!changed.has("stream")) return;
     [before, at] = ["", 0];
-    say(description, "");
+    setText(description, "");
     looking.now();
   });
   onCommit(looking.later);

@@ -1,5 +1,5 @@
 // Subscription to registered continuous queries: the server evaluates those with subscribers, and sends changes.
-import { make, say } from "./dom.js";
+import { make, setText } from "./dom.js";
 import * as format from "./format.js";
 
 const MOST = 10_000; // queries whose labels are listed
@@ -16,7 +16,7 @@ export function subscriptionChoice({ api }) {
   async function change() {
     end?.();
     end = null;
-    say(status, "");
+    setText(status, "");
     if (!box.checked) return;
     try {
       const { queries } = await api.get("/api/queries", { limit: MOST });
@@ -24,9 +24,9 @@ export function subscriptionChoice({ api }) {
       if (!box.checked) return;
       const ids = new Set(queries.filter((query) => label.includes(query.label)).map((query) => query.id));
       if (label.length) listen(label, ids);
-      else say(status, "No query has a label.");
+      else setText(status, "No query has a label.");
     } catch (error) {
-      say(status, error.message);
+      setText(status, error.message);
     }
   }
 
@@ -34,10 +34,10 @@ export function subscriptionChoice({ api }) {
     changes = 0;
     const close = api.listen({ label }, {
       queries: (received) => (changes += received.filter(({ id }) => ids.has(id)).length),
-      error: (failure) => say(status, failure.message),
+      error: (failure) => setText(status, failure.message),
     });
     const timer = setInterval(() => {
-      say(status, `${format.number(changes)} answers changed in the last second.`);
+      setText(status, `${format.number(changes)} answers changed in the last second.`);
       changes = 0;
     }, COUNT);
     end = () => {

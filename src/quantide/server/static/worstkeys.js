@@ -1,5 +1,5 @@
 // Worst keys: the keys with the largest or smallest quantile of the selected window, with their proved bounds.
-import { make, offer, say } from "./dom.js";
+import { make, setOptions, setText } from "./dom.js";
 import { paced } from "./refresher.js";
 import * as format from "./format.js";
 
@@ -24,8 +24,8 @@ export function mount(element, { api, state, streams, onCommit }) {
   table.append(make("thead", {}, make("tr", {}, heads.map((text, i) => make("th", { scope: "col", class: i > 1 ? "num" : null }, text)))), body);
   const scroll = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Worst keys" }, table);
   element.append(make("div", { class: "row" }, phi, end, about), errorLine, scroll, note, meant);
-  offer(phi, PHIS.map((one) => [one, format.phi(Number(one))]), "0.99");
-  offer(end, ENDS);
+  setOptions(phi, PHIS.map((one) => [one, format.phi(Number(one))]), "0.99");
+  setOptions(end, ENDS);
   const looking = paced(element, refresh, LEAST);
   let shown = null; // the content of the rows
 
@@ -37,19 +37,19 @@ export function mount(element, { api, state, streams, onCommit }) {
     const stream = streams.chosen();
     if (!stream?.ready || !stream.key_columns?.length) return;
     const { window, filter } = state.get();
-    say(about, `of each key, ${format.window(window)}${filter ? `, only ${filter}` : ""}`);
+    setText(about, `of each key, ${format.window(window)}${filter ? `, only ${filter}` : ""}`);
     const query = { phi: phi.value, most: MOST, window, filter };
     if (end.value === "smallest") query.smallest = true;
     try {
       const found = await api.get(`/api/streams/${encodeURIComponent(stream.name)}/worst-keys`, query);
       if (state.get().stream !== found.stream) return;
       show(found);
-      say(errorLine, "");
+      setText(errorLine, "");
     } catch (error) {
       body.replaceChildren();
       shown = null;
-      say(note, "");
-      say(errorLine, error.code === "empty" ? "No key has a value in this window." : error.message);
+      setText(note, "");
+      setText(errorLine, error.code === "empty" ? "No key has a value in this window." : error.message);
     }
   }
 
@@ -60,11 +60,11 @@ export function mount(element, { api, state, streams, onCommit }) {
     if (content !== shown) replaceRows(found.listed, scale);
     shown = content;
     const widest = Math.max(...found.listed.map((row) => percentAt(row.high, scale) - percentAt(row.low, scale)));
-    say(meant, widest > THIN ? LIGHTER + CLICK : CLICK);
+    setText(meant, widest > THIN ? LIGHTER + CLICK : CLICK);
     const proved = found.listed.filter((row) => row.proved).length;
     const more = found.contenders ? ` ${format.counted(found.contenders, "more key")} may belong to them.` : "";
     const those = found.listed.length < found.most ? "" : `, ${proved} of them proved to be among the ${found.most} ${found.smallest ? "smallest" : "largest"}`;
-    say(note, `${found.listed.length} of ${format.counted(found.keys, "key")}${those}.${more}`);
+    setText(note, `${found.listed.length} of ${format.counted(found.keys, "key")}${those}.${more}`);
   }
 
   // A row that is replaced loses the focus: return it to the same key.
