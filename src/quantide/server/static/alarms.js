@@ -2,11 +2,11 @@
 import { alarmCard, measureLabel, urgency, valueLabel } from "./alarmcard.js";
 import { alarmForm } from "./alarmform.js";
 import { make, setText } from "./dom.js";
-import { paced } from "./refresher.js";
+import { createRefresher } from "./refresher.js";
 import { title } from "./title.js";
 import * as format from "./format.js";
 
-const LEAST = 2000; // milliseconds between two requests for the values
+const MIN_INTERVAL = 2000; // milliseconds between two requests for the values
 const MOST = 100; // alarms that are shown
 const NONE = "None is set. The form below sets one for the selected series.";
 const MEANT = "An alarm fires only when it is proved: never because of an approximation.";
@@ -22,7 +22,7 @@ export function mount(element, app) {
   let begun = false; // alarms that fire when the page opens are shown, not announced
   const form = alarmForm(app, changed);
   element.append(summary, loud, errorLine, list, form, make("p", { class: "hint" }, MEANT));
-  const looking = paced(element, refresh, LEAST);
+  const refresher = createRefresher(element, refresh, MIN_INTERVAL);
 
   async function refresh() {
     try {
@@ -79,9 +79,9 @@ export function mount(element, app) {
     {
       alarm(event) {
         tellFiring(event.alarm, event);
-        looking.now();
+        refresher.refreshNow();
       },
     },
   );
-  onCommit(looking.later);
+  onCommit(refresher.schedule);
 }

@@ -3,7 +3,7 @@
 import { againstChoice } from "./referencechooser.js";
 import { cdfChart } from "./cdf.js";
 import { make, setText, table } from "./dom.js";
-import { paced } from "./refresher.js";
+import { createRefresher } from "./refresher.js";
 import { phiRange, sameSeries, selectedSeries, seriesAddress, seriesLabel, seriesParams } from "./series.js";
 import { qqChart } from "./qq.js";
 import * as format from "./format.js";
@@ -11,7 +11,7 @@ import * as format from "./format.js";
 const PHIS = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999];
 const HIGHLIGHTED = [0.5, 0.9, 0.99]; // these are in the text, all are in the table
 const POINTS = 200;
-const LEAST = 1500; // milliseconds between two requests
+const MIN_INTERVAL = 1500; // milliseconds between two requests
 const NOISE = 1e-9; // relative error of a difference of two numbers, at most
 const SAME = "Both sides are the same: choose something else to compare with.";
 const VERDICTS = { higher: "higher than", lower: "lower than", open: "indistinguishable from" };
@@ -30,7 +30,7 @@ export function mount(element, app) {
   const cells = table();
   const log = make("input", { type: "checkbox", change: () => setLog(log.checked) });
   const cdf = cdfChart(app);
-  const qq = qqChart(app, () => plotting.now());
+  const qq = qqChart(app, () => plotRefresher.refreshNow());
   const choice = againstChoice(app, look);
   const figure = (title, hint, ...parts) =>
     make("figure", {}, make("figcaption", {}, make("h3", {}, title), make("p", { class: "hint" }, hint)), parts);
@@ -76,7 +76,7 @@ export function mount(element, app) {
     verdicts.replaceChildren();
     setText(distance, "");
     setText(about, here.filter ? "The Q-Q plot ignores the filter." : "");
-    comparing.now();
+    comparisonRefresher.refreshNow();
   }
 
   async function learn(stream) {
@@ -88,8 +88,8 @@ export function mount(element, app) {
     }
   }
 
-  const comparing = paced(element, () => attempt(compare), LEAST);
-  const plotting = paced(qq.element, () => attempt(qq.refresh), LEAST);
+  const comparisonRefresher = createRefresher(element, () => attempt(compare), MIN_INTERVAL);
+  const plotRefresher = createRefresher(qq.element, () => attempt(qq.refresh), MIN_INTERVAL);
 
   async function attempt(task) {
     if (!here) return;
@@ -202,8 +202,8 @@ export function mount(element, app) {
   state.subscribe(look);
   onCommit(() => {
     look();
-    comparing.later();
-    plotting.later();
+    comparisonRefresher.schedule();
+    plotRefresher.schedule();
   });
   look();
 }

@@ -32,7 +32,7 @@ export function mount(element, { api, state, streams, format, announce }) {
   const open = () => input.getAttribute("aria-expanded") === "true";
 
   function show() {
-    const columns = streams.chosen()?.key_columns ?? [];
+    const columns = streams.selected()?.key_columns ?? [];
     element.hidden = !columns.length;
     label.textContent = columns.join(" · ") || "key";
     if (!open() && !typed) input.value = state.get().key === undefined ? "" : format.key(state.get().key);
@@ -140,7 +140,7 @@ export function mount(element, { api, state, streams, format, announce }) {
   input.addEventListener("focus", () => input.select());
   input.addEventListener("click", () => open() || look(""));
   input.addEventListener("blur", close);
-  streams.onKnown(show);
+  streams.onChange(show);
   state.subscribe(show);
   show();
 }

@@ -12,7 +12,7 @@ export function mount(element, { api, streams, format, announce }) {
   let standing = "connecting";
 
   function show() {
-    const stream = streams.chosen();
+    const stream = streams.selected();
     const lag = streams.lag(format);
     const shown = standing === "live" && stream && !stream.ready ? "waiting" : standing;
     const late = shown !== "live" || lag === null ? null : lag > LATE ? "quiet" : lag < 0 ? "ahead" : null;
@@ -46,7 +46,7 @@ export function mount(element, { api, streams, format, announce }) {
     }
     show();
   });
-  streams.onKnown(show);
+  streams.onChange(show);
   setInterval(() => document.hidden || show(), 500);
 }
 

@@ -51,7 +51,7 @@ async function mountPanel(element) {
 
 async function start() {
   const [alarms, ...panels] = document.querySelectorAll("[data-panel]");
-  streams.onKnown(() => (document.getElementById("worst").hidden = !streams.chosen()?.key_columns?.length));
+  streams.onChange(() => (document.getElementById("worst").hidden = !streams.selected()?.key_columns?.length));
   shortcuts.mount(app);
   live.mount(document.getElementById("live"), app);
   keys.mount(document.getElementById("keys"), app);

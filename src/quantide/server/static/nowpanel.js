@@ -58,7 +58,7 @@ export function mount(element, app) {
 
   // The numbers. One request at a time; of the selections made during it, only the newest is requested next.
   async function ask() {
-    if (!streams.chosen()?.ready) return;
+    if (!streams.selected()?.ready) return;
     if (asking) {
       again = true;
       return;
@@ -95,7 +95,7 @@ export function mount(element, app) {
     numbers.show(body);
     const early = isTimed() && timeSeries && isExact(timeSeries) && body.mode !== "exact"; // requested before the past
     if (timeSeries && !early) {
-      const newest = point(body, streams.chosen().newest, format);
+      const newest = point(body, streams.selected().newest, format);
       if (!timeSeries.misses(newest)) {
         timeSeries.add(newest);
         show();
@@ -145,7 +145,7 @@ export function mount(element, app) {
     recalling = true;
     const mine = past;
     const window = chooser.read(state.get().window, format);
-    const reach = over(state.get(), streams.chosen(), format);
+    const reach = over(state.get(), streams.selected(), format);
     if (window?.kind !== "within") {
       begin(new TimeSeries(Infinity));
       return;
@@ -182,7 +182,7 @@ export function mount(element, app) {
 
   function subject() {
     const { stream, key, window, filter } = state.get();
-    const of = streams.chosen()?.key_columns?.length ? format.key(key) : "";
+    const of = streams.selected()?.key_columns?.length ? format.key(key) : "";
     const parts = [stream, of, filter && `only ${filter}`, window && format.window(window)];
     return parts.filter(Boolean).join(" · ");
   }
@@ -195,7 +195,7 @@ export function mount(element, app) {
 
   // Filters that the stream declares; where there are none there is nothing to choose.
   function offer() {
-    const names = streams.chosen()?.filters ?? [];
+    const names = streams.selected()?.filters ?? [];
     only.hidden = !names.length;
     only.replaceChildren(new Option("all values", ""), ...names.map((name) => new Option(`only ${name}`, name)));
     only.value = state.get().filter ?? "";
@@ -212,7 +212,7 @@ export function mount(element, app) {
     clearTimeout(retry);
     retry = null;
     [calm, misses, app.keyMissing] = [0, 0, false];
-    const stream = streams.chosen();
+    const stream = streams.selected();
     looked = stream?.ready ? stream.name : null;
     offer();
     if (!stream?.ready) return;
@@ -224,11 +224,11 @@ export function mount(element, app) {
   }
 
   function look() {
-    const instead = streams.replaced();
+    const instead = streams.replacementNote();
     if (replaced.textContent !== instead) replaced.textContent = instead;
     replaced.hidden = !instead;
     const failure = streams.lastError();
-    const stream = streams.chosen();
+    const stream = streams.selected();
     if (failure || !stream) drawn.resolve(); // nothing that anyone would wait for
     if (failure) say(failure.code === "unreachable" ? `${failure.message} Trying again.` : failure.message, true);
     else if (!stream) say("There are no streams in the configuration of this server.", true);
@@ -256,7 +256,7 @@ export function mount(element, app) {
     else if (changed.has("over")) recall();
     if (changed.has("log")) timeSeries && show();
   });
-  streams.onKnown(look);
+  streams.onChange(look);
   streams.onCommit(askCalmly);
   return { begun: begun.promise, drawn: drawn.promise };
 }

@@ -1,12 +1,12 @@
 // Continuous queries: their number, the evaluations they cost, and a form for new ones.
 import { make, setText, table } from "./dom.js";
 import { subscriptionChoice } from "./subscription.js";
-import { paced } from "./refresher.js";
+import { createRefresher } from "./refresher.js";
 import { seriesLabel } from "./series.js";
 import { queryForm } from "./queryform.js";
 import * as format from "./format.js";
 
-const LEAST = 1000; // milliseconds between two requests
+const MIN_INTERVAL = 1000; // milliseconds between two requests
 const MOST = 50; // windows that are listed
 const HEADS = ["Window", "Queries", "Clusters", "Surely right for", "Evaluations", "Saved"];
 const MEANT = "Queries that lie close together are one cluster, and one evaluation serves them all.";
@@ -30,10 +30,10 @@ export function mount(element, { api, state, announce }) {
     subscriptionChoice({ api }),
     windows.element,
     rest,
-    queryForm({ api, state, announce }, () => looking.now()),
+    queryForm({ api, state, announce }, () => refresher.refreshNow()),
   );
-  const looking = paced(element, refresh, LEAST);
-  setInterval(looking.later, LEAST);
+  const refresher = createRefresher(element, refresh, MIN_INTERVAL);
+  setInterval(refresher.schedule, MIN_INTERVAL);
 
   async function refresh() {
     try {

@@ -1,50 +1,53 @@
-// Repeated work: never concurrent, paced by its duration, and only while it is visible.
-export function paced(element, task, least) {
-  let seen = false;
-  let wanted = true;
+// Throttles the refreshes of a panel: one at a time, only while it is visible, and less often when they are slow.
+//
+// task() refreshes the element. schedule() runs it minInterval milliseconds after its last run, or after three times
+// the duration of that run if this is longer; refreshNow() runs it without this pause.
+export function createRefresher(element, task, minInterval) {
+  let visible = false;
+  let requested = true;
   let running = false;
-  let urgent = false; // now() was called during the work
-  let next = 0;
+  let immediate = false; // refreshNow() was called during a refresh
+  let earliest = 0;
   let timer = 0;
 
-  async function go() {
+  async function run() {
     clearTimeout(timer);
-    if (!wanted || running || !seen || document.hidden) return;
-    const wait = next - performance.now();
+    if (!requested || running || !visible || document.hidden) return;
+    const wait = earliest - performance.now();
     if (wait > 0) {
-      timer = setTimeout(go, wait);
+      timer = setTimeout(run, wait);
       return;
     }
     const began = performance.now();
-    wanted = urgent = false;
+    requested = immediate = false;
     running = true;
     try {
       await task();
     } finally {
       const ended = performance.now();
       running = false;
-      element.classList.remove("loading"); // from here on it is as high as its content
-      next = urgent ? 0 : ended + Math.max(least, 3 * (ended - began)); // slow work is repeated less often
-      go();
+      element.classList.remove("loading"); // its placeholder height is no longer needed
+      earliest = immediate ? 0 : ended + Math.max(minInterval, 3 * (ended - began)); // slow tasks run less often
+      run();
     }
   }
 
   new IntersectionObserver((entries) => {
-    seen = entries.at(-1).isIntersecting;
-    go();
+    visible = entries.at(-1).isIntersecting;
+    run();
   }, { rootMargin: "150px" }).observe(element);
-  element.addEventListener("input", () => (seen = true)); // in use, though parts above it may have pushed it out of view
-  document.addEventListener("visibilitychange", go);
+  element.addEventListener("input", () => (visible = true)); // in use, even if content above has pushed it out of view
+  document.addEventListener("visibilitychange", run);
 
   return {
-    later() {
-      wanted = true;
-      go();
+    schedule() {
+      requested = true;
+      run();
     },
-    now() {
-      wanted = urgent = true;
-      next = 0;
-      go();
+    refreshNow() {
+      requested = immediate = true;
+      earliest = 0;
+      run();
     },
   };
 }

@@ -1,9 +1,9 @@
 // The runs of history as a picture: a row for each level, and in it each run as wide as the steps it holds.
 import { make, makeSvg, setText, table } from "./dom.js";
-import { paced } from "./refresher.js";
+import { createRefresher } from "./refresher.js";
 import * as format from "./format.js";
 
-const LEAST = 1500; // milliseconds between two requests
+const MIN_INTERVAL = 1500; // milliseconds between two requests
 const [ROW, GAP, FOOT] = [30, 6, 18]; // pixels: height of rows, distance between them, height of the axis of steps
 const [LEFT, OPEN] = [58, 64]; // and how wide the names of levels and the open step are
 const LETTER = 6.6;
@@ -18,7 +18,7 @@ export function mount(element, { api, state, onCommit }) {
   const cells = table();
   const details = make("details", {}, make("summary", {}, "As a table"), cells.element);
   element.append(sentence, errorLine, picture, description, kept, details);
-  const looking = paced(element, refresh, LEAST);
+  const refresher = createRefresher(element, refresh, MIN_INTERVAL);
   let detail = null;
   let at = 0; // which run has the focus
   let before = "";
@@ -132,9 +132,9 @@ export function mount(element, { api, state, onCommit }) {
     if (!changed.has("stream")) return;
     [before, at] = ["", 0];
     setText(description, "");
-    looking.now();
+    refresher.refreshNow();
   });
-  onCommit(looking.later);
+  onCommit(refresher.schedule);
 }
 
 function inWords(run) {

@@ -33,8 +33,8 @@ export function mount(element, phis, app) {
   }
 
   function offer() {
-    const retained = format.readSpan(streams.chosen()?.window ?? "") ?? 0;
-    const usual = over({ window: state.get().window }, streams.chosen(), format);
+    const retained = format.readSpan(streams.selected()?.window ?? "") ?? 0;
+    const usual = over({ window: state.get().window }, streams.selected(), format);
     const others = SPANS.filter((one) => one <= retained && one !== usual);
     back.hidden = !hasPast();
     back.replaceChildren(...[usual, ...others].map((one, i) => new Option(`over ${format.span(one)}`, i ? one : "")));
@@ -43,7 +43,7 @@ export function mount(element, phis, app) {
 
   // A window as long as the retained rows has no complete past.
   function short() {
-    const retained = streams.chosen()?.window;
+    const retained = streams.selected()?.window;
     return shown?.points.length < FEW ? `The stream keeps ${retained} for windows, so this one has no past: the chart begins now.` : "";
   }
 
@@ -92,7 +92,7 @@ export function mount(element, phis, app) {
     if (details.open && shown) writeTable();
   });
   state.subscribe(offer);
-  streams.onKnown(offer);
+  streams.onChange(offer);
   offer();
   return { show, say };
 }

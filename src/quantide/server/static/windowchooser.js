@@ -54,7 +54,7 @@ export function mount(element, { state, streams, format, announce }) {
 
   // The longest window: the rows that the stream retains.
   function most(kind) {
-    const stream = streams.chosen();
+    const stream = streams.selected();
     if (kind === "within") return Math.max(2, format.readSpan(stream?.window ?? "") ?? 86400);
     return Math.max(100, Math.min(stream?.n ?? 1_048_576, 1_048_576));
   }
@@ -122,7 +122,7 @@ export function mount(element, { state, streams, format, announce }) {
   }
 
   state.subscribe((_, changed) => (changed.has("window") || changed.has("stream")) && show());
-  streams.onKnown(show);
+  streams.onChange(show);
   show();
 
   return {

@@ -1,9 +1,9 @@
 // Worst keys: the keys with the largest or smallest quantile of the selected window, with their proved bounds.
 import { make, setOptions, setText } from "./dom.js";
-import { paced } from "./refresher.js";
+import { createRefresher } from "./refresher.js";
 import * as format from "./format.js";
 
-const LEAST = 3000; // milliseconds between two requests
+const MIN_INTERVAL = 3000; // milliseconds between two requests
 const MOST = 10; // keys that are listed
 const PHIS = ["0.5", "0.9", "0.99", "0.999"];
 const ENDS = [["largest", "largest"], ["smallest", "smallest"]];
@@ -26,15 +26,15 @@ export function mount(element, { api, state, streams, onCommit }) {
   element.append(make("div", { class: "row" }, phi, end, about), errorLine, scroll, note, meant);
   setOptions(phi, PHIS.map((one) => [one, format.phi(Number(one))]), "0.99");
   setOptions(end, ENDS);
-  const looking = paced(element, refresh, LEAST);
+  const refresher = createRefresher(element, refresh, MIN_INTERVAL);
   let shown = null; // the content of the rows
 
   function again() {
-    looking.now();
+    refresher.refreshNow();
   }
 
   async function refresh() {
-    const stream = streams.chosen();
+    const stream = streams.selected();
     if (!stream?.ready || !stream.key_columns?.length) return;
     const { window, filter } = state.get();
     setText(about, `of each key, ${format.window(window)}${filter ? `, only ${filter}` : ""}`);
@@ -91,8 +91,8 @@ export function mount(element, { api, state, streams, onCommit }) {
   }
 
   state.subscribe((_, changed) => ["stream", "window", "filter", "key"].some((name) => changed.has(name)) && again());
-  streams.onKnown(again);
-  onCommit(looking.later);
+  streams.onChange(again);
+  onCommit(refresher.schedule);
 }
 
 const same = (one, other) => JSON.stringify(one ?? null) === JSON.stringify(other ?? null);
