@@ -3,7 +3,7 @@ import { alarmCard, measureLabel, urgency, valueLabel } from "./alarmcard.js";
 import { alarmForm } from "./alarmform.js";
 import { make, setText } from "./dom.js";
 import { createRefresher } from "./refresher.js";
-import { title } from "./title.js";
+import { updateTitle } from "./title.js";
 import * as format from "./format.js";
 
 const MIN_INTERVAL = 2000; // milliseconds between two requests for the values
@@ -52,7 +52,7 @@ export function mount(element, app) {
     const count = alarms.filter((alarm) => alarm.firing).length;
     const more = alarms.length > MOST ? ` The first ${MOST} are shown.` : "";
     setText(summary, alarms.length ? `${format.number(alarms.length)} set, ${format.number(count)} firing.${more}` : NONE);
-    title({ firing: count });
+    updateTitle({ firing: count });
     element.closest(".panel")?.classList.toggle("has-firing", count > 0);
   }
 

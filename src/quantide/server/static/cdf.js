@@ -1,6 +1,6 @@
 // Two distributions in one chart: the fraction of values that are at most x, with its proved bounds.
 import { make, escapeMarkup } from "./dom.js";
-import { level, logarithmic } from "./figure.js";
+import { horizontalTicks, logAxis } from "./figure.js";
 
 export function cdfChart({ charts, format, streams }) {
   const inUnit = (value) => format.steady(value) + streams.unit();
@@ -52,9 +52,9 @@ export function cdfChart({ charts, format, streams }) {
     return {
       xaxis: {
         title: streams.inUnit("value"),
-        ...level(plot.clientWidth),
+        ...horizontalTicks(plot.clientWidth),
         ...format.axis(sides[0].curve.value_type),
-        ...(log && logarithmic(...ends, plot.clientWidth)),
+        ...(log && logAxis(...ends, plot.clientWidth)),
       },
       yaxis: { title: "fraction at most this", tickformat: ".0%", range: [0, 1.02], zeroline: false },
       legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", traceorder: "reversed" },

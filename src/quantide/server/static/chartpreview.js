@@ -1,11 +1,11 @@
-// The first sight of the chart: its lines without axes, drawn at once, while the charts' library is still being read.
+// Preview of the chart: its lines without axes, drawn as SVG while the chart library is loading.
 
 import { outline } from "./timeseries.js";
 import { makeSvg } from "./dom.js";
 
-const EDGE = { left: 36, right: 38, top: 10, bottom: 30 }; // about where the chart will have them
+const EDGE = { left: 36, right: 38, top: 10, bottom: 30 }; // about the margins of the chart
 
-export function sketch(element, points, colors, log) {
+export function drawPreview(element, points, colors, log) {
   const all = points.flatMap((point) => point.lines.map((line) => line.value)).filter((y) => y !== null);
   if (!all.length) return;
   const [width, height] = [element.clientWidth, element.clientHeight];
@@ -28,7 +28,7 @@ export function sketch(element, points, colors, log) {
   element.replaceChildren(makeSvg("svg", { class: "sketch", width, height, "aria-hidden": "true" }, parts));
 }
 
-// A line through points, with gaps where one is missing.
+// Path commands of a line through points, with gaps where a value is missing.
 function path(xs, ys, x, y) {
   let [commands, pen] = ["", "M"];
   xs.forEach((t, i) => {

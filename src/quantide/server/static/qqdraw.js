@@ -1,6 +1,6 @@
 // How a Q-Q plot is drawn: its points, its marks, its axes.
 import { escapeMarkup } from "./dom.js";
-import { level, logarithmic } from "./figure.js";
+import { horizontalTicks, logAxis } from "./figure.js";
 import * as format from "./format.js";
 
 const MARKS = [0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999];
@@ -112,13 +112,13 @@ export function plotLayout(names, found, ranges, width, colors) {
   const axis = (name) => ({
     title: escapeMarkup(names[name]),
     ...format.axis(found[name].value_type),
-    ...(log && logAxis(ranges[name], width)),
+    ...(log && plotLogAxis(ranges[name], width)),
     range: ranges[name],
     fixedrange: false,
     zeroline: false,
   });
   return {
-    xaxis: { ...level(width), ...axis("x") },
+    xaxis: { ...horizontalTicks(width), ...axis("x") },
     yaxis: axis("y"),
     shapes: [{ type: "line", layer: "below", x0: from, y0: from, x1: to, y1: to, line }],
     margin: { l: 8, r: 14, t: 14, b: 8 },
@@ -126,5 +126,5 @@ export function plotLayout(names, found, ranges, width, colors) {
   };
 }
 
-const logAxis = ([low, high], width) =>
-  high - low > 1 ? logarithmic(10 ** low, 10 ** high, width) : { type: "log" };
+const plotLogAxis = ([low, high], width) =>
+  high - low > 1 ? logAxis(10 ** low, 10 ** high, width) : { type: "log" };

@@ -1,98 +1,101 @@
-// Time series of the quantiles as a chart and a table, with their controls.
+// Chart and table of the quantiles over time, with their controls.
 
 import { make, table } from "./dom.js";
-import { isWide, layout, nothing, traces } from "./figure.js";
-import { over } from "./points.js";
-import { sketch } from "./chartpreview.js";
+import { emptyLayout, isWide, layout, traces } from "./figure.js";
+import { chartSpan } from "./points.js";
+import { drawPreview } from "./chartpreview.js";
 import * as thresholds from "./thresholds.js";
 
-const SPANS = [120, 600, 3600, 21600, 86400, 604800]; // seconds that the chart can reach back
-const ROWS = 20; // of the table
-const FEW = 5; // points are no line
-const PAUSE = 1000; // milliseconds before the table is rewritten
+const SPANS = [120, 600, 3600, 21600, 86400, 604800]; // seconds; those that the stream retains are offered
+const MAX_ROWS = 20; // of the table
+const MIN_POINTS = 5; // with fewer points a note explains why the past is missing
+const TABLE_INTERVAL = 1000; // milliseconds between two updates of the table
 
-// phis() are the quantiles that are shown.
+// phis() returns the phis of the lines.
 export function mount(element, phis, app) {
   const { charts, state, format, streams } = app;
   const part = (name) => document.getElementById(`lines-${name}`);
   const [tools, note, details] = [part("tools"), part("note"), part("table")];
-  const log = make("input", { type: "checkbox", change: () => state.set({ log: log.checked }) });
-  const back = make("select", { "aria-label": "How far back the chart reaches", change: reach });
+  const logCheckbox = make("input", { type: "checkbox", change: () => state.set({ log: logCheckbox.checked }) });
+  const spanSelect = make("select", { "aria-label": "How far back the chart reaches", change: selectSpan });
   const rows = table();
-  tools.replaceChildren(back, make("label", { class: "check" }, log, "log scale"));
+  tools.replaceChildren(spanSelect, make("label", { class: "check" }, logCheckbox, "log scale"));
   details.append(rows.element);
-  let limits = null; // listened to when there is a chart to draw them in
-  let shown = null;
-  let written = 0;
+  let alarmThresholds = null; // loaded when the first chart is drawn
+  let shownSeries = null;
+  let tableWritten = 0;
 
   const isTime = () => /^within:/.test(state.get().window ?? "");
-  const hasPast = () => isTime() && (!shown || Number.isFinite(shown.span));
+  const hasPast = () => isTime() && (!shownSeries || Number.isFinite(shownSeries.span));
 
-  function reach() {
-    state.set({ over: Number(back.value) || null });
+  function selectSpan() {
+    state.set({ over: Number(spanSelect.value) || null });
   }
 
-  function offer() {
+  function showSpans() {
     const retained = format.readSpan(streams.selected()?.window ?? "") ?? 0;
-    const usual = over({ window: state.get().window }, streams.selected(), format);
-    const others = SPANS.filter((one) => one <= retained && one !== usual);
-    back.hidden = !hasPast();
-    back.replaceChildren(...[usual, ...others].map((one, i) => new Option(`over ${format.span(one)}`, i ? one : "")));
-    back.value = state.get().over ?? "";
+    const defaultSpan = chartSpan({ window: state.get().window }, streams.selected(), format);
+    const others = SPANS.filter((one) => one <= retained && one !== defaultSpan);
+    spanSelect.hidden = !hasPast();
+    spanSelect.replaceChildren(
+      ...[defaultSpan, ...others].map((one, i) => new Option(`over ${format.span(one)}`, i ? one : "")),
+    );
+    spanSelect.value = state.get().over ?? "";
   }
 
-  // A window as long as the retained rows has no complete past.
-  function short() {
+  // Explain why a window as long as the retained rows has no past.
+  function explainShortPast() {
     const retained = streams.selected()?.window;
-    return shown?.points.length < FEW ? `The stream keeps ${retained} for windows, so this one has no past: the chart begins now.` : "";
+    return shownSeries?.points.length < MIN_POINTS
+      ? `The stream keeps ${retained} for windows, so this one has no past: the chart begins now.`
+      : "";
   }
 
-  // Why there is no past to see, if there is none.
-  function say(reason) {
+  // Show an error, or why the chart has no past; "" if it has one.
+  function showNote(reason) {
     const begins = "This window has no stored past: the chart begins now.";
-    note.textContent = reason || (isTime() ? short() : begins);
+    note.textContent = reason || (isTime() ? explainShortPast() : begins);
     note.classList.toggle("error", Boolean(reason));
   }
 
   function show(timeSeries) {
-    shown = timeSeries;
-    back.hidden = !hasPast();
-    limits ??= thresholds.mount(app, () => show(shown));
+    shownSeries = timeSeries;
+    spanSelect.hidden = !hasPast();
+    alarmThresholds ??= thresholds.mount(app, () => show(shownSeries));
     element.classList.remove("skeleton");
-    if (timeSeries.points.every((point) => !point.n)) return charts.draw(element, [], nothing);
+    if (timeSeries.points.every((point) => !point.n)) return charts.draw(element, [], emptyLayout);
     if (details.open) writeTable();
     const size = { width: element.clientWidth, height: element.clientHeight };
-    log.checked = state.get().log ?? isWide(timeSeries); // by default all lines are visible
-    if (!charts.loaded()) sketch(element, timeSeries.points, charts.colors(), log.checked);
+    logCheckbox.checked = state.get().log ?? isWide(timeSeries); // by default, no line is flat
+    if (!charts.loaded()) drawPreview(element, timeSeries.points, charts.colors(), logCheckbox.checked);
     const unit = streams.unit();
-    const chosen = { size, log: log.checked, marks: limits.marks, unit };
+    const options = { size, log: logCheckbox.checked, marks: alarmThresholds.marks, unit };
     return charts.draw(
       element,
       (colors) => traces(timeSeries, phis(), colors, format, unit),
-      (colors) => layout(timeSeries, phis(), colors, format, chosen),
+      (colors) => layout(timeSeries, phis(), colors, format, options),
     );
   }
 
-  // The table, when someone reads it.
   function writeTable() {
-    if (performance.now() - written < PAUSE) return;
-    written = performance.now();
-    const step = Math.max(1, Math.ceil(shown.points.length / ROWS));
+    if (performance.now() - tableWritten < TABLE_INTERVAL) return;
+    tableWritten = performance.now();
+    const step = Math.max(1, Math.ceil(shownSeries.points.length / MAX_ROWS));
     const cells = ({ t, dated, n, lines }) => [
       format.time(dated ? new Date(t).toISOString() : t),
       format.count(n),
       ...lines.map((line) => line.text),
     ];
-    const newest = shown.points.toReversed().filter((_, i) => i % step === 0);
+    const newest = shownSeries.points.toReversed().filter((_, i) => i % step === 0);
     rows.show("Quantiles over time", ["time", "values", ...phis().map((phi) => streams.inUnit(format.phi(phi)))], newest.map(cells));
   }
 
   details.addEventListener("toggle", () => {
-    written = 0;
-    if (details.open && shown) writeTable();
+    tableWritten = 0;
+    if (details.open && shownSeries) writeTable();
   });
-  state.subscribe(offer);
-  streams.onChange(offer);
-  offer();
-  return { show, say };
+  state.subscribe(showSpans);
+  streams.onChange(showSpans);
+  showSpans();
+  return { show, showNote };
 }

@@ -26,14 +26,14 @@ const KINDS = {
 };
 
 // The kind and the size of a window, or null if this chooser does not offer it.
-export function read(text, format) {
+export function parseWindow(text, format) {
   const within = /^within:(.+)$/.exec(text ?? "");
   if (within) return { kind: "within", size: format.readSpan(within[1]) ?? 1 };
   const last = /^last:(\d+)$/.exec(text ?? "");
   return last ? { kind: "last", size: Number(last[1]) } : null;
 }
 
-const write = ({ kind, size }) => (kind === "within" ? `within:${size}s` : `last:${size}`);
+const formatWindow = ({ kind, size }) => (kind === "within" ? `within:${size}s` : `last:${size}`);
 
 export function mount(element, { state, streams, format, announce }) {
   const remembered = { within: 300, last: 1000 };
@@ -70,7 +70,7 @@ export function mount(element, { state, streams, format, announce }) {
   }
 
   function slide() {
-    const { kind, size } = read(state.get().window, format);
+    const { kind, size } = parseWindow(state.get().window, format);
     let next = at(kind, slider.valueAsNumber);
     const distance = slider.valueAsNumber - position(kind, size);
     if (next === size && Math.abs(distance) < 2) next = neighbour(kind, size, Math.sign(distance)); // an arrow key
@@ -84,7 +84,7 @@ export function mount(element, { state, streams, format, announce }) {
 
   function set(window) {
     remembered[window.kind] = window.size;
-    state.set({ window: write(window) });
+    state.set({ window: formatWindow(window) });
   }
 
   function turn(kind) {
@@ -93,7 +93,7 @@ export function mount(element, { state, streams, format, announce }) {
   }
 
   function show() {
-    const found = read(state.get().window, format);
+    const found = parseWindow(state.get().window, format);
     element.hidden = !found && state.get().window !== undefined; // before it is known, its room is kept
     element.classList.toggle("unset", !found);
     if (!found) return;
@@ -101,7 +101,7 @@ export function mount(element, { state, streams, format, announce }) {
     remembered[kind] = size;
     for (const input of element.querySelectorAll("input[type=radio]")) input.checked = input.value === kind;
     slider.value = Math.round(position(kind, size));
-    const text = format.window(write(found));
+    const text = format.window(formatWindow(found));
     slider.setAttribute("aria-valuetext", text);
     shown.textContent = text;
     offer(kind);
@@ -128,7 +128,7 @@ export function mount(element, { state, streams, format, announce }) {
   return {
     // One window shorter or longer.
     step(direction) {
-      const found = read(state.get().window, format);
+      const found = parseWindow(state.get().window, format);
       if (!found) return;
       set({ kind: found.kind, size: neighbour(found.kind, found.size, direction) });
       announce(format.window(state.get().window));
