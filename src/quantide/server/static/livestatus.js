@@ -1,30 +1,30 @@
-// How live the page is, in the header: the connection, the lag of the newest value, the number of values; and below it
-// the problems of the stream.
+// Status in the header: the connection, the lag of the newest value, the number of values; below it the problems of the
+// stream.
 
-const TEXT = { live: "live", reconnecting: "reconnecting…", connecting: "connecting…" };
-const STATES = { waiting: "not ready", quiet: "nothing new", ahead: "dated ahead" };
-const LATE = 15_000; // milliseconds without a new value before the page reports it
+const CONNECTION_TEXTS = { live: "live", reconnecting: "reconnecting…", connecting: "connecting…" };
+const STATE_TEXTS = { waiting: "not ready", quiet: "nothing new", ahead: "dated ahead" };
+const QUIET_AFTER = 15_000; // milliseconds of lag
 
 export function mount(element, { api, streams, format, announce }) {
-  const [state, more] = [element.querySelector(".live-state"), element.querySelector(".live-more")];
+  const [stateText, detailText] = [element.querySelector(".live-state"), element.querySelector(".live-more")];
   const list = document.getElementById("problems");
-  let before = "connecting";
-  let standing = "connecting";
+  let lastAnnounced = "connecting";
+  let connection = "connecting";
 
   function show() {
     const stream = streams.selected();
     const lag = streams.lag(format);
-    const shown = standing === "live" && stream && !stream.ready ? "waiting" : standing;
-    const late = shown !== "live" || lag === null ? null : lag > LATE ? "quiet" : lag < 0 ? "ahead" : null;
-    element.dataset.state = late ?? shown;
-    document.body.classList.toggle("away", standing === "reconnecting");
-    put(state, STATES[late ?? shown] ?? TEXT[shown]);
+    const state = connection === "live" && stream && !stream.ready ? "waiting" : connection;
+    const lagState = state !== "live" || lag === null ? null : lag > QUIET_AFTER ? "quiet" : lag < 0 ? "ahead" : null;
+    element.dataset.state = lagState ?? state;
+    document.body.classList.toggle("away", connection === "reconnecting");
+    setText(stateText, STATE_TEXTS[lagState ?? state] ?? CONNECTION_TEXTS[state]);
     const parts = [];
     if (lag !== null) parts.push(lagText(lag, format));
     if (stream?.n !== undefined) parts.push(`${format.count(stream.n)} values`);
     if (stream?.ingest?.bad_rows) parts.push(`${format.count(stream.ingest.bad_rows)} bad rows`);
     if (stream?.ingest?.held_files) parts.push(format.counted(stream.ingest.held_files, "held file"));
-    put(more, parts.join(" · "));
+    setText(detailText, parts.join(" · "));
     showProblems(stream?.ready ? stream.problems ?? [] : []);
   }
 
@@ -37,12 +37,12 @@ export function mount(element, { api, streams, format, announce }) {
     if (problems.length) announce(`Problems of the stream: ${text}`);
   }
 
-  api.onConnection((now) => {
-    standing = now;
-    if (now !== before && now !== "connecting") {
-      if (now === "reconnecting") announce("The connection is lost. Reconnecting.");
-      else if (before === "reconnecting") announce("Connected again.");
-      before = now;
+  api.onConnection((next) => {
+    connection = next;
+    if (next !== lastAnnounced && next !== "connecting") {
+      if (next === "reconnecting") announce("The connection is lost. Reconnecting.");
+      else if (lastAnnounced === "reconnecting") announce("Connected again.");
+      lastAnnounced = next;
     }
     show();
   });
@@ -52,9 +52,9 @@ export function mount(element, { api, streams, format, announce }) {
 
 function lagText(lag, format) {
   if (lag < 0) return `newest ${format.ago(-lag / 1000).replace(/ ago$/, "")} ahead of the clock`;
-  return lag > LATE ? `newest ${format.ago(lag / 1000)}` : `lag ${(lag / 1000).toFixed(1)}\u00a0s`;
+  return lag > QUIET_AFTER ? `newest ${format.ago(lag / 1000)}` : `lag ${(lag / 1000).toFixed(1)}\u00a0s`;
 }
 
-function put(element, text) {
+function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }

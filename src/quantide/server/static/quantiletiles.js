@@ -1,8 +1,8 @@
-// The large numbers: each quantile with its proved bounds, and the number of values.
+// Tiles with large numbers: one for each quantile with its proved bounds, and one for the number of values.
 
 import { make } from "./dom.js";
 
-const LONG = 10; // letters that fit beside each other
+const MAX_LETTERS = 10; // longer values are shown smaller
 
 export function mount(element, phis, { format, streams }) {
   const tiles = phis.map((phi, index) => {
@@ -15,48 +15,48 @@ export function mount(element, phis, { format, streams }) {
   const count = make("p", { class: "number-value" });
   const error = make("p", { class: "number-band" });
   const version = make("p", { class: "number-rank" });
-  const about = make("div", { class: "number about" }, make("h3", {}, "values in the window"), count, error, version);
-  element.replaceChildren(...tiles.map((one) => one.box), about);
+  const summary = make("div", { class: "number about" }, make("h3", {}, "values in the window"), count, error, version);
+  element.replaceChildren(...tiles.map((one) => one.box), summary);
 
   return {
-    // body: what /quantiles answers.
+    // body is a response of /quantiles.
     show(body) {
-      const all = body.answers.map((answer) => answer.value);
+      const values = body.answers.map((answer) => answer.value);
       body.answers.forEach((answer, index) => {
         const { value, band, rank, unit } = tiles[index];
-        put(unit, streams.unit());
-        put(value, format.steady(answer.value, all));
-        value.classList.toggle("long", value.textContent.length > LONG);
-        put(band, proved(answer, format) + (answer.low === answer.high ? "" : streams.unit()));
-        put(rank, rankLine(answer, body.n, format));
+        setText(unit, streams.unit());
+        setText(value, format.steady(answer.value, values));
+        value.classList.toggle("long", value.textContent.length > MAX_LETTERS);
+        setText(band, bandLine(answer, format) + (answer.low === answer.high ? "" : streams.unit()));
+        setText(rank, rankLine(answer, body.n, format));
       });
-      const most = Math.max(...body.answers.map((answer) => answer.error));
-      put(count, format.count(body.n));
-      put(error, most ? `all ranks within ${format.rankError(most, body.n)}` : "all ranks exact");
-      put(version, `as of commit ${body.version.toLocaleString("en")}`);
+      const maxError = Math.max(...body.answers.map((answer) => answer.error));
+      setText(count, format.count(body.n));
+      setText(error, maxError ? `all ranks within ${format.rankError(maxError, body.n)}` : "all ranks exact");
+      setText(version, `as of commit ${body.version.toLocaleString("en")}`);
     },
 
-    // Nothing to show: the window is empty, or the stream is not there.
+    // Show that there are no values: the window is empty, or the stream is not ready.
     clear() {
-      for (const { value, band, rank } of tiles) (put(value, "–"), put(band, ""), put(rank, ""));
-      (put(count, "–"), put(error, ""), put(version, ""));
+      for (const { value, band, rank } of tiles) (setText(value, "–"), setText(band, ""), setText(rank, ""));
+      (setText(count, "–"), setText(error, ""), setText(version, ""));
     },
   };
 }
 
-// A value that is exact has an exact rank: once is enough.
+// The rank error; "" where the band already says that the value is exact.
 function rankLine({ low, high, error }, n, format) {
   if (error) return `rank off by at most ${format.rankError(error, n)}`;
   return low === high ? "" : "rank exact";
 }
 
-function proved({ low, high }, format) {
+function bandLine({ low, high }, format) {
   if (low === undefined) return "";
   if (low === high) return "proved to be exact";
   const [from, to] = format.bounds(low, high);
   return `proved ${from} to ${to}`;
 }
 
-function put(element, text) {
+function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
