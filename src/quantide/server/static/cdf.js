@@ -12,7 +12,7 @@ export function cdfChart({ charts, format, streams }) {
     charts.draw(
       plot,
       (colors) => [...sides].reverse().flatMap((side) => curveTraces(side, colors)),
-      { ...layout(sides, log), label: inWords(sides) },
+      { ...layout(sides, log), label: describe(sides) },
     );
   }
 
@@ -63,7 +63,7 @@ export function cdfChart({ charts, format, streams }) {
     };
   }
 
-  function inWords(sides) {
+  function describe(sides) {
     const parts = sides.map(({ name, curve }) => {
       const half = inUnit(curve.points.find((point) => point.fraction >= 0.5).value);
       const most = inUnit(curve.points.at(-1).value);

@@ -71,7 +71,7 @@ export function mount(element, app) {
     if (!selected || !sameSeries({ ...newSelected, window: selected.window }, selected)) logDecided = false;
     [selected, reference, curves] = [newSelected, newReference, null];
     names = chooser.names(selected, reference);
-    qq.about({ x: { ...reference, filter: null }, y: { ...selected, filter: null } }, names);
+    qq.setSeries({ x: { ...reference, filter: null }, y: { ...selected, filter: null } }, names);
     setText(sentence, "");
     verdicts.replaceChildren();
     setText(distance, "");

@@ -1,4 +1,4 @@
-// Traces and layout of a time series chart, for the chart library.
+// Traces and layout of the time series chart, for plotly.js, and axes that other charts share.
 
 import { outline } from "./timeseries.js";
 

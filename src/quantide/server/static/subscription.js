@@ -2,25 +2,25 @@
 import { make, setText } from "./dom.js";
 import * as format from "./format.js";
 
-const MOST = 10_000; // queries whose labels are listed
-const OWN = "page-"; // those of pages are listened to already
-const COUNT = 1000; // milliseconds between two counts
+const MAX_QUERIES = 10_000; // queries whose labels are listed
+const PAGE_PREFIX = "page-"; // those of pages are listened to already
+const COUNT_INTERVAL = 1000; // milliseconds between two counts
 
-export function subscriptionChoice({ api }) {
+export function subscriptionCheckbox({ api }) {
   const box = make("input", { type: "checkbox", change });
   const status = make("span", { class: "hint" });
   const choice = make("label", { class: "check" }, box, "Subscribe to all that have a label");
-  let end = null;
+  let unsubscribe = null;
   let changes = 0;
 
   async function change() {
-    end?.();
-    end = null;
+    unsubscribe?.();
+    unsubscribe = null;
     setText(status, "");
     if (!box.checked) return;
     try {
-      const { queries } = await api.get("/api/queries", { limit: MOST });
-      const label = [...new Set(queries.map((query) => query.label))].filter((one) => one && !one.startsWith(OWN));
+      const { queries } = await api.get("/api/queries", { limit: MAX_QUERIES });
+      const label = [...new Set(queries.map((query) => query.label))].filter((one) => one && !one.startsWith(PAGE_PREFIX));
       if (!box.checked) return;
       const ids = new Set(queries.filter((query) => label.includes(query.label)).map((query) => query.id));
       if (label.length) listen(label, ids);
@@ -39,8 +39,8 @@ export function subscriptionChoice({ api }) {
     const timer = setInterval(() => {
       setText(status, `${format.number(changes)} answers changed in the last second.`);
       changes = 0;
-    }, COUNT);
-    end = () => {
+    }, COUNT_INTERVAL);
+    unsubscribe = () => {
       clearInterval(timer);
       close();
     };
