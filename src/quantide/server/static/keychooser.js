@@ -2,8 +2,8 @@
 
 import { make } from "./dom.js";
 
-const SETTLE = 80; // milliseconds after the last letter
-const MOST = 50; // keys that are offered at a time
+const DEBOUNCE = 80; // milliseconds after the last letter
+const MAX_OPTIONS = 50; // keys that are listed
 
 export function mount(element, { api, state, streams, format, announce }) {
   const input = make("input", {
@@ -20,63 +20,63 @@ export function mount(element, { api, state, streams, format, announce }) {
   });
   const label = make("label", { for: "key" }, "key");
   const list = make("ul", { id: "key-list", role: "listbox", "aria-label": "Keys", hidden: true });
-  const more = make("p", { class: "keys-more", hidden: true });
-  const pop = make("div", { class: "keys-pop" }, list, more);
-  element.replaceChildren(label, make("div", { class: "keys-box" }, input, pop));
-  let offered = [];
+  const moreLine = make("p", { class: "keys-more", hidden: true });
+  const popup = make("div", { class: "keys-pop" }, list, moreLine);
+  element.replaceChildren(label, make("div", { class: "keys-box" }, input, popup));
+  let options = [];
   let active = -1;
-  let timer = null;
-  let asking = null;
-  let typed = false; // since keys were last offered
+  let searchTimer = null;
+  let searchRequest = null;
+  let edited = false; // since the options were last shown
 
-  const open = () => input.getAttribute("aria-expanded") === "true";
+  const isOpen = () => input.getAttribute("aria-expanded") === "true";
 
   function show() {
     const columns = streams.selected()?.key_columns ?? [];
     element.hidden = !columns.length;
     label.textContent = columns.join(" · ") || "key";
-    if (!open() && !typed) input.value = state.get().key === undefined ? "" : format.key(state.get().key);
+    if (!isOpen() && !edited) input.value = state.get().key === undefined ? "" : format.key(state.get().key);
   }
 
-  async function look(text) {
-    asking?.abort();
-    asking = new AbortController();
-    const mine = asking;
+  async function search(text) {
+    searchRequest?.abort();
+    searchRequest = new AbortController();
+    const controller = searchRequest;
     const path = `/api/streams/${encodeURIComponent(state.get().stream)}/keys`;
     try {
-      const found = await api.get(path, { contains: text || undefined, limit: MOST }, { signal: mine.signal });
-      if (mine === asking && document.activeElement === input) offer(found.keys, found.count, text);
+      const body = await api.get(path, { contains: text || undefined, limit: MAX_OPTIONS }, { signal: controller.signal });
+      if (controller === searchRequest && document.activeElement === input) showOptions(body.keys, body.count, text);
     } catch (error) {
       if (error.name === "AbortError") return;
-      offer([], 0, text);
-      more.textContent = error.message;
-      more.hidden = false;
+      showOptions([], 0, text);
+      moreLine.textContent = error.message;
+      moreLine.hidden = false;
     }
   }
 
-  function offer(keys, count, text) {
-    typed = false;
-    offered = text ? keys : [null, ...keys];
-    const chosen = JSON.stringify(state.get().key ?? null);
+  function showOptions(keys, count, text) {
+    edited = false;
+    options = text ? keys : [null, ...keys];
+    const selected = JSON.stringify(state.get().key ?? null);
     list.replaceChildren(
-      ...offered.map((key, i) => {
-        const choice = { id: `key-${i}`, role: "option", "aria-selected": String(JSON.stringify(key) === chosen) };
-        return make("li", { ...choice, pointerdown: (event) => (event.preventDefault(), choose(i)) }, format.key(key));
+      ...options.map((key, i) => {
+        const choice = { id: `key-${i}`, role: "option", "aria-selected": String(JSON.stringify(key) === selected) };
+        return make("li", { ...choice, pointerdown: (event) => (event.preventDefault(), selectOption(i)) }, format.key(key));
       }),
     );
-    const left = count - keys.length;
-    more.textContent = left > 0 ? `and ${format.count(left)} more: type to find them` : "";
-    if (!offered.length) more.textContent = "No key contains this.";
-    more.hidden = !more.textContent;
-    list.hidden = !offered.length;
+    const remaining = count - keys.length;
+    moreLine.textContent = remaining > 0 ? `and ${format.count(remaining)} more: type to find them` : "";
+    if (!options.length) moreLine.textContent = "No key contains this.";
+    moreLine.hidden = !moreLine.textContent;
+    list.hidden = !options.length;
     input.setAttribute("aria-expanded", "true");
-    pop.classList.add("open");
-    move(text && offered.length ? 0 : offered.findIndex((key) => JSON.stringify(key) === chosen));
+    popup.classList.add("open");
+    setActive(text && options.length ? 0 : options.findIndex((key) => JSON.stringify(key) === selected));
     if (text) announce(count === 1 ? "1 key" : `${count} keys`);
   }
 
-  function move(to) {
-    active = to;
+  function setActive(index) {
+    active = index;
     [...list.children].forEach((option, i) => option.classList.toggle("active", i === active));
     if (active < 0) input.removeAttribute("aria-activedescendant");
     else {
@@ -86,59 +86,59 @@ export function mount(element, { api, state, streams, format, announce }) {
   }
 
   function close() {
-    clearTimeout(timer);
-    asking?.abort();
+    clearTimeout(searchTimer);
+    searchRequest?.abort();
     input.setAttribute("aria-expanded", "false");
     input.removeAttribute("aria-activedescendant");
-    pop.classList.remove("open");
-    list.hidden = more.hidden = true;
+    popup.classList.remove("open");
+    list.hidden = moreLine.hidden = true;
     active = -1;
-    typed = false;
+    edited = false;
     show();
   }
 
-  function choose(index) {
-    const key = offered[index];
+  function selectOption(index) {
+    const key = options[index];
     close();
     state.set({ key });
     show();
     input.select();
   }
 
-  // If the user types faster than keys are found, use the typed text, not the offered key.
-  async function enter() {
-    clearTimeout(timer);
-    if (typed) await look(input.value.trim());
-    if (active >= 0) choose(active);
-    else if (!input.value) choose(0);
+  // If the user types faster than keys are found, search for the typed text before accepting a key.
+  async function acceptInput() {
+    clearTimeout(searchTimer);
+    if (edited) await search(input.value.trim());
+    if (active >= 0) selectOption(active);
+    else if (!input.value) selectOption(0);
   }
 
   const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10 };
   input.addEventListener("keydown", (event) => {
     if (event.key in steps) {
       event.preventDefault();
-      if (!open()) look("");
-      else if (offered.length) {
-        const far = Math.abs(steps[event.key]) > 1;
-        const next = active + steps[event.key];
-        move(far ? Math.min(offered.length - 1, Math.max(0, next)) : (next + offered.length) % offered.length);
+      if (!isOpen()) search("");
+      else if (options.length) {
+        const isPage = Math.abs(steps[event.key]) > 1;
+        const index = active + steps[event.key];
+        setActive(isPage ? Math.min(options.length - 1, Math.max(0, index)) : (index + options.length) % options.length);
       }
-    } else if (event.key === "Enter" && (open() || typed)) {
+    } else if (event.key === "Enter" && (isOpen() || edited)) {
       event.preventDefault();
-      enter();
+      acceptInput();
     } else if (event.key === "Escape") {
-      if (open()) event.stopPropagation();
+      if (isOpen()) event.stopPropagation();
       close();
       input.select();
     }
   });
   input.addEventListener("input", () => {
-    typed = true;
-    clearTimeout(timer);
-    timer = setTimeout(() => look(input.value.trim()), SETTLE);
+    edited = true;
+    clearTimeout(searchTimer);
+    searchTimer = setTimeout(() => search(input.value.trim()), DEBOUNCE);
   });
   input.addEventListener("focus", () => input.select());
-  input.addEventListener("click", () => open() || look(""));
+  input.addEventListener("click", () => isOpen() || search(""));
   input.addEventListener("blur", close);
   streams.onChange(show);
   state.subscribe(show);

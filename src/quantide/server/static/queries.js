@@ -1,4 +1,4 @@
-// Continuous queries: their number, the evaluations they cost, and a form for new ones.
+// Panel of continuous queries: their number, the evaluations they cost, and a form for new ones.
 import { make, setText, table } from "./dom.js";
 import { subscriptionCheckbox } from "./subscription.js";
 import { createRefresher } from "./refresher.js";
@@ -7,7 +7,7 @@ import { queryForm } from "./queryform.js";
 import * as format from "./format.js";
 
 const MIN_INTERVAL = 1000; // milliseconds between two requests
-const MAX_WINDOWS = 50; // windows that are listed
+const MAX_WINDOWS = 50; // that are listed
 const HEADS = ["Window", "Queries", "Clusters", "Surely right for", "Evaluations", "Saved"];
 const EXPLANATION = "Queries that lie close together are one cluster, and one evaluation serves them all.";
 const EMPTY_HINT = "No window has continuous queries. The form below registers one.";
@@ -51,7 +51,11 @@ export function mount(element, { api, state, announce }) {
 
   function show({ count, monitors, totals }) {
     const share = savedShare(totals);
-    const number = make("small", { class: "hint" }, ` ${format.count(totals.saved)} of ${format.count(separateEvaluations(totals))}`);
+    const number = make(
+      "small",
+      { class: "hint" },
+      ` ${format.count(totals.saved)} of ${format.count(separateEvaluations(totals))}`,
+    );
     setText(values.queries, format.count(totals.queries));
     setText(values.windows, format.count(count));
     setText(values.clusters, format.count(totals.clusters));
@@ -81,17 +85,17 @@ function row(monitor) {
   ];
 }
 
-// The share of evaluations saved, compared with evaluating each query on its own. A few at the beginning
-// may be more than were saved.
+// The share of evaluations saved, compared with evaluating each query separately; null without any. At the beginning
+// clusters may cost more evaluations than they save.
 function savedShare({ saved, evaluations }) {
   const all = separateEvaluations({ saved, evaluations });
   return all > 0 ? Math.max(0, saved / all) : null;
 }
 
-// The number of evaluations if each query were evaluated on its own.
+// The number of evaluations if each query were evaluated separately.
 const separateEvaluations = ({ saved, evaluations }) => saved + evaluations;
 
-// A share as its number after a small bar.
+// A share as a small bar with its number.
 function shareBar(share) {
   const inner = make("span", { class: "bar-fill" });
   inner.style.width = `${share * 100}%`;

@@ -67,7 +67,7 @@ export function mount(element, phis, app) {
     if (details.open) writeTable();
     const size = { width: element.clientWidth, height: element.clientHeight };
     logCheckbox.checked = state.get().log ?? isWide(timeSeries); // by default, no line is flat
-    if (!charts.loaded()) drawPreview(element, timeSeries.points, charts.colors(), logCheckbox.checked);
+    if (!charts.isLoaded()) drawPreview(element, timeSeries.points, charts.colors(), logCheckbox.checked);
     const unit = streams.unit();
     const options = { size, log: logCheckbox.checked, marks: alarmThresholds.marks, unit };
     return charts.draw(

@@ -1,13 +1,13 @@
-// The window chooser: the last T or the last n values, with a slider on a logarithmic scale.
+// Window chooser: the last T of time or the last n values, with a slider on a logarithmic scale and presets.
 
 import { make } from "./dom.js";
 
-const TICKS = 1000; // of the slider
+const SLIDER_STEPS = 1000;
 const KINDS = {
   within: {
     name: "by time",
-    about: "values of the last while, by their times",
-    least: 1,
+    hint: "values of the last while, by their times",
+    min: 1,
     nice: [
       ...[1, 2, 3, 5, 7, 10, 15, 20, 30, 45],
       ...[1, 1.5, 2, 3, 5, 7, 10, 15, 20, 30, 45].map((minutes) => 60 * minutes),
@@ -18,8 +18,8 @@ const KINDS = {
   },
   last: {
     name: "by count",
-    about: "the values that came last, whatever their times",
-    least: 10,
+    hint: "the values that came last, whatever their times",
+    min: 10,
     nice: [1, 2, 3, 4, 5, 6].flatMap((power) => [1, 1.5, 2, 3, 5, 7].map((lead) => lead * 10 ** power)),
     presets: [100, 1000, 10_000, 100_000, 1_000_000],
   },
@@ -36,87 +36,87 @@ export function parseWindow(text, format) {
 const formatWindow = ({ kind, size }) => (kind === "within" ? `within:${size}s` : `last:${size}`);
 
 export function mount(element, { state, streams, format, announce }) {
-  const remembered = { within: 300, last: 1000 };
-  const kinds = Object.entries(KINDS).map(([kind, { name, about }]) => {
-    const input = make("input", { type: "radio", name: "window-kind", value: kind, change: () => turn(kind) });
-    return make("label", { title: about }, input, make("span", {}, name));
+  const lastSizes = { within: 300, last: 1000 };
+  const kinds = Object.entries(KINDS).map(([kind, { name, hint }]) => {
+    const input = make("input", { type: "radio", name: "window-kind", value: kind, change: () => setKind(kind) });
+    return make("label", { title: hint }, input, make("span", {}, name));
   });
-  const scale = { type: "range", min: 0, max: TICKS, step: 1 };
+  const scale = { type: "range", min: 0, max: SLIDER_STEPS, step: 1 };
   const slider = make("input", { ...scale, "aria-label": "Length of the window", input: slide });
-  const shown = make("output", { class: "window-size" });
+  const sizeLine = make("output", { class: "window-size" });
   const presets = make("div", { class: "presets", role: "group", "aria-label": "Usual windows" });
   element.replaceChildren(
     make("fieldset", { class: "segments" }, make("legend", { class: "unseen" }, "Kind of window"), kinds),
-    shown,
+    sizeLine,
     slider,
     presets,
   );
 
-  // The longest window: the rows that the stream retains.
-  function most(kind) {
+  // The longest window: all rows that the stream retains.
+  function maxSize(kind) {
     const stream = streams.selected();
     if (kind === "within") return Math.max(2, format.readSpan(stream?.window ?? "") ?? 86400);
     return Math.max(100, Math.min(stream?.n ?? 1_048_576, 1_048_576));
   }
 
-  const choices = (kind) => [...KINDS[kind].nice.filter((one) => one < most(kind)), most(kind)];
-  const far = (kind, size) => Math.log(size / KINDS[kind].least);
-  const position = (kind, size) => (TICKS * far(kind, size)) / far(kind, most(kind));
+  const sizeChoices = (kind) => [...KINDS[kind].nice.filter((one) => one < maxSize(kind)), maxSize(kind)];
+  const logDistance = (kind, size) => Math.log(size / KINDS[kind].min);
+  const position = (kind, size) => (SLIDER_STEPS * logDistance(kind, size)) / logDistance(kind, maxSize(kind));
 
-  // The position of the slider, as the nearest round window.
-  function at(kind, tick) {
-    const off = (size) => Math.abs(position(kind, size) - tick);
-    return choices(kind).reduce((best, one) => (off(one) < off(best) ? one : best));
+  // The round size of a window that is nearest to a position of the slider.
+  function sizeAt(kind, tick) {
+    const distanceOf = (size) => Math.abs(position(kind, size) - tick);
+    return sizeChoices(kind).reduce((best, one) => (distanceOf(one) < distanceOf(best) ? one : best));
   }
 
   function slide() {
     const { kind, size } = parseWindow(state.get().window, format);
-    let next = at(kind, slider.valueAsNumber);
+    let next = sizeAt(kind, slider.valueAsNumber);
     const distance = slider.valueAsNumber - position(kind, size);
-    if (next === size && Math.abs(distance) < 2) next = neighbour(kind, size, Math.sign(distance)); // an arrow key
-    set({ kind, size: next });
+    if (next === size && Math.abs(distance) < 2) next = nextSize(kind, size, Math.sign(distance)); // an arrow key was pressed
+    setWindow({ kind, size: next });
   }
 
-  function neighbour(kind, size, direction) {
-    const all = choices(kind);
-    return (direction > 0 ? all.find((one) => one > size) : all.findLast((one) => one < size)) ?? size;
+  function nextSize(kind, size, direction) {
+    const sizes = sizeChoices(kind);
+    return (direction > 0 ? sizes.find((one) => one > size) : sizes.findLast((one) => one < size)) ?? size;
   }
 
-  function set(window) {
-    remembered[window.kind] = window.size;
+  function setWindow(window) {
+    lastSizes[window.kind] = window.size;
     state.set({ window: formatWindow(window) });
   }
 
-  function turn(kind) {
-    set({ kind, size: Math.min(remembered[kind], most(kind)) });
+  function setKind(kind) {
+    setWindow({ kind, size: Math.min(lastSizes[kind], maxSize(kind)) });
     announce(format.window(state.get().window));
   }
 
   function show() {
-    const found = parseWindow(state.get().window, format);
-    element.hidden = !found && state.get().window !== undefined; // before it is known, its room is kept
-    element.classList.toggle("unset", !found);
-    if (!found) return;
-    const { kind, size } = found;
-    remembered[kind] = size;
+    const selected = parseWindow(state.get().window, format);
+    element.hidden = !selected && state.get().window !== undefined; // its space is reserved until the window is known
+    element.classList.toggle("unset", !selected);
+    if (!selected) return;
+    const { kind, size } = selected;
+    lastSizes[kind] = size;
     for (const input of element.querySelectorAll("input[type=radio]")) input.checked = input.value === kind;
     slider.value = Math.round(position(kind, size));
-    const text = format.window(formatWindow(found));
+    const text = format.window(formatWindow(selected));
     slider.setAttribute("aria-valuetext", text);
-    shown.textContent = text;
-    offer(kind);
+    sizeLine.textContent = text;
+    showPresets(kind);
     for (const button of presets.children) button.setAttribute("aria-pressed", String(Number(button.value) === size));
   }
 
-  // Buttons are replaced only when they differ, to preserve the focus.
-  function offer(kind) {
-    const fitting = KINDS[kind].presets.filter((one) => one <= most(kind));
-    if (presets.dataset.shown === `${kind} ${fitting}`) return;
-    presets.dataset.shown = `${kind} ${fitting}`;
+  // Replace the preset buttons only if they differ, to preserve the focus.
+  function showPresets(kind) {
+    const sizes = KINDS[kind].presets.filter((one) => one <= maxSize(kind));
+    if (presets.dataset.shown === `${kind} ${sizes}`) return;
+    presets.dataset.shown = `${kind} ${sizes}`;
     presets.replaceChildren(
-      ...fitting.map((size) => {
+      ...sizes.map((size) => {
         const name = kind === "within" ? format.span(size) : format.count(size);
-        return make("button", { type: "button", class: "chip", value: size, click: () => set({ kind, size }) }, name);
+        return make("button", { type: "button", class: "chip", value: size, click: () => setWindow({ kind, size }) }, name);
       }),
     );
   }
@@ -126,11 +126,11 @@ export function mount(element, { state, streams, format, announce }) {
   show();
 
   return {
-    // One window shorter or longer.
+    // Select the next shorter or longer window.
     step(direction) {
-      const found = parseWindow(state.get().window, format);
-      if (!found) return;
-      set({ kind: found.kind, size: neighbour(found.kind, found.size, direction) });
+      const selected = parseWindow(state.get().window, format);
+      if (!selected) return;
+      setWindow({ kind: selected.kind, size: nextSize(selected.kind, selected.size, direction) });
       announce(format.window(state.get().window));
     },
   };
