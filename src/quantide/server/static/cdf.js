@@ -1,4 +1,4 @@
-// Two distributions in one chart: the fraction of values that are at most x, with its proved bounds.
+// Chart of two distributions: the fraction of values that are at most x, with its proved bounds.
 import { make, escapeMarkup } from "./dom.js";
 import { horizontalTicks, logAxis } from "./figure.js";
 
@@ -16,9 +16,8 @@ export function cdfChart({ charts, format, streams }) {
     );
   }
 
-  // The curve within its band. Between two values of the response, the true curve is at least the lower bound of the
-  // left one and at most the upper bound of the right one, since it only grows: so the band has steps, and is valid
-  // everywhere.
+  // Traces of a curve and its band. A CDF never decreases: between two values of the response it is at least the lower
+  // bound of the left one and at most the upper bound of the right one. So the band has steps, and is valid everywhere.
   function curveTraces({ name, series, curve }, colors) {
     const color = colors.series[series];
     const x = curve.points.map((point) => format.drawable(point.value));
@@ -41,7 +40,8 @@ export function cdfChart({ charts, format, streams }) {
         legendgroup: name,
         mode: "lines",
         line: { color, width: 2, dash: series ? "dot" : "solid" },
-        hovertemplate: `%{customdata[1]} to %{customdata[2]} are at most %{customdata[0]}<extra>${escapeMarkup(name)}</extra>`,
+        hovertemplate:
+          `%{customdata[1]} to %{customdata[2]} are at most %{customdata[0]}<extra>${escapeMarkup(name)}</extra>`,
       },
     ];
   }

@@ -25,7 +25,7 @@ export function drawPreview(element, points, colors, log) {
       makeSvg("path", { d: path(times, values, x, y), fill: "none", stroke: colors.series[i], "stroke-width": 2 }),
     ];
   });
-  element.replaceChildren(makeSvg("svg", { class: "sketch", width, height, "aria-hidden": "true" }, parts));
+  element.replaceChildren(makeSvg("svg", { class: "chart-preview", width, height, "aria-hidden": "true" }, parts));
 }
 
 // Path commands of a line through points, with gaps where a value is missing.

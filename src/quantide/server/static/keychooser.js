@@ -44,7 +44,11 @@ export function mount(element, { api, state, streams, format, announce }) {
     const controller = searchRequest;
     const path = `/api/streams/${encodeURIComponent(state.get().stream)}/keys`;
     try {
-      const body = await api.get(path, { contains: text || undefined, limit: MAX_OPTIONS }, { signal: controller.signal });
+      const body = await api.get(
+        path,
+        { contains: text || undefined, limit: MAX_OPTIONS },
+        { signal: controller.signal },
+      );
       if (controller === searchRequest && document.activeElement === input) showOptions(body.keys, body.count, text);
     } catch (error) {
       if (error.name === "AbortError") return;
@@ -61,7 +65,11 @@ export function mount(element, { api, state, streams, format, announce }) {
     list.replaceChildren(
       ...options.map((key, i) => {
         const choice = { id: `key-${i}`, role: "option", "aria-selected": String(JSON.stringify(key) === selected) };
-        return make("li", { ...choice, pointerdown: (event) => (event.preventDefault(), selectOption(i)) }, format.key(key));
+        return make(
+          "li",
+          { ...choice, pointerdown: (event) => (event.preventDefault(), selectOption(i)) },
+          format.key(key),
+        );
       }),
     );
     const remaining = count - keys.length;
@@ -120,8 +128,8 @@ export function mount(element, { api, state, streams, format, announce }) {
       if (!isOpen()) search("");
       else if (options.length) {
         const isPage = Math.abs(steps[event.key]) > 1;
-        const index = active + steps[event.key];
-        setActive(isPage ? Math.min(options.length - 1, Math.max(0, index)) : (index + options.length) % options.length);
+        const next = active + steps[event.key];
+        setActive(isPage ? Math.min(options.length - 1, Math.max(0, next)) : (next + options.length) % options.length);
       }
     } else if (event.key === "Enter" && (isOpen() || edited)) {
       event.preventDefault();

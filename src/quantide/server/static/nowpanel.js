@@ -28,10 +28,10 @@ export function mount(element, app) {
   const chart = timeSeriesChart.mount(part("lines"), phis, app);
   app.window = windowChooser.mount(part("window"), app);
   const selectFilter = () => state.set({ filter: filterSelect.value || null });
-  const filterSelect = make("select", { "aria-label": "Filter", class: "only", hidden: true, change: selectFilter });
+  const filterSelect = make("select", { "aria-label": "Filter", class: "head-select", hidden: true, change: selectFilter });
   const toOption = ([value, shown]) => new Option(shown.map(format.phi).join(", "), value);
   const selectQuantiles = () => state.set({ tails: quantilesSelect.value === "tails" || null });
-  const quantilesSelect = make("select", { "aria-label": "Quantiles", class: "only", change: selectQuantiles });
+  const quantilesSelect = make("select", { "aria-label": "Quantiles", class: "head-select", change: selectQuantiles });
   quantilesSelect.append(...[["", BODY], ["tails", TAILS]].map(toOption));
   subjectLine.after(filterSelect, quantilesSelect);
   let timeSeries = null; // null until the past is loaded

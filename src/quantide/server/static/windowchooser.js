@@ -73,7 +73,7 @@ export function mount(element, { state, streams, format, announce }) {
     const { kind, size } = parseWindow(state.get().window, format);
     let next = sizeAt(kind, slider.valueAsNumber);
     const distance = slider.valueAsNumber - position(kind, size);
-    if (next === size && Math.abs(distance) < 2) next = nextSize(kind, size, Math.sign(distance)); // an arrow key was pressed
+    if (next === size && Math.abs(distance) < 2) next = nextSize(kind, size, Math.sign(distance)); // arrow key
     setWindow({ kind, size: next });
   }
 
@@ -116,7 +116,11 @@ export function mount(element, { state, streams, format, announce }) {
     presets.replaceChildren(
       ...sizes.map((size) => {
         const name = kind === "within" ? format.span(size) : format.count(size);
-        return make("button", { type: "button", class: "chip", value: size, click: () => setWindow({ kind, size }) }, name);
+        return make(
+          "button",
+          { type: "button", class: "chip", value: size, click: () => setWindow({ kind, size }) },
+          name,
+        );
       }),
     );
   }

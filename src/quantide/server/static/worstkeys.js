@@ -90,7 +90,9 @@ export function mount(element, { api, state, streams, onCommit }) {
       cells.map((text) => make("td", { class: "num" }, text)));
   }
 
-  state.subscribe((_, changed) => ["stream", "window", "filter", "key"].some((name) => changed.has(name)) && refreshNow());
+  state.subscribe(
+    (_, changed) => ["stream", "window", "filter", "key"].some((name) => changed.has(name)) && refreshNow(),
+  );
   streams.onChange(refreshNow);
   onCommit(refresher.schedule);
 }
