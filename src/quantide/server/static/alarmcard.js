@@ -77,7 +77,7 @@ export function alarmCard({ api, state, announce, streams }, id, onDrop) {
     }
   }
 
-  // others are the values of all alarms of the stream, which are shown with as many digits.
+  // others are the values of the alarms of the same stream: all are shown with as many digits.
   function show(alarm, others) {
     const currentState = displayState(alarm);
     const [icon, label, meaning] = STATES[currentState];

@@ -1,4 +1,4 @@
-// Form for a new alarm over the selected series.
+// Form for a new alarm on the selected series.
 import { field, make, setOptions, setText } from "./dom.js";
 import { selectedSeries, seriesBody, seriesLabel, seriesParams } from "./series.js";
 import * as format from "./format.js";

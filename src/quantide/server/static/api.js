@@ -159,8 +159,8 @@ function openChannel(params) {
     }
   }
 
-  // Queries that were dropped make the server refuse all subscriptions: remove these, and report the error to their
-  // handlers, which register new queries.
+  // The server refuses the whole connection if a query of it was dropped: remove the subscriptions to queries, and
+  // report the error to their handlers, which register new queries.
   function reportError(error) {
     const querySubscriptions = [...shared.subscriptions].filter(({ params: one }) => one.label || one.query);
     if (error.status === 404 && querySubscriptions.length) {

@@ -217,7 +217,7 @@ export function readSpan(text) {
   return sum;
 }
 
-// How long ago, in seconds: "just now", "12 s ago", "3 min ago".
+// Text of a time that is s seconds ago: "just now", "12 s ago", "3 min ago".
 export function ago(s) {
   if (s === null || s === undefined) return "–";
   if (s < 1) return "just now";

@@ -28,7 +28,12 @@ export function mount(element, app) {
   const chart = timeSeriesChart.mount(part("lines"), phis, app);
   app.window = windowChooser.mount(part("window"), app);
   const selectFilter = () => state.set({ filter: filterSelect.value || null });
-  const filterSelect = make("select", { "aria-label": "Filter", class: "head-select", hidden: true, change: selectFilter });
+  const filterSelect = make("select", {
+    "aria-label": "Filter",
+    class: "head-select",
+    hidden: true,
+    change: selectFilter,
+  });
   const toOption = ([value, shown]) => new Option(shown.map(format.phi).join(", "), value);
   const selectQuantiles = () => state.set({ tails: quantilesSelect.value === "tails" || null });
   const quantilesSelect = make("select", { "aria-label": "Quantiles", class: "head-select", change: selectQuantiles });
@@ -36,7 +41,7 @@ export function mount(element, app) {
   subjectLine.after(filterSelect, quantilesSelect);
   let timeSeries = null; // null until the past is loaded
   let inFlight = null; // AbortController of the current request for quantiles
-  let refreshPending = false; // refresh again after it
+  let refreshPending = false; // another refresh follows the current request
   let backoffEnd = 0;
   let retryTimer = null;
   let missCount = 0; // consecutive requests that failed because the key has no values
@@ -56,7 +61,7 @@ export function mount(element, app) {
 
   const isTimed = () => /^within:/.test(state.get().window ?? "");
 
-  // Request the quantiles. One request at a time: all refreshes wanted meanwhile are one, after its response.
+  // Request the quantiles, one request at a time: refreshes during a request are combined into one that follows it.
   async function refresh() {
     if (!streams.selected()?.ready) return;
     if (inFlight) {
@@ -130,14 +135,16 @@ export function mount(element, app) {
   // Explain why a key has no values in the window: the stream may not have this key at all.
   async function explainMissingKey() {
     const { stream, key } = state.get();
-    const wanted = JSON.stringify(key);
+    const keyJson = JSON.stringify(key);
     const contains = String([key].flat()[0]).slice(0, 100);
     const matches = await api.get(path("keys"), { contains, limit: MAX_KEYS }).catch(() => null);
-    if (!app.keyMissing || JSON.stringify(state.get().key) !== wanted) return;
-    const unknown = matches?.count <= MAX_KEYS && !matches.keys.some((one) => JSON.stringify(one) === wanted);
+    if (!app.keyMissing || JSON.stringify(state.get().key) !== keyJson) return;
+    const unknown = matches?.count <= MAX_KEYS && !matches.keys.some((one) => JSON.stringify(one) === keyJson);
     if (key === "" && matches && !matches.keys.includes("")) return state.set({ key: null }); // "" sorts first
     showNote(
-      unknown ? `The stream ${stream} has no key ${format.quotedKey(key)}. The page keeps looking for it.` : emptyMessage(),
+      unknown
+        ? `The stream ${stream} has no key ${format.quotedKey(key)}. The page keeps looking for it.`
+        : emptyMessage(),
     );
   }
 

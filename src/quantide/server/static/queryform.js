@@ -1,4 +1,4 @@
-// Form for a continuous query over the selected series.
+// Form for a continuous query on the selected series.
 import { field, make, setText } from "./dom.js";
 import { selectedSeries, seriesBody, seriesLabel } from "./series.js";
 import * as format from "./format.js";

@@ -1,4 +1,4 @@
-// Keyboard shortcuts, and the dialog that lists them; disabled while an input has the focus.
+// Keyboard shortcuts, and the dialog that lists them; disabled while a text input has the focus.
 
 import { make } from "./dom.js";
 

@@ -25,8 +25,8 @@ export const all = () => streams;
 
 // The unit of a stream's values, after a no-break space; "" where none is configured.
 export function unit(of = selectedName) {
-  const found = streams?.find((one) => one.name === of)?.unit;
-  return found ? `\u00a0${found}` : "";
+  const value = streams?.find((one) => one.name === of)?.unit;
+  return value ? `\u00a0${value}` : "";
 }
 
 // A title with the unit: "value in ms".
@@ -89,9 +89,9 @@ export async function mount(element, app) {
 // Update the problems of streams; events update everything else.
 async function refreshProblems(app) {
   try {
-    for (const found of (await app.api.get("/api/streams")).streams) {
-      const one = streams?.find((other) => other.name === found.name);
-      if (one) [one.problems, one.ingest] = [found.problems, found.ingest];
+    for (const update of (await app.api.get("/api/streams")).streams) {
+      const stream = streams?.find((other) => other.name === update.name);
+      if (stream) [stream.problems, stream.ingest] = [update.problems, update.ingest];
     }
     for (const listener of changeListeners) listener();
   } catch {
@@ -116,16 +116,16 @@ async function load(app, element) {
 // Subscribe to the stream that the URL names, or to the first one.
 function followSelected(app, element) {
   const selection = app.state.get();
-  const found = streams.find((one) => one.name === selection.stream) ?? streams[0];
-  if (!found) return;
-  const another = found.name !== selectedName;
-  selectedName = found.name;
-  if (another) {
+  const stream = streams.find((one) => one.name === selection.stream) ?? streams[0];
+  if (!stream) return;
+  const isNew = stream.name !== selectedName;
+  selectedName = stream.name;
+  if (isNew) {
     newestEvent = null;
     unsubscribe?.();
     unsubscribe = app.api.listen({ stream: selectedName }, { stream: (event) => applyEvent(event, app, element) });
   }
-  const window = fitWindow(selection.window, found, app.format);
+  const window = fitWindow(selection.window, stream, app.format);
   app.state.set({ stream: selectedName, window });
   const notes = [replacedStream(selection.stream), replacedWindow(selection.window, window, app.format)];
   if (notes.some(Boolean)) replacement = notes.filter(Boolean).join(" ");
@@ -155,15 +155,15 @@ function fitWindow(window, stream, format) {
 
 function applyEvent(event, app, element) {
   if (event.stream !== selectedName) return;
-  const one = selected();
-  if (one.ready !== event.ready) {
-    Object.assign(one, event);
+  const stream = selected();
+  if (stream.ready !== event.ready) {
+    Object.assign(stream, event);
     if (event.ready) load(app, element);
     for (const listener of changeListeners) listener();
   }
-  Object.assign(one, event);
+  Object.assign(stream, event);
   if (event.ready) {
-    one.why = null;
+    stream.why = null;
     newestEvent = event;
     notify();
   }

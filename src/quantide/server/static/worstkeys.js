@@ -1,4 +1,4 @@
-// Panel of worst keys: those with the largest or smallest quantile in the selected window, with their proved bounds.
+// Panel of worst keys: keys with the largest or smallest quantile in the selected window, with proved bounds.
 import { make, setOptions, setText } from "./dom.js";
 import { createRefresher } from "./refresher.js";
 import * as format from "./format.js";

@@ -19,7 +19,7 @@ export function createZoom(onChange) {
     return isNarrower;
   }
 
-  // Zoom to half of the range: to the half at the end of all ranks, if the range has one, otherwise to the middle.
+  // Halve the range: keep its upper half if it ends at 1, its lower half if it begins at 0, otherwise its middle.
   function zoomIn() {
     const { from, to } = current();
     const width = (to - from) / 2;
