@@ -1,9 +1,9 @@
-// The server's API: questions as promises of JSON, and events.
+// Client of the server's API: requests that return promises of JSON, and server-sent events.
 
 import { signIn } from "./signin.js";
 
-const AGAIN = 2000; // milliseconds before a refused event stream is retried
-const HIDDEN = 2000; // and until a hidden page closes its connection: browsers have only six
+const RETRY_DELAY = 2000; // milliseconds before a refused event stream is retried
+const HIDDEN_DELAY = 2000; // milliseconds before a hidden page closes its connection: a browser allows six per server
 
 export class ApiError extends Error {
   constructor(status, code, message) {
@@ -13,12 +13,12 @@ export class ApiError extends Error {
   }
 }
 
-export const get = (path, params, options) => ask("GET", path, params, undefined, options);
-export const post = (path, body, options) => ask("POST", path, undefined, body, options);
-export const remove = (path, params, options) => ask("DELETE", path, params, undefined, options);
+export const get = (path, params, options) => request("GET", path, params, undefined, options);
+export const post = (path, body, options) => request("POST", path, undefined, body, options);
+export const remove = (path, params, options) => request("DELETE", path, params, undefined, options);
 
 // Lists become repeated parameters; null and undefined are omitted.
-export function address(path, params = {}) {
+export function buildUrl(path, params = {}) {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(params)) {
     for (const one of Array.isArray(value) ? value : [value]) {
@@ -29,35 +29,35 @@ export function address(path, params = {}) {
   return text ? `${path}?${text}` : path;
 }
 
-async function ask(method, path, params, body, { signal } = {}) {
-  const request = { method, signal, headers: {} };
+async function request(method, path, params, body, { signal } = {}) {
+  const init = { method, signal, headers: {} };
   if (body !== undefined) {
-    request.headers["Content-Type"] = "application/json";
-    request.body = JSON.stringify(body);
+    init.headers["Content-Type"] = "application/json";
+    init.body = JSON.stringify(body);
   }
   let response;
   try {
-    response = await fetch(address(path, params), request);
+    response = await fetch(buildUrl(path, params), init);
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ApiError(0, "unreachable", "The server does not answer.");
   }
   if (response.status === 401) {
     await signIn();
-    reopen();
-    return ask(method, path, params, body, { signal });
+    restartClosed();
+    return request(method, path, params, body, { signal });
   }
-  if (!response.ok) throw await problem(response);
-  return response.status === 204 ? null : read(await response.text());
+  if (!response.ok) throw await toApiError(response);
+  return response.status === 204 ? null : parseJson(await response.text());
 }
 
-// JSON, with integers that JavaScript has no numbers for as text.
-const read = (text) => (/\d{16}/.test(text) ? JSON.parse(text, exactly) : JSON.parse(text));
+// Parse JSON; integers that a JavaScript number cannot represent exactly remain text.
+const parseJson = (text) => (/\d{16}/.test(text) ? JSON.parse(text, keepInteger) : JSON.parse(text));
 
-const exactly = (_, value, context) =>
+const keepInteger = (_, value, context) =>
   Number.isInteger(value) && !Number.isSafeInteger(value) && /^-?\d+$/.test(context?.source) ? context.source : value;
 
-async function problem(response) {
+async function toApiError(response) {
   try {
     const { code, message } = (await response.json()).error;
     return new ApiError(response.status, code, message);
@@ -66,121 +66,122 @@ async function problem(response) {
   }
 }
 
-// Events. All subscribers share one connection: a browser has six for all the pages of a server.
+// Events. All subscriptions share one connection: a browser allows six for all pages of a server.
 
-const shared = { wanted: new Set(), channel: null };
+const shared = { subscriptions: new Set(), channel: null };
 const channels = new Set();
-const watchers = new Set();
+const connectionListeners = new Set();
 
-// listen({stream, label, alarms: "all"}, {queries, stream, alarm, error}) returns a function that ends it. queries is
-// called with a list of changes, stream and alarm with the data of the event, error with an ApiError.
+// listen({stream, label, alarms: "all"}, {queries, stream, alarm, error}) returns a function that unsubscribes. queries
+// is called with a list of changes, stream and alarm with the data of the event, error with an ApiError.
 export function listen(params, handlers) {
-  const wish = { params, handlers };
-  shared.wanted.add(wish);
-  renew();
+  const subscription = { params, handlers };
+  shared.subscriptions.add(subscription);
+  scheduleReopen();
   return () => {
-    shared.wanted.delete(wish);
-    renew();
+    shared.subscriptions.delete(subscription);
+    scheduleReopen();
   };
 }
 
-// watcher("live" | "reconnecting" | "connecting"): the state of the connection.
-export function onConnection(watcher) {
-  watchers.add(watcher);
-  watcher(standing());
-  return () => watchers.delete(watcher);
+// listener("live" | "reconnecting" | "connecting") is called with the state of the connection.
+export function onConnection(listener) {
+  connectionListeners.add(listener);
+  listener(connectionState());
+  return () => connectionListeners.delete(listener);
 }
 
-function standing() {
-  const found = [...channels].map((channel) => channel.state);
-  if (found.includes("reconnecting")) return "reconnecting";
-  return found.length && found.every((one) => one === "live") ? "live" : "connecting";
+function connectionState() {
+  const states = [...channels].map((channel) => channel.state);
+  if (states.includes("reconnecting")) return "reconnecting";
+  return states.length && states.every((one) => one === "live") ? "live" : "connecting";
 }
 
-function tellStanding() {
-  for (const watcher of watchers) watcher(standing());
+function notifyConnection() {
+  for (const listener of connectionListeners) listener(connectionState());
 }
 
-// All subscriptions in one connection, which is reopened once for any number of simultaneous changes.
-function renew() {
-  if (shared.renewing) return;
-  shared.renewing = true;
+// Reopen the connection for the current subscriptions; simultaneous changes reopen it once.
+function scheduleReopen() {
+  if (shared.reopenScheduled) return;
+  shared.reopenScheduled = true;
   queueMicrotask(() => {
-    shared.renewing = false;
+    shared.reopenScheduled = false;
     const params = { alarms: undefined };
-    for (const { params: one } of shared.wanted) params.alarms ??= one.alarms;
+    for (const { params: one } of shared.subscriptions) params.alarms ??= one.alarms;
     for (const name of ["stream", "label", "query"]) {
-      params[name] = [...new Set([...shared.wanted].flatMap(({ params: one }) => one[name] ?? []))];
+      params[name] = [...new Set([...shared.subscriptions].flatMap(({ params: one }) => one[name] ?? []))];
     }
     shared.channel?.close();
-    shared.channel = shared.wanted.size ? open(params) : null;
+    shared.channel = shared.subscriptions.size ? openChannel(params) : null;
   });
 }
 
-function open(params) {
+function openChannel(params) {
   const channel = { params, state: "connecting", source: null, timer: null, close, start };
-  const handlers = () => [...shared.wanted].map((one) => one.handlers);
+  const handlers = () => [...shared.subscriptions].map((one) => one.handlers);
 
   function start() {
     clearTimeout(channel.timer);
     channel.source?.close();
-    const source = (channel.source = new EventSource(address("/api/events", params)));
-    source.addEventListener("open", () => turn("live"));
+    const source = (channel.source = new EventSource(buildUrl("/api/events", params)));
+    source.addEventListener("open", () => setState("live"));
     source.addEventListener("error", () => {
-      turn("reconnecting");
-      if (source.readyState === EventSource.CLOSED) refused();
+      setState("reconnecting");
+      if (source.readyState === EventSource.CLOSED) retry();
     });
     for (const name of ["queries", "stream", "alarm"]) {
       source.addEventListener(name, (event) => {
-        const data = read(event.data);
+        const data = parseJson(event.data);
         for (const one of handlers()) one[name]?.(name === "queries" ? data.changes : data);
       });
     }
   }
 
-  // A browser does not report the reason: an ordinary request to the server does.
-  async function refused() {
-    channel.timer = setTimeout(start, AGAIN);
-    const stop = new AbortController();
+  // An EventSource does not report why it was refused: fetch the same URL to get the status and the error.
+  async function retry() {
+    channel.timer = setTimeout(start, RETRY_DELAY);
+    const controller = new AbortController();
     try {
-      const response = await fetch(address("/api/events", params), { signal: stop.signal });
+      const response = await fetch(buildUrl("/api/events", params), { signal: controller.signal });
       if (response.status === 401) {
         clearTimeout(channel.timer);
-        turn("connecting");
+        setState("connecting");
         await signIn();
         if (channels.has(channel)) start();
       } else if (!response.ok) {
-        refuse(await problem(response));
+        reportError(await toApiError(response));
       }
     } catch {
-      // the server does not answer; the timer retries
+      // the server is unreachable; the timer retries
     } finally {
-      stop.abort();
+      controller.abort();
     }
   }
 
-  // Dropped queries would block all other subscriptions: report the error to their subscribers, who register anew.
-  function refuse(error) {
-    const rejected = [...shared.wanted].filter(({ params: one }) => one.label || one.query);
-    if (error.status === 404 && rejected.length) {
-      rejected.forEach((wish) => shared.wanted.delete(wish));
-      rejected.forEach(({ handlers: one }) => one.error?.(error));
-      renew();
+  // The server refuses the whole connection if a query of it was dropped: remove the subscriptions to queries, and
+  // report the error to their handlers, which register new queries.
+  function reportError(error) {
+    const querySubscriptions = [...shared.subscriptions].filter(({ params: one }) => one.label || one.query);
+    if (error.status === 404 && querySubscriptions.length) {
+      querySubscriptions.forEach((subscription) => shared.subscriptions.delete(subscription));
+      querySubscriptions.forEach(({ handlers: one }) => one.error?.(error));
+      scheduleReopen();
     } else {
       for (const one of handlers()) one.error?.(error);
     }
   }
 
-  function turn(state) {
+  function setState(state) {
     channel.state = state;
-    tellStanding();
+    notifyConnection();
   }
 
   function close() {
     clearTimeout(channel.timer);
     channel.source?.close();
     channels.delete(channel);
-    tellStanding();
+    notifyConnection();
   }
 
   channels.add(channel);
@@ -188,17 +189,17 @@ function open(params) {
   return channel;
 }
 
-function reopen() {
+function restartClosed() {
   for (const channel of channels) if (channel.source.readyState === EventSource.CLOSED) channel.start();
 }
 
-let asleep = null;
+let hiddenTimer = null;
 document.addEventListener("visibilitychange", () => {
-  clearTimeout(asleep);
+  clearTimeout(hiddenTimer);
   if (document.hidden) {
-    asleep = setTimeout(() => channels.forEach((channel) => channel.source.close()), HIDDEN);
+    hiddenTimer = setTimeout(() => channels.forEach((channel) => channel.source.close()), HIDDEN_DELAY);
   } else {
-    reopen();
+    restartClosed();
   }
 });
 addEventListener("pagehide", () => channels.forEach((channel) => channel.source.close()));

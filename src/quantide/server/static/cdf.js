@@ -1,6 +1,6 @@
-// Two distributions in one chart: the fraction of values that are at most x, with its proved bounds.
-import { make, plain } from "./dom.js";
-import { level, logarithmic } from "./figure.js";
+// Chart of two distributions: the fraction of values that are at most x, with its proved bounds.
+import { make, escapeMarkup } from "./dom.js";
+import { horizontalTicks, logAxis } from "./figure.js";
 
 export function cdfChart({ charts, format, streams }) {
   const inUnit = (value) => format.steady(value) + streams.unit();
@@ -12,13 +12,12 @@ export function cdfChart({ charts, format, streams }) {
     charts.draw(
       plot,
       (colors) => [...sides].reverse().flatMap((side) => curveTraces(side, colors)),
-      { ...layout(sides, log), label: inWords(sides) },
+      { ...layout(sides, log), label: describe(sides) },
     );
   }
 
-  // The curve within its band. Between two values of the response, the true curve is at least the lower bound of the
-  // left one and at most the upper bound of the right one, since it only grows: so the band has steps, and is valid
-  // everywhere.
+  // Traces of a curve and its band. A CDF never decreases: between two values of the response it is at least the lower
+  // bound of the left one and at most the upper bound of the right one. So the band has steps, and is valid everywhere.
   function curveTraces({ name, series, curve }, colors) {
     const color = colors.series[series];
     const x = curve.points.map((point) => format.drawable(point.value));
@@ -37,11 +36,12 @@ export function cdfChart({ charts, format, streams }) {
         x,
         y: curve.points.map((point) => point.fraction),
         customdata: curve.points.map(({ value, lo, hi }) => [value, lo, hi].map((one, at) => FORMATS[at](one))),
-        name: plain(name),
+        name: escapeMarkup(name),
         legendgroup: name,
         mode: "lines",
         line: { color, width: 2, dash: series ? "dot" : "solid" },
-        hovertemplate: `%{customdata[1]} to %{customdata[2]} are at most %{customdata[0]}<extra>${plain(name)}</extra>`,
+        hovertemplate:
+          `%{customdata[1]} to %{customdata[2]} are at most %{customdata[0]}<extra>${escapeMarkup(name)}</extra>`,
       },
     ];
   }
@@ -52,9 +52,9 @@ export function cdfChart({ charts, format, streams }) {
     return {
       xaxis: {
         title: streams.inUnit("value"),
-        ...level(plot.clientWidth),
+        ...horizontalTicks(plot.clientWidth),
         ...format.axis(sides[0].curve.value_type),
-        ...(log && logarithmic(...ends, plot.clientWidth)),
+        ...(log && logAxis(...ends, plot.clientWidth)),
       },
       yaxis: { title: "fraction at most this", tickformat: ".0%", range: [0, 1.02], zeroline: false },
       legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", traceorder: "reversed" },
@@ -63,7 +63,7 @@ export function cdfChart({ charts, format, streams }) {
     };
   }
 
-  function inWords(sides) {
+  function describe(sides) {
     const parts = sides.map(({ name, curve }) => {
       const half = inUnit(curve.points.find((point) => point.fraction >= 0.5).value);
       const most = inUnit(curve.points.at(-1).value);

@@ -1,17 +1,17 @@
-// Charts: drawing for all panels, in the colours of the theme, no more often than the machine can sustain.
+// Draws the charts of all panels with plotly.js, in the colours of the theme, and throttles redraws by their cost.
 
 const SCRIPT = "/page/plotly.min.js";
-const PAUSE = 100; // milliseconds between two drawings of a chart, at least
-const SHARE = 4; // and this many times as long as the last one took: drawing never blocks the page
+const MIN_PAUSE = 100; // milliseconds between two drawings of a chart
+const COST_FACTOR = 4; // a pause is at least this many times as long as the last drawing: the page stays responsive
 const CONFIG = { displayModeBar: false, responsive: false, doubleClick: false, showTips: false };
 
 const figures = new Map();
 let library = null;
 
-// The chart library, loaded once; charts requested earlier are drawn when it is loaded.
+// Load the chart library once. Charts drawn before are rendered when it is loaded.
 export function load() {
   library ??= new Promise((done, failed) => {
-    if (loaded()) return done();
+    if (isLoaded()) return done();
     const script = document.createElement("script");
     script.src = SCRIPT;
     script.onload = done;
@@ -21,7 +21,7 @@ export function load() {
   return library;
 }
 
-export const loaded = () => Boolean(window.Plotly);
+export const isLoaded = () => Boolean(window.Plotly);
 
 // Colours of the theme by name: ink, muted, line, panel, accent, bad, good, and series, a list.
 export function colors() {
@@ -40,10 +40,10 @@ export function colors() {
 export function draw(element, traces, layout = {}) {
   let figure = figures.get(element);
   if (!figure) {
-    figure = { element, seen: false, cost: 0, last: 0, timer: null, done: [], config: CONFIG };
+    figure = { element, visible: false, cost: 0, lastDrawn: 0, timer: null, done: [], config: CONFIG };
     figures.set(element, figure);
-    watched.observe(element);
-    sized.observe(element);
+    visibilityObserver.observe(element);
+    sizeObserver.observe(element);
   }
   Object.assign(figure, { traces, layout, dirty: true });
   const drawn = new Promise((done) => figure.done.push(done));
@@ -51,13 +51,13 @@ export function draw(element, traces, layout = {}) {
   return drawn;
 }
 
-// Let go of a chart.
-export function drop(element) {
+// Remove a chart from its element.
+export function release(element) {
   const figure = figures.get(element);
   if (!figure) return;
   clearTimeout(figure.timer);
-  watched.unobserve(element);
-  sized.unobserve(element);
+  visibilityObserver.unobserve(element);
+  sizeObserver.unobserve(element);
   figures.delete(element);
   if (figure.drawn) Plotly.purge(element);
   element.removeAttribute("role");
@@ -65,14 +65,14 @@ export function drop(element) {
 }
 
 function schedule(figure) {
-  if (figure.timer || figure.busy || !figure.dirty || !figure.seen || document.hidden) return;
-  const wait = figure.last + Math.max(PAUSE, SHARE * figure.cost) - performance.now();
+  if (figure.timer || figure.busy || !figure.dirty || !figure.visible || document.hidden) return;
+  const wait = figure.lastDrawn + Math.max(MIN_PAUSE, COST_FACTOR * figure.cost) - performance.now();
   figure.timer = setTimeout(() => requestAnimationFrame(() => render(figure)), Math.max(0, wait));
 }
 
 async function render(figure) {
   figure.timer = null;
-  if (!figures.has(figure.element) || !figure.seen || document.hidden) return;
+  if (!figures.has(figure.element) || !figure.visible || document.hidden) return;
   figure.busy = true;
   try {
     await load();
@@ -81,18 +81,18 @@ async function render(figure) {
     const done = figure.done.splice(0);
     const start = performance.now();
     const palette = colors();
-    const resolve = (what) => (typeof what === "function" ? what(palette) : what);
+    const resolve = (option) => (typeof option === "function" ? option(palette) : option);
     const { label, ...layout } = resolve(figure.layout);
     if (!figure.drawn) figure.element.replaceChildren(); // the placeholder
-    await Plotly.react(figure.element, resolve(figure.traces), dressed(layout, palette), figure.config);
+    await Plotly.react(figure.element, resolve(figure.traces), addDefaults(layout, palette), figure.config);
     figure.drawn = true;
-    document.getElementById("js-plotly-tester")?.setAttribute("aria-hidden", "true"); // where texts are measured
+    document.getElementById("js-plotly-tester")?.setAttribute("aria-hidden", "true"); // plotly.js measures texts in it
     if (label) {
       figure.element.setAttribute("role", "img");
       figure.element.setAttribute("aria-label", label);
     }
-    figure.last = performance.now();
-    figure.cost = figure.last - start;
+    figure.lastDrawn = performance.now();
+    figure.cost = figure.lastDrawn - start;
     figure.element.classList.add("drawn");
     for (const one of done) one();
   } catch (error) {
@@ -104,8 +104,8 @@ async function render(figure) {
   }
 }
 
-// What all charts have in common.
-function dressed(layout, palette) {
+// Complete a layout with the defaults of all charts.
+function addDefaults(layout, palette) {
   const axis = {
     gridcolor: palette.grid,
     linecolor: palette.line,
@@ -117,7 +117,7 @@ function dressed(layout, palette) {
     tickfont: { color: palette.muted },
   };
   const font = getComputedStyle(document.body).fontFamily;
-  const found = {
+  const full = {
     autosize: true,
     margin: { l: 8, r: 8, t: 8, b: 8 },
     paper_bgcolor: palette.panel,
@@ -139,26 +139,26 @@ function dressed(layout, palette) {
     yaxis: { ...axis, ...layout.yaxis },
   };
   for (const name of ["xaxis", "yaxis"]) {
-    if (typeof found[name].title === "string") {
-      found[name].title = { text: found[name].title, font: { color: palette.muted, size: 12 }, standoff: 8 };
+    if (typeof full[name].title === "string") {
+      full[name].title = { text: full[name].title, font: { color: palette.muted, size: 12 }, standoff: 8 };
     }
   }
-  return found;
+  return full;
 }
 
-const watched = new IntersectionObserver(
+const visibilityObserver = new IntersectionObserver(
   (entries) => {
     for (const { target, isIntersecting } of entries) {
       const figure = figures.get(target);
       if (!figure) continue;
-      figure.seen = isIntersecting;
+      figure.visible = isIntersecting;
       schedule(figure);
     }
   },
   { rootMargin: "150px" },
 );
 
-const sized = new ResizeObserver((entries) => {
+const sizeObserver = new ResizeObserver((entries) => {
   for (const { target } of entries) {
     const figure = figures.get(target);
     if (!figure?.drawn || !target.clientWidth) continue;
@@ -167,12 +167,12 @@ const sized = new ResizeObserver((entries) => {
   }
 });
 
-function all() {
+function redrawAll() {
   for (const figure of figures.values()) {
     if (figure.traces) figure.dirty = true;
     schedule(figure);
   }
 }
 
-document.addEventListener("themechange", all);
+document.addEventListener("themechange", redrawAll);
 document.addEventListener("visibilitychange", () => figures.forEach(schedule));

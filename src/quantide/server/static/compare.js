@@ -1,24 +1,24 @@
-// Now against history: the quantiles of the selected window beside those of another series, in a sentence, a table, two
-// distributions and a Q-Q plot.
-import { againstChoice } from "./against.js";
+// Panel "Now against history": the selected series compared with a reference series, in a sentence, a table, a plot of
+// both distributions and a Q-Q plot.
+import { referenceChooser } from "./referencechooser.js";
 import { cdfChart } from "./cdf.js";
-import { make, say, table } from "./dom.js";
-import { paced } from "./pace.js";
+import { make, setText, table } from "./dom.js";
+import { createRefresher } from "./refresher.js";
 import { phiRange, sameSeries, selectedSeries, seriesAddress, seriesLabel, seriesParams } from "./series.js";
 import { qqChart } from "./qq.js";
 import * as format from "./format.js";
 
 const PHIS = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999];
-const HIGHLIGHTED = [0.5, 0.9, 0.99]; // these are in the text, all are in the table
-const POINTS = 200;
-const LEAST = 1500; // milliseconds between two requests
-const NOISE = 1e-9; // relative error of a difference of two numbers, at most
-const SAME = "Both sides are the same: choose something else to compare with.";
+const HIGHLIGHTED = [0.5, 0.9, 0.99]; // compared above the charts; the table has all
+const POINTS = 200; // of each distribution
+const MIN_INTERVAL = 1500; // milliseconds between two requests
+const ROUNDING_ERROR = 1e-9; // largest relative error of a difference of two numbers
+const SAME_HINT = "Both sides are the same: choose something else to compare with.";
 const VERDICTS = { higher: "higher than", lower: "lower than", open: "indistinguishable from" };
 const THAN = { higher: "▲ higher than", lower: "▼ lower than", open: "≈ indistinguishable from" };
-const BANDS = "The shaded bands are proved: the true curves lie in them.";
-const PAIRS = "Each point is one quantile of both: on the diagonal they are the same.";
-const CLOSER = matchMedia("(pointer: fine)").matches ? " Drag a box to look closer." : "";
+const CDF_HINT = "The shaded bands are proved: the true curves lie in them.";
+const QQ_HINT = "Each point is one quantile of both: on the diagonal they are the same.";
+const ZOOM_HINT = matchMedia("(pointer: fine)").matches ? " Drag a box to look closer." : "";
 
 export function mount(element, app) {
   const { api, state, onCommit, streams } = app;
@@ -26,19 +26,19 @@ export function mount(element, app) {
   const verdicts = make("dl", { class: "verdicts" });
   const errorLine = make("p", { class: "error", role: "status" });
   const distance = make("p", { class: "hint distance" });
-  const about = make("p", { class: "hint" });
+  const filterNote = make("p", { class: "hint" });
   const cells = table();
   const log = make("input", { type: "checkbox", change: () => setLog(log.checked) });
   const cdf = cdfChart(app);
-  const qq = qqChart(app, () => plotting.now());
-  const choice = againstChoice(app, look);
+  const qq = qqChart(app, () => plotRefresher.refreshNow());
+  const chooser = referenceChooser(app, applySelection);
   const figure = (title, hint, ...parts) =>
     make("figure", {}, make("figcaption", {}, make("h3", {}, title), make("p", { class: "hint" }, hint)), parts);
-  const distributions = figure("Distributions", BANDS, distance, cdf.plot);
-  const plots = figure("Q-Q plot", PAIRS + CLOSER, about, qq.element);
+  const distributions = figure("Distributions", CDF_HINT, distance, cdf.plot);
+  const plots = figure("Q-Q plot", QQ_HINT + ZOOM_HINT, filterNote, qq.element);
   const pair = make("div", { class: "pair" }, distributions, plots);
   element.append(
-    make("div", { class: "row" }, choice.element, make("label", { class: "check" }, log, "Logarithmic values")),
+    make("div", { class: "row" }, chooser.element, make("label", { class: "check" }, log, "Logarithmic values")),
     sentence,
     verdicts,
     errorLine,
@@ -46,103 +46,108 @@ export function mount(element, app) {
     make("details", {}, make("summary", {}, "As a table"), cells.element),
   );
 
-  let here = null;
-  let there = null;
+  let selected = null;
+  let reference = null;
   let names = null;
   let curves = null;
-  let measured = []; // values that are shown beside each other
-  let logChosen = false; // by hand, or once from the range of the values
+  let shownValues = []; // values of the table; they are formatted alike
+  let logDecided = false; // by the user, or once from the values
 
-  function setLog(wanted) {
-    logChosen = true;
+  function setLog(checked) {
+    logDecided = true;
     if (curves) drawCurves();
-    qq.setLog(wanted);
+    qq.setLog(checked);
   }
 
-  // Restart if the selected series changed.
-  function look() {
-    const selected = state.get();
-    if (!selected.stream) return;
-    const now = selectedSeries(selected);
-    const other = choice.series(now);
-    choice.show(now);
-    if (here && sameSeries(now, here) && sameSeries(other, there)) return;
-    if (here?.stream !== now.stream) learn(now.stream);
-    if (!here || !sameSeries({ ...now, window: here.window }, here)) logChosen = false;
-    [here, there, curves] = [now, other, null];
-    names = choice.names(here, there);
-    qq.about({ x: { ...there, filter: null }, y: { ...here, filter: null } }, names);
-    say(sentence, "");
+  // Compare again if the selected series or its reference has changed.
+  function applySelection() {
+    const selection = state.get();
+    if (!selection.stream) return;
+    const newSelected = selectedSeries(selection);
+    const newReference = chooser.referenceSeries(newSelected);
+    chooser.show(newSelected);
+    if (selected && sameSeries(newSelected, selected) && sameSeries(newReference, reference)) return;
+    if (selected?.stream !== newSelected.stream) loadDetail(newSelected.stream);
+    if (!selected || !sameSeries({ ...newSelected, window: selected.window }, selected)) logDecided = false;
+    [selected, reference, curves] = [newSelected, newReference, null];
+    names = chooser.names(selected, reference);
+    qq.setSeries({ x: { ...reference, filter: null }, y: { ...selected, filter: null } }, names);
+    setText(sentence, "");
     verdicts.replaceChildren();
-    say(distance, "");
-    say(about, here.filter ? "The Q-Q plot ignores the filter." : "");
-    comparing.now();
+    setText(distance, "");
+    setText(filterNote, selected.filter ? "The Q-Q plot ignores the filter." : "");
+    comparisonRefresher.refreshNow();
   }
 
-  async function learn(stream) {
+  async function loadDetail(stream) {
     try {
-      const found = await api.get(`/api/streams/${encodeURIComponent(stream)}`);
-      if (state.get().stream === stream) choice.show(selectedSeries(state.get()), found);
+      const detail = await api.get(`/api/streams/${encodeURIComponent(stream)}`);
+      if (state.get().stream === stream) chooser.show(selectedSeries(state.get()), detail);
     } catch (error) {
-      say(errorLine, error.message);
+      setText(errorLine, error.message);
     }
   }
 
-  const comparing = paced(element, () => attempt(compare), LEAST);
-  const plotting = paced(qq.element, () => attempt(qq.refresh), LEAST);
+  const comparisonRefresher = createRefresher(element, () => attempt(compare), MIN_INTERVAL);
+  const plotRefresher = createRefresher(qq.element, () => attempt(qq.refresh), MIN_INTERVAL);
 
   async function attempt(task) {
-    if (!here) return;
+    if (!selected) return;
     if (app.keyMissing) {
-      say(errorLine, "The selected key has no values to compare.");
+      setText(errorLine, "The selected key has no values to compare.");
       pair.hidden = true;
       return;
     }
     try {
       await task();
-      say(errorLine, "");
+      setText(errorLine, "");
       pair.hidden = false;
     } catch (error) {
-      say(errorLine, error.code === "empty" ? "One of the two windows is empty." : error.message);
-      pair.hidden = curves === null; // charts of something else would mislead
+      setText(errorLine, error.code === "empty" ? "One of the two windows is empty." : error.message);
+      pair.hidden = curves === null; // charts of the previous selection would mislead
     }
   }
 
-  const ask = (series, route, params) =>
+  const request = (series, route, params) =>
     api.get(`/api/streams/${encodeURIComponent(series.stream)}/${route}`, { ...seriesParams(series), ...params });
 
   async function compare() {
-    const [mine, other] = [here, there];
-    const quantiles = { phi: PHIS, band: true };
-    const curve = { points: POINTS, mode: "quick" };
-    const against = { against: seriesAddress(other), against_filter: other.filter, phi: 0.5 };
-    const [now, then, left, right, { ks }] = await Promise.all([
-      ask(mine, "quantiles", quantiles),
-      ask(other, "quantiles", quantiles),
-      ask(mine, "cdf", curve),
-      ask(other, "cdf", curve),
-      ask(mine, "compare", against),
+    const [y, x] = [selected, reference];
+    const quantileParams = { phi: PHIS, band: true };
+    const curveParams = { points: POINTS, mode: "quick" };
+    const compareParams = { against: seriesAddress(x), against_filter: x.filter, phi: 0.5 };
+    const [selectedQuantiles, referenceQuantiles, selectedCurve, referenceCurve, { ks }] = await Promise.all([
+      request(y, "quantiles", quantileParams),
+      request(x, "quantiles", quantileParams),
+      request(y, "cdf", curveParams),
+      request(x, "cdf", curveParams),
+      request(y, "compare", compareParams),
     ]);
-    const { ranks } = await ask(other, "rank", { value: now.answers.flatMap(({ low, high }) => [low, high]) });
-    if (mine !== here || other !== there) return;
-    const found = now.answers.map((answer, index) => ({
+    const { ranks } = await request(x, "rank", {
+      value: selectedQuantiles.answers.flatMap(({ low, high }) => [low, high]),
+    });
+    if (y !== selected || x !== reference) return;
+    const rows = selectedQuantiles.answers.map((answer, index) => ({
       ...answer,
-      other: then.answers[index],
-      // the true quantile lies from low to high, so its rank there lies from that of low to that of high
+      reference: referenceQuantiles.answers[index],
+      // the true quantile lies between low and high, so its rank in the reference lies between their ranks
       least: ranks[2 * index].rank_lo / ranks[2 * index].n,
       most: ranks[2 * index + 1].rank_hi / ranks[2 * index + 1].n,
     }));
-    curves = [left, right];
-    const timed = format.axis(left.value_type).type === "date";
-    const positive = !timed && curves.every(({ points }) => format.drawable(points[0].value) > 0);
-    if (!logChosen) log.checked = curves.some(isSkewed);
-    logChosen = true;
+    curves = [selectedCurve, referenceCurve];
+    const isTime = format.axis(selectedCurve.value_type).type === "date";
+    const positive = !isTime && curves.every(({ points }) => format.drawable(points[0].value) > 0);
+    if (!logDecided) log.checked = curves.some(isSkewed);
+    logDecided = true;
     log.disabled = !positive;
     log.checked &&= positive;
     qq.setLog(log.checked);
     drawCurves();
-    say(distance, `KS distance ${outward(ks)}, proved: the curves differ by at most ${ceil4(ks.high)} at every value.`);
-    showFound(found);
+    setText(
+      distance,
+      `KS distance ${roundOutward(ks)}, proved: the curves differ by at most ${ceil4(ks.high)} at every value.`,
+    );
+    showRows(rows);
   }
 
   function drawCurves() {
@@ -150,81 +155,83 @@ export function mount(element, app) {
     cdf.show(sides, log.checked);
   }
 
-  // A value, or its proved range where that is more than the value.
-  const proved = (one, joint) =>
-    isExact(one) ? format.steady(one.value, measured) : format.bounds(one.low, one.high).join(joint);
-  const inUnit = (one) => proved(one, " to ") + streams.unit();
-  const inSentence = (one) => (isExact(one) ? "" : "between ") + proved(one, " and ") + streams.unit();
+  // A value, or its proved bounds if it is not exact.
+  const formatProved = (answer, joint) =>
+    isExact(answer) ? format.steady(answer.value, shownValues) : format.bounds(answer.low, answer.high).join(joint);
+  const inUnit = (answer) => formatProved(answer, " to ") + streams.unit();
+  const inSentence = (answer) => (isExact(answer) ? "" : "between ") + formatProved(answer, " and ") + streams.unit();
 
-  function showFound(found) {
-    measured = found.flatMap((one) => [one.value, one.other.value]);
-    const highlights = found.filter(({ phi }) => HIGHLIGHTED.includes(phi));
-    say(sentence, sameSeries(here, there) ? SAME : inWords(highlights.at(-1)));
-    verdicts.replaceChildren(...highlights.map(verdict));
+  function showRows(rows) {
+    shownValues = rows.flatMap((row) => [row.value, row.reference.value]);
+    const highlights = rows.filter(({ phi }) => HIGHLIGHTED.includes(phi));
+    setText(sentence, sameSeries(selected, reference) ? SAME_HINT : describe(highlights.at(-1)));
+    verdicts.replaceChildren(...highlights.map(verdictItem));
     cells.show(
-      `${seriesLabel(here)} against ${seriesLabel(there)}`,
+      `${seriesLabel(selected)} against ${seriesLabel(reference)}`,
       ["Quantile", streams.inUnit(names.y), "proved between", streams.inUnit(names.x), "proved between", `${names.y} within ${names.x}`],
-      found.map((one) => [
-        format.phi(one.phi),
-        format.steady(one.value, measured),
-        between(one),
-        format.steady(one.other.value, measured),
-        between(one.other),
-        phiRange(one.least, one.most),
+      rows.map((row) => [
+        format.phi(row.phi),
+        format.steady(row.value, shownValues),
+        between(row),
+        format.steady(row.reference.value, shownValues),
+        between(row.reference),
+        phiRange(row.least, row.most),
       ]),
     );
   }
 
-  function inWords(one) {
+  function describe(row) {
     const { y, x } = names.phrases;
-    const range = phiRange(one.least, one.most);
-    const that = `${isExact(one.other) ? "" : "which is "}${inSentence(one.other)}`;
+    const range = phiRange(row.least, row.most);
+    const that = `${isExact(row.reference) ? "" : "which is "}${inSentence(row.reference)}`;
     return (
-      `${format.phi(one.phi)} ${y} is ${inSentence(one)}; in ${x} that is the ${range}. ` +
-      `It is ${VERDICTS[way(one)]} that of ${x}, ${that}${margin(one, streams.unit())}.`
+      `${format.phi(row.phi)} ${y} is ${inSentence(row)}; in ${x} that is the ${range}. ` +
+      `It is ${VERDICTS[direction(row)]} that of ${x}, ${that}${describeDifference(row, streams.unit())}.`
     );
   }
 
-  const verdict = (one) =>
+  const verdictItem = (row) =>
     make(
       "div",
-      { class: "verdict", "data-way": way(one) },
-      make("dt", {}, format.phi(one.phi)),
+      { class: "verdict", "data-way": direction(row) },
+      make("dt", {}, format.phi(row.phi)),
       make(
         "dd",
         {},
-        make("strong", {}, inUnit(one)),
-        make("span", {}, `${THAN[way(one)]} ${inUnit(one.other)} in ${names.phrases.x}`),
-        make("span", { class: "hint" }, `the ${phiRange(one.least, one.most)} there`),
+        make("strong", {}, inUnit(row)),
+        make("span", {}, `${THAN[direction(row)]} ${inUnit(row.reference)} in ${names.phrases.x}`),
+        make("span", { class: "hint" }, `the ${phiRange(row.least, row.most)} there`),
       ),
     );
 
-  state.subscribe(look);
+  state.subscribe(applySelection);
   onCommit(() => {
-    look();
-    comparing.later();
-    plotting.later();
+    applySelection();
+    comparisonRefresher.schedule();
+    plotRefresher.schedule();
   });
-  look();
+  applySelection();
 }
 
-// How large a proved difference is, by the bounds of both, and of what it is proved.
-function margin(one, unit) {
-  if (way(one) === "open") return "";
-  const [upper, lower] = way(one) === "higher" ? [one, one.other] : [one.other, one];
-  const [least, most] = [size(upper.low) - size(lower.high), size(upper.high) - size(lower.low)];
-  const numbers = typeof one.value === "number" && Number.isFinite(most);
-  const exact = most - least <= NOISE * Math.abs(most); // both values are exact, and only their difference is rounded
+// The size of a proved difference, from the bounds of both values, and what the proof covers.
+function describeDifference(row, unit) {
+  if (direction(row) === "open") return "";
+  const [upper, lower] = direction(row) === "higher" ? [row, row.reference] : [row.reference, row];
+  const [least, most] = [toNumber(upper.low) - toNumber(lower.high), toNumber(upper.high) - toNumber(lower.low)];
+  const numbers = typeof row.value === "number" && Number.isFinite(most);
+  const exact = most - least <= ROUNDING_ERROR * Math.abs(most); // both values are exact, and the difference is rounded
   const difference = exact ? format.steady(most) : format.bounds(least, most).join(" to ");
-  const by = numbers ? `, by ${difference}${unit}${share(one)}` : "";
+  const by = numbers ? `, by ${difference}${unit}${describeRelativeDifference(row)}` : "";
   return `${by}. That is proved for the values that arrived; whether it is chance is another question`;
 }
 
-// " (17 to 23 %)": the difference as a share of the other value. It grows or falls with either value, so its ends
-// belong to the bounds of both. There is none where the other value may be zero.
-function share({ low, high, other }) {
-  if (!(size(other.low) > 0 || size(other.high) < 0)) return "";
-  const ends = [other.low, other.high].map(size).flatMap((b) => [low, high].map((a) => Math.abs((size(a) - b) / b)));
+// " (17 to 23 %)": the difference as a share of the reference value. It is monotonic in both values, so its bounds are
+// at the bounds of both. "" if the reference value may be zero.
+function describeRelativeDifference({ low, high, reference }) {
+  if (!(toNumber(reference.low) > 0 || toNumber(reference.high) < 0)) return "";
+  const ends = [reference.low, reference.high]
+    .map(toNumber)
+    .flatMap((b) => [low, high].map((a) => Math.abs((toNumber(a) - b) / b)));
   return ` (${format.percents(Math.min(...ends), Math.max(...ends))})`;
 }
 
@@ -233,22 +240,22 @@ const isExact = ({ low, high }) => low === high;
 const between = ({ low, high }) => format.bounds(low, high).join(" and ");
 
 // "0.053 to 0.061": rounded outwards, so that the bounds stay valid.
-function outward({ low, high }) {
+function roundOutward({ low, high }) {
   const [from, to] = [Math.floor(low * 1e4 + 1e-9) / 1e4, ceil4(high)];
   return from === to ? `${from}` : `${from} to ${to}`;
 }
 
 const ceil4 = (x) => Math.ceil(x * 1e4 - 1e-9) / 1e4;
 
-// Which one is higher, by the proved bounds of both.
-function way({ low, high, other }) {
-  if (size(low) > size(other.high)) return "higher";
-  return size(high) < size(other.low) ? "lower" : "open";
+// "higher" or "lower" if the bounds of both values prove it, otherwise "open".
+function direction({ low, high, reference }) {
+  if (toNumber(low) > toNumber(reference.high)) return "higher";
+  return toNumber(high) < toNumber(reference.low) ? "lower" : "open";
 }
 
-const size = (value) => ({ inf: Infinity, "-inf": -Infinity })[value] ?? format.drawable(value);
+const toNumber = (value) => ({ inf: Infinity, "-inf": -Infinity })[value] ?? format.drawable(value);
 
-// Whether most of it would lie in a corner.
+// Return true if half of the values would be in a corner of a linear plot.
 function isSkewed({ points }) {
   const pair = [points[Math.floor(points.length / 2)], points.at(-1)];
   const [half, most] = pair.map(({ value }) => format.drawable(value));

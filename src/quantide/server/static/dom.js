@@ -1,11 +1,11 @@
-// Elements in one expression. Text is always text: no key and no name can become markup.
-const PICTURES = "http://www.w3.org/2000/svg";
+// Helpers that create and update elements. Text becomes text nodes, so that no key and no name can inject markup.
+const SVG_NAMESPACE = "http://www.w3.org/2000/svg";
 
-export const make = (tag, attributes, ...children) => filled(document.createElement(tag), attributes, children);
-export const drawn = (tag, attributes, ...children) =>
-  filled(document.createElementNS(PICTURES, tag), attributes, children);
+export const make = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
+export const makeSvg = (tag, attributes, ...children) =>
+  fill(document.createElementNS(SVG_NAMESPACE, tag), attributes, children);
 
-function filled(element, attributes, children) {
+function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes ?? {})) {
     if (typeof value === "function") element.addEventListener(name, value);
     else if (value !== null && value !== undefined && value !== false) {
@@ -16,7 +16,7 @@ function filled(element, attributes, children) {
   return element;
 }
 
-// A table that scrolls where it is too wide; its caption is for screen readers. The first cell of a row heads it.
+// A table that scrolls where it is too wide; its caption is for screen readers. The first cell of a row is its header.
 // An update preserves focus and scroll position.
 export function table() {
   const element = make("div", { class: "scroll", tabindex: "0", role: "region" });
@@ -26,10 +26,10 @@ export function table() {
     const body = rows.map(([first, ...rest]) =>
       make("tr", {}, make("th", { scope: "row" }, first), rest.map((cell) => make("td", { class: "num" }, cell))),
     );
-    const whole = make("table", { class: "table" }, make("caption", { class: "unseen" }, caption));
-    whole.append(make("thead", {}, make("tr", {}, head)), make("tbody", {}, body));
+    const content = make("table", { class: "table" }, make("caption", { class: "unseen" }, caption));
+    content.append(make("thead", {}, make("tr", {}, head)), make("tbody", {}, body));
     element.setAttribute("aria-label", caption);
-    element.replaceChildren(whole);
+    element.replaceChildren(content);
   }
 
   return { element, show };
@@ -38,20 +38,20 @@ export function table() {
 // An input under its label.
 export const field = (label, input) => make("label", { class: "field" }, make("span", {}, label), input);
 
-// The choices of a select: [value, text]; the chosen one stays while it is among them.
-export function offer(select, choices, chosen = select.value) {
-  const same = JSON.stringify(choices);
-  if (select.dataset.offered !== same) {
+// Set the options of a select: [value, text]. The selected one stays selected while it is among them.
+export function setOptions(select, choices, selected = select.value) {
+  const serialized = JSON.stringify(choices);
+  if (select.dataset.offered !== serialized) {
     select.replaceChildren(...choices.map(([value, text]) => make("option", { value }, text)));
-    select.dataset.offered = same;
+    select.dataset.offered = serialized;
   }
-  select.value = choices.some(([value]) => value === chosen) ? chosen : (choices[0]?.[0] ?? "");
+  select.value = choices.some(([value]) => value === selected) ? selected : (choices[0]?.[0] ?? "");
 }
 
-// A chart reads some markup and %{...} in its texts: a key is neither.
-export const plain = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/%/g, "&#37;");
+// Escape text for a chart: plotly.js interprets some HTML tags and %{...} in its texts.
+export const escapeMarkup = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/%/g, "&#37;");
 
 // Set text only when it differs, so that screen readers announce it once.
-export function say(element, text) {
+export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }

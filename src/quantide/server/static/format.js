@@ -1,26 +1,26 @@
 // Numbers, times and units as text; and values as numbers, for drawing.
 
-const UNITS = { ns: 1e-9, us: 1e-6, ms: 1e-3, s: 1 };
-const LENGTHS = [
+const DURATION_UNITS = { ns: 1e-9, us: 1e-6, ms: 1e-3, s: 1 };
+const SPAN_UNITS = [
   ["week", 604800],
   ["day", 86400],
   ["h", 3600],
   ["min", 60],
   ["s", 1],
 ];
-const SPELLED = {
-  ...UNITS,
+const UNIT_SECONDS = {
+  ...DURATION_UNITS,
   ...{ s: 1, second: 1, seconds: 1, m: 60, min: 60, minute: 60, minutes: 60, h: 3600, hour: 3600, hours: 3600 },
   ...{ d: 86400, day: 86400, days: 86400, w: 604800, week: 604800, weeks: 604800 },
 };
 const MOMENT = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?)?(Z|[+-]\d\d:\d\d)?$/;
 const DURATION = /^(-?\d+) (ns|us|ms|s)$/;
 
-const plain = new Map();
+const formatters = new Map();
 function formatter(options) {
   const name = JSON.stringify(options);
-  if (!plain.has(name)) plain.set(name, new Intl.NumberFormat("en", options));
-  return plain.get(name);
+  if (!formatters.has(name)) formatters.set(name, new Intl.NumberFormat("en", options));
+  return formatters.get(name);
 }
 
 // A value of the API as text: 41.23, 1,234,567, 0.00123, 2.5e-9, 1.5 s, 2026-01-31 12:00:00, ∞.
@@ -37,32 +37,32 @@ function text(value) {
   if (value === "inf") return "∞";
   if (value === "-inf") return "-∞";
   const duration = DURATION.exec(value);
-  if (duration) return seconds(Number(duration[1]) * UNITS[duration[2]]);
+  if (duration) return seconds(Number(duration[1]) * DURATION_UNITS[duration[2]]);
   if (MOMENT.test(value)) return time(value);
-  if (/^-?\d{16,}$/.test(value)) return formatter({}).format(BigInt(value)); // an integer that is no number here
+  if (/^-?\d{16,}$/.test(value)) return formatter({}).format(BigInt(value)); // too large for a JavaScript number
   return value !== "" && Number.isFinite(Number(value)) ? number(Number(value)) : value;
 }
 
-// A measured value with four significant digits, also where the last ones are zeros, so that neighbours have as many.
-// A whole number is shown whole, unless one of the values `beside` it is not.
+// A measured value with four significant digits, including trailing zeros, so that the values of a table have as many.
+// An integer has no fraction unless one of the values `beside` it has.
 export function steady(value, beside = []) {
-  const found = asNumber(value);
-  if (found === null || [found, ...beside.map(asNumber)].every((one) => one === null || Number.isInteger(one))) {
+  const parsed = asNumber(value);
+  if (parsed === null || [parsed, ...beside.map(asNumber)].every((one) => one === null || Number.isInteger(one))) {
     return number(value);
   }
-  const size = Math.abs(found);
+  const size = Math.abs(parsed);
   if (size === 0) return "0";
   if (size < 1e-4 || size >= 10_000) return number(value);
-  return formatter({ minimumSignificantDigits: 4, maximumSignificantDigits: 4 }).format(found);
+  return formatter({ minimumSignificantDigits: 4, maximumSignificantDigits: 4 }).format(parsed);
 }
 
-// Numbers, and decimals, which are text; null is anything else.
+// Number from a number, or from a decimal, which is text; null from anything else.
 function asNumber(value) {
-  const found = typeof value === "string" && value !== "" ? Number(value) : value;
-  return Number.isFinite(found) ? found : null;
+  const parsed = typeof value === "string" && value !== "" ? Number(value) : value;
+  return Number.isFinite(parsed) ? parsed : null;
 }
 
-// Two bounds, the lower rounded down and the upper up, so that the text is still proved.
+// Two bounds, the lower rounded down and the upper up, so that the text stays proved.
 export function bounds(low, high) {
   if (typeof low !== "number" || typeof high !== "number") return [String(low ?? "–"), String(high ?? "–")];
   const size = Math.max(Math.abs(low), Math.abs(high));
@@ -82,10 +82,10 @@ export function drawable(value) {
   if (typeof value === "number") return value;
   if (typeof value !== "string") return null;
   const duration = DURATION.exec(value);
-  if (duration) return Number(duration[1]) * UNITS[duration[2]];
+  if (duration) return Number(duration[1]) * DURATION_UNITS[duration[2]];
   if (MOMENT.test(value)) return moment(value);
-  const found = Number(value);
-  return value !== "" && Number.isFinite(found) ? found : null;
+  const parsed = Number(value);
+  return value !== "" && Number.isFinite(parsed) ? parsed : null;
 }
 
 // Options of an axis of such values: {type: "date"} for times, a suffix for durations.
@@ -95,7 +95,7 @@ export function axis(valueType = "") {
   return {};
 }
 
-// Milliseconds since 1970 of a time of a stream, as it is written there; seconds stay seconds.
+// Milliseconds since 1970 from a time of a stream; times that are seconds, as numbers, remain seconds.
 export function moment(t) {
   if (typeof t === "number") return t;
   if (typeof t !== "string") return null;
@@ -124,7 +124,7 @@ export function percent(fraction, digits = 3) {
     : formatter({ maximumSignificantDigits: digits }).format(fraction * 100) + "\u00a0%";
 }
 
-// The same rounded up, so that "at most" stays true.
+// A percentage rounded up, so that "at most" stays true.
 export const percentUp = (fraction) =>
   formatter({ maximumSignificantDigits: 2, roundingMode: "ceil" }).format(noisefree(fraction * 100)) + "\u00a0%";
 
@@ -135,7 +135,7 @@ export function percents(low, high) {
   return down + " to " + percentUp(high);
 }
 
-// A certified error in ranks of n, and as a share: "7 (0.00007 %)". Both are rounded up, so that the text is still proved.
+// A certified error in ranks of n, and as a share: "7 (0.00007 %)". Both are rounded up, so that the text stays proved.
 export function rankError(error, n) {
   return `${formatter({}).format(Math.ceil(noisefree(error * n)))} (${percentUp(error)})`;
 }
@@ -155,7 +155,7 @@ export function count(n) {
   return formatter({ maximumSignificantDigits: 3 }).format(n / size) + "\u00a0" + unit;
 }
 
-// The same where there is little room: 600,335 is 600 k.
+// A shorter count where there is little room: 600,335 is 600 k.
 export const shortCount = (n) =>
   n >= 1e3 && n < 1e6 ? formatter({ maximumSignificantDigits: 3 }).format(n / 1e3) + "\u00a0k" : count(n);
 
@@ -188,42 +188,42 @@ export function seconds(s) {
   return formatter({ maximumSignificantDigits: 3 }).format(s / unit) + "\u00a0" + name;
 }
 
-const many = (times, name) => (times !== 1 && (name === "day" || name === "week") ? "s" : "");
-const timed = (times, name) => `${times}\u00a0${name}${many(times, name)}`;
+const pluralEnding = (times, name) => (times !== 1 && (name === "day" || name === "week") ? "s" : "");
+const withUnit = (times, name) => `${times}\u00a0${name}${pluralEnding(times, name)}`;
 
 // A length of time in full: 1 h 30 min, 5 min, 2 days.
 export function span(s) {
-  const found = [];
+  const parts = [];
   let left = Math.round(s * 1000) / 1000;
-  for (const [name, size] of LENGTHS) {
+  for (const [name, size] of SPAN_UNITS) {
     const times = size === 1 ? Math.round(left * 1000) / 1000 : Math.floor(left / size + 1e-9);
     left -= times * size;
-    if (times > 0) found.push(timed(times, name));
+    if (times > 0) parts.push(withUnit(times, name));
   }
-  return found.join(" ") || "0\u00a0s";
+  return parts.join(" ") || "0\u00a0s";
 }
 
-// The seconds of a length of time as people and the API write it: "5m", "1 h 30 min", "1 d". null when it is none.
+// Seconds of a length of time as users and the API write it: "5m", "1 h 30 min", "1 d". null if the text is not one.
 export function readSpan(text) {
   let sum = 0;
   let rest = String(text).trim();
   if (!rest) return null;
   while (rest) {
     const part = /^(\d+(?:\.\d+)?)\s*([a-z]+)\s*/.exec(rest);
-    if (!part || !(part[2] in SPELLED)) return null;
-    sum += Number(part[1]) * SPELLED[part[2]];
+    if (!part || !(part[2] in UNIT_SECONDS)) return null;
+    sum += Number(part[1]) * UNIT_SECONDS[part[2]];
     rest = rest.slice(part[0].length);
   }
   return sum;
 }
 
-// How long ago, in seconds: "just now", "12 s ago", "3 min ago".
+// Text of a time that is s seconds ago: "just now", "12 s ago", "3 min ago".
 export function ago(s) {
   if (s === null || s === undefined) return "–";
   if (s < 1) return "just now";
-  const [name, size] = LENGTHS.find(([, size]) => s >= size);
+  const [name, size] = SPAN_UNITS.find(([, size]) => s >= size);
   const times = Math.floor(s / size);
-  return `${timed(times, name)} ago`;
+  return `${withUnit(times, name)} ago`;
 }
 
 // A key: columns with a dot between them; null is all keys.
@@ -232,7 +232,7 @@ export function key(value) {
   return Array.isArray(value) ? value.join(" · ") : String(value);
 }
 
-// The same inside a sentence: "ECHO", or "eu · 8".
+// A key inside a sentence: "ECHO", or "eu · 8".
 export const quotedKey = (value) => `"${key(value)}"`;
 
 // A window as text: "last 5 min", "last 10,000 values".

@@ -1,39 +1,39 @@
-// Starts the page: the streams there are, then the live part, then everything below it.
+// Starts the page: loads the streams, then the panel of current quantiles, then the panels below it.
 
 import * as api from "./api.js";
 import * as charts from "./charts.js";
-import * as keys from "./keys.js";
-import * as live from "./live.js";
-import * as now from "./now.js";
+import * as keyChooser from "./keychooser.js";
+import * as liveStatus from "./livestatus.js";
+import * as nowPanel from "./nowpanel.js";
 import * as shortcuts from "./shortcuts.js";
 import * as state from "./state.js";
 import * as streams from "./streams.js";
 import * as format from "./format.js";
 
-const PATIENCE = 350; // milliseconds for the first answers, before the other panels start
-const FIRST = 1500; // and that the first chart gets before everything below it is begun
-const SPEAK = 4000; // between two announcements
+const FIRST_PAINT_TIMEOUT = 350; // milliseconds to wait for the first responses before the alarms are loaded
+const FIRST_CHART_TIMEOUT = 1500; // milliseconds to wait for the first chart before the panels below it are loaded
+const ANNOUNCEMENT_INTERVAL = 4000; // milliseconds between two announcements
 
 const app = { api, state, charts, format, announce, streams, onCommit: streams.onCommit };
 
-let spoken = 0;
-let waiting = null;
+let lastAnnounced = 0;
+let announcementTimer = null;
 
-// Announce text to screen readers; only the newest, when there is too much.
+// Announce text to screen readers: at most one text per interval, the newest.
 function announce(text) {
-  clearTimeout(waiting);
-  waiting = setTimeout(
+  clearTimeout(announcementTimer);
+  announcementTimer = setTimeout(
     () => {
-      spoken = performance.now();
+      lastAnnounced = performance.now();
       document.getElementById("announcer").textContent = text;
     },
-    Math.max(0, spoken + SPEAK - performance.now()),
+    Math.max(0, lastAnnounced + ANNOUNCEMENT_INTERVAL - performance.now()),
   );
 }
 
-const after = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+const delay = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 
-const painted = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+const nextPaint = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
 
 // A panel that fails shows its error, and does not affect the others.
 async function mountPanel(element) {
@@ -51,15 +51,15 @@ async function mountPanel(element) {
 
 async function start() {
   const [alarms, ...panels] = document.querySelectorAll("[data-panel]");
-  streams.onKnown(() => (document.getElementById("worst").hidden = !streams.chosen()?.key_columns?.length));
+  streams.onChange(() => (document.getElementById("worst").hidden = !streams.selected()?.key_columns?.length));
   shortcuts.mount(app);
-  live.mount(document.getElementById("live"), app);
-  keys.mount(document.getElementById("keys"), app);
-  const { begun, drawn } = now.mount(document.getElementById("now"), app);
-  await Promise.race([streams.mount(document.getElementById("streams"), app), after(PATIENCE)]);
-  await Promise.race([begun.then(painted), after(PATIENCE)]);
-  mountPanel(alarms); // beside the first chart, and without a chart of its own
-  await Promise.race([drawn, after(FIRST)]);
+  liveStatus.mount(document.getElementById("live"), app);
+  keyChooser.mount(document.getElementById("keys"), app);
+  const { linesShown, chartDrawn } = nowPanel.mount(document.getElementById("now"), app);
+  await Promise.race([streams.mount(document.getElementById("streams"), app), delay(FIRST_PAINT_TIMEOUT)]);
+  await Promise.race([linesShown.then(nextPaint), delay(FIRST_PAINT_TIMEOUT)]);
+  mountPanel(alarms); // it has no chart, and may load while the first chart is drawn
+  await Promise.race([chartDrawn, delay(FIRST_CHART_TIMEOUT)]);
   for (const panel of panels) mountPanel(panel);
 }
 

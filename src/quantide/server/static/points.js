@@ -2,34 +2,34 @@
 
 import { TimeSeries } from "./timeseries.js";
 
-const TIMES = 6; // windows that the chart reaches back when nothing is chosen
-const SHORTEST = 60; // seconds, at least
+const DEFAULT_WINDOWS = 6; // the chart spans as many windows unless another span is selected
+const MIN_SPAN = 60; // seconds
 
-// Seconds that the chart reaches back.
-export function over({ window, over }, stream, format) {
+// Span of the chart in seconds.
+export function chartSpan({ window, over }, stream, format) {
   const retained = format.readSpan(stream?.window ?? "") ?? 0;
-  const length = format.readSpan((window ?? "").replace("within:", "")) ?? SHORTEST;
-  return Math.min(over ?? Math.max(SHORTEST, TIMES * length), Math.max(retained - length, length));
+  const length = format.readSpan((window ?? "").replace("within:", "")) ?? MIN_SPAN;
+  return Math.min(over ?? Math.max(MIN_SPAN, DEFAULT_WINDOWS * length), Math.max(retained - length, length));
 }
 
-const EXACT = 1_000_000; // values of a window whose quantiles are computed from every row
+const MAX_EXACT = 1_000_000; // larger windows are not requested with exact quantiles
 
-// True if every band so far is a line: then the next point has to be as exact, or the band would begin with it.
+// True if no band has any width so far: then the next point must be exact, too, or a band would begin with it.
 export function isExact({ points }) {
-  const exact = ({ n, lines }) => n <= EXACT && lines.every(({ low, high }) => low === high);
+  const exact = ({ n, lines }) => n <= MAX_EXACT && lines.every(({ low, high }) => low === high);
   return points.length > 1 && points.every(exact);
 }
 
-// Response of /quantiles. Time windows have an end; other windows use the newest time, or the clock.
-export function point(body, newest, format) {
+// Point from a response of /quantiles, at the end of a time window; at the newest time or now for other windows.
+export function readPoint(body, newest, format) {
   const until = body.answers[0].span.until ?? newest;
   const beside = body.answers.map(({ value }) => value);
-  const lines = body.answers.map(({ value, low, high }) => line(value, low, high, format, beside));
+  const lines = body.answers.map(({ value, low, high }) => readLine(value, low, high, format, beside));
   const dated = format.isMoment(until) || until === null;
   return { t: format.moment(until) ?? Date.now(), dated, n: body.n, lines, type: body.value_type };
 }
 
-// Response of /lines: a whole time series.
+// Time series from a response of /lines.
 export function readTimeSeries(body, seconds, format) {
   const dated = format.isMoment(body.times.at(-1));
   const series = new TimeSeries(dated ? seconds * 1000 : seconds);
@@ -38,13 +38,13 @@ export function readTimeSeries(body, seconds, format) {
     t: format.moment(time),
     dated,
     n: body.n[i],
-    lines: body.lines.map(({ value, low, high }) => line(value[i], low[i], high[i], format, besides[i])),
+    lines: body.lines.map(({ value, low, high }) => readLine(value[i], low[i], high[i], format, besides[i])),
     type: body.value_type,
   }));
   return series;
 }
 
-function line(value, low, high, format, beside) {
+function readLine(value, low, high, format, beside) {
   const [from, to] = format.bounds(low, high);
   const band = low === high ? "" : ` (${from} to ${to})`;
   const text = value === null ? "nothing" : format.steady(value, beside) + band;

@@ -1,15 +1,15 @@
-// Q-Q plot: the same phi of two series against each other. A smaller range of phi is requested anew, and finer; the
-// visible phis become continuous queries, so that their points move with the streams.
-import { make, say } from "./dom.js";
+// Q-Q plot: the quantiles of two series at the same phis. Zooming requests finer points of a smaller range of phi; some
+// phis of the range become continuous queries, so that their points move as values arrive.
+import { make, setText } from "./dom.js";
 import { qqQueries } from "./qqqueries.js";
 import { seriesAddress } from "./series.js";
 import { pairTraces, plotLayout, plotRanges } from "./qqdraw.js";
-import { zooming } from "./zoom.js";
+import { createZoom } from "./zoom.js";
 
 const POINTS = 101;
-const LIVE = 20; // phis with continuous queries, one for each axis
+const QUERY_COUNT = 20; // phis with continuous queries, one query for each axis
 const TAILS = [0.9, 0.99, 0.999];
-const AGAIN = "the points are requested again as values arrive";
+const REFRESH_NOTE = "the points are requested again as values arrive";
 // Marks of the plot and what they mean; the class has the colour.
 const LEGEND = [
   ["●", "low", "low quantiles"],
@@ -18,129 +18,135 @@ const LEGEND = [
   ["○", "ring", "moves as values arrive"],
 ];
 
-// asked() is called when another range is selected; it calls refresh().
-export function qqChart({ api, charts, format, streams, announce }, asked) {
+// onZoom() is called when another range is selected; it must lead to refresh().
+export function qqChart({ api, charts, format, streams, announce }, onZoom) {
   const plot = make("div", { class: "chart square", tabindex: "0", "aria-keyshortcuts": "+ - 0 ArrowLeft ArrowRight" });
-  const trail = make("ol");
-  const fine = make("p", { class: "hint" });
-  const live = make("p", { class: "hint" });
+  const zoomTrail = make("ol");
+  const precisionNote = make("p", { class: "hint" });
+  const queryNote = make("p", { class: "hint" });
   const legend = make("p", { class: "hint legend" }, LEGEND.map(([mark, name, meaning]) =>
     make("span", {}, make("span", { class: `mark ${name}`, "aria-hidden": "true" }, mark), ` ${meaning}`)));
-  const notes = make("div", { class: "notes" }, fine, live);
-  const follower = qqQueries(api, heard);
-  const zoom = zooming(zoomed);
+  const notes = make("div", { class: "notes" }, precisionNote, queryNote);
+  const queries = qqQueries(api, applyQueryChange);
+  const zoom = createZoom(applyZoom);
   let axes = null; // {x, y}: series
   let names = null; // {x, y}: their names
   let log = false;
-  let shown = null; // last response of /api/qq, and its range
+  let response = null; // last response of /api/qq, and its range
   let ranges = null;
-  let moving = new Map(); // phi -> {x, y}
-  let followed = null; // the range that has continuous queries
+  let liveValues = new Map(); // phi -> {x, y}
+  let queriedRange = null; // the range that has continuous queries
   let spacing = 1; // between the phis of the continuous queries
-  let listening = false;
+  let hasListeners = false;
   let dragging = false;
 
   const inUnit = (value) => format.steady(value) + streams.unit();
 
-  const rangeWords = ({ from, to }) =>
+  const rangeLabel = ({ from, to }) =>
     from === 0 && to === 1 ? "all ranks" : `${format.phi(from)} to ${format.phi(to)}`;
 
-  function zoomed() {
-    say(fine, `Loading ${rangeWords(zoom.here())}.`);
-    say(live, "");
-    follower.release();
-    followed = null;
-    moving = new Map();
+  function applyZoom() {
+    setText(precisionNote, `Loading ${rangeLabel(zoom.current())}.`);
+    setText(queryNote, "");
+    queries.release();
+    queriedRange = null;
+    liveValues = new Map();
     plot.classList.add("stale"); // until the points of this range are drawn
-    showTrail();
-    asked();
-    if (shown) announce(`Q-Q plot: ${rangeWords(zoom.here())}`);
+    showZoomTrail();
+    onZoom();
+    if (response) announce(`Q-Q plot: ${rangeLabel(zoom.current())}`);
   }
 
-  // The middles of as many parts of the range: its ends may be the extremes, which no fraction of ranks bounds well.
-  function follow() {
-    if (followed === zoom.here()) return;
-    followed = zoom.here();
-    const { from, to } = followed;
-    spacing = (to - from) / LIVE;
-    const phis = Array.from({ length: LIVE }, (_, index) => from + (index + 0.5) * spacing);
-    follower.follow(axes, phis, spacing / 4);
+  // Register continuous queries for phis that divide the range evenly, without its ends: these may be the minimum and
+  // maximum, where a rank error leaves the value open.
+  function registerQueries() {
+    if (queriedRange === zoom.current()) return;
+    queriedRange = zoom.current();
+    const { from, to } = queriedRange;
+    spacing = (to - from) / QUERY_COUNT;
+    const phis = Array.from({ length: QUERY_COUNT }, (_, index) => from + (index + 0.5) * spacing);
+    queries.register(axes, phis, spacing / 4);
   }
 
-  function heard({ count, eps, refused, failed, values = [] }) {
+  function applyQueryChange({ count, eps, refused, failed, values = [] }) {
     if (count) {
-      const queries = `${count} continuous queries, each within ${format.percent(eps, 2)} of the ranks`;
-      const fits = eps <= spacing / 2;
-      say(live, fits ? `The server keeps the rings up to date by ${queries}.` : `Not every quantile can have a ring: the server has ${queries}, coarse for this range. Also, ${AGAIN}.`);
+      const phrase = `${count} continuous queries, each within ${format.percent(eps, 2)} of the ranks`;
+      const isFine = eps <= spacing / 2;
+      setText(
+        queryNote,
+        isFine
+          ? `The server keeps the rings up to date by ${phrase}.`
+          : `Not every quantile can have a ring: the server has ${phrase}, coarse for this range. Also, ${REFRESH_NOTE}.`,
+      );
     }
-    if (refused) say(live, `This token may only read, so there are no continuous queries: ${AGAIN}.`);
+    if (refused) setText(queryNote, `This token may only read, so there are no continuous queries: ${REFRESH_NOTE}.`);
     if (failed) {
-      say(live, `No continuous queries yet: ${failed}`);
-      followed = null; // retried with the next refresh
+      setText(queryNote, `No continuous queries yet: ${failed}`);
+      queriedRange = null; // retried with the next refresh
     }
     for (const { phi, axis, value, error } of values) {
       const precise = value !== null && error <= spacing / 2 ? value : undefined; // coarser values would mislead
-      moving.set(phi, { ...moving.get(phi), [axis]: precise });
+      liveValues.set(phi, { ...liveValues.get(phi), [axis]: precise });
     }
-    if (values.length && isShown(zoom.here())) draw();
+    if (values.length && isCurrent(zoom.current())) draw();
   }
 
   async function refresh() {
-    const asked = zoom.here();
-    const about = axes;
+    const requestedRange = zoom.current();
+    const requestedAxes = axes;
     const [x, y] = [seriesAddress(axes.x), seriesAddress(axes.y)];
-    const found = await api.get("/api/qq", { x, y, ...asked, points: POINTS });
-    if (about !== axes || zoom.here() !== asked) return; // the selection changed
-    shown = { ...found, range: asked };
-    zoom.among(Math.max(found.x.n, found.y.n));
-    say(fine, ["y", "x"].map((axis) => `${names[axis]}: ${fineness(found[axis])}`).join("; ") + ".");
+    const body = await api.get("/api/qq", { x, y, ...requestedRange, points: POINTS });
+    if (requestedAxes !== axes || zoom.current() !== requestedRange) return; // the selection changed
+    response = { ...body, range: requestedRange };
+    zoom.setCount(Math.max(body.x.n, body.y.n));
+    setText(precisionNote, ["y", "x"].map((axis) => `${names[axis]}: ${precision(body[axis])}`).join("; ") + ".");
     draw();
-    follow();
+    registerQueries();
   }
 
-  const isShown = (range) => shown?.range === range;
+  const isCurrent = (range) => response?.range === range;
 
-  const fineness = ({ mode, error }) =>
+  const precision = ({ mode, error }) =>
     error === 0 ? `${mode}, no error` : `${mode}, within ${format.percent(error, 2)} of the ranks`;
 
   function draw() {
-    if (dragging) return; // a box that is being dragged would be lost
-    const { from, to } = zoom.here();
-    ranges = plotRanges(shown, log, ranges, `${from} ${to} ${log}`);
-    const [found, points, range] = [shown, new Map(moving), ranges];
+    if (dragging) return; // drawing would remove the box that the user drags
+    const { from, to } = zoom.current();
+    ranges = plotRanges(response, log, ranges, `${from} ${to} ${log}`);
+    const [body, rings, range] = [response, new Map(liveValues), ranges];
     const titles = { x: streams.inUnit(names.x), y: streams.inUnit(names.y) };
     charts
       .draw(
         plot,
-        (colors) => pairTraces(found, points, range, names, streams.unit(), colors),
-        (colors) => ({ ...plotLayout(titles, found, range, plot.clientWidth, colors), label: inWords(found) }),
+        (colors) => pairTraces(body, rings, range, names, streams.unit(), colors),
+        (colors) => ({ ...plotLayout(titles, body, range, plot.clientWidth, colors), label: describe(body) }),
       )
-      .then(() => plot.classList.toggle("stale", !isShown(zoom.here())))
-      .then(listen);
+      .then(() => plot.classList.toggle("stale", !isCurrent(zoom.current())))
+      .then(addChartListeners);
   }
 
-  function inWords({ points }) {
+  function describe({ points }) {
     const above = points.filter(({ x, y }) => format.drawable(y) > format.drawable(x)).length / points.length;
     const ends = [points[0], points.at(-1)].map(
       ({ phi, x, y }) => `${format.phi(phi)} is ${inUnit(y)} up and ${inUnit(x)} across`,
     );
     return (
-      `Q-Q plot, ${rangeWords(zoom.here())}: ${names.y} up, ${names.x} across. ${Math.round(above * 100)} % of the ` +
+      `Q-Q plot, ${rangeLabel(zoom.current())}: ${names.y} up, ${names.x} across. ${Math.round(above * 100)} % of the ` +
       `points are above the diagonal, where ${names.y} is higher. ${ends.join("; ")}. ` +
       "Plus and minus zoom, zero resets, arrows move."
     );
   }
 
-  function listen() {
-    if (listening) return;
-    listening = true;
-    plot.on("plotly_doubleclick", further);
+  function addChartListeners() {
+    if (hasListeners) return;
+    hasListeners = true;
+    plot.on("plotly_doubleclick", zoomOut);
     plot.on("plotly_relayout", (change) => {
       const [across, up] = [rangeOf(change, "xaxis"), rangeOf(change, "yaxis")];
       if (!across && !up) return;
       const inside = phisIn(across, up);
-      const half = (zoom.here().to - zoom.here().from) / (POINTS - 1) / 2;
-      if (inside.length && zoom.into(inside[0] - half, inside.at(-1) + half)) return;
+      const half = (zoom.current().to - zoom.current().from) / (POINTS - 1) / 2;
+      if (inside.length && zoom.zoomTo(inside[0] - half, inside.at(-1) + half)) return;
       announce("There is nothing finer to see there.");
       draw();
     });
@@ -151,25 +157,25 @@ export function qqChart({ api, charts, format, streams, announce }, asked) {
     return change[`${axis}.range`] ?? (low === undefined ? null : [low, high]);
   }
 
-  // The phis of the points within a box; of those above and below it, too, where it has none.
+  // The phis of the points within a box; if there are none, those of the points above and below it.
   function phisIn(across, up) {
     const position = (value) => (log ? Math.log10(format.drawable(value)) : format.drawable(value));
     const edge = (end) => (typeof end === "string" ? format.moment(end.replace(" ", "T")) : end); // times are text
     const within = (value, range) => !range || (position(value) >= edge(range[0]) && position(value) <= edge(range[1]));
-    const phis = (test) => shown.points.filter(test).map(({ phi }) => phi);
+    const phis = (test) => response.points.filter(test).map(({ phi }) => phi);
     const inside = phis(({ x, y }) => within(x, across) && within(y, up));
     return inside.length ? inside : phis(({ x }) => across && within(x, across));
   }
 
-  const closer = () => zoom.closer() || announce("There is nothing finer to see.");
-  const further = () => zoom.back(zoom.levels().length - 2);
+  const zoomIn = () => zoom.zoomIn() || announce("There is nothing finer to see.");
+  const zoomOut = () => zoom.backTo(zoom.levels().length - 2);
   const keys = {
-    "+": closer,
-    "=": closer,
-    "-": further,
-    0: () => zoom.jump(0),
-    ArrowLeft: () => zoom.move(-1),
-    ArrowRight: () => zoom.move(1),
+    "+": zoomIn,
+    "=": zoomIn,
+    "-": zoomOut,
+    0: () => zoom.startAt(0),
+    ArrowLeft: () => zoom.pan(-1),
+    ArrowRight: () => zoom.pan(1),
   };
   plot.addEventListener("keydown", (event) => {
     if (!keys[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -180,57 +186,57 @@ export function qqChart({ api, charts, format, streams, announce }, asked) {
 
   plot.addEventListener("pointerdown", () => (dragging = true), true);
   for (const end of ["pointerup", "pointercancel"]) {
-    window.addEventListener(end, () => setTimeout(letGo), true); // after the chart has reported the box
+    window.addEventListener(end, () => setTimeout(endDrag), true); // after the chart has reported the box
   }
 
-  function letGo() {
+  function endDrag() {
     if (!dragging) return;
     dragging = false;
-    if (isShown(zoom.here())) draw();
+    if (isCurrent(zoom.current())) draw();
   }
 
   const button = (text, title, click) =>
     make("button", { type: "button", class: "button small", title, "aria-label": title, click }, text);
-  const tails = TAILS.map((from) =>
-    button(`${format.phi(from)} up`, `${format.phi(from)} to the largest`, () => zoom.jump(from)),
+  const tailButtons = TAILS.map((from) =>
+    button(`${format.phi(from)} up`, `${format.phi(from)} to the largest`, () => zoom.startAt(from)),
   );
-  const whole = button("All", "Reset: all ranks", () => zoom.jump(0));
+  const allButton = button("All", "Reset: all ranks", () => zoom.startAt(0));
   const tools = make(
     "div",
     { class: "tools-row", role: "group", "aria-label": "Zoom of the Q-Q plot" },
-    button("+", "Zoom in", closer),
-    button("−", "Zoom out", further),
-    whole,
-    tails,
+    button("+", "Zoom in", zoomIn),
+    button("−", "Zoom out", zoomOut),
+    allButton,
+    tailButtons,
   );
 
-  function showTrail() {
+  function showZoomTrail() {
     const levels = zoom.levels();
     const item = (range, index) =>
       index === levels.length - 1
-        ? make("span", { "aria-current": "true" }, rangeWords(range))
-        : make("button", { type: "button", class: "link", click: () => zoom.back(index) }, rangeWords(range));
-    trail.replaceChildren(...levels.map((range, index) => make("li", {}, item(range, index))));
-    const { from, to } = zoom.here();
-    [whole, ...tails].forEach((one, index) => {
+        ? make("span", { "aria-current": "true" }, rangeLabel(range))
+        : make("button", { type: "button", class: "link", click: () => zoom.backTo(index) }, rangeLabel(range));
+    zoomTrail.replaceChildren(...levels.map((range, index) => make("li", {}, item(range, index))));
+    const { from, to } = zoom.current();
+    [allButton, ...tailButtons].forEach((one, index) => {
       one.setAttribute("aria-pressed", String(to === 1 && from === [0, ...TAILS][index]));
     });
   }
 
   return {
-    element: make("div", {}, tools, make("nav", { class: "trail", "aria-label": "Zoom" }, trail), plot, legend, notes),
+    element: make("div", {}, tools, make("nav", { class: "trail", "aria-label": "Zoom" }, zoomTrail), plot, legend, notes),
     refresh,
-    setLog(wanted) {
-      if (log === wanted) return;
-      log = wanted;
-      if (isShown(zoom.here())) draw();
+    setLog(enabled) {
+      if (log === enabled) return;
+      log = enabled;
+      if (isCurrent(zoom.current())) draw();
     },
-    // Other series: the whole plot is about them from now on.
-    about(sides, called) {
-      axes = sides;
-      names = called;
-      ranges = shown = null;
-      zoom.jump(0);
+    // Show other series, at all ranks.
+    setSeries(newAxes, newNames) {
+      axes = newAxes;
+      names = newNames;
+      ranges = response = null;
+      zoom.startAt(0);
     },
   };
 }

@@ -1,75 +1,75 @@
-// Continuous queries for the points of the Q-Q plot: registered, subscribed to, and dropped when it shows something
-// else. Leaving the page drops them; the server drops those of a page that vanished after a minute.
+// Continuous queries for the points of the Q-Q plot: registers them, subscribes to them, and drops them when the plot
+// shows another range or the page is left. If the page crashes, the server drops them after a minute.
 import { seriesBody } from "./series.js";
 
 const IDLE = "1 min";
 
-// onChange(change): {count, eps} when they are registered; {refused: true} when this token may not; {failed: reason};
-// {values: [{phi, axis, value, error}]} whenever some of their values change.
+// onChange(change): {count, eps} after a registration; {refused: true} if this token may not register queries;
+// {failed: message} after another error; {values: [{phi, axis, value, error}]} when values of queries change.
 export function qqQueries(api, onChange) {
   let current = null;
   let pending = null; // label of a registration without a response
-  let turn = 0;
-  let refused = false; // once is enough to know
+  let lastRegistration = 0;
+  let refused = false; // this token may not register queries: do not try again
 
-  async function follow(axes, phis, eps) {
+  async function register(axes, phis, eps) {
     release();
     if (refused) {
       onChange({ refused });
       return;
     }
-    const mine = (turn += 1);
+    const registration = (lastRegistration += 1);
     const label = `page-${crypto.getRandomValues(new Uint32Array(2)).join("-")}`;
     const points = phis.flatMap((phi) => Object.keys(axes).map((axis) => ({ phi, axis })));
     const bodies = points.map(({ phi, axis }) => ({ ...seriesBody(axes[axis]), phi, eps, label, idle: IDLE }));
-    let made;
+    let queries;
     pending = label;
     try {
-      made = (await api.post("/api/queries", bodies)).queries;
+      queries = (await api.post("/api/queries", bodies)).queries;
     } catch (error) {
       refused = error.status === 403;
-      if (mine === turn) onChange(refused ? { refused } : { failed: error.message });
+      if (registration === lastRegistration) onChange(refused ? { refused } : { failed: error.message });
       return;
     } finally {
       if (pending === label) pending = null;
     }
-    if (mine !== turn) {
-      drop(label);
+    if (registration !== lastRegistration) {
+      dropQueries(label);
       return;
     }
-    const by = new Map(made.map(({ id }, index) => [id, points[index]]));
-    onChange({ count: made.length, eps: Math.max(...made.map((query) => query.eps)) });
-    const restart = () => mine === turn && follow(axes, phis, eps);
+    const pointOfQuery = new Map(queries.map(({ id }, index) => [id, points[index]]));
+    onChange({ count: queries.length, eps: Math.max(...queries.map((query) => query.eps)) });
+    const renew = () => registration === lastRegistration && register(axes, phis, eps);
     const close = api.listen({ label }, {
-      error: (failure) => failure.status === 404 && restart(), // this page was suspended so long that they expired
+      error: (failure) => failure.status === 404 && renew(), // they expired while the page was suspended
       queries(changes) {
-        const ours = changes.filter(({ id }) => by.has(id));
-        if (ours.some(({ state }) => state === "dropped")) restart();
-        else if (mine === turn) {
-          onChange({ values: ours.map(({ id, value, error }) => ({ ...by.get(id), value, error })) });
+        const known = changes.filter(({ id }) => pointOfQuery.has(id));
+        if (known.some(({ state }) => state === "dropped")) renew();
+        else if (registration === lastRegistration) {
+          onChange({ values: known.map(({ id, value, error }) => ({ ...pointOfQuery.get(id), value, error })) });
         }
       },
     });
-    current = { label, close, restart: () => follow(axes, phis, eps) };
+    current = { label, close, renew: () => register(axes, phis, eps) };
   }
 
   function release() {
-    turn += 1;
+    lastRegistration += 1;
     current?.close();
-    if (current) drop(current.label);
+    if (current) dropQueries(current.label);
     current = null;
   }
 
   window.addEventListener("pagehide", () => {
-    const { restart } = current ?? {};
-    if (pending) drop(pending);
+    const { renew } = current ?? {};
+    if (pending) dropQueries(pending);
     release();
-    if (restart) window.addEventListener("pageshow", restart, { once: true });
+    if (renew) window.addEventListener("pageshow", renew, { once: true });
   });
-  return { follow, release };
+  return { register, release };
 }
 
-// Also while the page unloads; a failure needs no report, because the server drops them anyway.
-function drop(label) {
+// keepalive sends the request while the page unloads, too. A failure is ignored: the server drops idle queries.
+function dropQueries(label) {
   fetch(`/api/queries?label=${encodeURIComponent(label)}`, { method: "DELETE", keepalive: true }).catch(() => {});
 }

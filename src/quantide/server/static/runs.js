@@ -1,52 +1,56 @@
-// The runs of history as a picture: a row for each level, and in it each run as wide as the steps it holds.
-import { drawn, make, say, table } from "./dom.js";
-import { paced } from "./pace.js";
+// Panel of the runs of history, drawn as SVG: a row for each level, each run as wide as its number of steps.
+import { make, makeSvg, setText, table } from "./dom.js";
+import { createRefresher } from "./refresher.js";
 import * as format from "./format.js";
 
-const LEAST = 1500; // milliseconds between two requests
-const [ROW, GAP, FOOT] = [30, 6, 18]; // pixels: height of rows, distance between them, height of the axis of steps
-const [LEFT, OPEN] = [58, 64]; // and how wide the names of levels and the open step are
-const LETTER = 6.6;
-const NAME = "Runs by level; arrows go from one to the next";
+const MIN_INTERVAL = 1500; // milliseconds between two requests
+const [ROW_HEIGHT, ROW_GAP, AXIS_HEIGHT] = [30, 6, 18]; // pixels
+const [LABEL_WIDTH, OPEN_WIDTH] = [58, 64]; // pixels of the labels of levels and of the open step
+const LETTER_WIDTH = 6.6; // pixels
+const CHART_LABEL = "Runs by level; arrows go from one to the next";
 
 export function mount(element, { api, state, onCommit }) {
   const sentence = make("p", { class: "sentence" });
-  const picture = drawn("svg", { class: "runs", role: "group", "aria-label": NAME });
+  const chart = makeSvg("svg", { class: "runs", role: "group", "aria-label": CHART_LABEL });
   const description = make("p", { class: "hint" });
-  const kept = make("p", { class: "hint" });
+  const mergeRule = make("p", { class: "hint" });
   const errorLine = make("p", { class: "error", role: "status" });
   const cells = table();
   const details = make("details", {}, make("summary", {}, "As a table"), cells.element);
-  element.append(sentence, errorLine, picture, description, kept, details);
-  const looking = paced(element, refresh, LEAST);
+  element.append(sentence, errorLine, chart, description, mergeRule, details);
+  const refresher = createRefresher(element, refresh, MIN_INTERVAL);
   let detail = null;
-  let at = 0; // which run has the focus
-  let before = "";
+  let focusedIndex = 0; // of the run that has, or would get, the focus
+  let drawnContent = "";
 
   async function refresh() {
     const { stream } = state.get();
     if (!stream) return;
     try {
-      const found = await api.get(`/api/streams/${encodeURIComponent(stream)}`);
+      const body = await api.get(`/api/streams/${encodeURIComponent(stream)}`);
       if (state.get().stream !== stream) return;
-      detail = found;
-      say(errorLine, found.ready ? "" : found.why);
-      if (found.ready) show();
+      detail = body;
+      setText(errorLine, body.ready ? "" : body.why);
+      if (body.ready) show();
     } catch (error) {
-      say(errorLine, error.message);
+      setText(errorLine, error.message);
     }
   }
 
   function show() {
     const runs = [...detail.levels].sort((a, b) => a.first_step - b.first_step);
     const { history_values, stream_values } = detail.counts;
-    const open = `the ${many(stream_values, "value")} of the open step`;
+    const open = `the ${counted(stream_values, "value")} of the open step`;
     const levels = new Set(runs.map(({ level }) => level)).size;
-    const where = `${many(history_values, "value")} in ${many(runs.length, "run")} on ${many(levels, "level")}`;
-    const cost = `a query of everything reads ${many(runs.length, "summary", "summaries")}, and ${open}`;
-    say(sentence, runs.length ? `${where}: ${cost}.` : `No step has ended yet: there are only ${open}.`);
+    const stored =
+      `${counted(history_values, "value")} in ${counted(runs.length, "run")} on ${counted(levels, "level")}`;
+    const cost = `a query of everything reads ${counted(runs.length, "summary", "summaries")}, and ${open}`;
+    setText(sentence, runs.length ? `${stored}: ${cost}.` : `No step has ended yet: there are only ${open}.`);
     const oldest = detail.kappa === 1 ? "both" : `the ${detail.kappa} oldest`;
-    say(kept, `When a level has more than ${many(detail.kappa, "run")}, ${oldest} are merged into one of the level above.`);
+    setText(
+      mergeRule,
+      `When a level has more than ${counted(detail.kappa, "run")}, ${oldest} are merged into one of the level above.`,
+    );
     cells.show("Runs, one by one", ["Run", "Steps", "Values", "Bytes"], [
       ...runs.map((run) => [`Level ${run.level}`, steps(run), format.number(run.n), format.bytes(run.bytes)]),
       ["Open step", "not ended", format.number(stream_values), "–"],
@@ -55,71 +59,76 @@ export function mount(element, { api, state, onCommit }) {
   }
 
   function draw(runs, open) {
-    const wide = picture.clientWidth;
-    const same = JSON.stringify([runs, open, wide]);
-    if (same === before || !wide) return;
-    before = same;
-    const focused = picture.contains(document.activeElement);
+    const chartWidth = chart.clientWidth;
+    const content = JSON.stringify([runs, open, chartWidth]);
+    if (content === drawnContent || !chartWidth) return;
+    drawnContent = content;
+    const focused = chart.contains(document.activeElement);
     const top = Math.max(0, ...runs.map(({ level }) => level));
     const first = Math.min(...runs.map((run) => run.first_step));
     const last = Math.max(...runs.map((run) => run.last_step));
-    const unit = (wide - LEFT - OPEN) / (last - first + 1);
-    const busiest = Math.max(...runs.map(perStep));
-    const y = (level) => (top - level) * (ROW + GAP);
-    const foot = y(0) + ROW + FOOT;
-    const name = (x, height, text, anchor = "start") =>
-      drawn("text", { x, y: height, class: "run-name", "text-anchor": anchor }, text);
-    at = Math.min(at, runs.length);
-    picture.setAttribute("height", foot + 4);
-    picture.replaceChildren(
-      ...Array.from({ length: top + 1 }, (_, level) => name(0, y(level) + ROW / 2 + 4, `level ${level}`)),
+    const unit = (chartWidth - LABEL_WIDTH - OPEN_WIDTH) / (last - first + 1);
+    const maxDensity = Math.max(...runs.map(density));
+    const y = (level) => (top - level) * (ROW_HEIGHT + ROW_GAP);
+    const axisY = y(0) + ROW_HEIGHT + AXIS_HEIGHT;
+    const label = (x, height, text, anchor = "start") =>
+      makeSvg("text", { x, y: height, class: "run-name", "text-anchor": anchor }, text);
+    focusedIndex = Math.min(focusedIndex, runs.length);
+    chart.setAttribute("height", axisY + 4);
+    chart.replaceChildren(
+      ...Array.from({ length: top + 1 }, (_, level) => label(0, y(level) + ROW_HEIGHT / 2 + 4, `level ${level}`)),
       ...runs.map((run, index) => {
-        const x = LEFT + (run.first_step - first) * unit + 1;
+        const x = LABEL_WIDTH + (run.first_step - first) * unit + 1;
         const width = Math.max(2, (run.last_step - run.first_step + 1) * unit - 2);
-        return block(run, index, { x, y: y(run.level), width, height: ROW }, perStep(run) / busiest);
+        return block(run, index, { x, y: y(run.level), width, height: ROW_HEIGHT }, density(run) / maxDensity);
       }),
-      block({ open: true, n: open }, runs.length, { x: wide - OPEN + 4, y: 0, width: OPEN - 6, height: y(0) + ROW }, 1),
-      ...(runs.length ? [name(LEFT, foot, `step ${first}`)] : []),
-      ...(last - first > 1 ? [name(wide - OPEN, foot, `step ${last}`, "end")] : []),
-      name(wide - 2, foot, "open", "end"),
+      block(
+        { open: true, n: open },
+        runs.length,
+        { x: chartWidth - OPEN_WIDTH + 4, y: 0, width: OPEN_WIDTH - 6, height: y(0) + ROW_HEIGHT },
+        1,
+      ),
+      ...(runs.length ? [label(LABEL_WIDTH, axisY, `step ${first}`)] : []),
+      ...(last - first > 1 ? [label(chartWidth - OPEN_WIDTH, axisY, `step ${last}`, "end")] : []),
+      label(chartWidth - 2, axisY, "open", "end"),
     );
-    if (focused) picture.querySelectorAll(".run")[at].focus();
+    if (focused) chart.querySelectorAll(".run")[focusedIndex].focus();
   }
 
-  // A run: a frame, filled as high as it has many values a step, with their number where there is room.
-  function block(run, index, { x, y, width, height }, full) {
-    const room = (text) => text.length * LETTER + 6 < width;
-    const text = [format.count(run.n), format.shortCount(run.n)].find(room);
-    const high = Math.max(2, (height - 2) * full);
-    const middle = { x: x + width / 2, y: y + height / 2 + 4, "text-anchor": "middle" };
-    const frame = drawn("rect", { class: "run-frame", x, y, width, height, rx: 4 });
-    const filling = { x: x + 1, y: y + height - 1 - high, width: Math.max(0, width - 2), height: high };
-    return drawn(
+  // A run: a frame, filled up to its share of the largest number of values a step, with its values if they fit.
+  function block(run, index, { x, y, width, height }, fillShare) {
+    const fits = (text) => text.length * LETTER_WIDTH + 6 < width;
+    const text = [format.count(run.n), format.shortCount(run.n)].find(fits);
+    const fillHeight = Math.max(2, (height - 2) * fillShare);
+    const textPosition = { x: x + width / 2, y: y + height / 2 + 4, "text-anchor": "middle" };
+    const frame = makeSvg("rect", { class: "run-frame", x, y, width, height, rx: 4 });
+    const fill = { x: x + 1, y: y + height - 1 - fillHeight, width: Math.max(0, width - 2), height: fillHeight };
+    return makeSvg(
       "g",
       {
         class: run.open ? "run open" : "run",
-        tabindex: index === at ? "0" : "-1",
+        tabindex: index === focusedIndex ? "0" : "-1",
         role: "img",
-        "aria-label": inWords(run),
-        mouseenter: () => say(description, inWords(run)),
-        focus: () => focusOn(index, run),
-        keydown: (event) => walk(event, index),
+        "aria-label": describe(run),
+        mouseenter: () => setText(description, describe(run)),
+        focus: () => onFocus(index, run),
+        keydown: (event) => moveFocus(event, index),
       },
       frame,
-      drawn("rect", { class: "run-fill", ...filling, rx: 3 }),
-      text ? drawn("text", middle, text) : null,
+      makeSvg("rect", { class: "run-fill", ...fill, rx: 3 }),
+      text ? makeSvg("text", textPosition, text) : null,
     );
   }
 
-  function focusOn(index, run) {
-    at = index;
-    say(description, inWords(run));
-    const runs = [...picture.querySelectorAll(".run")];
-    runs.forEach((one, other) => one.setAttribute("tabindex", other === index ? "0" : "-1"));
+  function onFocus(index, run) {
+    focusedIndex = index;
+    setText(description, describe(run));
+    const runs = [...chart.querySelectorAll(".run")];
+    runs.forEach((element, i) => element.setAttribute("tabindex", i === index ? "0" : "-1"));
   }
 
-  function walk(event, index) {
-    const runs = picture.querySelectorAll(".run");
+  function moveFocus(event, index) {
+    const runs = chart.querySelectorAll(".run");
     const next = { ArrowRight: index + 1, ArrowLeft: index - 1, Home: 0, End: runs.length - 1 }[event.key];
     if (next === undefined || !runs[next]) return;
     event.preventDefault();
@@ -127,22 +136,23 @@ export function mount(element, { api, state, onCommit }) {
     runs[next].focus();
   }
 
-  new ResizeObserver(() => detail?.ready && show()).observe(picture);
+  new ResizeObserver(() => detail?.ready && show()).observe(chart);
   state.subscribe((_, changed) => {
     if (!changed.has("stream")) return;
-    [before, at] = ["", 0];
-    say(description, "");
-    looking.now();
+    [drawnContent, focusedIndex] = ["", 0];
+    setText(description, "");
+    refresher.refreshNow();
   });
-  onCommit(looking.later);
+  onCommit(refresher.schedule);
 }
 
-function inWords(run) {
-  if (run.open) return `The open step: ${many(run.n, "value")}, and growing.`;
-  return `Level ${run.level}, ${steps(run)}: ${many(run.n, "value")}, ${format.bytes(run.bytes)}.`;
+function describe(run) {
+  if (run.open) return `The open step: ${counted(run.n, "value")}, and growing.`;
+  return `Level ${run.level}, ${steps(run)}: ${counted(run.n, "value")}, ${format.bytes(run.bytes)}.`;
 }
 
-const perStep = ({ n, first_step, last_step }) => n / (last_step - first_step + 1);
+const density = ({ n, first_step, last_step }) => n / (last_step - first_step + 1);
 const steps = ({ first_step, last_step }) =>
   first_step === last_step ? `step ${first_step}` : `steps ${first_step} to ${last_step}`;
-const many = (count, one, more = `${one}s`) => `${format.number(count)} ${count === 1 ? one : more}`;
+const counted = (count, singular, plural = `${singular}s`) =>
+  `${format.number(count)} ${count === 1 ? singular : plural}`;

@@ -1,7 +1,7 @@
-// Series: a stream, a key of it, or a window of either, as URLs, as JSON bodies and as text.
+// Series: a window of a stream or of one of its keys; as the parts of URLs, as JSON bodies and as text.
 import * as format from "./format.js";
 
-const some = (key) => key !== null && key !== undefined;
+const isSet = (key) => key !== null && key !== undefined;
 
 // The selected series.
 export const selectedSeries = ({ stream, key, window, filter }) => ({
@@ -15,17 +15,17 @@ export const selectedSeries = ({ stream, key, window, filter }) => ({
 export function seriesAddress({ stream, key, window }) {
   const several = Array.isArray(key) || String(key ?? "").startsWith("[");
   const keyText = several ? JSON.stringify([key].flat()) : key;
-  return `${stream}${some(key) ? `:${keyText}` : ""}@${window}`;
+  return `${stream}${isSet(key) ? `:${keyText}` : ""}@${window}`;
 }
 
 // As query parameters of a route about one stream; null is omitted.
-export const seriesParams = ({ key, window, filter }) => ({ key: some(key) ? [key].flat() : null, window, filter });
+export const seriesParams = ({ key, window, filter }) => ({ key: isSet(key) ? [key].flat() : null, window, filter });
 
 // As fields of a body of queries and alarms.
 export const seriesBody = ({ stream, key, window, filter }) => ({
   stream,
   window,
-  ...(some(key) && { key }),
+  ...(isSet(key) && { key }),
   ...(filter && { filter }),
 });
 

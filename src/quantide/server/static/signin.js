@@ -1,40 +1,40 @@
 // Sign-in form: shown when the server requires a token, hidden when one is accepted.
 
-let waiting = null;
+let pending = null;
 
 // Resolves when there is a session. Concurrent requests wait for the same form.
 export function signIn() {
-  waiting ??= new Promise((done) => {
+  pending ??= new Promise((done) => {
     const dialog = document.getElementById("signin");
     const form = dialog.querySelector("form");
     const field = dialog.querySelector("input");
-    const wrong = dialog.querySelector(".error");
-    const close = (event) => event.preventDefault(); // there is nothing to see behind it
+    const errorLine = dialog.querySelector(".error");
+    const preventClose = (event) => event.preventDefault(); // the page behind the dialog is empty without a session
     const submit = async (event) => {
       event.preventDefault();
-      wrong.textContent = "";
-      const reason = await begin(field.value.trim());
+      errorLine.textContent = "";
+      const reason = await createSession(field.value.trim());
       if (reason) {
-        wrong.textContent = reason;
+        errorLine.textContent = reason;
         field.select();
         return;
       }
       field.value = "";
       form.removeEventListener("submit", submit);
-      dialog.removeEventListener("cancel", close);
+      dialog.removeEventListener("cancel", preventClose);
       dialog.close();
-      waiting = null;
+      pending = null;
       done();
     };
     form.addEventListener("submit", submit);
-    dialog.addEventListener("cancel", close);
+    dialog.addEventListener("cancel", preventClose);
     dialog.showModal();
   });
-  return waiting;
+  return pending;
 }
 
-// What went wrong, or nothing.
-async function begin(token) {
+// Send the token; return an error message, or "" if there is a session.
+async function createSession(token) {
   try {
     const response = await fetch("/api/session", {
       method: "POST",

@@ -1,33 +1,34 @@
-// Selection: stored in the fragment of the URL, so that a view can be linked and survives a reload.
+// Selection of the page, stored in the fragment of the URL, so that it can be linked and survives a reload.
 
 const listeners = new Set();
-const KINDS = { stream: "string", window: "string", filter: "string", over: "number", log: "boolean", tails: "boolean" }; // or nothing
-let current = read(location.hash);
+// Values of other types are ignored.
+const TYPES = { stream: "string", window: "string", filter: "string", over: "number", log: "boolean", tails: "boolean" };
+let current = parseHash(location.hash);
 
-function read(hash) {
-  const found = {};
+function parseHash(hash) {
+  const values = {};
   for (const [name, text] of new URLSearchParams(hash.slice(1))) {
     try {
-      found[name] = JSON.parse(text);
+      values[name] = JSON.parse(text);
     } catch {
-      found[name] = text;
+      values[name] = text;
     }
-    if (name in KINDS && typeof found[name] !== KINDS[name]) delete found[name];
+    if (name in TYPES && typeof values[name] !== TYPES[name]) delete values[name];
   }
-  return found;
+  return values;
 }
 
-function write(values) {
+function toHash(values) {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(values)) {
     if (value === undefined || value === null) continue;
-    query.set(name, isPlain(value) ? value : JSON.stringify(value));
+    query.set(name, isPlainText(value) ? value : JSON.stringify(value));
   }
   return "#" + query;
 }
 
-// Quote text that would be parsed as another type, such as the key "7".
-function isPlain(value) {
+// Return true if a value is text that is not also JSON, as the key "7" is; everything else is stored as JSON.
+function isPlainText(value) {
   if (typeof value !== "string") return false;
   try {
     JSON.parse(value);
@@ -48,7 +49,7 @@ function notify(before) {
 
 addEventListener("hashchange", () => {
   const before = current;
-  current = read(location.hash);
+  current = parseHash(location.hash);
   notify(before);
 });
 
@@ -56,16 +57,16 @@ export function get() {
   return current;
 }
 
-// Change some of it; null forgets. Listeners hear of it only when something is another.
+// Change some values; null removes one. Listeners are called only if a value has changed.
 export function set(partial) {
   const before = current;
   current = { ...current, ...partial };
   for (const [name, value] of Object.entries(current)) if (value === null || value === undefined) delete current[name];
-  history.replaceState(null, "", write(current));
+  history.replaceState(null, "", toHash(current));
   notify(before);
 }
 
-// listener(state, changed): changed is a Set of names. Returns a function that ends it.
+// listener(state, changed): changed is a Set of names. Returns a function that unsubscribes.
 export function subscribe(listener) {
   listeners.add(listener);
   return () => listeners.delete(listener);

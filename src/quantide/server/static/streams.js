@@ -1,205 +1,206 @@
 // Streams: the list, the selected one, and its commits.
 
-const PAUSE = 100; // milliseconds between two notifications of commits
-const AGAIN = 2000; // and between two checks of streams that are not ready, or of a server that does not answer
-const CHECK = 15_000; // and between two checks of the problems of streams
-const SKEW = 1000; // milliseconds by which two clocks may differ unnoticed
-const TABS = 4; // more streams than these are chosen from a list
-const USUAL = 300; // seconds of the window that is selected at first
+const COMMIT_INTERVAL = 100; // milliseconds between two notifications of commits
+const RETRY_INTERVAL = 2000; // milliseconds between two requests while a stream is not ready or the server unreachable
+const PROBLEMS_INTERVAL = 15_000; // milliseconds between two requests for the problems of streams
+const CLOCK_TOLERANCE = 1000; // milliseconds by which two clocks may differ unnoticed
+const MAX_TABS = 4; // more streams are offered in a dropdown
+const DEFAULT_WINDOW = 300; // seconds
 
-const followers = new Set();
-const watchers = new Set();
-let known = null; // null until the server has answered
+const commitListeners = new Set();
+const changeListeners = new Set();
+let streams = null; // null until the first response
 let failure = null;
-let name = null;
-let newestEvent = null; // the newest event of the chosen stream
-let last = 0;
-let timer = null;
-let stop = null;
-let instead = ""; // what is shown in place of a selection that this server does not have
-let ahead = 0; // milliseconds that the server's clock is ahead of this one
+let selectedName = null;
+let newestEvent = null; // the newest event of the selected stream
+let lastNotified = 0;
+let commitTimer = null;
+let unsubscribe = null;
+let replacement = ""; // sentence about a selection that this server does not have, and what replaces it
+let clockOffset = 0; // milliseconds by which the server's clock is ahead of the browser's
 
 // Properties of the selected stream: name, ready, why, n, version, newest, value_type, key_columns, ...
-export const chosen = () => known?.find((one) => one.name === name) ?? null;
-export const all = () => known;
+export const selected = () => streams?.find((one) => one.name === selectedName) ?? null;
+export const all = () => streams;
 
-// The unit of a stream's values, after a space that does not break; "" where none is configured.
-export function unit(of = name) {
-  const found = known?.find((one) => one.name === of)?.unit;
-  return found ? `\u00a0${found}` : "";
+// The unit of a stream's values, after a no-break space; "" where none is configured.
+export function unit(of = selectedName) {
+  const value = streams?.find((one) => one.name === of)?.unit;
+  return value ? `\u00a0${value}` : "";
 }
 
 // A title with the unit: "value in ms".
 export const inUnit = (title) => (unit() ? `${title} in${unit()}` : title);
 
-// A sentence about a stream or a window of the address that this server does not have; "" where it has both.
-export const replaced = () => instead;
+// A sentence about a stream or window of the URL that the server does not have, and its replacement; "" if it has both.
+export const replacementNote = () => replacement;
 
 export const lastError = () => failure;
 
-// follower(event) is called when the chosen stream has moved on, about ten times a second at most. Returns a function
-// that ends it.
-export function onCommit(follower) {
-  followers.add(follower);
-  return () => followers.delete(follower);
+// listener(event) is called after commits of the selected stream, at most ten times a second. Returns a function that
+// unsubscribes.
+export function onCommit(listener) {
+  commitListeners.add(listener);
+  return () => commitListeners.delete(listener);
 }
 
-// watcher() is called when the list of streams, or the chosen stream, has changed.
-export function onKnown(watcher) {
-  watchers.add(watcher);
-  return () => watchers.delete(watcher);
+// listener() is called when the list of streams or the selected stream has changed.
+export function onChange(listener) {
+  changeListeners.add(listener);
+  return () => changeListeners.delete(listener);
 }
 
-// Milliseconds since the newest value of the chosen stream, by the server's clock; negative when that value is dated
-// ahead of it, null where times are no timestamps.
+// Milliseconds since the newest value of the selected stream, by the server's clock; negative if that value is dated
+// ahead of it, null if times are not timestamps.
 export function lag(format) {
-  const newest = chosen()?.newest;
+  const newest = selected()?.newest;
   if (!format.isMoment(newest)) return null;
-  const milliseconds = Date.now() + ahead - format.moment(newest);
-  return Math.abs(milliseconds) < SKEW ? Math.max(0, milliseconds) : milliseconds;
+  const milliseconds = Date.now() + clockOffset - format.moment(newest);
+  return Math.abs(milliseconds) < CLOCK_TOLERANCE ? Math.max(0, milliseconds) : milliseconds;
 }
 
 function notify() {
-  if (timer || !newestEvent || document.hidden) return;
-  timer = setTimeout(
+  if (commitTimer || !newestEvent || document.hidden) return;
+  commitTimer = setTimeout(
     () => {
-      timer = null;
-      last = performance.now();
-      if (newestEvent) for (const follower of [...followers]) follower(newestEvent);
+      commitTimer = null;
+      lastNotified = performance.now();
+      if (newestEvent) for (const listener of [...commitListeners]) listener(newestEvent);
     },
-    Math.max(0, last + PAUSE - performance.now()),
+    Math.max(0, lastNotified + COMMIT_INTERVAL - performance.now()),
   );
 }
 
-// Show the streams to choose from. Resolves when they are loaded.
+// Show the streams as tabs or a dropdown. Resolves when they are loaded.
 export async function mount(element, app) {
   document.addEventListener("visibilitychange", notify);
-  app.state.subscribe((selected, changed) => {
+  app.state.subscribe((selection, changed) => {
     if (!changed.has("stream") && !changed.has("window")) return;
-    const fits = fitting(selected.window, chosen() ?? {}, app.format) === selected.window;
-    const before = instead;
-    instead = ""; // it was about another selection
-    if (changed.has("stream") || !fits) choose(app, element);
-    else if (before) for (const watcher of watchers) watcher();
+    const fits = fitWindow(selection.window, selected() ?? {}, app.format) === selection.window;
+    const before = replacement;
+    replacement = ""; // it was about the previous selection
+    if (changed.has("stream") || !fits) followSelected(app, element);
+    else if (before) for (const listener of changeListeners) listener();
   });
-  await look(app, element);
-  setInterval(() => document.hidden || check(app), CHECK);
+  await load(app, element);
+  setInterval(() => document.hidden || refreshProblems(app), PROBLEMS_INTERVAL);
 }
 
 // Update the problems of streams; events update everything else.
-async function check(app) {
+async function refreshProblems(app) {
   try {
-    for (const found of (await app.api.get("/api/streams")).streams) {
-      const one = known?.find((other) => other.name === found.name);
-      if (one) [one.problems, one.ingest] = [found.problems, found.ingest];
+    for (const update of (await app.api.get("/api/streams")).streams) {
+      const stream = streams?.find((other) => other.name === update.name);
+      if (stream) [stream.problems, stream.ingest] = [update.problems, update.ingest];
     }
-    for (const watcher of watchers) watcher();
+    for (const listener of changeListeners) listener();
   } catch {
-    // The connection is lost, and the header shows it.
+    // the server is unreachable; the header shows it
   }
 }
 
-async function look(app, element) {
+async function load(app, element) {
   try {
-    known = (await app.api.get("/api/streams")).streams;
+    streams = (await app.api.get("/api/streams")).streams;
     failure = null;
-    const timed = known.find((one) => one.lag?.newest !== undefined && one.lag.newest !== null);
-    if (timed) ahead = app.format.moment(timed.newest) + timed.lag.newest * 1000 - Date.now();
-    choose(app, element);
+    const timed = streams.find((one) => one.lag?.newest !== undefined && one.lag.newest !== null);
+    if (timed) clockOffset = app.format.moment(timed.newest) + timed.lag.newest * 1000 - Date.now();
+    followSelected(app, element);
   } catch (error) {
     failure = error;
   }
-  for (const watcher of watchers) watcher();
-  if (failure || known.some((one) => !one.ready)) setTimeout(() => look(app, element), AGAIN);
+  for (const listener of changeListeners) listener();
+  if (failure || streams.some((one) => !one.ready)) setTimeout(() => load(app, element), RETRY_INTERVAL);
 }
 
-// Follow the stream that the address names, or the first there is.
-function choose(app, element) {
-  const wanted = app.state.get();
-  const found = known.find((one) => one.name === wanted.stream) ?? known[0];
-  if (!found) return;
-  const another = found.name !== name;
-  name = found.name;
-  if (another) {
+// Subscribe to the stream that the URL names, or to the first one.
+function followSelected(app, element) {
+  const selection = app.state.get();
+  const stream = streams.find((one) => one.name === selection.stream) ?? streams[0];
+  if (!stream) return;
+  const isNew = stream.name !== selectedName;
+  selectedName = stream.name;
+  if (isNew) {
     newestEvent = null;
-    stop?.();
-    stop = app.api.listen({ stream: name }, { stream: (event) => hear(event, app, element) });
+    unsubscribe?.();
+    unsubscribe = app.api.listen({ stream: selectedName }, { stream: (event) => applyEvent(event, app, element) });
   }
-  const window = fitting(wanted.window, found, app.format);
-  app.state.set({ stream: name, window });
-  const notes = [replacedStream(wanted.stream), replacedWindow(wanted.window, window, app.format)];
-  if (notes.some(Boolean)) instead = notes.filter(Boolean).join(" ");
+  const window = fitWindow(selection.window, stream, app.format);
+  app.state.set({ stream: selectedName, window });
+  const notes = [replacedStream(selection.stream), replacedWindow(selection.window, window, app.format)];
+  if (notes.some(Boolean)) replacement = notes.filter(Boolean).join(" ");
   show(element, app);
-  for (const watcher of watchers) watcher();
+  for (const listener of changeListeners) listener();
 }
 
-const replacedStream = (wanted) => (wanted && wanted !== name ? `There is no stream ${wanted}: this is ${name}.` : "");
+const replacedStream = (requested) =>
+  requested && requested !== selectedName ? `There is no stream ${requested}: this is ${selectedName}.` : "";
 
-function replacedWindow(wanted, window, format) {
-  if (!wanted || wanted === window) return "";
+function replacedWindow(requested, window, format) {
+  if (!requested || requested === window) return "";
   const shown = window === "all" ? "everything" : `the ${format.window(window)}`;
-  return `The stream ${name} has no window ${wanted}: this is ${shown}.`;
+  return `The stream ${selectedName} has no window ${requested}: this is ${shown}.`;
 }
 
-// A window that the stream supports: the wanted one, or the nearest there is.
-function fitting(window, stream, format) {
-  const kept = format.readSpan(stream.window ?? "") ?? 0;
+// A window that the stream supports: the requested one, or the nearest.
+function fitWindow(window, stream, format) {
+  const retained = format.readSpan(stream.window ?? "") ?? 0;
   if (!stream.ready) return window;
-  if (!kept) return "all";
+  if (!retained) return "all";
   const within = /^within:(.+)$/.exec(window ?? "");
   const seconds = within ? format.readSpan(within[1]) : null;
-  if (/^last:\d+$/.test(window ?? "") || (seconds && seconds <= kept)) return window;
-  return `within:${Math.min(seconds ?? USUAL, kept)}s`;
+  if (/^last:\d+$/.test(window ?? "") || (seconds && seconds <= retained)) return window;
+  return `within:${Math.min(seconds ?? DEFAULT_WINDOW, retained)}s`;
 }
 
-function hear(event, app, element) {
-  if (event.stream !== name) return;
-  const one = chosen();
-  if (one.ready !== event.ready) {
-    Object.assign(one, event);
-    if (event.ready) look(app, element);
-    for (const watcher of watchers) watcher();
+function applyEvent(event, app, element) {
+  if (event.stream !== selectedName) return;
+  const stream = selected();
+  if (stream.ready !== event.ready) {
+    Object.assign(stream, event);
+    if (event.ready) load(app, element);
+    for (const listener of changeListeners) listener();
   }
-  Object.assign(one, event);
+  Object.assign(stream, event);
   if (event.ready) {
-    one.why = null;
+    stream.why = null;
     newestEvent = event;
     notify();
   }
 }
 
 function show(element, app) {
-  const names = known.map((one) => one.name);
+  const names = streams.map((one) => one.name);
   if (element.dataset.shown !== JSON.stringify(names)) {
     element.dataset.shown = JSON.stringify(names);
-    element.replaceChildren(...(names.length > TABS ? [list(names, app)] : names.map((one) => tab(one, app))));
+    element.replaceChildren(...(names.length > MAX_TABS ? [dropdown(names, app)] : names.map((one) => tab(one, app))));
   }
   for (const button of element.querySelectorAll("button")) {
-    if (button.value === name) button.setAttribute("aria-current", "true");
+    if (button.value === selectedName) button.setAttribute("aria-current", "true");
     else button.removeAttribute("aria-current");
   }
   const select = element.querySelector("select");
-  if (select) select.value = name;
+  if (select) select.value = selectedName;
 }
 
 function tab(one, app) {
   const button = document.createElement("button");
   button.type = "button";
   button.value = button.textContent = one;
-  button.addEventListener("click", () => turnTo(one, app));
+  button.addEventListener("click", () => selectStream(one, app));
   return button;
 }
 
-function list(names, app) {
+function dropdown(names, app) {
   const select = document.createElement("select");
   select.setAttribute("aria-label", "Stream");
   select.append(...names.map((one) => new Option(one, one)));
-  select.addEventListener("change", () => turnTo(select.value, app));
+  select.addEventListener("change", () => selectStream(select.value, app));
   return select;
 }
 
-function turnTo(one, app) {
-  if (one === name) return;
+function selectStream(one, app) {
+  if (one === selectedName) return;
   app.state.set({ stream: one, key: null, filter: null });
   app.announce(`stream ${one}`);
 }

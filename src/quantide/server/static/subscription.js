@@ -1,50 +1,52 @@
-// Subscription to registered continuous queries: the server evaluates those with subscribers, and sends changes.
-import { make, say } from "./dom.js";
+// Checkbox that subscribes to continuous queries: the server evaluates queries with subscribers, and sends changes.
+import { make, setText } from "./dom.js";
 import * as format from "./format.js";
 
-const MOST = 10_000; // queries whose labels are listed
-const OWN = "page-"; // those of pages are listened to already
-const COUNT = 1000; // milliseconds between two counts
+const MAX_QUERIES = 10_000; // queries whose labels are listed
+const PAGE_PREFIX = "page-"; // of labels of queries to which open pages are subscribed already
+const COUNT_INTERVAL = 1000; // milliseconds
 
-export function subscriptionChoice({ api }) {
+export function subscriptionCheckbox({ api }) {
   const box = make("input", { type: "checkbox", change });
   const status = make("span", { class: "hint" });
-  const choice = make("label", { class: "check" }, box, "Subscribe to all that have a label");
-  let end = null;
+  const label = make("label", { class: "check" }, box, "Subscribe to all that have a label");
+  let unsubscribe = null;
   let changes = 0;
 
   async function change() {
-    end?.();
-    end = null;
-    say(status, "");
+    unsubscribe?.();
+    unsubscribe = null;
+    setText(status, "");
     if (!box.checked) return;
     try {
-      const { queries } = await api.get("/api/queries", { limit: MOST });
-      const label = [...new Set(queries.map((query) => query.label))].filter((one) => one && !one.startsWith(OWN));
+      const { queries } = await api.get("/api/queries", { limit: MAX_QUERIES });
+      const labels = [...new Set(queries.map((query) => query.label))].filter(
+        (label) => label && !label.startsWith(PAGE_PREFIX),
+      );
       if (!box.checked) return;
-      const ids = new Set(queries.filter((query) => label.includes(query.label)).map((query) => query.id));
-      if (label.length) listen(label, ids);
-      else say(status, "No query has a label.");
+      const ids = new Set(queries.filter((query) => labels.includes(query.label)).map((query) => query.id));
+      if (labels.length) listen(labels, ids);
+      else setText(status, "No query has a label.");
     } catch (error) {
-      say(status, error.message);
+      setText(status, error.message);
     }
   }
 
-  function listen(label, ids) {
+  function listen(labels, ids) {
     changes = 0;
-    const close = api.listen({ label }, {
+    const close = api.listen({ label: labels }, {
       queries: (received) => (changes += received.filter(({ id }) => ids.has(id)).length),
-      error: (failure) => say(status, failure.message),
+      error: (failure) => setText(status, failure.message),
     });
     const timer = setInterval(() => {
-      say(status, `${format.number(changes)} answers changed in the last second.`);
+      setText(status, `${format.number(changes)} answers changed in the last second.`);
       changes = 0;
-    }, COUNT);
-    end = () => {
+    }, COUNT_INTERVAL);
+    unsubscribe = () => {
       clearInterval(timer);
       close();
     };
   }
 
-  return make("div", { class: "row" }, choice, status);
+  return make("div", { class: "row" }, label, status);
 }

@@ -1,53 +1,53 @@
-// Thresholds of alarms over the series of the chart, as lines across it.
+// Thresholds of alarms on the selected series, as lines across its chart.
 
-const FAR = 2;
-const NARROW = 500; // pixels of a chart's width
-const SETTLE = 300; // milliseconds: alarms that change together are requested once
+const MAX_RATIO = 2; // thresholds above this multiple of the largest value are not drawn
+const NARROW_WIDTH = 500; // pixels; narrower charts have shorter labels
+const LOAD_DELAY = 300; // milliseconds: alarms that change together are requested once
 
-// A thin, soft outline of letters, in a colour: text on a line can be read, and the line stays visible between them.
+// Text shadow that outlines letters, so that a label on a line can be read and the line stays visible.
 const halo = (color) => `0 0 1px ${color}, 0 0 2px ${color}`;
 
-// changed() is called when there are others.
-export function mount({ api, state, format, streams }, changed) {
+// onLoad() is called after the alarms are loaded.
+export function mount({ api, state, format, streams }, onLoad) {
   let alarms = [];
   let timer = null;
 
-  async function look() {
+  async function load() {
     timer = null;
     try {
       alarms = (await api.get("/api/alarms")).alarms;
-      changed();
+      onLoad();
     } catch (error) {
-      if (error.code !== "unreachable") console.warn("thresholds are not drawn:", error.message); // see their panel
+      if (error.code !== "unreachable") console.warn("thresholds are not drawn:", error.message); // their panel shows it
     }
   }
 
-  const soon = () => (timer ??= setTimeout(look, SETTLE));
-  api.listen({ alarms: "all" }, { alarm: soon });
-  document.addEventListener("alarms", soon); // an alarm was set or dropped on this page
+  const scheduleLoad = () => (timer ??= setTimeout(load, LOAD_DELAY));
+  api.listen({ alarms: "all" }, { alarm: scheduleLoad });
+  document.addEventListener("alarms", scheduleLoad); // an alarm was set or dropped on this page
 
-  const here = (alarm) => {
+  const isOfSelectedSeries = (alarm) => {
     const { stream, key, filter } = state.get();
     const same = (one, other) => JSON.stringify(one ?? null) === JSON.stringify(other ?? null);
     return alarm.measure !== "ks" && alarm.stream === stream && same(alarm.key, key) && same(alarm.filter, filter);
   };
 
-  // The name of a line; a narrow chart has only room for the quantile, and the panel of alarms has the rest.
+  // Label of a line; a narrow chart has room for the quantile only, and the panel of alarms shows the rest.
   function label(alarm, narrow) {
     if (narrow) return `alarm: ${format.phi(alarm.phi)}`;
-    const way = (alarm.above ?? null) === null ? "below" : "above";
+    const side = (alarm.above ?? null) === null ? "below" : "above";
     const window = format.window(alarm.window);
-    const whose = window === format.window(state.get().window) ? "" : ` of the ${window}`;
-    return `alarm: ${format.phi(alarm.phi)}${whose} ${way} ${format.number(alarm.above ?? alarm.below)}${streams.unit()}`;
+    const windowNote = window === format.window(state.get().window) ? "" : ` of the ${window}`;
+    return `alarm: ${format.phi(alarm.phi)}${windowNote} ${side} ${format.number(alarm.above ?? alarm.below)}${streams.unit()}`;
   }
 
-  // Shapes and names for a chart's layout. A threshold far above the largest value would squeeze the lines together.
+  // Shapes and labels for the layout of a chart. A threshold far above the largest value would flatten the lines.
   return {
     marks(colors, most, log, width) {
       const marks = { shapes: [], annotations: [] };
-      for (const alarm of alarms.filter(here)) {
+      for (const alarm of alarms.filter(isOfSelectedSeries)) {
         const y = format.drawable(alarm.above ?? alarm.below);
-        if (y === null || y > FAR * most || (log && y <= 0)) continue;
+        if (y === null || y > MAX_RATIO * most || (log && y <= 0)) continue;
         const line = { color: colors.bad, width: 1.5, dash: "dash" };
         marks.shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: y, y1: y, line });
         marks.annotations.push({
@@ -56,7 +56,7 @@ export function mount({ api, state, format, streams }, changed) {
           xanchor: "left",
           y: log ? Math.log10(y) : y,
           yanchor: "bottom",
-          text: label(alarm, width < NARROW),
+          text: label(alarm, width < NARROW_WIDTH),
           showarrow: false,
           font: { color: colors.bad, size: 11, shadow: halo(colors.panel) }, // a background would hide the lines
         });

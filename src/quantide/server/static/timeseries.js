@@ -1,23 +1,24 @@
-// Time series of quantiles: points with values and bands, no more than a chart can show.
+// Time series of quantiles: points with values and bands, at most as many as a chart can show.
 
-const MOST = 1000; // points
-const FINE = 400; // points closer together than a 400th of the span are one
+const MAX_POINTS = 1000;
+const RESOLUTION = 400; // points closer together than a 400th of the span become one
 const GAP = 30; // a 30th of the span without a point is a gap
 
-// Points are {t, n, lines: [{value, low, high}, ...]}; t is a number, and only grows. span is in the unit of t, or
-// Infinity: then it grows from its first point, and is thinned when it is full.
+// Points are {t, n, lines: [{value, low, high}, ...]}, in ascending order of t, a number. span is in the unit of t. If
+// it is Infinity, no point is too old, and every second point is removed when there are too many.
 export class TimeSeries {
   constructor(span) {
     this.span = span;
     this.points = [];
   }
 
-  // Add the newest point. One too close to the last replaces it; points that are too old are removed.
+  // Add the newest point. It replaces the last one if that is at the same time, or too close to the one before. Points
+  // that are too old are removed.
   add(point) {
     const { points, span } = this;
     const last = points.at(-1);
     if (last && point.t < last.t) return;
-    const step = Number.isFinite(span) ? span / FINE : 0;
+    const step = Number.isFinite(span) ? span / RESOLUTION : 0;
     const before = points.at(-2);
     if (last && (point.t === last.t || (before && last.t - before.t < step))) points.pop();
     points.push(point);
@@ -26,14 +27,14 @@ export class TimeSeries {
       while (points[old].t < point.t - span) old += 1;
       points.splice(0, old);
     }
-    if (points.length > MOST) {
+    if (points.length > MAX_POINTS) {
       const end = points.length - 1;
       this.points = points.filter((_, i) => i === end || i % 2 === 0);
     }
   }
 
-  // True if the time since the last point is so long that a straight line would hide a gap.
-  misses(point) {
+  // Return true if the last point is so old that a straight line to this one would hide a gap.
+  hasGapBefore(point) {
     return this.last !== null && point.t - this.last.t > this.span / GAP;
   }
 
@@ -42,22 +43,23 @@ export class TimeSeries {
   }
 }
 
-// The corners of a band to fill: forth along low, back along high; a gap ends a polygon.
+// Corners of the polygons that fill a band: along its lower bounds, then back along its upper bounds. A missing value
+// ends a polygon.
 export function outline(points, index) {
   const [x, y] = [[], []];
-  let piece = [];
+  let polygon = [];
   const end = () => {
-    if (piece.length > 1) {
-      for (const one of piece) (x.push(one.t), y.push(one.lines[index].low));
-      for (const one of piece.reverse()) (x.push(one.t), y.push(one.lines[index].high));
+    if (polygon.length > 1) {
+      for (const one of polygon) (x.push(one.t), y.push(one.lines[index].low));
+      for (const one of polygon.reverse()) (x.push(one.t), y.push(one.lines[index].high));
       (x.push(null), y.push(null));
     }
-    piece = [];
+    polygon = [];
   };
   for (const point of points) {
     const line = point.lines[index];
     if (line.low === null || line.high === null) end();
-    else piece.push(point);
+    else polygon.push(point);
   }
   end();
   return { x, y };

@@ -1,8 +1,8 @@
-// Title of the page: the selection, and the number of firing alarms, visible from other tabs.
+// Title of the page: the selected stream and the number of firing alarms, visible from other tabs.
 
-const parts = { what: "", firing: 0 };
+const parts = { stream: "", firing: 0 };
 
-export function title(change) {
+export function updateTitle(change) {
   Object.assign(parts, change);
-  document.title = `${parts.firing ? `(${parts.firing}) ` : ""}${parts.what ? `${parts.what} · ` : ""}Quantide`;
+  document.title = `${parts.firing ? `(${parts.firing}) ` : ""}${parts.stream ? `${parts.stream} · ` : ""}Quantide`;
 }

@@ -1,54 +1,56 @@
-// Range of phi: nested zooms, with a way back.
-export function zooming(changed) {
+// Zoom of the Q-Q plot: a stack of nested ranges of phi.
+export function createZoom(onChange) {
   let levels = [{ from: 0, to: 1 }];
-  let least = 1e-6; // finer than this there is nothing to see
+  let minWidth = 1e-6; // of a range of phi
 
-  const here = () => levels.at(-1);
+  const current = () => levels.at(-1);
 
-  function become(next) {
+  function setLevels(next) {
     levels = next;
-    changed();
+    onChange();
   }
 
-  // Return true if the range could be made smaller.
-  function into(from, to) {
+  // Return true if this range is narrower than the current one, and not too narrow.
+  function zoomTo(from, to) {
     const range = { from: Math.max(0, from), to: Math.min(1, to) };
-    const { from: low, to: high } = here();
-    const narrower = range.to - range.from < 0.98 * (high - low) && range.to - range.from >= least;
-    if (narrower) become([...levels, range]);
-    return narrower;
+    const { from: low, to: high } = current();
+    const isNarrower = range.to - range.from < 0.98 * (high - low) && range.to - range.from >= minWidth;
+    if (isNarrower) setLevels([...levels, range]);
+    return isNarrower;
   }
 
-  // Half of the range: at the end of all ranks the tail half, otherwise the middle.
-  function closer() {
-    const { from, to } = here();
+  // Halve the range: keep its upper half if it ends at 1, its lower half if it begins at 0, otherwise its middle.
+  function zoomIn() {
+    const { from, to } = current();
     const width = (to - from) / 2;
-    if (to === 1) return into(1 - width, 1);
-    return from === 0 ? into(0, width) : into(from + width / 2, to - width / 2);
+    if (to === 1) return zoomTo(1 - width, 1);
+    return from === 0 ? zoomTo(0, width) : zoomTo(from + width / 2, to - width / 2);
   }
 
-  // The range beside this one, a quarter further.
-  function move(sign) {
-    const { from, to } = here();
-    const way = sign > 0 ? Math.min((to - from) / 4, 1 - to) : -Math.min((to - from) / 4, from);
-    if (way !== 0 && levels.length > 1) become([...levels.slice(0, -1), { from: from + way, to: to + way }]);
-    return way !== 0 && levels.length > 1;
+  // Move the range by a quarter of its width. The whole range cannot be moved.
+  function pan(sign) {
+    const { from, to } = current();
+    const distance = sign > 0 ? Math.min((to - from) / 4, 1 - to) : -Math.min((to - from) / 4, from);
+    if (distance !== 0 && levels.length > 1)
+      setLevels([...levels.slice(0, -1), { from: from + distance, to: to + distance }]);
+    return distance !== 0 && levels.length > 1;
   }
 
   return {
-    here,
-    into,
-    closer,
-    move,
+    current,
+    zoomTo,
+    zoomIn,
+    pan,
     levels: () => levels,
-    back(index) {
-      if (index >= 0 && index < levels.length - 1) become(levels.slice(0, index + 1));
+    backTo(index) {
+      if (index >= 0 && index < levels.length - 1) setLevels(levels.slice(0, index + 1));
     },
-    jump(from) {
-      become(from === 0 ? [{ from: 0, to: 1 }] : [{ from: 0, to: 1 }, { from, to: 1 }]);
+    startAt(from) {
+      setLevels(from === 0 ? [{ from: 0, to: 1 }] : [{ from: 0, to: 1 }, { from, to: 1 }]);
     },
-    among(n) {
-      least = 4 / n;
+    // n is the number of values: a range of fewer than 4 shows nothing more.
+    setCount(n) {
+      minWidth = 4 / n;
     },
   };
 }

@@ -1,11 +1,11 @@
-// The first sight of the chart: its lines without axes, drawn at once, while the charts' library is still being read.
+// Preview of the chart: its lines without axes, drawn as SVG while the chart library is loading.
 
 import { outline } from "./timeseries.js";
-import { drawn } from "./dom.js";
+import { makeSvg } from "./dom.js";
 
-const EDGE = { left: 36, right: 38, top: 10, bottom: 30 }; // about where the chart will have them
+const EDGE = { left: 36, right: 38, top: 10, bottom: 30 }; // about the margins of the chart
 
-export function sketch(element, points, colors, log) {
+export function drawPreview(element, points, colors, log) {
   const all = points.flatMap((point) => point.lines.map((line) => line.value)).filter((y) => y !== null);
   if (!all.length) return;
   const [width, height] = [element.clientWidth, element.clientHeight];
@@ -21,14 +21,14 @@ export function sketch(element, points, colors, log) {
     const band = outline(points, i);
     const values = points.map((point) => point.lines[i].value);
     return [
-      drawn("path", { d: path(band.x, band.y, x, y), fill: colors.fade(colors.series[i], 0.25) }),
-      drawn("path", { d: path(times, values, x, y), fill: "none", stroke: colors.series[i], "stroke-width": 2 }),
+      makeSvg("path", { d: path(band.x, band.y, x, y), fill: colors.fade(colors.series[i], 0.25) }),
+      makeSvg("path", { d: path(times, values, x, y), fill: "none", stroke: colors.series[i], "stroke-width": 2 }),
     ];
   });
-  element.replaceChildren(drawn("svg", { class: "sketch", width, height, "aria-hidden": "true" }, parts));
+  element.replaceChildren(makeSvg("svg", { class: "chart-preview", width, height, "aria-hidden": "true" }, parts));
 }
 
-// A line through points, with gaps where one is missing.
+// Path commands of a line through points, with gaps where a value is missing.
 function path(xs, ys, x, y) {
   let [commands, pen] = ["", "M"];
   xs.forEach((t, i) => {
