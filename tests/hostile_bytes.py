@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from quantide import ConstrainedWindow, Monitor, RecentWindow, SlidingWindow, Summary, errors, last, where, within
 from tests import oracle
 from tests.test_bytes_fuzz import makers
-from tests.windows.hostile import peak
+from tests.windows.hostile_filters import peak
 
 Rng = np.random.Generator
 

@@ -36,7 +36,7 @@ from quantide.sketches.byte_frame import FrameWriter
 from quantide.summary.value_types import type_named
 from tests import oracle
 from tests.sampling import one_in
-from tests.windows.small import BucketWindow, SmallRecentWindow
+from tests.windows.small_windows import BucketWindow, SmallRecentWindow
 
 ROOT = Path(__file__).parent.parent
 LIMIT = 2**21  # bytes that reading a small hostile blob may take at most

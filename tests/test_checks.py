@@ -13,7 +13,7 @@ from quantide.queries.marked_sketch import MarkedSketch
 from tests.checks import all_checks
 from tests.checks.kind import Kind, applies, takes_order
 from tests.orders import ORDERS, Floats, Order
-from tests.windows.small import BucketWindow, SmallRecentWindow
+from tests.windows.small_windows import BucketWindow, SmallRecentWindow
 
 WHOLE_STREAM = frozenset({"merge", "update_summary", "the ends are exact"})
 

@@ -18,7 +18,7 @@ from quantide.cli.command import EXTRA_PACKAGES, describe_import_error
 from quantide.cli.command_line import COMMANDS, GROUPS
 from quantide.errors import SparkSetupError
 from quantide.summary.ranks import DEFAULT
-from tests.server.serving import configure
+from tests.server.running_server import configure
 
 Out = pytest.CaptureFixture[str]
 

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from bench.processes import ROOT, family
-from tests.server.serving import configure
+from tests.server.running_server import configure
 
 # The command with a stub instead of ingestion: Spark has its own tests.
 DRIVER = """

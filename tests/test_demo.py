@@ -37,7 +37,7 @@ from quantide.demo.terminal_frame import AlarmRow, FrameState, KeyRow, TerminalS
 from quantide.errors import InvalidArgumentError
 from quantide.history.history import History
 from quantide.live import LiveStream
-from tests.spark.processes import running, tail, wait_until
+from tests.spark.process_groups import running, tail, wait_until
 
 START = 1_750_000_000_000_000
 MARKET = Market(seed=7, start=START)

@@ -33,7 +33,7 @@ from quantide.server.server_registry import ServerRegistry
 from quantide.store import object_storage
 from tests.object_servers.object_location import ObjectLocation
 from tests.object_servers.servers import ObjectServer
-from tests.server.serving import configure, make_store, serving
+from tests.server.running_server import configure, make_store, serving
 
 Out = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch

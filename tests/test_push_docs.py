@@ -8,8 +8,8 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from quantide.client import Client
 from quantide.config import read_config
-from tests.server.pushing import landed, push_config
-from tests.server.serving import serving
+from tests.server.push_landing import landed, push_config
+from tests.server.running_server import serving
 from tests.task_pages import BLOCK, DOCS, Reader
 
 PAGE = "sources/push.md"

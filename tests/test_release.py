@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import quantide
-from tests.release.bare import ROOT, build, install, need_index
+from tests.release.bare_environment import ROOT, build, install, need_index
 
 EXTRAS = ["history", "spark", "server", "client", "histograms", "plot"]
 LACKING = {

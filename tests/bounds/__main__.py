@@ -4,9 +4,11 @@ import os
 import subprocess
 import sys
 
-from tests.bounds.checked import ROOT, command, environment
+from tests.bounds.checked_process import ROOT, command, environment
 
-WARM = "from tests.bounds.negative import install; install(); from quantide.kernels.warm_up import warm; [*warm()]"
+WARM = (
+    "from tests.bounds.negative_indexes import install; install(); from quantide.kernels.warm_up import warm; [*warm()]"
+)
 
 if __name__ == "__main__":
     os.chdir(ROOT)

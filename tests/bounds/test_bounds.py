@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounds.checked import ROOT, command, environment
+from tests.bounds.checked_process import ROOT, command, environment
 
 MACHINES = sorted(path.name for path in (ROOT / "tests" / "machines").glob("test_*.py"))
 KERNEL = """
@@ -75,7 +75,9 @@ def run_checked(*arguments: str, **variables: str) -> subprocess.CompletedProces
 def test_kernels_refuse_an_index(call: str, error: str) -> None:
     """Kernels of Quantide, in a process for tests with bounds checks."""
     imports = "import numpy as np; from quantide.kernels.key_segments import gather_rows"
-    run = run_checked(sys.executable, "-c", f"from tests.bounds.negative import install; install(); {imports}; {call}")
+    run = run_checked(
+        sys.executable, "-c", f"from tests.bounds.negative_indexes import install; install(); {imports}; {call}"
+    )
     assert run.stderr.strip().endswith(f"IndexError: {error}" if error else ""), run.stderr
     assert run.returncode == bool(error)
 

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.chrome import Complaints, launched, picture
 from tests.browser.demo import Demo, playing
-from tests.browser.small import NOON, Small, moments, small, store
+from tests.browser.small_server import NOON, Small, moments, small, store
 
 FOLDER = Path(__file__).parent
 FAILED = pytest.StashKey[bool]()

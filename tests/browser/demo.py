@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 
 from bench.processes import family
-from tests.spark.processes import finish, running, wait_until
+from tests.spark.process_groups import finish, running, wait_until
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.chrome import picture
 from tests.browser.demo import Demo
 from tests.browser.page import SOON, offered, open_page, scroll_to, until
-from tests.browser.small import Small
+from tests.browser.small_server import Small
 
 CONTRAST = Path(__file__).with_name("contrast.js").read_text()
 WIDER = """() => [...document.querySelectorAll("body *")].filter((one) => {

@@ -16,7 +16,7 @@ from quantide.store.ingest_status import IngestStatus, publish_status
 from quantide.windows.wall_clock import VARIABLE, wall_clock
 from tests.browser.chrome import Complaints, picture
 from tests.browser.page import SOON, open_page, scroll_to, until
-from tests.browser.small import NOON, Small, moments, small, store
+from tests.browser.small_server import NOON, Small, moments, small, store
 
 LOST = "ERR_|Failed to load|network"
 

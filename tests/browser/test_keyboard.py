@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.demo import Demo
 from tests.browser.page import SOON, offered, open_page, scroll_to, selection
-from tests.browser.small import Small
+from tests.browser.small_server import Small
 
 # Whatever can be reached: of radio buttons the chosen one, of a group that arrows move in the one that has its turn.
 REACHABLE = """() => [...document.querySelectorAll("a[href], button, input, select, summary, [tabindex='0']")].filter(

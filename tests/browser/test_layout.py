@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.page import open_page
-from tests.browser.small import Small, moments, small, store
+from tests.browser.small_server import Small, moments, small, store
 
 
 @pytest.fixture(scope="module")

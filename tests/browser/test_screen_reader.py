@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.page import SOON, open_page, scroll_to
-from tests.browser.small import Small
+from tests.browser.small_server import Small
 
 NAMED = {
     "button", "link", "textbox", "combobox", "slider", "checkbox", "radio", "radiogroup", "listbox", "option", "dialog",

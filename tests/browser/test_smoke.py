@@ -13,7 +13,7 @@ from playwright.sync_api import Page
 
 from tests.browser import chrome
 from tests.browser.chrome import Complaints, find_browser, picture
-from tests.server.serving import configure, make_store, serving, traffic
+from tests.server.running_server import configure, make_store, serving, traffic
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.page import SOON, course, open_page, selection, until
-from tests.browser.small import Small, moments, small, store
+from tests.browser.small_server import Small, moments, small, store
 
 COUNT = 60_000
 

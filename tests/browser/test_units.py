@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.page import open_page, scroll_to, until
-from tests.browser.small import NOON, Small, moments, small_with, store, stream
+from tests.browser.small_server import NOON, Small, moments, small_with, store, stream
 
 TEXTS = """name => document.getElementById("lines").data.find((trace) => trace.name === name).text"""
 AXES = """selector => { const { xaxis, yaxis } = document.querySelector(selector)._fullLayout;

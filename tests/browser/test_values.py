@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.chrome import Complaints
 from tests.browser.page import SOON, offered, open_page, scroll_to, selection, until
-from tests.browser.small import NOON, Small, moments, small, store
+from tests.browser.small_server import NOON, Small, moments, small, store
 
 NUMBERS = "#numbers .number-value"
 TAG = "<img src=x onerror=document.title='run'>"

@@ -6,7 +6,7 @@ import httpx
 from playwright.sync_api import Page, expect
 
 from tests.browser.page import open_page, scroll_to
-from tests.browser.small import Small
+from tests.browser.small_server import Small
 
 
 def test_worst_keys_are_listed_and_can_be_chosen(still: Small, page: Page) -> None:

@@ -13,7 +13,7 @@ from quantide import History
 from quantide.client import Client, Event
 from quantide.errors import InvalidArgumentError, ServerError, UnknownAlarmError, UnknownStreamError
 from tests.client.scripted_server import response, scripted_server
-from tests.server.serving import STREAM, configure, make_store, serving
+from tests.server.running_server import STREAM, configure, make_store, serving
 
 PRICES = '[streams.prices]\nsource = { format = "parquet", path = "in" }\nvalue = "price"\n'
 

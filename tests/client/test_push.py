@@ -29,8 +29,8 @@ from quantide.errors import (
     UnknownStreamError,
 )
 from tests.client.scripted_server import response, scripted_server
-from tests.server.pushing import landed, landing_files, push_config
-from tests.server.serving import serving
+from tests.server.push_landing import landed, landing_files, push_config
+from tests.server.running_server import serving
 
 TABLE = pa.table({"value": [1.5, 2.5], "endpoint": ["/pay", "/cart"]})
 

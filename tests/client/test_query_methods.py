@@ -14,7 +14,7 @@ from quantide.client import Client, Event, QueryState, event_reader
 from quantide.errors import InvalidArgumentError, ServerError, UnknownQueryError, UnknownStreamError
 from tests.client.restartable_server import RestartableServer
 from tests.client.scripted_server import response, scripted_server
-from tests.server.serving import STREAM, configure, make_store, serving, traffic
+from tests.server.running_server import STREAM, configure, make_store, serving, traffic
 
 PRICES = '[streams.prices]\nsource = { format = "parquet", path = "in" }\nvalue = "price"\n'
 

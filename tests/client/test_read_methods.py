@@ -20,7 +20,7 @@ from quantide.errors import (
     UnknownStreamError,
 )
 from quantide.live import LiveStream
-from tests.server.serving import configure, make_store, serving, traffic
+from tests.server.running_server import configure, make_store, serving, traffic
 
 PLAIN = """
 [streams.{0}]

@@ -14,7 +14,7 @@ from quantide.server.http.tokens import create_token, revoke_token
 from quantide.server.server_registry import ServerRegistry
 from tests.client.restartable_server import RestartableServer
 from tests.client.scripted_server import response, scripted_server
-from tests.server.serving import configure, make_store, traffic
+from tests.server.running_server import configure, make_store, traffic
 from tests.server.test_serve import write_certificate
 
 

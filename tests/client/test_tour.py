@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.server.serving import configure, make_store, serving, traffic
+from tests.server.running_server import configure, make_store, serving, traffic
 
 TOUR = (Path(__file__).parents[2] / "docs" / "tour.md").read_text(encoding="utf-8")
 HERE = "http://127.0.0.1:8642"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.history.driver import Driver, driving
+from tests.history.forked_writers import Driver, driving
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import quantide
 from quantide import History, errors
 from quantide.history import span_view
 from quantide.store.store_settings import StoreSettings
-from tests.history.model import everything
+from tests.history.history_model import everything
 
 NAN, INF = float("nan"), float("inf")
 ROOT = Path(__file__).parent.parent.parent

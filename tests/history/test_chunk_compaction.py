@@ -13,9 +13,9 @@ import pytest
 from quantide.errors import StorageError
 from quantide.history import History, HistoryReader, compaction_plan
 from tests.conftest import seed_of
-from tests.history.driver import Child, Driver
+from tests.history.forked_writers import Child, Driver
 from tests.history.test_faults_readers import Gate
-from tests.history.work import (
+from tests.history.writer_workload import (
     HOSTS,
     KEYED,
     ROWS,

@@ -31,11 +31,11 @@ from quantide.store import fault_points
 from quantide.store.file_names import FileName
 from quantide.store.folder_storage import FolderStorage
 from quantide.store.ingest_log import BatchRecord, IngestLog
-from tests.history.driver import Driver
-from tests.history.model import Rng, everything, small
+from tests.history.forked_writers import Driver
+from tests.history.history_model import Rng, everything, small
 from tests.history.test_guarantee import Operations
-from tests.history.work import leftovers, remove_store
-from tests.live import model as live_model
+from tests.history.writer_workload import leftovers, remove_store
+from tests.live import live_model
 from tests.object_servers.object_location import ObjectLocation
 from tests.sampling import one_in
 

@@ -21,8 +21,8 @@ from quantide.store.file_names import final_name
 from quantide.store.folder_storage import FolderStorage
 from quantide.store.ingest_log import BatchRecord, IngestLog
 from tests.conftest import seed_of
-from tests.history.driver import ROOT, Child, Driver
-from tests.history.work import (
+from tests.history.forked_writers import ROOT, Child, Driver
+from tests.history.writer_workload import (
     BATCHES,
     KEYED,
     SETTINGS,

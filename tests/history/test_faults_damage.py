@@ -11,7 +11,18 @@ import pytest
 from quantide.errors import CorruptBytesError
 from quantide.history import History
 from quantide.history.compaction_plan import Compaction
-from tests.history.work import HOSTS, KEYED, SETTINGS, SIDES, Work, active, all_of, check_stored, key_of, small
+from tests.history.writer_workload import (
+    HOSTS,
+    KEYED,
+    SETTINGS,
+    SIDES,
+    Work,
+    active,
+    all_of,
+    check_stored,
+    key_of,
+    small,
+)
 from tests.oracle import bound_faults, exact_quantile
 
 STORES = {"plain": SETTINGS, "keyed": KEYED}

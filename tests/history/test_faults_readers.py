@@ -13,8 +13,8 @@ from quantide.errors import EmptyError, StorageError
 from quantide.history import History, vacuum
 from quantide.history.verify import check_run_file
 from quantide.store import fault_points
-from tests.history.driver import Driver
-from tests.history.work import KEYED, ROWS, SETTINGS, Work, all_of, check_stored, leftovers, small
+from tests.history.forked_writers import Driver
+from tests.history.writer_workload import KEYED, ROWS, SETTINGS, Work, all_of, check_stored, leftovers, small
 from tests.oracle import bound_faults, count_at_most
 
 STORES = {"plain": SETTINGS, "keyed": KEYED}

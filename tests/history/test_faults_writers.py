@@ -14,8 +14,8 @@ from quantide.errors import StorageError, WriterConflictError
 from quantide.history import History
 from quantide.history.compaction_tasks import CompactionOutput, CompactionTask, compact_range
 from quantide.store import fault_points
-from tests.history.driver import Driver
-from tests.history.work import KEYED, SETTINGS, Work, active, batch, check_stored, leftovers, small
+from tests.history.forked_writers import Driver
+from tests.history.writer_workload import KEYED, SETTINGS, Work, active, batch, check_stored, leftovers, small
 
 LOCK = "_quantide/writer.lock"
 

@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from quantide.errors import EmptyError, InvalidArgumentError, SpanError, UnknownKeyError
 from quantide.history import History, span_view
 from tests.conftest import seed_of
-from tests.history.model import BY_NAME, KINDS, MODES, SHAPES, Model, Rng, check_all, check_span, small
-from tests.history.work import remove_store
+from tests.history.history_model import BY_NAME, KINDS, MODES, SHAPES, Model, Rng, check_all, check_span, small
+from tests.history.writer_workload import remove_store
 from tests.oracle import SLACK, bound_faults, exact_quantile
 
 KEYS: dict[str, list[tuple[Any, ...]]] = {

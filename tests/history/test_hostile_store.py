@@ -1,7 +1,7 @@
 """Hostile stores: any content with right checksums leads to named errors or answers, and to nothing else.
 
 Nothing outside the store changes, no length exhausts memory, no name leads elsewhere. `make test` tries a part of the
-changes, chosen by a seed; the slow tests try all. hostile.py has the changes and the actions.
+changes, chosen by a seed; the slow tests try all. hostile_stores.py has the changes and the actions.
 """
 
 import json
@@ -37,9 +37,9 @@ from quantide.store.recent_manifest import RecentManifest
 from quantide.store.store_settings import PROPERTY, StoreSettings
 from quantide.store.stored_rows import keys_from_bytes
 from quantide.store.writable_table import WritableTable
-from tests.history import hostile
-from tests.history.hostile import NAMES, Box, Pieces, attempt, changes, dump, sealed, unsealed
-from tests.live.model import small
+from tests.history import hostile_stores
+from tests.history.hostile_stores import NAMES, Box, Pieces, attempt, changes, dump, sealed, unsealed
+from tests.live.live_model import small
 from tests.oracle import exact_quantile
 from tests.sampling import one_in
 
@@ -67,7 +67,7 @@ def _small() -> Iterator[None]:
 def made(tmp_path_factory: pytest.TempPathFactory, _small: None) -> Made:
     folder = tmp_path_factory.mktemp("made")
     for kind in KINDS:
-        hostile.grow(folder / kind, kind == "keyed")
+        hostile_stores.grow(folder / kind, kind == "keyed")
     return {kind == "keyed": folder / kind for kind in KINDS}
 
 
@@ -144,13 +144,13 @@ def file_changes(data: bytes, rng: Rng) -> Iterator[Change]:
         yield f"header {label}", pieces.with_header(dump(header).encode())
     for name, section in pieces.sections.items():
         yield f"no {name}", pieces.packed(**{name: None})
-        for label, content in hostile.section_changes(name, section, rng):
+        for label, content in hostile_stores.section_changes(name, section, rng):
             yield label, pieces.packed(**{name: content})
-    for label, keys in hostile.key_columns():
+    for label, keys in hostile_stores.key_columns():
         yield label, pieces.packed(keys=keys)
     header = dump(pieces.header).encode()
     for number in range(40):
-        yield f"random header {number}", pieces.with_header(hostile.flipped(header, rng))
+        yield f"random header {number}", pieces.with_header(hostile_stores.flipped(header, rng))
     yield "deep", pieces.with_header(b"[" * 10**6)
     yield "deep about", pieces.with_header(header.replace(b'"about": {', b'"about": {"a": ' + b"[" * 10**6))
 
@@ -162,15 +162,15 @@ def test_files_of_sections(kind: str, made: Made, keyed: bool, share: str, rng: 
     data = one(made[keyed], f"_quantide/{kind}/*.{kind}").read_bytes()
     use(Pieces(data).packed())
     cases = chosen(file_changes(data, rng), share, 500, rng)
-    with hostile.bounded_memory():
+    with hostile_stores.bounded_memory():
         refused = [refusal(lambda: use(changed), f"x.{kind}") for _, changed in cases]  # noqa: B023
     assert sum(refused) > len(cases) / 2
 
 
 @pytest.mark.parametrize("wrong", ["compressed keys", "keys that end elsewhere", "keys of dictionary", "keys of nulls"])
 def test_keys_that_need_more_room_than_they_take(wrong: str) -> None:
-    with hostile.bounded_memory(), pytest.raises(ValueError, match="its keys"):
-        keys_from_bytes(memoryview(dict(hostile.key_columns())[wrong]))
+    with hostile_stores.bounded_memory(), pytest.raises(ValueError, match="its keys"):
+        keys_from_bytes(memoryview(dict(hostile_stores.key_columns())[wrong]))
 
 
 def test_rows_with_the_same_number(made: Made) -> None:
@@ -185,7 +185,7 @@ def test_rows_with_the_same_number(made: Made) -> None:
 
 def test_sections_that_overlap(made: Made) -> None:
     pieces = Pieces(one(made[True], "_quantide/side/*.side").read_bytes())
-    header = hostile.put(pieces.header, ("sections", "ranks"), pieces.header["sections"]["values"])
+    header = hostile_stores.put(pieces.header, ("sections", "ranks"), pieces.header["sections"]["values"])
     with pytest.raises(CorruptBytesError, match="do not begin where"):
         IndexFile(pieces.with_header(dump(header).encode()), "x.side")
 
@@ -200,10 +200,10 @@ def test_manifests(made: Made, keyed: bool, share: str, rng: Rng) -> None:
     text = one(made[keyed], "_quantide/recent/*.manifest").read_text()
     document = unsealed(text)
     assert RecentManifest.from_json(sealed(document), "x") == RecentManifest.from_json(text, "x")
-    random = (hostile.flipped(dump(document)[:-1].encode(), rng).decode(errors="replace") for _ in range(200))
+    random = (hostile_stores.flipped(dump(document)[:-1].encode(), rng).decode(errors="replace") for _ in range(200))
     cases = [(label, sealed(changed)) for label, changed in changes(document) if isinstance(changed, dict)]
-    cases += [("random", hostile.sealed_text(found)) for found in random]
-    cases += [("deep", hostile.sealed_text("[" * 10**6)), ("deep", hostile.sealed_text('{"a":' * 10**6))]
+    cases += [("random", hostile_stores.sealed_text(found)) for found in random]
+    cases += [("deep", hostile_stores.sealed_text("[" * 10**6)), ("deep", hostile_stores.sealed_text('{"a":' * 10**6))]
     texts = [text for _, text in chosen(iter(cases), share, 800, rng)]
     taken = [text for text in texts if not refusal(lambda: RecentManifest.from_json(text, "x.manifest"), "x.manifest")]  # noqa: B023
     assert len(taken) < len(texts) / 2
@@ -233,7 +233,7 @@ def test_settings(made: Made, keyed: bool, share: str, rng: Rng) -> None:
     document = json.loads(dump(document))
     assert StoreSettings.from_json(dump(document)) == History(made[keyed]).settings
     texts = [dump(changed) for _, changed in changes(document)]
-    texts += [hostile.flipped(dump(document).encode(), rng).decode(errors="replace") for _ in range(200)]
+    texts += [hostile_stores.flipped(dump(document).encode(), rng).decode(errors="replace") for _ in range(200)]
     texts += ["[" * 10**6, '{"version": 2, "version": 2}', dump(document | {"window": "9" * 5000})]
     refused = 0
     for text in chosen(iter(texts), share, 500, rng):
@@ -259,7 +259,7 @@ def test_records_of_the_ledger(made: Made, tmp_path: Path, share: str, rng: Rng)
                 yield "".join(dump(other) + "\n" for other in [*lines[:number], changed, *lines[number + 1 :]])
         good = "".join(dump(line) + "\n" for line in lines).encode()
         for _ in range(200):
-            yield hostile.flipped(good, rng).decode(errors="replace")
+            yield hostile_stores.flipped(good, rng).decode(errors="replace")
         yield from ("", "\n", "[" * 10**6 + "\n", dump(lines[1]) + "\n", "null\n", good.decode()[:-1], "\0" * 10**6)
 
     for text in chosen(cases(), share, 500, rng):
@@ -302,7 +302,7 @@ def test_a_manifest_removes_nothing_outside(name: str, box: Box, keyed: bool) ->
     tamper_with_copies(store, sealed(document))
     with pytest.raises(CorruptBytesError, match="not the name of a recent file"):
         LiveStream(store, follow=False)
-    hostile.exercise(store, keyed)
+    hostile_stores.exercise(store, keyed)
     box.check()
 
 
@@ -311,7 +311,9 @@ def tamper_with_copies(store: Path, text: str) -> None:
     for entry in (store / "_delta_log").glob("*.json"):
         lines = [json.loads(line) for line in entry.read_text().splitlines()]
         if MANIFEST in lines[0].get("commitInfo", {}):
-            entry.write_bytes(hostile.sealed_entry([hostile.put(lines[0], ("commitInfo", MANIFEST), text), *lines[1:]]))
+            entry.write_bytes(
+                hostile_stores.sealed_entry([hostile_stores.put(lines[0], ("commitInfo", MANIFEST), text), *lines[1:]])
+            )
 
 
 def test_a_file_in_the_log_that_is_not_ours(box: Box, keyed: bool) -> None:
@@ -319,10 +321,10 @@ def test_a_file_in_the_log_that_is_not_ours(box: Box, keyed: bool) -> None:
     store = box.reset()
     version = sum(1 for _ in (store / "_delta_log").glob("*.json"))
     add = {"path": "../x", "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}
-    (store / "_delta_log" / f"{version:020}.json").write_bytes(hostile.sealed_entry([{"add": add}]))
+    (store / "_delta_log" / f"{version:020}.json").write_bytes(hostile_stores.sealed_entry([{"add": add}]))
     with pytest.raises(CorruptBytesError, match=r"'\.\./x'"):
         History(store).n  # noqa: B018 (it is looked at)
-    hostile.exercise(store, keyed)
+    hostile_stores.exercise(store, keyed)
     box.check()
 
 
@@ -333,9 +335,9 @@ def test_a_number_in_the_log_that_nobody_wrote(app: str, number: int, box: Box, 
     store = box.reset()
     entry = newest(store)
     after = entry.with_name(f"{int(entry.stem) + 1:020}.json")
-    after.write_bytes(hostile.sealed_entry([{"txn": {"appId": app, "version": number}}]))
+    after.write_bytes(hostile_stores.sealed_entry([{"txn": {"appId": app, "version": number}}]))
     with pytest.raises(CorruptBytesError), History(store) as history:
-        hostile.append(history, np.random.default_rng(1), keyed, 80.0)
+        hostile_stores.append(history, np.random.default_rng(1), keyed, 80.0)
 
 
 # --- links --------------------------------------------------------------------------------------------------
@@ -356,11 +358,14 @@ def test_a_folder_that_is_a_link(folder: str, made: Made, tmp_path: Path) -> Non
     (store / folder).symlink_to(other)
     before = {path: _state(path) for path in other.rglob("*")}
     history = History(store)
-    for change in (lambda: hostile.append(history, np.random.default_rng(1), True, 1.0), lambda: history.vacuum(0)):
+    for change in (
+        lambda: hostile_stores.append(history, np.random.default_rng(1), True, 1.0),
+        lambda: history.vacuum(0),
+    ):
         with pytest.raises(StorageError, match=f"{Path(folder).name} is a link to"):
             change()
     assert {path: _state(path) for path in other.rglob("*")} == before
-    assert history.n == (hostile.BATCHES + 1) * hostile.ROWS
+    assert history.n == (hostile_stores.BATCHES + 1) * hostile_stores.ROWS
 
 
 def _state(path: Path) -> tuple[int, int, int]:
@@ -395,7 +400,7 @@ def test_files_that_are_links(box: Box, keyed: bool) -> None:
     data.unlink()
     data.symlink_to(box.outside / "data")
     state = (box.outside / "data").stat()
-    hostile.exercise(store, keyed)
+    hostile_stores.exercise(store, keyed)
     assert not (store / "runs/L0-S1-1-E0-99-P0.parquet").is_symlink()
     assert not (store / "_quantide/recent/E0-99.recent").is_symlink()
     after = (box.outside / "data").stat()
@@ -452,7 +457,7 @@ def test_something_that_is_no_file(pattern: str, instead: str, made: Made, tmp_p
         path.mkdir()
     else:
         path.symlink_to("/dev/zero")
-    hostile.exercise(box.store, True)
+    hostile_stores.exercise(box.store, True)
     box.check()
 
 
@@ -470,9 +475,9 @@ def test_what_lies_beside_the_table(name: str, content: str, made: Made, tmp_pat
         os.mkfifo(path)
     else:
         path.write_text(content.replace("deep", "[" * 10**5))
-    hostile.exercise(box.store, True)
+    hostile_stores.exercise(box.store, True)
     box.check()
-    assert History(box.reset()).stats()["values"] == (hostile.BATCHES + 1) * hostile.ROWS
+    assert History(box.reset()).stats()["values"] == (hostile_stores.BATCHES + 1) * hostile_stores.ROWS
 
 
 @pytest.mark.parametrize("stats", ["deep", '{"numRecords": Infinity}', '{"numRecords": -5}', "[]", 7, None])
@@ -480,7 +485,7 @@ def test_rows_that_the_log_makes_up(stats: Any) -> None:
     """`history repair` shows the number to a person."""
     stats = "[" * 10**5 if stats == "deep" else stats
     line = {"add": {"path": "x", "dataChange": True, "stats": stats}}
-    assert LogEntry.read(hostile.sealed_entry([line])).rows_added == 0
+    assert LogEntry.read(hostile_stores.sealed_entry([line])).rows_added == 0
 
 
 # --- data files ---------------------------------------------------------------------------------------------
@@ -542,11 +547,11 @@ def test_data_files_that_lie(box: Box, keyed: bool, side: bool, share: str, rng:
     for label, table, options in cases:
         store = box.reset()
         plant(store, store / data.relative_to(box.store), table, options, side)
-        with hostile.bounded_memory():
+        with hostile_stores.bounded_memory():
             with pytest.raises(CorruptBytesError, match=f"{data.stem}.*({WHY.get(label, '')})"):
                 print(label, History(store).verify())
             if label in names:
-                hostile.exercise(store, keyed)
+                hostile_stores.exercise(store, keyed)
         box.check()
 
 
@@ -563,9 +568,9 @@ def log_changes(store: Path, rng: Rng) -> Iterator[Files]:
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         for number, line in enumerate(lines):
             for _, changed in changes(line):
-                yield {path: hostile.sealed_entry([*lines[:number], changed, *lines[number + 1 :]])}
+                yield {path: hostile_stores.sealed_entry([*lines[:number], changed, *lines[number + 1 :]])}
         for _ in range(20):
-            yield {path: hostile.flipped(path.read_bytes(), rng)}
+            yield {path: hostile_stores.flipped(path.read_bytes(), rng)}
 
 
 def number_changes(store: Path, rng: Rng) -> Iterator[Files]:
@@ -573,8 +578,8 @@ def number_changes(store: Path, rng: Rng) -> Iterator[Files]:
     path = newest(store)
     after = path.with_name(f"{int(path.stem) + 1:020}.json")
     for app in ("quantide.writer", "quantide.step", "quantide.recent", "quantide.source:c0"):
-        for number in hostile.NUMBERS:
-            yield {after: hostile.sealed_entry([{"txn": {"appId": app, "version": number}}])}
+        for number in hostile_stores.NUMBERS:
+            yield {after: hostile_stores.sealed_entry([{"txn": {"appId": app, "version": number}}])}
 
 
 def settings_changes(store: Path, rng: Rng) -> Iterator[Files]:
@@ -584,8 +589,8 @@ def settings_changes(store: Path, rng: Rng) -> Iterator[Files]:
     at = next(i for i, line in enumerate(lines) if "metaData" in line)
     own = json.loads(lines[at]["metaData"]["configuration"][PROPERTY])
     for _, changed in changes(own):
-        other = hostile.put(lines[at], ("metaData", "configuration", PROPERTY), dump(changed))
-        yield {path: hostile.sealed_entry([*lines[:at], other, *lines[at + 1 :]])}
+        other = hostile_stores.put(lines[at], ("metaData", "configuration", PROPERTY), dump(changed))
+        yield {path: hostile_stores.sealed_entry([*lines[:at], other, *lines[at + 1 :]])}
 
 
 def checkpoint_changes(store: Path, rng: Rng) -> Iterator[Files]:
@@ -597,7 +602,7 @@ def checkpoint_changes(store: Path, rng: Rng) -> Iterator[Files]:
     for size in (0, 4, len(data) // 2, len(data) - 1):
         yield {path: data[:size]}
     for _ in range(20):
-        yield {path: hostile.flipped(data, rng)}
+        yield {path: hostile_stores.flipped(data, rng)}
 
 
 def side_changes(store: Path, rng: Rng) -> Iterator[Files]:
@@ -616,8 +621,8 @@ def manifest_changes(store: Path, rng: Rng) -> Iterator[Files]:
         if isinstance(changed, dict):
             entry = newest_copy(store)
             lines = [json.loads(line) for line in entry.read_text().splitlines()]
-            copied = hostile.put(lines[0], ("commitInfo", MANIFEST), sealed(changed))
-            yield {path: sealed(changed).encode(), entry: hostile.sealed_entry([copied, *lines[1:]])}
+            copied = hostile_stores.put(lines[0], ("commitInfo", MANIFEST), sealed(changed))
+            yield {path: sealed(changed).encode(), entry: hostile_stores.sealed_entry([copied, *lines[1:]])}
 
 
 def newest_copy(store: Path) -> Path:
@@ -633,7 +638,7 @@ def data_changes(store: Path, rng: Rng) -> Iterator[Files]:
     content, pieces = data.read_bytes(), Pieces(index_path.read_bytes())
     for number in range(300):
         at = int(rng.integers(len(content) - 300 if number % 2 else 0, len(content)))
-        other = content[:at] + hostile.flipped(content[at : at + 8], rng, 2) + content[at + 8 :]
+        other = content[:at] + hostile_stores.flipped(content[at : at + 8], rng, 2) + content[at + 8 :]
         about = pieces.header["about"] | {"data_size": len(other), "data_crc": zlib.crc32(other)}
         yield {data: other, index_path: pieces.packed(about)}
 
@@ -655,7 +660,7 @@ def test_stores(what: str, box: Box, keyed: bool, share: str, rng: Rng) -> None:
     """Everything that can be done with a store, after one of its files was changed."""
     cases = list(STORES[what](box.reset(), rng))
     picked = rng.permutation(len(cases))[: 1 if share == "some" else 60]
-    with hostile.bounded_memory():
+    with hostile_stores.bounded_memory():
         for index in sorted(picked):
             store = box.reset()
             if what in ("log", "transactions", "settings"):  # else a checkpoint hides what the first entries say
@@ -665,7 +670,7 @@ def test_stores(what: str, box: Box, keyed: bool, share: str, rng: Rng) -> None:
             for path, data in cases[index].items():
                 path.unlink(missing_ok=True)
                 path.write_bytes(data)
-            hostile.exercise(store, keyed)
+            hostile_stores.exercise(store, keyed)
             box.check()
 
 
@@ -725,21 +730,21 @@ def test_the_store_itself(box: Box, keyed: bool) -> None:
     """An unchanged store answers everything: the refusals above are due to the changes."""
     store = box.reset()
     table = pa.concat_tables([pq.read_table(path) for path in sorted((store / "runs").glob("*.parquet"))])
-    hostile.exercise(store, keyed)
+    hostile_stores.exercise(store, keyed)
     box.check()
     with History(box.reset()) as history:
-        assert history.verify().values == (hostile.BATCHES + 1) * hostile.ROWS
+        assert history.verify().values == (hostile_stores.BATCHES + 1) * hostile_stores.ROWS
         paths = [store / name.data for name in history.table.files()]
         values = np.concatenate([pq.read_table(path)["value"].to_numpy() for path in paths])
         assert history.answer(0.3, "exact").value == exact_quantile(values, 0.3)
-        hostile.append(history, np.random.default_rng(1), keyed, 80.0)
+        hostile_stores.append(history, np.random.default_rng(1), keyed, 80.0)
         history.end_step()
         history.vacuum(0)
     assert len(table) >= len(values)
     live = LiveStream(store, follow=False)
     assert live.answer(0.5, last=20).n == 20
     ledger = IngestLog(FolderStorage(str(store)), History(store).batch_seen)
-    assert ledger.last["c0"] == hostile.BATCHES - 1
+    assert ledger.last["c0"] == hostile_stores.BATCHES - 1
     assert ledger.quarantined_files == {
         "/in/b.csv": FileRecord(IngestedFile("/in/b.csv", 1, 2), "quarantined", "bad", 1)
     }

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from quantide import History, errors
-from tests.history.model import Rng, everything, small
+from tests.history.history_model import Rng, everything, small
 
 NAN, INF = float("nan"), float("inf")
 

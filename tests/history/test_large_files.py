@@ -29,7 +29,7 @@ from quantide.store.store_settings import ErrorProfile
 from quantide.store.stored_rows import ALL, SortedRows
 from quantide.summary.key_encoding import encode_keys, group_by_code
 from quantide.summary.value_types import type_named
-from tests.history.model import BY_NAME, Model, Rng, check_all, small
+from tests.history.history_model import BY_NAME, Model, Rng, check_all, small
 
 KIND = type_named("float64")
 BLOCK = 8

@@ -14,7 +14,7 @@ import pytest
 from quantide.errors import StorageError
 from quantide.history import History, compaction_plan
 from quantide.history.compaction_tasks import CompactionOutput, CompactionTask, LocalExecutor, compact_range
-from tests.history.model import BY_NAME, SHAPES, Model, Rng, check_all, small
+from tests.history.history_model import BY_NAME, SHAPES, Model, Rng, check_all, small
 from tests.oracle import SLACK
 
 # --- retention ----------------------------------------------------------------------------------------------

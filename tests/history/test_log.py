@@ -19,8 +19,19 @@ from quantide.store.file_clock import FileClock
 from quantide.store.file_names import LOCK
 from quantide.store.folder_storage import FolderStorage
 from quantide.store.stream_table import StreamTable
-from tests.history.driver import Driver
-from tests.history.work import KEYED, ROWS, SETTINGS, Work, active, all_of, batch, check_stored, leftovers, small
+from tests.history.forked_writers import Driver
+from tests.history.writer_workload import (
+    KEYED,
+    ROWS,
+    SETTINGS,
+    Work,
+    active,
+    all_of,
+    batch,
+    check_stored,
+    leftovers,
+    small,
+)
 from tests.oracle import exact_quantile
 
 HOUR = 3600

@@ -15,7 +15,7 @@ from quantide.history import History, HistoryReader
 from quantide.live import LiveStream
 from quantide.store.object_storage import ObjectStorage
 from quantide.typing import Array
-from tests.history.model import Rng
+from tests.history.history_model import Rng
 from tests.object_servers.object_location import ObjectLocation
 from tests.oracle import exact_quantile
 

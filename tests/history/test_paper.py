@@ -17,7 +17,7 @@ from quantide.store.file_names import RunId
 from quantide.store.store_settings import StoreSettings, parse_size
 from quantide.summary.value_types import type_named
 from tests import oracle
-from tests.history.model import BY_NAME, MODES, Model, Rng, check_span
+from tests.history.history_model import BY_NAME, MODES, Model, Rng, check_span
 
 # --- Figure 3: eps=1/2, eps1=1/4, eps2=1/8 ------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from quantide.history import History, HistoryReader
 from quantide.history import recent_writer as recent_files
 from quantide.store.folder_storage import FolderStorage
 from tests.history.crash import KINDS, Crash, Disk, lay_out, recorded
-from tests.history.work import KEYED, SETTINGS, Work, all_of, check_stored, small
+from tests.history.writer_workload import KEYED, SETTINGS, Work, all_of, check_stored, small
 
 STORES: dict[str, dict[str, Any]] = {"plain": SETTINGS, "keyed": KEYED}
 STRACE = shutil.which("strace")

@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 from quantide import History
-from tests.history.model import BY_NAME, KINDS, SHAPES, Kind, Rng, small
+from tests.history.history_model import BY_NAME, KINDS, SHAPES, Kind, Rng, small
 
 KEYS = [("a", 1), ("a", 2), ("b", 1), (None, 7), ("ü", None)]
 

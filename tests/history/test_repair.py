@@ -26,7 +26,7 @@ from quantide.store.delta_library import DeltaError, panics_as_errors
 from quantide.store.folder_storage import FolderStorage
 from quantide.store.log_repair import LogFinding
 from quantide.store.recent_manifest import RecentManifest
-from tests.history.work import ROWS, SETTINGS, Work, active, all_of, batch, check_stored, few, recent, small
+from tests.history.writer_workload import ROWS, SETTINGS, Work, active, all_of, batch, check_stored, few, recent, small
 from tests.sampling import one_in
 
 NUMBERS = range(11)

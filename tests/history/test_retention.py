@@ -16,8 +16,8 @@ from quantide.store.file_names import RETIRED
 from quantide.store.folder_storage import FolderStorage
 from quantide.store.ingest_status import read_accepted_clock, write_clock_problem
 from quantide.windows.wall_clock import VARIABLE
-from tests.history.driver import Driver
-from tests.history.work import SETTINGS, all_of, batch, check_stored, leftovers, small
+from tests.history.forked_writers import Driver
+from tests.history.writer_workload import SETTINGS, all_of, batch, check_stored, leftovers, small
 
 DAY, SIXTY_DAYS = 24 * 3600, 60 * 24 * 3600
 Out = pytest.CaptureFixture[str]

@@ -14,7 +14,7 @@ from quantide.history.span_view import SpanView
 from quantide.store.file_names import LOCK
 from quantide.store.folder_storage import FolderStorage
 from quantide.store.stream_table import StreamTable
-from tests.history.work import KEYED, ROWS, SETTINGS, Work, active, all_of, batch, key_of, small
+from tests.history.writer_workload import KEYED, ROWS, SETTINGS, Work, active, all_of, batch, key_of, small
 from tests.oracle import bound_faults, exact_quantile
 
 MODES = ("quick", "accurate", "exact")

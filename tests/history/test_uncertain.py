@@ -21,7 +21,7 @@ from quantide.store.file_names import entry_name
 from quantide.store.folder_storage import FolderStorage
 from quantide.summary.value_column import read_column
 from quantide.summary.value_types import type_named
-from tests.history.work import KEYED, ROWS, SETTINGS, batch, check_stored, key_of, small
+from tests.history.writer_workload import KEYED, ROWS, SETTINGS, batch, check_stored, key_of, small
 
 Patch = pytest.MonkeyPatch
 

@@ -12,7 +12,7 @@ from quantide.errors import CorruptBytesError
 from quantide.history import History, span_view, value_scan
 from quantide.history.span_view import HistoryAnswer
 from quantide.history.value_scan import SegmentBlocks
-from tests.history.model import BY_NAME, KINDS, MODES, SHAPES, Model, Rng, check_all, small
+from tests.history.history_model import BY_NAME, KINDS, MODES, SHAPES, Model, Rng, check_all, small
 from tests.object_servers.object_location import ObjectLocation
 from tests.oracle import bound_faults
 from tests.sampling import one_in

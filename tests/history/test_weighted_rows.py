@@ -13,7 +13,7 @@ import pytest
 from quantide import History, errors
 from quantide.history import appended_rows
 from quantide.live import LiveStream
-from tests.history.model import everything
+from tests.history.history_model import everything
 
 NAN = float("nan")
 

@@ -15,7 +15,7 @@ from quantide.config import read_config
 from quantide.spark.kafka_connector import JARS_VARIABLE
 from quantide.spark.stream.quarantine import show
 from tests.kafka.broker import CONNECTOR, Broker
-from tests.spark.processes import environment, finish, running, tail, wait_until
+from tests.spark.process_groups import environment, finish, running, tail, wait_until
 
 JSON = 'decode = { format = "json", schema = "ms DOUBLE, ts TIMESTAMP, path STRING" }'
 QUICK = '"kafka.default.api.timeout.ms" = "8000", "kafka.request.timeout.ms" = "4000"'  # a broker that is away

@@ -12,7 +12,7 @@ from pathlib import Path
 from bench.processes import spawn
 from quantide.spark.kafka_connector import JARS_VARIABLE
 from tests.kafka.broker import CONNECTOR
-from tests.spark.processes import end, environment, running, tail
+from tests.spark.process_groups import end, environment, running, tail
 
 Record = Callable[..., None]
 REFUSED = 2  # exit code of a driver that reports an error

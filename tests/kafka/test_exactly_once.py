@@ -10,7 +10,7 @@ import pytest
 from tests.kafka.broker import Broker, missing, running_broker, wait_for
 from tests.kafka.kafka_stage import JSON, QUICK, KafkaStage
 from tests.object_servers.object_location import ObjectLocation
-from tests.spark.processes import wait_until
+from tests.spark.process_groups import wait_until
 from tests.spark.streams import configure_store, credentials
 
 pytestmark = pytest.mark.slow

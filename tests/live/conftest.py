@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.history.driver import Driver, driving
+from tests.history.forked_writers import Driver, driving
 
 
 @pytest.fixture(scope="session")

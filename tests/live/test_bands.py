@@ -10,7 +10,7 @@ import pytest
 from quantide.live import LiveStream
 from quantide.live.live_view import LiveHistoryView
 from quantide.live.scope import QueryScope
-from tests.live.model import Grown, Rng, small
+from tests.live.live_model import Grown, Rng, small
 
 OPEN: dict[str, Any] = {
     "alike": lambda rng, n: rng.integers(0, 10_000, n),

@@ -16,8 +16,8 @@ from quantide.live import LiveStream
 from quantide.store import fault_points, writable_table
 from quantide.store.recent_file import RecentFile
 from quantide.store.recent_manifest import RecentManifest
-from tests.history.work import leftovers
-from tests.live.model import Grown, Rng, check, check_question, small
+from tests.history.writer_workload import leftovers
+from tests.live.live_model import Grown, Rng, check, check_question, small
 
 RECENT = "_quantide/recent"
 QUESTIONS: list[dict[str, Any]] = [

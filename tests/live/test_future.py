@@ -23,7 +23,7 @@ from quantide.live import LiveStream
 from quantide.store.recent_manifest import ManifestEntry, RecentManifest
 from quantide.store.store_settings import StoreSettings
 from quantide.windows.wall_clock import VARIABLE
-from tests.live.model import small
+from tests.live.live_model import small
 
 GOLDEN = Path(__file__).parent / "golden" / "future-0.1.tar.xz"
 START, WRONG = np.datetime64("2026-03-01T12:00:00", "ns"), np.datetime64("2090-01-01", "ns")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from quantide.live import LiveStream
-from tests.history.model import KINDS, SHAPES
-from tests.live.model import Grown, Key, Rng, check, small
+from tests.history.history_model import KINDS, SHAPES
+from tests.live.live_model import Grown, Key, Rng, check, small
 
 HOSTS: list[Key] = [("a",), ("b",), ("c",), (None,)]
 PAIRS: list[Key] = [("a", 1), ("a", 2), ("b", 1), (None, 1), ("b", None), (None, None)]

@@ -11,7 +11,7 @@ import pytest
 from quantide.errors import QuantideError, SpanError
 from quantide.live import LiveStream
 from tests import oracle
-from tests.live.model import Grown, Rng, data_of, scope_arguments, small
+from tests.live.live_model import Grown, Rng, data_of, scope_arguments, small
 
 WINDOWS: list[dict[str, Any]] = [
     {},

@@ -25,7 +25,7 @@ from quantide.store.store_settings import ErrorProfile
 from quantide.store.stored_rows import RecentRows
 from quantide.summary.value_types import type_named
 from tests import oracle
-from tests.live.model import small
+from tests.live.live_model import small
 
 KIND = type_named("float64")
 KEYS = ["a", "b", None]

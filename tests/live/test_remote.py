@@ -17,7 +17,7 @@ from quantide.history import History, HistoryReader
 from quantide.live import LiveStream
 from quantide.store import object_storage
 from quantide.store.object_storage import ObjectStorage
-from tests.live.model import Grown, Rng, check, small
+from tests.live.live_model import Grown, Rng, check, small
 from tests.object_servers.object_location import ObjectLocation
 from tests.object_servers.servers import aws_names, s3_files
 

@@ -14,7 +14,7 @@ from quantide.live import LiveStream, time_panes, time_series
 from quantide.live.time_series import read_times_ms
 from quantide.windows.time_clock import TimeClock
 from tests import oracle
-from tests.live.model import Grown, Key, Rng, small
+from tests.live.live_model import Grown, Key, Rng, small
 
 PHIS = [0.001, 0.5, 0.9, 1.0]
 HOSTS: list[Key] = [("a",), ("b",)]

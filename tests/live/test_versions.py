@@ -18,7 +18,7 @@ from quantide import History
 from quantide.errors import CorruptBytesError, StorageError
 from quantide.live import LiveAnswer, LiveStream
 from quantide.store.stream_table import StreamTable
-from tests.live.model import Grown, Rng, check, check_question, small
+from tests.live.live_model import Grown, Rng, check, check_question, small
 from tests.oracle import bound_faults
 
 QUESTIONS: list[dict[str, Any]] = [

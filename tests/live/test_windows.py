@@ -19,8 +19,8 @@ from quantide.live import LiveStream
 from quantide.summary.value_column import read_column
 from quantide.summary.value_types import type_named
 from tests import oracle
-from tests.history.work import leftovers
-from tests.live.model import Grown, Rng, check, small
+from tests.history.writer_workload import leftovers
+from tests.live.live_model import Grown, Rng, check, small
 
 NINE: list[dict[str, Any]] = [{"last": 9}, {}]
 ONE: list[dict[str, Any]] = [{"last": 1}, {"within": 1}, {"filter": "f"}]

@@ -12,7 +12,7 @@ from quantide.summary import keyed_merge
 from quantide.summary.answer import Answer
 from quantide.summary.key_ranking import KeyRankingAsOf
 from tests import oracle
-from tests.live.model import Beyond, Grown, Key, Model, Rng, scope_arguments, small, some_window
+from tests.live.live_model import Beyond, Grown, Key, Model, Rng, scope_arguments, small, some_window
 
 KINDS = ("float64", "float32", "int64", "decimal[2]", "timestamp[us, tz=UTC]", "duration[ms]")
 SHAPES: dict[str, Any] = {

@@ -14,10 +14,10 @@ from quantide.errors import EmptyError, UnknownKeyError
 from quantide.history import History
 from quantide.live import LiveStream
 from tests import oracle
-from tests.history.driver import Driver
-from tests.history.work import leftovers
-from tests.live.model import Rng, check, data_of, scope_arguments, small, some_window
-from tests.live.work import HOSTS, LAST, SETTINGS, after, append, batches_in, model_of, noted, versions
+from tests.history.forked_writers import Driver
+from tests.history.writer_workload import leftovers
+from tests.live.live_model import Rng, check, data_of, scope_arguments, small, some_window
+from tests.live.live_workload import HOSTS, LAST, SETTINGS, after, append, batches_in, model_of, noted, versions
 
 POINTS = (
     "recent.written",

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from quantide import Monitor, MonitorGroup, RecentWindow, SlidingWindow, Summary
 from quantide.queries.query_clusters import CLUSTERINGS
 from tests.machines.blocks import TYPES, Array, Block, blocks, run, thinned
-from tests.queries import model
+from tests.queries import query_model
 
 pytestmark = pytest.mark.slow
 
@@ -200,7 +200,7 @@ class MonitorMachine(Queries):
         one, (phi, above, below) = self.watched.popitem()
         data = self.content.tolist()
         precision = 2 * EPS if self.tail is None else 2 * min(EPS, TAIL * phi, TAIL * (1 - phi))
-        may_be = model.states(data, phi, precision, above, below) if data else {"possible"}
+        may_be = query_model.states(data, phi, precision, above, below) if data else {"possible"}
         assert self.monitor.condition(one) in may_be
         self.monitor.drop(one)
 
@@ -228,7 +228,7 @@ class MonitorMachine(Queries):
         stats = self.monitor.stats()
         assert (stats["queries"], stats["conditions"]) == (len(self.registered), len(self.watched))
         assert stats["clusters"] <= len(self.registered)
-        assert model.clusters_faults(self.monitor) == []
+        assert query_model.clusters_faults(self.monitor) == []
 
     @rule()
     def restore(self) -> None:

@@ -9,7 +9,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.server.serving import STREAM, configure, make_store, serving
+from tests.server.running_server import STREAM, configure, make_store, serving
 
 ROWS, SECONDS = 6_000, 600
 METRICS = 'metrics = { quantiles = [0.5, 0.99], windows = ["5m"], keys = ["/pay"] }\n'

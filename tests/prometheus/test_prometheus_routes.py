@@ -10,7 +10,7 @@ import pytest
 from quantide.server.http.tokens import create_token
 from quantide.server.server_registry import ServerRegistry
 from tests.prometheus.conftest import Shop
-from tests.server.serving import STREAM, configure, make_store, serving, traffic
+from tests.server.running_server import STREAM, configure, make_store, serving, traffic
 
 TEXT = 'latency{endpoint="/pay",quantile="0.99",window="5m"}'
 

@@ -11,7 +11,7 @@ from quantide import Monitor
 from quantide.kernels import interval_clustering
 from quantide.queries.query_clusters import cluster_intervals
 from quantide.queries.query_registry import compute_intervals
-from tests.queries import model
+from tests.queries import query_model
 
 EPS = 0.01
 queries = st.lists(
@@ -49,7 +49,7 @@ def test_qc_a_is_optimal(asked: list[tuple[float, float]]) -> None:
     left, right = innermost(spans_of(asked))
     lefts, rights = interval_clustering.cluster_worst_case(left, right, EPS)
     cost = sum(1 / np.log1p(x / (2 * (1 - EPS))) for x in (rights - lefts) if x > 0)
-    assert cost == pytest.approx(model.cheapest(left.tolist(), right.tolist(), EPS), rel=1e-9)
+    assert cost == pytest.approx(query_model.cheapest(left.tolist(), right.tolist(), EPS), rel=1e-9)
 
 
 def test_qc_a_is_the_papers_loop_on_many(rng: np.random.Generator) -> None:
@@ -69,7 +69,7 @@ def test_qc_b_has_the_fewest_clusters(asked: list[tuple[float, float]]) -> None:
     left, right = innermost(spans_of(asked))
     spans = spans_of(asked)
     lefts, _ = interval_clustering.cluster_fewest(left, right)
-    assert len(lefts) == model.fewest_points(spans[:, 0].tolist(), spans[:, 1].tolist())
+    assert len(lefts) == query_model.fewest_points(spans[:, 0].tolist(), spans[:, 1].tolist())
 
 
 def test_qc_b_is_within_the_bound_of_theorem_7(rng: np.random.Generator) -> None:
@@ -100,11 +100,11 @@ def test_online_clusters_are_valid_after_every_change(asked: list[tuple[float, f
     ids = []
     for phi, eps in asked:
         ids.append(monitor.register(phi, eps))
-        assert model.clusters_faults(monitor) == []
+        assert query_model.clusters_faults(monitor) == []
     random.shuffle(ids)  # type: ignore[attr-defined]
     for one in ids:
         monitor.drop(one)
-        assert model.clusters_faults(monitor) == []
+        assert query_model.clusters_faults(monitor) == []
     assert monitor.stats()["clusterings"] == 1
 
 
@@ -129,4 +129,4 @@ def test_many_changes_cluster_all_again(rng: np.random.Generator) -> None:
         monitor.register(1 - rng.random(), 0.02)
         monitor.changes()
     assert monitor.stats()["clusterings"] == 2
-    assert model.clusters_faults(monitor) == []
+    assert query_model.clusters_faults(monitor) == []

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from quantide import Monitor, Summary
 from quantide.kernels.cluster_evaluation import ANSWERED, evaluate, lifetime, lifetime_terms
 from tests import oracle
-from tests.queries import model
+from tests.queries import query_model
 
 GRID = 64  # fractions of it are exact in floating point
 
@@ -46,7 +46,7 @@ def test_lifetime_is_the_number_of_worst_case_arrivals(
     rmin = data.draw(st.integers(1, n))
     rmax = data.draw(st.integers(rmin, n))
     lasting = life(rmin, rmax, float(a - eps), float(b + eps), n)
-    exact = model.exact_life(rmin, rmax, a - eps, b + eps, n)
+    exact = query_model.exact_life(rmin, rmax, a - eps, b + eps, n)
     assert (lasting >= 0) == (exact >= 0)
     if 0 <= exact < 9_999:
         assert exact == int(lasting + 1e-9)

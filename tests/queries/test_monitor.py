@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from quantide import Monitor, Summary, errors
 from tests.orders import ORDERS
-from tests.queries import model
+from tests.queries import query_model
 
 CLUSTERINGS = ("online", "worst-case", "fewest")
 KINDS = list(product(CLUSTERINGS, ("triggers", "together")))
@@ -55,7 +55,7 @@ def test_every_query_is_right_after_every_step(kind: tuple[str, str], script: li
             for i in range(0, len(what), 7):
                 monitor.update(what[i : i + 7])
                 data += what[i : i + 7]
-                assert model.faults(monitor, registered, data) == []
+                assert query_model.faults(monitor, registered, data) == []
         elif verb == "one":
             monitor.update(what)
             data.append(what)
@@ -65,10 +65,10 @@ def test_every_query_is_right_after_every_step(kind: tuple[str, str], script: li
         elif verb == "bytes":
             monitor = Monitor.from_bytes(monitor.to_bytes())
         if data:
-            assert model.faults(monitor, registered, data) == []
+            assert query_model.faults(monitor, registered, data) == []
             seen |= dict(monitor.changes())
             assert seen == {one: monitor.answer(one).value for one in registered}
-        assert model.clusters_faults(monitor) == []
+        assert query_model.clusters_faults(monitor) == []
         assert len(monitor) == len(registered)
 
 
@@ -339,7 +339,7 @@ def test_conditions_are_never_wrong(kind: tuple[str, str], rng: np.random.Genera
         for one, phi, eps, above, below in asked:
             state = monitor.condition(one)
             in_force = max(eps, 2 * min(0.01, 0.1 * phi, 0.1 * (1 - phi)))
-            assert state in model.states(data, phi, in_force, above, below)
+            assert state in query_model.states(data, phi, in_force, above, below)
             assert monitor.query(one).eps == pytest.approx(in_force)
             assert said[one] == state
 

@@ -13,7 +13,7 @@ from quantide import Monitor, MonitorGroup, Summary
 from quantide.errors import InvalidArgumentError, TooCoarseError
 from quantide.queries.query_clusters import CLUSTERINGS
 from tests.orders import ORDERS
-from tests.queries import model
+from tests.queries import query_model
 from tests.sampling import one_in
 
 EPS, TAIL = 0.01, 0.1
@@ -83,7 +83,7 @@ def test_every_read_is_within_the_tail(where: str, clustering: str, updates: str
         answers = monitor.answers(ids)
         assert faults(answers, data, PHIS, precisions) == []
         assert [published[int(one)] for one in ids] == answers.values.tolist()
-        assert model.clusters_faults(monitor) == []
+        assert query_model.clusters_faults(monitor) == []
         if k % 9 == 0:
             data_now = monitor.to_bytes()
             monitor = Monitor.from_bytes(data_now)
@@ -134,7 +134,7 @@ def test_any_sequence_of_calls(data: st.DataObject) -> None:
         if len(seen) and len(ids) and data.draw(st.booleans()):
             assert faults(monitor.answers(ids), seen, phis, precisions) == []
             assert np.allclose([monitor.query(int(one)).eps for one in ids], precisions)
-            assert model.clusters_faults(monitor) == []
+            assert query_model.clusters_faults(monitor) == []
 
 
 @pytest.mark.parametrize("where", ["early", "late", "alternating", "rising", "ties"])
@@ -157,7 +157,7 @@ def test_alarms_near_the_ends(where: str, rng: Rng) -> None:
             state = monitor.condition(one)
             undecided += state == "possible"
             assert monitor.query(one).eps == pytest.approx(2 * finest(phi))
-            assert not data or state in model.states(data, phi, 2 * finest(phi), above, below)
+            assert not data or state in query_model.states(data, phi, 2 * finest(phi), above, below)
     assert undecided < 0.1 * 30 * len(watched)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from quantide import Monitor, RecentWindow, SlidingWindow, Summary, errors
 from tests import oracle
-from tests.queries import model
+from tests.queries import query_model
 from tests.sampling import one_in
 
 EPS = 0.05
@@ -88,7 +88,9 @@ def condition_faults(monitor: Monitor, watched: dict[int, tuple[float, float, An
     messages = []
     for one, (phi, eps, above, below) in watched.items():
         may_be = (
-            model.states(data.tolist(), phi, max(eps, 2 * monitor.eps), above, below) if len(data) else {"possible"}
+            query_model.states(data.tolist(), phi, max(eps, 2 * monitor.eps), above, below)
+            if len(data)
+            else {"possible"}
         )
         if monitor.condition(one) not in may_be:
             messages.append(f"({phi}, {eps}, {above}, {below}) is {monitor.condition(one)}, not {may_be}")
@@ -155,13 +157,13 @@ def test_every_query_is_right_at_every_version(draw: str, clustering: str, scrip
         assert condition_faults(monitor, watched, source.data) == []
         assert monitor.n == len(source.data)
         if len(source.data):
-            assert model.faults(monitor, registered, source.data.tolist()) == []
+            assert query_model.faults(monitor, registered, source.data.tolist()) == []
             seen |= dict(monitor.changes())
             assert seen == {one: monitor.answer(one).value for one in registered}
         else:
             assert not monitor.changes()
         assert not monitor.changes()
-        assert model.clusters_faults(monitor) == []
+        assert query_model.clusters_faults(monitor) == []
 
 
 @pytest.mark.parametrize(("eps", "draw"), one_in(4, product([0.01, 0.1, 0.6], sorted(DRAWS))))
@@ -179,7 +181,7 @@ def test_many_queries_over_large_content(eps: float, draw: str, rng: Rng) -> Non
             str(rng.choice(["grow", "crowd", "shrink", "cut", "replace"])), int(rng.choice([1, 9, 150, 3000]))
         )
         if len(source.data):
-            assert model.faults(monitor, registered, source.data.tolist()) == []
+            assert query_model.faults(monitor, registered, source.data.tolist()) == []
     assert monitor.stats()["evaluations"] > 0
 
 
@@ -225,7 +227,7 @@ def test_what_only_grows(draw: str, sizes: list[int], seed: int) -> None:
         if rng.random() < 0.2:
             monitor = Monitor.from_bytes(monitor.to_bytes(), pull=source.pull, grows=True)
         if len(source.data):
-            assert model.faults(monitor, registered, source.data.tolist()) == []
+            assert query_model.faults(monitor, registered, source.data.tolist()) == []
         monitor.changes()
 
 
@@ -352,7 +354,7 @@ def test_queries_go_on_over_another_source(rng: Rng) -> None:
     changes = third.changes()
     assert (len(changes), changes.conditions) == (200, [(alarm, "certain")])
     registered = {int(one): (third.query(int(one)).phi, third.query(int(one)).eps) for one in ids}
-    assert model.faults(third, registered, other.data.tolist()) == []
+    assert query_model.faults(third, registered, other.data.tolist()) == []
     other.become(np.arange(5))
     with pytest.raises(errors.TypeMismatchError, match="int64"):
         third.changes()

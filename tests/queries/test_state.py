@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from quantide import Monitor, Summary, errors
-from tests.queries import model
+from tests.queries import query_model
 
 
 def made(kind: str, rng: np.random.Generator) -> Monitor:
@@ -130,6 +130,6 @@ def test_hostile_bytes_are_refused_or_harmless(kind: str, rng: np.random.Generat
             continue
         clusters = monitor._evaluator.clusters
         if clusters is not None:
-            assert [fault for fault in model.clusters_faults(monitor) if "in cluster" not in fault] == []
+            assert [fault for fault in query_model.clusters_faults(monitor) if "in cluster" not in fault] == []
         monitor.update([1, 2, 3])
         assert len(monitor.changes()) <= len(monitor)

@@ -7,7 +7,7 @@ import numpy as np
 
 from quantide.server.alarms.alarm_setting import AlarmSetting
 from quantide.server.service import Service
-from tests.server.serving import configure, make_store
+from tests.server.running_server import configure, make_store
 
 
 class Stage:

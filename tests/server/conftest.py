@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.server.naive import Served
-from tests.server.serving import serving
+from tests.server.exact_streams import Served
+from tests.server.running_server import serving
 
 
 @pytest.fixture(scope="session")

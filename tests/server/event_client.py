@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quantide import History
-from tests.server.serving import ENDPOINTS
+from tests.server.running_server import ENDPOINTS
 
 
 class Event(NamedTuple):

@@ -17,7 +17,7 @@ from quantide.errors import CorruptBytesError, InvalidArgumentError, QuantideErr
 from quantide.server.http.tokens import allow_anonymous, create_token, list_tokens, revoke_token, tokens_required
 from quantide.server.serve import report_access, serve
 from quantide.server.server_registry import SCHEMA, ServerRegistry
-from tests.server.serving import configure, serving
+from tests.server.running_server import configure, serving
 
 LOCAL = {"id": "local", "name": "local", "role": "admin", "streams": None}
 QUERY = "INSERT INTO queries (stream, key, window, phi, owner, created) VALUES ('latency', '', '', 0.5, ?, 1)"

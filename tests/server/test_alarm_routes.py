@@ -15,7 +15,7 @@ from quantide.server.routes.alarm_routes import encode_alarm, may_see_webhook
 from quantide.server.server_registry import ServerRegistry
 from quantide.server.service import Service
 from tests.server.alarm_stage import Stage
-from tests.server.serving import STREAM, configure, make_store, serving
+from tests.server.running_server import STREAM, configure, make_store, serving
 
 ALARM: dict[str, Any] = {"stream": "latency", "phi": 0.5, "above": 100}
 

@@ -20,7 +20,7 @@ from quantide.server.alarms.alarm_state import AlarmStateMachine
 from quantide.server.alarms.alarm_window import CERTAIN, NO, POSSIBLE
 from quantide.server.service import Service
 from tests.server.alarm_stage import Stage, setting
-from tests.server.serving import configure
+from tests.server.running_server import configure
 
 STATES = st.sampled_from([NO, POSSIBLE, CERTAIN])
 MOMENT = pa.array([1767225600 * 10**9]).cast(pa.timestamp("ns", "UTC"))

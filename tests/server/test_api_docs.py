@@ -17,7 +17,7 @@ from quantide.config import read_config
 from quantide.config.server_config import Limits, ServerConfig, Webhooks
 from quantide.server.app import make_app
 from quantide.server.http.response_json import ERROR_STATUS, PROBLEM_STATUS
-from tests.server.serving import configure, make_store, serving
+from tests.server.running_server import configure, make_store, serving
 from tests.shapes import shape
 
 DOCS = Path(__file__).parents[2] / "docs"

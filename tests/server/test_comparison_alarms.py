@@ -17,7 +17,7 @@ from quantide.server.alarms.alarm_setting import AlarmSetting
 from quantide.server.alarms.alarm_window import CERTAIN, NO, POSSIBLE
 from quantide.server.server_registry import VERSION, ServerRegistry
 from tests.server.alarm_stage import Stage, setting
-from tests.server.serving import configure, make_store, serving
+from tests.server.running_server import configure, make_store, serving
 from tests.server.test_access import older
 
 ALL = {"key": None, "window": "all", "filter": None}

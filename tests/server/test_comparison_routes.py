@@ -16,8 +16,8 @@ from quantide.summary.comparison import Comparison
 from quantide.summary.value_json import encode_comparison
 from tests import comparison_oracle as oracle
 from tests.oracle import target_rank
-from tests.server.naive import Served
-from tests.server.serving import configure, make_store, serving
+from tests.server.exact_streams import Served
+from tests.server.running_server import configure, make_store, serving
 from tests.server.test_quantile_routes import check_refusal
 
 

@@ -18,7 +18,7 @@ from quantide.server.routes import query_routes
 from quantide.server.service import Service
 from quantide.server.subscriptions.query_table import QuerySet, QueryTable, WindowKey
 from tests.server.event_client import Truth
-from tests.server.serving import configure, make_store
+from tests.server.running_server import configure, make_store
 
 KEYS = (None, "/pay", "/cart", "/home", "/nobody")
 

@@ -22,7 +22,7 @@ from quantide.server.server_registry import ServerRegistry
 from quantide.server.service import Service
 from quantide.server.subscriptions.continuous_queries import ContinuousQueries
 from tests.server.event_client import EventClient, Truth, check_value, open_events
-from tests.server.serving import configure, make_store, serving
+from tests.server.running_server import configure, make_store, serving
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ import pytest
 from quantide.cli import main
 from quantide.server.http.tokens import create_token, list_tokens
 from quantide.server.server_registry import SCHEMA, ServerRegistry
-from tests.server.serving import STREAM, configure, make_store, serving, traffic
+from tests.server.running_server import STREAM, configure, make_store, serving, traffic
 from tests.server.test_access import TOKEN, older
 
 TWO_STREAMS = STREAM + STREAM.replace("streams.latency", "streams.secret")

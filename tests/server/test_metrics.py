@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.server.naive import STREAMS, Served
-from tests.server.serving import configure, make_store, serving, traffic
+from tests.server.exact_streams import STREAMS, Served
+from tests.server.running_server import configure, make_store, serving, traffic
 
 
 def measured(client: httpx.Client) -> dict[tuple[str, ...], float]:

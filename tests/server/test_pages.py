@@ -13,7 +13,7 @@ import pytest
 from quantide.server.http.tokens import create_token
 from quantide.server.routes import page_routes
 from quantide.server.server_registry import ServerRegistry
-from tests.server.serving import configure, serving
+from tests.server.running_server import configure, serving
 
 STATIC = Path(page_routes.__file__).parent.parent / "static"
 CHARTS = f"/page/{page_routes.PLOTLY}"

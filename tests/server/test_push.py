@@ -25,8 +25,8 @@ from quantide.server.push import group_commit
 from quantide.server.server_registry import ServerRegistry
 from quantide.store import fault_points
 from quantide.store.landing_file import arrival_time, digest_key
-from tests.server.pushing import landed, landed_requests, landing_files, push_config, read_file
-from tests.server.serving import serving
+from tests.server.push_landing import landed, landed_requests, landing_files, push_config, read_file
+from tests.server.running_server import serving
 
 ROWS = "/api/streams/latency/rows"
 LINES = {"content-type": "application/x-ndjson"}

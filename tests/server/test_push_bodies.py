@@ -22,8 +22,8 @@ from quantide.server.push.parquet_pages import scan_pages
 from quantide.server.push.row_formats import parse_rows
 from quantide.store.parquet_footer import UNCOMPRESSED, VALUES, read_footer
 from tests.contradicting_parquet import contradicting_file
-from tests.server.pushing import landed, landing_files, push_config
-from tests.server.serving import serving
+from tests.server.push_landing import landed, landing_files, push_config
+from tests.server.running_server import serving
 
 ARROW, PARQUET, JSON = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet", "application/json"
 BODY = 100_000  # limit of a body; its rows may take eight times as much

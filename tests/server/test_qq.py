@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from quantide import History
 from tests.oracle import target_rank
-from tests.server.naive import EPS, STREAMS, Served
-from tests.server.serving import configure, serving
+from tests.server.exact_streams import EPS, STREAMS, Served
+from tests.server.running_server import configure, serving
 from tests.server.test_quantile_routes import check_refusal
 
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from quantide import Summary
 from quantide.live import LiveStream
 from tests.oracle import count_at_most, exact_quantile, summary_faults
-from tests.server.naive import EPS, STREAMS, TEN, Served
-from tests.server.serving import serving
+from tests.server.exact_streams import EPS, STREAMS, TEN, Served
+from tests.server.running_server import serving
 
 ONE_SECOND = np.timedelta64(1, "s")
 PHIS = [0.0, 1e-320, 0.01, 0.25, 0.5, 0.9, 0.99, 1.0]

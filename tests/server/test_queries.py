@@ -12,7 +12,7 @@ from quantide import History
 from quantide.server.http.tokens import create_token
 from quantide.server.server_registry import ServerRegistry
 from tests.server.event_client import Truth
-from tests.server.serving import STREAM, configure, make_store, serving
+from tests.server.running_server import STREAM, configure, make_store, serving
 
 ONE = {"stream": "latency", "phi": 0.5}
 JSON = {"content-type": "application/json"}

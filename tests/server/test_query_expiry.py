@@ -15,7 +15,7 @@ from quantide.server.subscriptions import continuous_queries as module
 from quantide.server.subscriptions.continuous_queries import ContinuousQueries
 from quantide.server.subscriptions.query_table import QuerySet, WindowKey
 from tests.server.event_client import Truth
-from tests.server.serving import configure, make_store, serving
+from tests.server.running_server import configure, make_store, serving
 from tests.server.test_access import older
 
 PAY = WindowKey.of("latency", "/pay", "all", None)

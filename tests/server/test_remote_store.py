@@ -11,7 +11,7 @@ import pytest
 from quantide import History
 from quantide.config import read_config
 from tests.object_servers.object_location import ObjectLocation
-from tests.server.serving import STREAM, serving, traffic
+from tests.server.running_server import STREAM, serving, traffic
 
 
 @pytest.fixture

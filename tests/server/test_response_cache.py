@@ -15,7 +15,7 @@ from starlette.types import Message, Receive, Scope, Send
 from quantide.errors import NotReadyError
 from quantide.server.http import response_cache
 from quantide.server.http.response_cache import ResponseCache, set_versions
-from tests.server.serving import configure, make_store, serving, traffic
+from tests.server.running_server import configure, make_store, serving, traffic
 
 Handler = Callable[[Scope, Send], Awaitable[None]]
 

@@ -40,7 +40,7 @@ from quantide.server.http.tokens import (
     revoke_token,
 )
 from quantide.server.server_registry import ServerRegistry
-from tests.server.serving import configure, make_store, serving, traffic
+from tests.server.running_server import configure, make_store, serving, traffic
 
 JSON = {"content-type": "application/json"}
 Guarded = tuple[httpx.Client, ServerRegistry, dict[str, str]]

@@ -37,7 +37,7 @@ from quantide.server.http.response_json import PROBLEM_STATUS
 from quantide.server.http.tokens import create_token
 from quantide.server.serve import Server, serve
 from quantide.server.server_registry import ServerRegistry
-from tests.server.serving import configure, serving
+from tests.server.running_server import configure, serving
 
 TLS = 'tls_cert = "server.crt"\ntls_key = "server.key"'
 

@@ -10,7 +10,7 @@ import pytest
 from quantide.live.live_stream import LiveStream
 from quantide.server import served_streams
 from quantide.server.served_streams import ServedStreams
-from tests.server.serving import configure, make_store
+from tests.server.running_server import configure, make_store
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

@@ -12,7 +12,7 @@ from quantide.errors import CorruptBytesError
 from quantide.server.stream_health import HealthLog, StreamHealth
 from quantide.store.ingest_status import EARLIEST, INGEST_STATUS, LATEST, IngestStatus, publish_status
 from quantide.windows.wall_clock import VARIABLE, wall_clock
-from tests.server.serving import configure, make_store, serving
+from tests.server.running_server import configure, make_store, serving
 from tests.server.test_metrics import measured
 
 YEAR = 365 * 86_400

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from quantide import History
-from tests.server.naive import EPS, STREAMS, Served
-from tests.server.serving import configure, make_store, serving, traffic
+from tests.server.exact_streams import EPS, STREAMS, Served
+from tests.server.running_server import configure, make_store, serving, traffic
 from tests.server.test_quantile_routes import check_refusal
 
 OF_STREAM = ["", "/keys", "/quantiles?phi=0.5", "/rank?value=1", "/cdf", "/summary"]

@@ -27,7 +27,7 @@ from quantide.server.alarms import webhook_delivery
 from quantide.server.alarms.webhook_delivery import WebhookOutbox, WebhookSender
 from quantide.server.server_registry import ServerRegistry
 from quantide.server.webhooks import check_url, read_secret
-from tests.server.serving import configure, make_store, serving
+from tests.server.running_server import configure, make_store, serving
 
 SECRET = b"0123456789abcdef-test"
 PRIVATE = "what only the receiver knows"

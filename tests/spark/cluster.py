@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.spark.processes import SPARK, environment, running, wait_until
+from tests.spark.process_groups import SPARK, environment, running, wait_until
 
 WORKERS = 2
 LOOPBACK = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]

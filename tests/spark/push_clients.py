@@ -12,7 +12,7 @@ from subprocess import Popen
 import httpx
 from deltalake import DeltaTable
 
-from tests.spark.processes import environment, running, wait_until
+from tests.spark.process_groups import environment, running, wait_until
 
 ROWS = 10  # rows of a request
 

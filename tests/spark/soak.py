@@ -43,7 +43,7 @@ from quantide.store.log_entry import LogEntry
 from quantide.windows.time_clock import read_span
 from quantide.windows.wall_clock import VARIABLE
 from tests.oracle import bound_faults
-from tests.spark.processes import environment, tail
+from tests.spark.process_groups import environment, tail
 from tests.spark.streams import Feed
 
 COMMAND = [sys.executable, "-m", "quantide"]

@@ -11,15 +11,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from bench.processes import family
+from tests.spark.answer_checks import check
 from tests.spark.cluster import WORKERS, cluster
-from tests.spark.driver import EPS, QUESTIONS, rows_of, write_lake
-from tests.spark.processes import Address, end, environment, finish, listening, running, wait_until
-from tests.spark.right import check
+from tests.spark.process_groups import Address, end, environment, finish, listening, running, wait_until
+from tests.spark.query_driver import EPS, QUESTIONS, rows_of, write_lake
 
 pytestmark = pytest.mark.slow
 
 ASKED = ["summary", "quantiles", "quantiles by key", "exact by key"]
-DRIVER = [sys.executable, "-m", "tests.spark.driver"]
+DRIVER = [sys.executable, "-m", "tests.spark.query_driver"]
 
 
 @pytest.fixture(scope="module")

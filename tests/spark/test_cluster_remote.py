@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from quantide import History
 from tests.object_servers.object_location import ObjectLocation
 from tests.spark.cluster import Cluster, cluster, own_folders
-from tests.spark.processes import end, environment, finish, running, tail, wait_until
+from tests.spark.process_groups import end, environment, finish, running, tail, wait_until
 from tests.spark.streams import configure_store, credentials
 
 COMMAND = [sys.executable, "-m", "quantide", "ingest"]

@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.driver import EPS, FRAMES, QUESTIONS, rows_of, write_lake
-from tests.spark.processes import FREE_PORT, environment, finish, running
-from tests.spark.right import check
+from tests.spark.answer_checks import check
+from tests.spark.process_groups import FREE_PORT, environment, finish, running
+from tests.spark.query_driver import EPS, FRAMES, QUESTIONS, rows_of, write_lake
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +25,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def answers(lake: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Answers of a driver that has only a Connect session."""
     folder = tmp_path_factory.mktemp("answers")
-    command = [sys.executable, "-m", "tests.spark.driver", "connect:local[2]", str(lake), str(folder)]
+    command = [sys.executable, "-m", "tests.spark.query_driver", "connect:local[2]", str(lake), str(folder)]
     with running([*command, *QUESTIONS, *FRAMES], folder / "driver.log", environment() | FREE_PORT) as driver:
         finish(driver, folder / "driver.log")
     return folder

@@ -15,7 +15,7 @@ from quantide.errors import CheckpointError, SourceTableError
 from quantide.spark.stream.delta_lister import DeltaLister
 from tests.object_servers.object_location import ObjectLocation
 from tests.object_servers.servers import aws_names
-from tests.spark.processes import kill_at
+from tests.spark.process_groups import kill_at
 from tests.spark.streams import Feed, configure_options, credentials
 
 

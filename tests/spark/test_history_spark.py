@@ -19,7 +19,7 @@ from quantide.history.compaction_tasks import LocalExecutor
 from quantide.spark import source_files
 from quantide.spark.history_build import build_history
 from quantide.spark.spark_executor import SparkExecutor
-from tests.history.model import MODES
+from tests.history.history_model import MODES
 from tests.history.test_level_compaction import bytes_of, fill
 from tests.oracle import bound_faults, exact_quantile
 from tests.sampling import one_in

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from quantide.errors import SourceTableError, StorageError
 from tests.object_servers.object_location import ObjectLocation
-from tests.spark.processes import kill_at
+from tests.spark.process_groups import kill_at
 from tests.spark.streams import Feed, configure_options, credentials
 
 S3 = {"s3.endpoint": "endpoint", "s3.access-key-id": "access_key_id", "s3.secret-access-key": "secret_access_key"}

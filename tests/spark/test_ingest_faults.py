@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from quantide import History
 from tests.spark.cluster import cluster
-from tests.spark.processes import end, environment, finish, kill_at, running, wait_until
+from tests.spark.process_groups import end, environment, finish, kill_at, running, wait_until
 from tests.spark.streams import Feed
 
 COMMAND = [sys.executable, "-m", "quantide", "ingest"]

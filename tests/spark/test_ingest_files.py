@@ -18,7 +18,7 @@ from quantide.cli import main
 from quantide.errors import ConfigError
 from quantide.store.ingest_status import INGEST_STATUS
 from tests.contradicting_parquet import contradicting_file
-from tests.spark.processes import environment, finish, running, wait_until
+from tests.spark.process_groups import environment, finish, running, wait_until
 from tests.spark.streams import Feed
 
 Out = pytest.CaptureFixture[str]

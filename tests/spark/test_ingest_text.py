@@ -18,7 +18,7 @@ from quantide.cli import main
 from quantide.errors import ConfigError
 from quantide.live import LiveStream
 from quantide.spark.stream import read_plan
-from tests.spark.processes import environment, finish, running
+from tests.spark.process_groups import environment, finish, running
 from tests.spark.streams import Feed
 
 Out = pytest.CaptureFixture[str]

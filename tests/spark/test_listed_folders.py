@@ -13,7 +13,7 @@ from quantide.store import object_storage
 from tests.object_servers.fault_proxy import FaultProxy
 from tests.object_servers.faults import slow_down
 from tests.object_servers.object_location import ObjectLocation
-from tests.spark.processes import kill_at
+from tests.spark.process_groups import kill_at
 from tests.spark.streams import Feed, configure_options, credentials
 
 Out = pytest.CaptureFixture[str]

@@ -21,8 +21,8 @@ from quantide.store.folder_storage import FolderStorage
 from quantide.store.landing_file import PushedRequest, digest_key, prepare_landing, write_landing_file
 from quantide.store.push_keys import PushKeys
 from tests.object_servers.object_location import ObjectLocation
-from tests.server.serving import serving
-from tests.spark.processes import environment, running, tail, wait_until
+from tests.server.running_server import serving
+from tests.spark.process_groups import environment, running, tail, wait_until
 from tests.spark.streams import configure_store, credentials
 
 COMMAND = [sys.executable, "-m", "quantide", "ingest"]

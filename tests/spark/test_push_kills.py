@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from quantide import History
 from quantide.config import read_config
 from quantide.spark.ingest import ingest
-from tests.spark.processes import environment, running, tail, wait_until
+from tests.spark.process_groups import environment, running, tail, wait_until
 from tests.spark.push_clients import NumberedClient, Servers, stored_values
 
 CONFIG = """store = "data"

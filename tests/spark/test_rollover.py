@@ -23,7 +23,7 @@ from quantide.spark.stream.spark_checkpoint import count_files
 from quantide.store import ingest_log as ingest_logs
 from quantide.store.folder_storage import FolderStorage
 from quantide.store.ingest_log import QUARANTINED, RETRY, WAITING, BatchRecord, FileRecord, IngestedFile, IngestLog
-from tests.spark.processes import environment, running, tail, wait_until
+from tests.spark.process_groups import environment, running, tail, wait_until
 from tests.spark.streams import Feed
 
 MOST = 6  # files that a checkpoint may have besides those that are there

@@ -15,7 +15,7 @@ from quantide import errors
 from quantide.spark import quantiles, summarize
 from quantide.store.location import StorageOptions
 from tests.object_servers.servers import ObjectServer, aws_names, s3_files
-from tests.spark.driver import rows_of
+from tests.spark.query_driver import rows_of
 
 pytestmark = pytest.mark.slow
 

@@ -24,7 +24,7 @@ from quantide.spark.ingest import _run_streams
 from quantide.spark.java_process import JavaProcess, ignore_lost_java
 from quantide.spark.spark_session import defer_signals
 from tests.browser.demo import runs
-from tests.spark.processes import environment, finish, running, wait_until
+from tests.spark.process_groups import environment, finish, running, wait_until
 from tests.spark.streams import Feed
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.processes import FREE_PORT, environment, finish, running
+from tests.spark.process_groups import FREE_PORT, environment, finish, running
 
 pytestmark = pytest.mark.slow
 

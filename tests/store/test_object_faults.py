@@ -15,7 +15,7 @@ from quantide.history import History, HistoryReader
 from quantide.live import LiveStream
 from quantide.store import object_lease, object_storage
 from quantide.store.object_storage import ObjectStorage
-from tests.history.work import ROWS, SETTINGS, all_of, batch, check_stored, often, small
+from tests.history.writer_workload import ROWS, SETTINGS, all_of, batch, check_stored, often, small
 from tests.object_servers import faults
 from tests.object_servers.exchange import Exchange, Request
 from tests.object_servers.fault_proxy import FaultProxy

@@ -16,8 +16,8 @@ from quantide.store.file_names import LOG, FileName, manifest_name
 from quantide.store.object_lease import LEASE
 from quantide.store.object_storage import ObjectStorage
 from tests.conftest import seed_of
-from tests.history.driver import Child, Driver, driving
-from tests.history.work import BATCHES, KEYED, SETTINGS, SIDES, WORK, Work, all_of, check_stored, small
+from tests.history.forked_writers import Child, Driver, driving
+from tests.history.writer_workload import BATCHES, KEYED, SETTINGS, SIDES, WORK, Work, all_of, check_stored, small
 from tests.object_servers.object_location import ObjectLocation
 from tests.object_servers.servers import ObjectServer
 from tests.oracle import bound_faults, exact_quantile

@@ -21,7 +21,7 @@ from quantide.store.delta_log import DeltaLog
 from quantide.store.object_lease import LEASE
 from quantide.store.object_storage import ObjectStorage
 from quantide.windows.wall_clock import VARIABLE
-from tests.history.work import ROWS, SETTINGS, all_of, batch, small
+from tests.history.writer_workload import ROWS, SETTINGS, all_of, batch, small
 from tests.object_servers import faults
 from tests.object_servers.fault_proxy import FaultProxy
 from tests.object_servers.object_location import ObjectLocation
@@ -271,7 +271,7 @@ PAUSED = """
 import json, sys
 from quantide.errors import WriterConflictError
 from quantide.history import History
-from tests.history.work import SETTINGS, batch, small
+from tests.history.writer_workload import SETTINGS, batch, small
 from tests.store.test_object_lease import set_seconds
 small()
 set_seconds()

@@ -9,7 +9,7 @@ from quantide.errors import StorageError
 from quantide.history import History, HistoryReader
 from quantide.live import LiveStream
 from quantide.store.object_storage import ObjectStorage
-from tests.history.work import SETTINGS
+from tests.history.writer_workload import SETTINGS
 from tests.object_servers.object_location import ObjectLocation
 
 Follow = Callable[[], object]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from quantide import Summary, errors
-from tests.windows.truth import Array, Rng, inside, verify
+from tests.windows.window_oracle import Array, Rng, inside, verify
 
 
 def thinned(summary: Summary, eps: float, way: float) -> Summary:

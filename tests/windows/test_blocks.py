@@ -11,8 +11,8 @@ import pytest
 
 from quantide import RecentWindow, SlidingWindow, StreamSketch, Summary, errors
 from tests.windows.feed import Feed
-from tests.windows.small import SmallRecentWindow
-from tests.windows.truth import Array, inside, verify
+from tests.windows.small_windows import SmallRecentWindow
+from tests.windows.window_oracle import Array, inside, verify
 
 Rng = np.random.Generator
 

@@ -17,8 +17,8 @@ from quantide.windows.window_buckets import WindowBuckets
 from tests import oracle
 from tests.orders import ORDERS
 from tests.sampling import one_in
-from tests.windows.small import BucketWindow, SmallRecentWindow
-from tests.windows.truth import answer_faults
+from tests.windows.small_windows import BucketWindow, SmallRecentWindow
+from tests.windows.window_oracle import answer_faults
 
 Rng = np.random.Generator
 CLASSES = [SlidingWindow, BucketWindow]

@@ -21,8 +21,8 @@ from quantide import ConstrainedWindow, Summary, errors, last, where, within
 from quantide.windows import constrained_window
 from quantide.windows.block_layout import layout_for
 from quantide.windows.window_expression import WindowExpression
-from tests.windows.small import small_layout
-from tests.windows.truth import Array, inside, verify
+from tests.windows.small_windows import small_layout
+from tests.windows.window_oracle import Array, inside, verify
 
 Rng = np.random.Generator
 

@@ -14,7 +14,7 @@ from quantide import ConstrainedWindow, errors, where
 from quantide.windows.arrow_file import check_arrow_file
 from quantide.windows.filter_expressions import pack_filter
 from tests.sampling import one_in
-from tests.windows.hostile import FILTERS, window_of
+from tests.windows.hostile_filters import FILTERS, window_of
 
 ROOT = Path(__file__).parent.parent.parent
 FEW, EACH = 4 << 20, 20  # bytes of memory that reading may take: in any case, and for each byte
@@ -24,7 +24,7 @@ FEW, EACH = 4 << 20, 20  # bytes of memory that reading may take: in any case, a
 def test_hostile_filters_are_refused_and_take_no_memory(name: str, tmp_path: Path) -> None:
     blob = tmp_path / "window"
     blob.write_bytes(window_of(FILTERS[name](), "text"))
-    command = [sys.executable, "-W", "error", "-m", "tests.windows.hostile", str(blob)]
+    command = [sys.executable, "-W", "error", "-m", "tests.windows.hostile_filters", str(blob)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     message, length, rise = done.stdout.rsplit(maxsplit=2)

@@ -9,8 +9,8 @@ import pytest
 
 from quantide import RecentWindow, errors
 from tests.orders import ORDERS
-from tests.windows.small import SmallRecentWindow
-from tests.windows.truth import Array, every_rank, inside, verify
+from tests.windows.small_windows import SmallRecentWindow
+from tests.windows.window_oracle import Array, every_rank, inside, verify
 
 Rng = np.random.Generator
 

@@ -12,8 +12,8 @@ from quantide.windows.newest_values import NewestValues
 from quantide.windows.window_buckets import WindowBuckets
 from quantide.windows.window_view import WindowView
 from tests.orders import ORDERS
-from tests.windows.small import BucketWindow
-from tests.windows.truth import every_rank, verify
+from tests.windows.small_windows import BucketWindow
+from tests.windows.window_oracle import every_rank, verify
 
 Rng = np.random.Generator
 CLASSES = [SlidingWindow, BucketWindow]

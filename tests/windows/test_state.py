@@ -17,7 +17,7 @@ import pytest
 
 from quantide import ConstrainedWindow, RecentWindow, SlidingWindow, Summary, errors, last, where, within
 from quantide.windows import constrained_window
-from tests.windows.small import BucketWindow, SmallRecentWindow, small_layout
+from tests.windows.small_windows import BucketWindow, SmallRecentWindow, small_layout
 
 Rng = np.random.Generator
 ROOT = Path(__file__).parent.parent.parent
@@ -114,7 +114,7 @@ import struct, sys, zlib
 import numpy as np, pyarrow as pa, pyarrow.compute as pc
 from quantide import ConstrainedWindow, errors, last, where, within
 from quantide.windows import constrained_window
-from tests.windows.small import small_layout
+from tests.windows.small_windows import small_layout
 
 constrained_window.layout_for = small_layout
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 from quantide import RecentWindow, Summary, errors
-from tests.windows.small import SmallRecentWindow
-from tests.windows.truth import verify
+from tests.windows.small_windows import SmallRecentWindow
+from tests.windows.window_oracle import verify
 
 Rng = np.random.Generator
 START = datetime(2026, 3, 1, 12)

@@ -14,8 +14,8 @@ from quantide import ConstrainedWindow, RecentWindow, SlidingWindow, Summary, la
 from quantide.errors import InvalidArgumentError
 from tests.oracle import tail_faults
 from tests.orders import ORDERS
-from tests.windows.small import BucketWindow
-from tests.windows.truth import answer_faults, verify
+from tests.windows.small_windows import BucketWindow
+from tests.windows.window_oracle import answer_faults, verify
 
 Rng = np.random.Generator
 EPS, TAIL = 0.02, 0.1

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tests import oracle
-from tests.spark.driver import KEYS, PHIS, rows_of
+from tests.spark.query_driver import KEYS, PHIS, rows_of
 
 
 def check(answers: pa.Table, data: pa.Table, eps: float) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from quantide import History
 from quantide.config import Config
 from tests.oracle import bound_faults, count_at_most
-from tests.server.serving import configure
+from tests.server.running_server import configure
 
 EPS = 0.02
 STEP = 10.0  # seconds of a step

@@ -1,4 +1,4 @@
-"""Steps of a user, in an environment that has nothing but Quantide and one extra: `python use.py EXTRA`.
+"""Steps of a user, in an environment that has nothing but Quantide and one extra: `python user_steps.py EXTRA`.
 
 It is copied there, and imports nothing else of the tests.
 """

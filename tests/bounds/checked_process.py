@@ -10,7 +10,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 CACHES = ROOT / "build" / "bounds"
-SOURCES = [*sorted((ROOT / "src" / "quantide" / "kernels").glob("*.py")), Path(__file__).with_name("negative.py")]
+SOURCES = [
+    *sorted((ROOT / "src" / "quantide" / "kernels").glob("*.py")),
+    Path(__file__).with_name("negative_indexes.py"),
+]
 
 
 def environment() -> dict[str, str]:
@@ -28,4 +31,4 @@ def environment() -> dict[str, str]:
 
 def command(*arguments: str) -> list[str]:
     """Command that runs pytest in such a process, with these arguments."""
-    return [sys.executable, "-m", "pytest", "-p", "tests.bounds.negative", *arguments]
+    return [sys.executable, "-m", "pytest", "-p", "tests.bounds.negative_indexes", *arguments]

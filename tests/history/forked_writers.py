@@ -1,7 +1,7 @@
 """Processes that write to a store and are killed: forked from one that has everything imported and compiled.
 
-`python -m tests.history.driver` reads commands, a line of JSON each: start a child, wait for one. A child logs in a
-file what it begins and what is done, so that a test knows the batches acknowledged before the end.
+`python -m tests.history.forked_writers` reads commands, a line of JSON each: start a child, wait for one. A child logs
+each operation when it begins and when it is done, so that a test knows the batches acknowledged before the end.
 """
 
 import importlib
@@ -33,8 +33,8 @@ from quantide.store.index_file import IndexFile, IndexFileInfo
 from quantide.store.store_settings import ErrorProfile
 from quantide.summary.value_column import read_column
 from quantide.summary.value_types import type_named
-from tests.history.work import BLOCK, HOSTS, WORK, Op, Work, batch, few, often, small
-from tests.live.work import live_count, live_go_on, live_work
+from tests.history.writer_workload import BLOCK, HOSTS, WORK, Op, Work, batch, few, often, small
+from tests.live.live_workload import live_count, live_go_on, live_work
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 60.0  # seconds: many times what a child takes
@@ -323,7 +323,7 @@ class Driver:
 
 @contextmanager
 def driving() -> Iterator[Driver]:
-    command = [sys.executable, "-m", "tests.history.driver"]
+    command = [sys.executable, "-m", "tests.history.forked_writers"]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"

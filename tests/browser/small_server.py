@@ -11,7 +11,7 @@ import numpy as np
 
 from quantide import History
 from quantide.config import Config
-from tests.server.serving import configure, serving
+from tests.server.running_server import configure, serving
 
 NOON = np.datetime64("2026-01-31T12:00:00", "us")
 

@@ -25,8 +25,8 @@ from quantide.live import LiveStream, pane_rows, recent_snapshot
 from quantide.store import recent_file as stored
 from quantide.store import recent_manifest, section_file
 from tests import oracle
-from tests.history import model as history_model
-from tests.history.model import BY_NAME, Kind
+from tests.history import history_model
+from tests.history.history_model import BY_NAME, Kind
 
 Rng = np.random.Generator
 Array = Any  # of any dtype; of objects for decimals

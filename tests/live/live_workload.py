@@ -17,8 +17,8 @@ from quantide.errors import QuantideError, StorageError
 from quantide.history import History
 from quantide.store import fault_points
 from quantide.store.writable_table import WritableTable
-from tests.history.model import BY_NAME
-from tests.live.model import TIMES, Batch, Model, shrink
+from tests.history.history_model import BY_NAME
+from tests.live.live_model import TIMES, Batch, Model, shrink
 
 SETTINGS: dict[str, Any] = {"eps": 0.05, "kappa": 2, "keys": "host", "filters": ["f", "g"], "window": "365 days"}
 HOSTS = ("a", "b", "c")

@@ -1,6 +1,7 @@
-"""Filters that a stranger would write: Arrow files whose few bytes stand for very many. Run as a program, it reads one.
+"""Filters that a stranger would write: Arrow files whose few bytes stand for very many.
 
-`python -m tests.windows.hostile NAME` prints the error that refuses it, its length, and by how many bytes memory rose.
+`python -m tests.windows.hostile_filters NAME` reads one; it prints the error that refuses the filter, its length, and
+by how many bytes memory rose.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-USE = Path(__file__).with_name("use.py")
+USE = Path(__file__).with_name("user_steps.py")
 # How this user reaches a package index; what else PIP_... may say (a target, a user's folder) is left out.
 REACHING = re.compile(r"PIP_(\w*INDEX_URL|FIND_LINKS|CERT|CLIENT_CERT|TRUSTED_HOST|PROXY|CONFIG_FILE|DEFAULT_TIMEOUT)")
 SECONDS = 1200  # for whatever hangs

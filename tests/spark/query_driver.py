@@ -1,6 +1,6 @@
 """Run the same queries on every kind of Spark, in this process or as a driver process:
 
-    python -m tests.spark.driver CONNECTION DATA ANSWERS [QUESTION ...]
+    python -m tests.spark.query_driver CONNECTION DATA ANSWERS [QUESTION ...]
 
 CONNECTION is a master (local[2], spark://...) or, after "connect:", what Spark Connect is to connect to. DATA is a
 folder of Parquet files with the columns v, i, k. Every answer becomes a Parquet file in the folder ANSWERS. There a
