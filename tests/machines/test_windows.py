@@ -16,7 +16,7 @@ from tests.machines.blocks import TYPES, Block, blocks, run
 from tests.oracle import tail_faults
 from tests.windows.feed import Feed
 from tests.windows.small_windows import BucketWindow, SmallRecentWindow, small_layout
-from tests.windows.test_constrained import TREES, Arrived, ask, constraint_of, truth_of
+from tests.windows.test_constrained_window import TREES, Arrived, ask, constraint_of, truth_of
 from tests.windows.window_oracle import answer_faults, verify
 
 pytestmark = pytest.mark.slow
