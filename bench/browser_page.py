@@ -42,7 +42,7 @@ class Settings:
 @contextmanager
 def stage(s: Settings) -> Iterator[Mapping[str, Part]]:
     """Start a server over a store of latencies, with an hour of history and times up to now, and a browser."""
-    from tests.browser.chrome import launched
+    from tests.browser.chrome import launch_browser
 
     rng, keys, appended = np.random.default_rng(1), [f"/endpoint/{number}" for number in range(s.keys)], count(1)
 
@@ -57,7 +57,7 @@ def stage(s: Settings) -> Iterator[Mapping[str, Part]]:
     with scratch() as folder, History(folder / "data" / "latency", **store) as history:
         for step in range(10, 0, -1):
             append(s.history_rows // 10, 360.0, step * 360.0)
-        with server(folder, "serve", 0.001) as running, launched() as browser:
+        with server(folder, "serve", 0.001) as running, launch_browser() as browser:
             lab = Lab(browser, f"http://127.0.0.1:{running.port}", lambda: append(s.commit_rows, 1 / s.rate, 0.0))
             yield {"opening": lab.opening, "updates": lab.updates, "memory": lab.memory}
 

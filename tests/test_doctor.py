@@ -33,7 +33,7 @@ from quantide.server.server_registry import ServerRegistry
 from quantide.store import object_storage
 from tests.object_servers.object_location import ObjectLocation
 from tests.object_servers.servers import ObjectServer
-from tests.server.running_server import configure, make_store, serving
+from tests.server.running_server import configure, make_store, run_server
 
 Out = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
@@ -280,7 +280,7 @@ def test_a_port_that_is_taken(tmp_path: Path, monkeypatch: Patch) -> None:
 
 
 def test_a_quantide_at_the_port(tmp_path: Path) -> None:
-    with serving(configure(tmp_path)) as client:
+    with run_server(configure(tmp_path)) as client:
         finding = only(list(config_checks.check_port(at_port(tmp_path, client.base_url.port or 0))))
     assert (finding.state, "a Quantide answers" in finding.found) == (OK, True)
 

@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from quantide.client import Client
 from quantide.config import read_config
 from tests.server.push_landing import landed, push_config
-from tests.server.running_server import serving
+from tests.server.running_server import run_server
 from tests.task_pages import BLOCK, DOCS, Reader
 
 PAGE = "sources/push.md"
@@ -36,7 +36,7 @@ def test_spans_of_opentelemetry_are_pushed(tmp_path: Path) -> None:
     recipe = next(body for kind, body in BLOCK.findall(TEXT) if kind == "python" and "SpanProcessor" in body)
     names: dict[str, Any] = {}
     exec(recipe, names)
-    with serving(push_config(tmp_path)) as http, Client(str(http.base_url)) as client:
+    with run_server(push_config(tmp_path)) as http, Client(str(http.base_url)) as client:
         provider = TracerProvider()
         provider.add_span_processor(names["DurationProcessor"](client, "plain"))
         tracer = provider.get_tracer("shop")

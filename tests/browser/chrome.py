@@ -1,4 +1,4 @@
-"""A real browser for tests: which one, how it is started, what a page complains of, pictures of it."""
+"""A real browser for tests: its program and flags, the errors of a page, pictures of it."""
 
 import os
 import re
@@ -20,7 +20,7 @@ MISSING = (
 
 
 def find_browser() -> str:
-    """The program to start: what QUANTIDE_BROWSER names, else the first of NAMES there is. Without one a test fails."""
+    """Return the program that QUANTIDE_BROWSER names, or the first of NAMES; fail the test if there is none."""
     names = [chosen] if (chosen := os.environ.get("QUANTIDE_BROWSER")) else NAMES
     for name in names:
         if found := shutil.which(name):
@@ -35,8 +35,8 @@ def flags() -> list[str]:
 
 
 @contextmanager
-def launched() -> Iterator[Browser]:
-    """A browser without a window; it and Playwright's own process are gone afterwards."""
+def launch_browser() -> Iterator[Browser]:
+    """Start a browser without a window; close it, and the process of Playwright, at the end."""
     program = find_browser()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=flags())
@@ -63,7 +63,7 @@ class Complaints:
 
     def all(self) -> list[str]:
         """Return the complaints that no test expects."""
-        self._page.evaluate("0")  # what the page said until now arrives before the answer to this
+        self._page.evaluate("0")  # earlier messages of the page arrive before the result
         return [one for one in self._found if not any(re.search(pattern, one) for pattern in self._expected)]
 
     def _console(self, message: ConsoleMessage) -> None:
@@ -78,7 +78,7 @@ class Complaints:
 
 
 def picture(page: Page, name: str) -> Path:
-    """A picture of the whole page in tests/browser/artifacts, or where QUANTIDE_ARTIFACTS says."""
+    """Take a picture of the whole page; write it to tests/browser/artifacts or QUANTIDE_ARTIFACTS."""
     folder = Path(os.environ.get("QUANTIDE_ARTIFACTS", PICTURES))
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)}.png"

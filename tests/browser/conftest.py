@@ -1,4 +1,4 @@
-"""A browser, and a page of it that must not complain."""
+"""A browser, and a page that must report no error."""
 
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.chrome import Complaints, launched, picture
-from tests.browser.demo import Demo, playing
-from tests.browser.small_server import NOON, Small, moments, small, store
+from tests.browser.chrome import Complaints, launch_browser, picture
+from tests.browser.demo import Demo, run_demo
+from tests.browser.small_server import NOON, SmallServer, moments, serve_store, store
 
 FOLDER = Path(__file__).parent
 FAILED = pytest.StashKey[bool]()
@@ -40,13 +40,13 @@ def pytest_runtest_makereport(
 @pytest.fixture(scope="package")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     """One demo for all tests of the page."""
-    with playing(tmp_path_factory.mktemp("demo")) as found:
+    with run_demo(tmp_path_factory.mktemp("demo")) as found:
         yield found
 
 
 @pytest.fixture(scope="package")
-def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Small]:
-    """A server with something in every part of the page, where nothing moves."""
+def static_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallServer]:
+    """A server with content for every part of the page, which does not change."""
     folder, rng = tmp_path_factory.mktemp("still"), np.random.default_rng(1)
     with store(folder, keys="name") as history:
         for step in range(4):
@@ -55,7 +55,7 @@ def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Small]:
             history.append(rng.lognormal(3, 1, 500), key=names, times=moments(500, 150, end))
             if step < 3:
                 history.end_step()
-        with small(folder) as found:
+        with serve_store(folder) as found:
             about = {"stream": "numbers", "window": "within:5m"}
             found.api.post("/api/alarms", json=about | {"phi": 0.99, "above": 5, "name": "fires"}).raise_for_status()
             found.api.post("/api/alarms", json=about | {"phi": 0.99, "above": 1e6, "name": "rests"}).raise_for_status()
@@ -65,13 +65,13 @@ def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Small]:
 
 @pytest.fixture(scope="package")  # not "session": while it lives, asyncio.run() does not work in this thread
 def browser() -> Iterator[Browser]:
-    with launched() as found:
+    with launch_browser() as found:
         yield found
 
 
 @pytest.fixture
 def blank(browser: Browser) -> Iterator[Page]:
-    """A page of a browser that knows nothing yet: no cookies, nothing stored."""
+    """A page of a new browser context: no cookies, nothing stored."""
     context = browser.new_context(
         viewport={"width": 1280, "height": 900}, locale="en-GB", timezone_id="UTC", reduced_motion="reduce"
     )
@@ -88,9 +88,9 @@ def complaints(blank: Page) -> Complaints:
 
 @pytest.fixture
 def page(blank: Page, complaints: Complaints, request: pytest.FixtureRequest) -> Iterator[Page]:
-    """A page; a test fails when it complains. A picture of it is kept of every test that fails.
+    """A page whose errors fail the test. Every test that fails stores a picture of it.
 
-    Ask for the server before the page: a server that ends while the page listens is a complaint.
+    Request the fixture of the server before this one: a server that ends before the page is an error of the page.
     """
     yield blank
     found = complaints.all()

@@ -25,8 +25,8 @@ class Demo:
 
 
 @contextmanager
-def playing(folder: Path) -> Iterator[Demo]:
-    """The demo over a folder. Whoever is done presses Ctrl-C: it must end well, and nothing of it may be left."""
+def run_demo(folder: Path) -> Iterator[Demo]:
+    """Run the demo in a folder; at the end press Ctrl-C, and check that all its processes end."""
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "demo.log"
     command = [sys.executable, "-m", "quantide", "demo", "--json", "--port", "0", "--folder", str(folder / "market")]

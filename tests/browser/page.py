@@ -1,4 +1,4 @@
-"""Looking at the page: opening it, waiting until something holds, reading its charts, asking the API the same."""
+"""Actions on the page: open it, wait for a condition, read its charts, send its queries to the API."""
 
 import time
 from typing import Any
@@ -7,20 +7,23 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import httpx
 from playwright.sync_api import Locator, Page, Response
 
-SOON = 60_000  # milliseconds; a machine that does much else still gets there
+SOON = 60_000  # milliseconds, enough for a busy machine
 
 
 def open_page(page: Page, url: str, **selection: str) -> None:
-    """The page about a selection, once its first chart is drawn."""
+    """Open the page with a selection, and wait until its first chart is drawn."""
     page.goto(f"{url.rstrip('/')}/#{urlencode(selection)}")
     page.wait_for_selector("#lines.drawn", timeout=SOON)
 
 
-def until(page: Page, holds: str, given: Any = None, patience: float = SOON / 1000) -> None:
-    """Until an expression of the page's, or a function of `given`, is true. Its policy lets no text wait inside it."""
+def until(page: Page, condition: str, argument: Any = None, patience: float = SOON / 1000) -> None:
+    """Wait until a JavaScript expression, or a function of `argument`, is true.
+
+    The test polls, because the policy of the page lets no text run inside it for longer.
+    """
     last = time.monotonic() + patience
-    while not page.evaluate(holds, given):
-        assert time.monotonic() < last, f"it never holds: {holds}"
+    while not page.evaluate(condition, argument):
+        assert time.monotonic() < last, f"never true: {condition}"
         page.wait_for_timeout(50)
 
 
@@ -38,16 +41,16 @@ def scroll_to(part: Locator, loaded: Locator) -> None:
 
 def selection(page: Page) -> dict[str, str]:
     """Return the selection in the address."""
-    return dict(parse_qsl(page.evaluate("location.hash.slice(1)")))  # page.url is told of changes later
+    return dict(parse_qsl(page.evaluate("location.hash.slice(1)")))  # page.url changes later
 
 
-def offered(page: Page) -> Locator:
-    """The keys that the chooser offers."""
+def offered_keys(page: Page) -> Locator:
+    """Return the keys that the chooser offers."""
     return page.locator("#key-list").get_by_role("option")
 
 
-def course(page: Page, name: str) -> dict[str, list[Any]]:
-    """A line of the first chart, by its name: x, y, and the bounds of each point."""
+def time_series(page: Page, name: str) -> dict[str, list[Any]]:
+    """Return a line of the first chart, by its name: x, y, and the bounds of each point."""
     found: dict[str, list[Any]] = page.evaluate(
         """name => {
             const line = document.getElementById("lines").data.find((trace) => trace.name === name);
@@ -63,19 +66,19 @@ def bands(page: Page) -> int:
     return int(page.evaluate("document.getElementById('lines').data.filter((one) => one.fill === 'toself').length"))
 
 
-def is_asked(response: Response, route: str, **said: str) -> bool:
+def is_response_of(response: Response, route: str, **parameters: str) -> bool:
     """Return True if the response is of this route, and the request had these parameters."""
     url = urlsplit(response.url)
-    words = dict(parse_qsl(url.query))
-    return url.path.endswith(route) and response.ok and all(words.get(name) == text for name, text in said.items())
+    query = dict(parse_qsl(url.query))
+    return url.path.endswith(route) and response.ok and parameters.items() <= query.items()
 
 
-def same_question(api: httpx.Client, response: Response, now: Any) -> dict[str, Any]:
+def repeat_query(api: httpx.Client, response: Response, now: Any) -> dict[str, Any]:
     """Repeat the page's request about a window of time, with the same end, and return the API's response."""
     url = urlsplit(response.url)
-    words = [(name, text) for name, text in parse_qsl(url.query) if name not in ("over", "points", "band")]
+    parameters = [(name, text) for name, text in parse_qsl(url.query) if name not in ("over", "points", "band")]
     path = url.path.removesuffix("/lines").removesuffix("/quantiles") + "/quantiles"
-    answer = api.get(path, params=[*words, ("band", "true"), ("now", str(now))])
+    answer = api.get(path, params=[*parameters, ("band", "true"), ("now", str(now))])
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
     return found

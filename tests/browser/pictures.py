@@ -7,8 +7,8 @@ from typing import Literal
 
 from playwright.sync_api import Browser
 
-from tests.browser.chrome import launched
-from tests.browser.demo import playing
+from tests.browser.chrome import launch_browser
+from tests.browser.demo import run_demo
 from tests.browser.page import open_page, until
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
@@ -23,7 +23,7 @@ INTERESTING = """() => {
 
 def main() -> None:
     IMAGES.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder, playing(Path(folder)) as demo, launched() as browser:
+    with tempfile.TemporaryDirectory() as folder, run_demo(Path(folder)) as demo, launch_browser() as browser:
         for name, theme in (("page", "light"), ("page-dark", "dark")):
             take(browser, demo.url, IMAGES / f"{name}.png", "dark" if theme == "dark" else "light")
 

@@ -1,4 +1,4 @@
-"""Small servers over stores that a test writes, for what a demo cannot show."""
+"""Small servers over stores that a test writes, for states that a demo does not reach."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,13 +11,13 @@ import numpy as np
 
 from quantide import History
 from quantide.config import Config
-from tests.server.running_server import configure, serving
+from tests.server.running_server import configure, run_server
 
 NOON = np.datetime64("2026-01-31T12:00:00", "us")
 
 
 @dataclass
-class Small:
+class SmallServer:
     """A server with one stream, and its store."""
 
     folder: Path
@@ -30,7 +30,7 @@ class Small:
 
 
 def stream(*names: str) -> str:
-    """A configuration of streams; what their columns are called does not matter to a server."""
+    """Return a configuration of streams; a server does not use the names of their columns."""
     columns = 'source = { format = "parquet", path = "in" }\nvalue = "v"\ntime = "ts"\n'
     return "".join(f"[streams.{name}]\n{columns}" for name in names)
 
@@ -41,21 +41,21 @@ def store(folder: Path, name: str = "numbers", **settings: Any) -> History:
 
 
 def moments(count: int, seconds: float = 600.0, end: np.datetime64 = NOON) -> Any:
-    """So many, evenly spread over the last seconds before one."""
+    """Return `count` moments, spread evenly over the seconds before `end`."""
     back = np.linspace(seconds, 0, count) * 1e6
     return end - back.astype(np.int64).astype("m8[us]")
 
 
 @contextmanager
-def small(folder: Path, *names: str, server: str = "", port: int = 0) -> Iterator[Small]:
-    """A server over what is, or comes to be, in a folder."""
-    with small_with(folder, stream(*(names or ("numbers",))), server, port) as found:
+def serve_store(folder: Path, *names: str, server: str = "", port: int = 0) -> Iterator[SmallServer]:
+    """Serve the stores in a folder, also those that are created later."""
+    with serve_streams(folder, stream(*(names or ("numbers",))), server, port) as found:
         yield found
 
 
 @contextmanager
-def small_with(folder: Path, streams: str, server: str = "", port: int = 0) -> Iterator[Small]:
-    """The same, with the configuration of its streams as text."""
+def serve_streams(folder: Path, streams: str, server: str = "", port: int = 0) -> Iterator[SmallServer]:
+    """Serve the streams of a configuration."""
     config = configure(folder, server, streams)
-    with serving(config, port=port) as api:
-        yield Small(folder, config, api)
+    with run_server(config, port=port) as api:
+        yield SmallServer(folder, config, api)

@@ -9,8 +9,8 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.chrome import picture
 from tests.browser.demo import Demo
-from tests.browser.page import SOON, offered, open_page, scroll_to, until
-from tests.browser.small_server import Small
+from tests.browser.page import SOON, offered_keys, open_page, scroll_to, until
+from tests.browser.small_server import SmallServer
 
 CONTRAST = Path(__file__).with_name("contrast.js").read_text()
 WIDER = """() => [...document.querySelectorAll("body *")].filter((one) => {
@@ -36,23 +36,23 @@ def see_all(page: Page) -> None:
 
 
 @pytest.mark.parametrize("width", [320, 390, 768])
-def test_nothing_is_wider_than_the_screen(still: Small, page: Page, width: int) -> None:
+def test_nothing_is_wider_than_the_screen(static_server: SmallServer, page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 844})
-    open_page(page, still.url, window="within:5m")
+    open_page(page, static_server.url, window="within:5m")
     see_all(page)
     page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
     until(page, "document.querySelector('#lines svg').getBoundingClientRect().width <= innerWidth")
     assert page.evaluate(WIDER) == []
     assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
     page.get_by_role("combobox", name="name").click()
-    expect(offered(page)).to_have_count(3)
+    expect(offered_keys(page)).to_have_count(3)
     assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_text_can_be_read(still: Small, page: Page, theme: Theme) -> None:
+def test_text_can_be_read(static_server: SmallServer, page: Page, theme: Theme) -> None:
     page.emulate_media(color_scheme=theme)
-    open_page(page, still.url, window="within:5m")
+    open_page(page, static_server.url, window="within:5m")
     see_all(page)
     page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
     found = page.evaluate(CONTRAST)
@@ -71,5 +71,5 @@ def test_pictures_are_kept(demo: Demo, page: Page, name: str, width: int, height
     page.emulate_media(color_scheme=theme)
     open_page(page, demo.url, stream="spread", key="ECHO", window="within:60s")
     see_all(page)
-    kept = picture(page, f"page-{name}")
-    assert kept.stat().st_size > 50_000
+    path = picture(page, f"page-{name}")
+    assert path.stat().st_size > 50_000

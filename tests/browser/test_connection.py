@@ -16,7 +16,7 @@ from quantide.store.ingest_status import IngestStatus, publish_status
 from quantide.windows.wall_clock import VARIABLE, wall_clock
 from tests.browser.chrome import Complaints, picture
 from tests.browser.page import SOON, open_page, scroll_to, until
-from tests.browser.small_server import NOON, Small, moments, small, store
+from tests.browser.small_server import NOON, SmallServer, moments, serve_store, store
 
 LOST = "ERR_|Failed to load|network"
 
@@ -31,7 +31,7 @@ def test_a_server_that_comes_back(tmp_path: Path, page: Page, complaints: Compla
     live = page.locator("#live")
     with store(tmp_path) as history:
         fill(history)
-        with small(tmp_path) as server:
+        with serve_store(tmp_path) as server:
             port = urlsplit(server.url).port or 0
             open_page(page, server.url, window="within:1h")
             expect(live).to_have_attribute("data-state", "quiet")  # live, and nothing has come for long
@@ -39,7 +39,7 @@ def test_a_server_that_comes_back(tmp_path: Path, page: Page, complaints: Compla
         expect(page.locator("#announcer")).to_have_text("The connection is lost. Reconnecting.", timeout=SOON)
         expect(page.locator("#numbers .number-value").first).to_have_text("50")  # what was known stays
         history.append(np.arange(101.0, 201.0), times=moments(100))
-        with small(tmp_path, port=port):
+        with serve_store(tmp_path, port=port):
             expect(live).not_to_contain_text("reconnecting", timeout=SOON)
             expect(page.locator("#numbers .number-value")).to_have_text(["100", "180", "198", "200"], timeout=SOON)
             expect(page.locator("#announcer")).to_have_text("Connected again.", timeout=SOON)
@@ -50,7 +50,7 @@ def test_a_server_that_comes_back(tmp_path: Path, page: Page, complaints: Compla
 def test_sixty_commits_a_second(tmp_path: Path, page: Page) -> None:
     with store(tmp_path) as history:
         fill(history)
-        with small(tmp_path) as server:
+        with serve_store(tmp_path) as server:
             open_page(page, server.url, window="within:1h")
             end, pause = threading.Event(), threading.Event()
 
@@ -78,7 +78,7 @@ def test_sixty_commits_a_second(tmp_path: Path, page: Page) -> None:
             page.goto("about:blank")
 
 
-def check_newest(page: Page, server: Small) -> None:
+def check_newest(page: Page, server: SmallServer) -> None:
     """Check that the page shows the newest commit, also one that changes no data."""
     version = "Number(document.querySelector('#numbers .about').textContent.replace(/.*commit |,/g, ''))"
     until(page, f"async () => {version} === (await (await fetch('/api/streams/numbers')).json()).version")
@@ -96,7 +96,7 @@ def test_a_token_is_asked_for(tmp_path: Path, page: Page, complaints: Complaints
         fill(history)
     registry = ServerRegistry(str(tmp_path / "state"))
     tokens = {role: create_token(registry, role, role)[1] for role in ("reader", "writer")}
-    with small(tmp_path, server='state = "state"') as server:
+    with serve_store(tmp_path, server='state = "state"') as server:
         page.goto(f"{server.url}/#window=within:1h")
         dialog = page.get_by_role("dialog", name="Sign in")
         expect(dialog.get_by_label("Token")).to_be_focused()
@@ -130,7 +130,7 @@ def test_a_page_has_one_event_stream_whatever_it_shows(tmp_path: Path, page: Pag
     """A browser has six connections for all pages of a server."""
     with store(tmp_path) as history:
         fill(history)
-        with small(tmp_path) as server:
+        with serve_store(tmp_path) as server:
             server.api.post("/api/queries", json={"stream": "numbers", "phi": 0.5, "label": "mine"})
             open_page(page, server.url, window="within:1h")
             scroll_to(
@@ -152,7 +152,7 @@ def test_problems_of_a_stream(tmp_path: Path, page: Page, monkeypatch: pytest.Mo
         fill(history)
         publish_status(history.table.storage, IngestStatus(wall_clock(), True, 100, 7, 3, 0, "a batch failed"))
         monkeypatch.setenv(VARIABLE, str(-2 * 365 * 86_400))
-        with small(tmp_path) as server:
+        with serve_store(tmp_path) as server:
             open_page(page, server.url, window="within:1h")
             expect(live).to_have_attribute("data-state", "ahead")
             expect(live).to_contain_text("ahead of the clock")

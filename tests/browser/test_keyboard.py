@@ -1,4 +1,4 @@
-"""Everything by keyboard alone: an order that makes sense, a focus that is seen, shortcuts, an alarm."""
+"""The page by keyboard alone: an order that makes sense, a visible focus, shortcuts, an alarm."""
 
 import re
 from typing import Any
@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.demo import Demo
-from tests.browser.page import SOON, offered, open_page, scroll_to, selection
-from tests.browser.small_server import Small
+from tests.browser.page import SOON, offered_keys, open_page, scroll_to, selection
+from tests.browser.small_server import SmallServer
 
 # Whatever can be reached: of radio buttons the chosen one, of a group that arrows move in the one that has its turn.
 REACHABLE = """() => [...document.querySelectorAll("a[href], button, input, select, summary, [tabindex='0']")].filter(
@@ -26,13 +26,13 @@ FOCUS = """() => {
         ring: rings.some(({ outlineStyle, outlineWidth, boxShadow, strokeWidth }) =>
             (outlineStyle !== "none" && parseFloat(outlineWidth) >= 1) || boxShadow !== "none" ||
             parseFloat(strokeWidth) >= 2),
-        seen: around.bottom > 0 && around.top < innerHeight && around.width > 0,
+        visible: around.bottom > 0 && around.top < innerHeight && around.width > 0,
     };
 }"""
 
 
-def test_tab_reaches_every_control_in_order(still: Small, page: Page) -> None:
-    open_page(page, still.url, window="within:5m")
+def test_tab_reaches_every_control_in_order(static_server: SmallServer, page: Page) -> None:
+    open_page(page, static_server.url, window="within:5m")
     page.get_by_role("heading", name="fires").wait_for(timeout=SOON)
     for summary in page.get_by_text("New ").all():
         summary.click()
@@ -49,7 +49,7 @@ def test_tab_reaches_every_control_in_order(still: Small, page: Page) -> None:
     assert [names[i] for i in range(count) if i not in places] == []
     assert places == sorted(places)
     assert [one["name"] for one in visited if not one["ring"]] == []
-    assert [one["name"] for one in visited if not one["seen"]] == []
+    assert [one["name"] for one in visited if not one["visible"]] == []
 
 
 def walk(page: Page, most: int) -> list[dict[str, Any]]:
@@ -62,8 +62,8 @@ def walk(page: Page, most: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_the_first_stop_skips_to_the_charts(still: Small, page: Page) -> None:
-    open_page(page, still.url, window="within:5m")
+def test_the_first_stop_skips_to_the_charts(static_server: SmallServer, page: Page) -> None:
+    open_page(page, static_server.url, window="within:5m")
     before = selection(page)
     page.keyboard.press("Tab")
     expect(page.get_by_text("Skip to the charts")).to_be_focused()
@@ -73,14 +73,14 @@ def test_the_first_stop_skips_to_the_charts(still: Small, page: Page) -> None:
 
 
 @pytest.mark.slow
-def test_shortcuts_and_the_dialog_that_tells_them(still: Small, page: Page) -> None:
-    open_page(page, still.url, window="within:5m")
+def test_shortcuts_and_the_dialog_that_tells_them(static_server: SmallServer, page: Page) -> None:
+    open_page(page, static_server.url, window="within:5m")
     page.get_by_role("heading", name="fires").wait_for(timeout=SOON)
     page.keyboard.press("?")
     dialog = page.get_by_role("dialog", name="Keyboard shortcuts")
     expect(dialog).to_be_visible()
-    told = dialog.locator("dt").all_inner_texts()
-    assert len(told) == len(set(told)) >= 10
+    shortcuts = dialog.locator("dt").all_inner_texts()
+    assert len(shortcuts) == len(set(shortcuts)) >= 10
     expect(dialog).to_contain_text("in the Q-Q plot")
     expect(dialog).to_contain_text("in the picture of runs")
     page.keyboard.press("]")  # nothing goes on behind it
@@ -106,29 +106,29 @@ def test_shortcuts_and_the_dialog_that_tells_them(still: Small, page: Page) -> N
 
 
 @pytest.mark.slow
-def test_runs_are_walked_with_arrows(still: Small, page: Page) -> None:
-    open_page(page, still.url, window="within:5m")
+def test_runs_are_walked_with_arrows(static_server: SmallServer, page: Page) -> None:
+    open_page(page, static_server.url, window="within:5m")
     page.locator("#runs details").wait_for(timeout=SOON, state="attached")
     page.keyboard.press("r")
     page.locator("#runs .run").first.wait_for(timeout=SOON)
     page.keyboard.press("Tab")
-    seen = []
+    labels = []
     for key in ("Home", "ArrowRight", "End"):
         page.keyboard.press(key)
-        seen.append(str(page.evaluate("document.activeElement.getAttribute('aria-label')")))
-    assert seen[0].startswith("Level ")
-    assert len(set(seen)) == 3
-    assert seen[2].startswith("The open step: 500 values")
+        labels.append(str(page.evaluate("document.activeElement.getAttribute('aria-label')")))
+    assert labels[0].startswith("Level ")
+    assert len(set(labels)) == 3
+    assert labels[2].startswith("The open step: 500 values")
     expect(page.locator("#runs")).to_contain_text("500 values, and growing")
 
 
 def test_an_alarm_without_a_mouse(demo: Demo, page: Page) -> None:
-    """From a key to an alarm that fires, as one who has no mouse does it."""
+    """Keys alone choose a key, set an alarm and see it fire."""
     open_page(page, demo.url, stream="spread")
     keys = page.keyboard
     keys.press("/")
     keys.type("gale")
-    expect(offered(page)).to_have_text(["GALE"])
+    expect(offered_keys(page)).to_have_text(["GALE"])
     keys.press("Enter")
     page.get_by_text("New alarm").wait_for(timeout=SOON)
     keys.press("Tab")  # out of the chooser, where letters are letters
@@ -158,13 +158,13 @@ def tab_to(page: Page, text: str) -> None:
 
 
 def tab_to_label(page: Page, text: str) -> None:
-    words = "(label => label.querySelector('span') ?? label)(document.activeElement.labels[0]).textContent"
-    tab_until(page, f"text => document.activeElement.labels?.length && {words}.trim() === text", text)
+    label = "(label => label.querySelector('span') ?? label)(document.activeElement.labels[0]).textContent"
+    tab_until(page, f"text => document.activeElement.labels?.length && {label}.trim() === text", text)
 
 
-def tab_until(page: Page, holds: str, text: str) -> None:
+def tab_until(page: Page, condition: str, text: str) -> None:
     for _ in range(60):
         page.keyboard.press("Tab")
-        if page.evaluate(holds, text):
+        if page.evaluate(condition, text):
             return
     raise AssertionError(f"Tab does not reach {text!r}")

@@ -10,12 +10,12 @@ from tests.browser.page import (
     SOON,
     agree,
     bands,
-    course,
-    is_asked,
-    offered,
+    is_response_of,
+    offered_keys,
     open_page,
-    same_question,
+    repeat_query,
     selection,
+    time_series,
     until,
 )
 
@@ -25,18 +25,18 @@ NEWEST = "document.getElementById('lines').data.at(-1).x.at(-1)"
 
 @pytest.mark.slow
 def test_three_lines_with_what_is_proved_of_them(demo: Demo, page: Page) -> None:
-    with page.expect_response(lambda one: is_asked(one, "/lines"), timeout=SOON) as asked:
+    with page.expect_response(lambda one: is_response_of(one, "/lines"), timeout=SOON) as response:
         open_page(page, demo.url)
-    body = asked.value.json()
+    body = response.value.json()
     assert len(body["times"]) > 10
     assert bands(page) == 3
     for name, line in zip(PHIS, body["lines"], strict=True):
-        drawn = course(page, name)
+        drawn = time_series(page, name)
         assert len(drawn["x"]) > 10
         points = zip(drawn["y"], drawn["bounds"], strict=True)
         assert all(low <= value <= high for value, (low, high) in points if value is not None)
         assert set(line["value"][-5:-1]) <= set(drawn["y"])
-    other = same_question(demo.api, asked.value, body["times"][-1])
+    other = repeat_query(demo.api, response.value, body["times"][-1])
     for line, answer in zip(body["lines"], other["answers"], strict=True):
         last = {"phi": line["phi"], **{name: line[name][-1] for name in ("value", "low", "high")}}
         assert agree(last, answer)
@@ -48,10 +48,10 @@ def test_lines_move_as_ticks_come(demo: Demo, page: Page) -> None:
     until(page, f"before => {NEWEST} > before", before)
     expect(page.locator("#live")).to_have_attribute("data-state", "live", timeout=SOON)
     window = selection(page)["window"]  # the comparison asks about history, too
-    with page.expect_response(lambda one: is_asked(one, "/quantiles", band="true", window=window)) as asked:
+    with page.expect_response(lambda one: is_response_of(one, "/quantiles", band="true", window=window)) as response:
         pass
-    body = asked.value.json()
-    other = same_question(demo.api, asked.value, body["answers"][0]["span"]["until"])
+    body = response.value.json()
+    other = repeat_query(demo.api, response.value, body["answers"][0]["span"]["until"])
     assert all(agree(one, two) for one, two in zip(body["answers"], other["answers"], strict=True))
     assert abs(page.evaluate(NEWEST) - page.evaluate("Date.now()")) < 600_000  # a moment of today, in milliseconds
 
@@ -74,10 +74,10 @@ def test_the_slider_moves_the_window(demo: Demo, page: Page) -> None:
     expect(slider).to_have_attribute("aria-valuetext", re.compile("^last "))
     expect(page.locator("#window output")).to_have_text(str(slider.get_attribute("aria-valuetext")))
     expect(page.locator("#numbers .about .number-value")).not_to_have_text(before)
-    with page.expect_response(lambda one: is_asked(one, "/quantiles", window=chosen), timeout=SOON) as asked:
+    with page.expect_response(lambda one: is_response_of(one, "/quantiles", window=chosen), timeout=SOON) as response:
         pass
-    body = asked.value.json()
-    other = same_question(demo.api, asked.value, body["answers"][0]["span"]["until"])
+    body = response.value.json()
+    other = repeat_query(demo.api, response.value, body["answers"][0]["span"]["until"])
     assert all(agree(one, two) for one, two in zip(body["answers"], other["answers"], strict=True))
     until(page, f"seconds => {NEWEST} - document.getElementById('lines').data.at(-1).x[0] < 1000 * seconds", 1500)
 
@@ -87,11 +87,11 @@ def test_the_slider_moves_by_keys(demo: Demo, page: Page) -> None:
     open_page(page, demo.url)
     slider = page.get_by_role("slider", name="Length of the window")
     slider.focus()
-    seen = []
+    windows = []
     for key in ("ArrowRight", "ArrowRight", "ArrowLeft", "Home", "End"):
         page.keyboard.press(key)
-        seen.append(selection(page)["window"])
-    assert seen == ["within:420s", "within:600s", "within:420s", "within:1s", "within:7200s"]
+        windows.append(selection(page)["window"])
+    assert windows == ["within:420s", "within:600s", "within:420s", "within:1s", "within:7200s"]
     page.get_by_role("button", name="1 min", exact=True).click()
     assert selection(page)["window"] == "within:60s"
     expect(page.get_by_role("button", name="1 min", exact=True)).to_have_attribute("aria-pressed", "true")
@@ -105,12 +105,12 @@ def test_a_key_is_found_and_chosen_by_typing(demo: Demo, page: Page) -> None:
     page.keyboard.press("/")
     expect(chooser).to_be_focused()
     page.keyboard.type("u")
-    expect(offered(page)).to_have_text(["AURA", "DUNE", "FLUX"])
+    expect(offered_keys(page)).to_have_text(["AURA", "DUNE", "FLUX"])
     page.keyboard.press("ArrowDown")
     active = page.locator(f"#{chooser.get_attribute('aria-activedescendant')}")
     expect(active).to_have_text("DUNE")
     page.keyboard.press("Enter")
-    expect(offered(page)).to_have_count(0)
+    expect(offered_keys(page)).to_have_count(0)
     assert selection(page)["key"] == "DUNE"
     expect(page.locator("#now-what")).to_contain_text("DUNE")
     expect(count).not_to_have_text(before)
@@ -123,7 +123,7 @@ def test_a_key_is_found_and_chosen_by_typing(demo: Demo, page: Page) -> None:
     page.keyboard.press("Enter")  # before any key was offered
     expect(page.locator("#now-what")).to_contain_text("FLUX")
     page.keyboard.press("ArrowDown")
-    expect(offered(page)).to_have_count(9)
+    expect(offered_keys(page)).to_have_count(9)
     page.keyboard.press("PageUp")
     page.keyboard.press("Enter")
     expect(page.locator("#now-what")).to_contain_text("all keys")
@@ -149,7 +149,7 @@ def test_another_stream(demo: Demo, page: Page) -> None:
     streams = page.get_by_role("navigation", name="Streams").get_by_role("button")
     expect(streams).to_have_text(["spread", "latency"])
     expect(streams.first).to_have_attribute("aria-current", "true")
-    with page.expect_response(lambda one: is_asked(one, "/api/streams/latency/lines")):
+    with page.expect_response(lambda one: is_response_of(one, "/api/streams/latency/lines")):
         streams.last.click()
     expect(streams.last).to_have_attribute("aria-current", "true")
     assert selection(page)["stream"] == "latency"

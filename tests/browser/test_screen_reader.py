@@ -1,4 +1,4 @@
-"""The page for those who hear it: landmarks, headings, names of everything that can be used, announcements."""
+"""The page for screen readers: landmarks, headings, names of all controls, announcements."""
 
 from itertools import pairwise
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.page import SOON, open_page, scroll_to
-from tests.browser.small_server import Small
+from tests.browser.small_server import SmallServer
 
 NAMED = {
     "button", "link", "textbox", "combobox", "slider", "checkbox", "radio", "radiogroup", "listbox", "option", "dialog",
@@ -19,7 +19,7 @@ HEADINGS = """[...document.querySelectorAll("h1, h2, h3, h4, h5, h6")].filter((o
 pytestmark = pytest.mark.slow  # each opens the page, which takes seconds
 
 
-def heard(page: Page) -> list[dict[str, Any]]:
+def accessibility_tree(page: Page) -> list[dict[str, Any]]:
     """Return the accessibility tree: role, name and properties of every part that is not hidden."""
     session = page.context.new_cdp_session(page)
     nodes = session.send("Accessibility.getFullAXTree")["nodes"]
@@ -35,9 +35,9 @@ def heard(page: Page) -> list[dict[str, Any]]:
     ]
 
 
-def open_all(page: Page, still: Small) -> None:
-    """Every part of the page is there, and everything that can be opened is open."""
-    open_page(page, still.url, window="within:5m", key="north")
+def open_all(page: Page, static_server: SmallServer) -> None:
+    """Open the page, load all its parts and open all its details."""
+    open_page(page, static_server.url, window="within:5m", key="north")
     page.get_by_role("heading", name="fires").wait_for(timeout=SOON)
     for panel in ("compare", "queries", "runs"):
         scroll_to(page.locator(f"#{panel}"), page.locator(f"#{panel} details").first)
@@ -46,9 +46,9 @@ def open_all(page: Page, still: Small) -> None:
     page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
 
 
-def test_everything_has_a_name(still: Small, page: Page) -> None:
-    open_all(page, still)
-    found = heard(page)
+def test_everything_has_a_name(static_server: SmallServer, page: Page) -> None:
+    open_all(page, static_server)
+    found = accessibility_tree(page)
     assert [one for one in found if one["role"] in NAMED and not one["name"].strip()] == []
     assert len([one for one in found if one["role"] == "button"]) > 10
     assert len([one for one in found if one["role"] in ("img", "image") and "Quantiles over time" in one["name"]]) == 1
@@ -56,8 +56,8 @@ def test_everything_has_a_name(still: Small, page: Page) -> None:
     assert [one for one in focusable if not one["name"].strip()] == []
 
 
-def test_landmarks_and_headings(still: Small, page: Page) -> None:
-    open_all(page, still)
+def test_landmarks_and_headings(static_server: SmallServer, page: Page) -> None:
+    open_all(page, static_server)
     expect(page.get_by_role("banner")).to_have_count(1)
     expect(page.get_by_role("main")).to_have_count(1)
     expect(page.get_by_role("navigation", name="Streams")).to_be_visible()
@@ -70,20 +70,20 @@ def test_landmarks_and_headings(still: Small, page: Page) -> None:
     assert page.locator("html").get_attribute("lang") == "en"
 
 
-def test_what_is_chosen_is_said(still: Small, page: Page) -> None:
-    open_page(page, still.url, window="within:5m")
-    said = page.get_by_role("status").and_(page.locator("#announcer"))
-    assert said.get_attribute("aria-live") == "polite"
-    expect(said).to_contain_text("numbers · all keys", timeout=SOON)
+def test_what_is_chosen_is_said(static_server: SmallServer, page: Page) -> None:
+    open_page(page, static_server.url, window="within:5m")
+    announcer = page.get_by_role("status").and_(page.locator("#announcer"))
+    assert announcer.get_attribute("aria-live") == "polite"
+    expect(announcer).to_contain_text("numbers · all keys", timeout=SOON)
     page.keyboard.press("/")
     page.keyboard.type("sou")
-    expect(said).to_have_text("1 key", timeout=SOON)
+    expect(announcer).to_have_text("1 key", timeout=SOON)
     page.keyboard.press("Enter")
-    expect(said).to_contain_text("numbers · south · last 5\N{NO-BREAK SPACE}min: p50", timeout=SOON)
+    expect(announcer).to_contain_text("numbers · south · last 5\N{NO-BREAK SPACE}min: p50", timeout=SOON)
 
 
-def test_charts_say_what_they_show(still: Small, page: Page) -> None:
-    open_all(page, still)
+def test_charts_say_what_they_show(static_server: SmallServer, page: Page) -> None:
+    open_all(page, static_server)
     values = page.locator("#numbers .number-value").all_inner_texts()
     label = page.locator("#lines").get_attribute("aria-label") or ""
     assert label.startswith("Quantiles over time. p50 ")

@@ -1,4 +1,4 @@
-"""The page opens in a browser, and what watches over it notices what goes wrong."""
+"""The page opens in a browser, and the tests notice its errors."""
 
 import os
 import re
@@ -13,16 +13,16 @@ from playwright.sync_api import Page
 
 from tests.browser import chrome
 from tests.browser.chrome import Complaints, find_browser, picture
-from tests.server.running_server import configure, make_store, serving, traffic
+from tests.server.running_server import configure, make_store, run_server, traffic
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of a server over a small store."""
+    """Address of a server over a small store."""
     folder = tmp_path_factory.mktemp("page")
     with make_store(folder) as history:
         traffic(history, np.random.default_rng(1), 500, 0.0)
-        with serving(configure(folder)) as client:
+        with run_server(configure(folder)) as client:
             yield str(client.base_url)
 
 
@@ -33,9 +33,9 @@ def test_the_page_opens_and_does_not_complain(
     page.goto(address)
     page.wait_for_selector("#lines .scatterlayer .js-line", state="attached")
     assert page.title() == "latency · Quantide"
-    kept = picture(page, "the page [1/2]")
-    assert kept == tmp_path / "kept" / "the-page-1-2-.png"
-    assert kept.read_bytes().startswith(b"\x89PNG")
+    path = picture(page, "the page [1/2]")
+    assert path == tmp_path / "kept" / "the-page-1-2-.png"
+    assert path.read_bytes().startswith(b"\x89PNG")
 
 
 PROVOKED = {
@@ -51,22 +51,22 @@ PROVOKED = {
 def test_complaints_are_noticed(address: str, blank: Page, complaints: Complaints) -> None:
     blank.goto(address)
     assert complaints.all() == []
-    for script, said in PROVOKED.items():
-        check_noticed(blank, complaints, script, said)
+    for script, complaint in PROVOKED.items():
+        check_noticed(blank, complaints, script, complaint)
 
 
 def test_a_request_that_leaves_the_machine_is_noticed(blank: Page, complaints: Complaints) -> None:
     check_noticed(blank, complaints, "fetch('http://quantide.invalid/x').catch(() => 0)", "leaves this machine")
 
 
-def check_noticed(page: Page, complaints: Complaints, script: str, said: str) -> None:
+def check_noticed(page: Page, complaints: Complaints, script: str, complaint: str) -> None:
     page.evaluate(f"() => {{ {script} }}")
     until = time.monotonic() + 20
     while not (found := complaints.all()):
         assert time.monotonic() < until
         page.wait_for_timeout(20)
-    assert re.search(said, found[0])
-    complaints.expect(said)
+    assert re.search(complaint, found[0])
+    complaints.expect(complaint)
     assert found[0] not in complaints.all()
 
 
@@ -113,8 +113,8 @@ def test_what_is_proved_is_rounded_outwards_where_it_is_written(address: str, pa
     )
     highs = np.minimum(lows + np.concatenate([10 ** rng.uniform(-6, 3, 300), rng.choice([0, 0.01], 103)]), 1e6)
     page.goto(address)
-    told = page.evaluate(ROUNDED, np.column_stack([lows, highs]).tolist())
-    for low, high, ((least, most), phis) in zip(lows, highs, told, strict=True):
+    rounded = page.evaluate(ROUNDED, np.column_stack([lows, highs]).tolist())
+    for low, high, ((least, most), phis) in zip(lows, highs, rounded, strict=True):
         assert float(least.replace(",", "")) <= low <= high <= float(most.replace(",", ""))
         ends = [float(end) * 1e4 for end in re.findall(r"p([0-9.]+)", phis)]
         assert ends[0] - 1e-6 <= low

@@ -7,23 +7,23 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.page import SOON, course, open_page, selection, until
-from tests.browser.small_server import Small, moments, small, store
+from tests.browser.page import SOON, open_page, selection, time_series, until
+from tests.browser.small_server import SmallServer, moments, serve_store, store
 
 COUNT = 60_000
 
 
 @pytest.fixture(scope="module")
-def latencies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Small]:
+def latencies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallServer]:
     folder = tmp_path_factory.mktemp("tails")
     values = np.random.default_rng(1).lognormal(0, 2.5, COUNT)
     with store(folder) as history:
         history.append(values, times=moments(COUNT))
-    with small(folder) as found:
+    with serve_store(folder) as found:
         yield found
 
 
-def test_tails_are_chosen_shown_with_bands_and_linked(latencies: Small, page: Page) -> None:
+def test_tails_are_chosen_shown_with_bands_and_linked(latencies: SmallServer, page: Page) -> None:
     open_page(page, latencies.url, window="within:1h")
     heads = page.locator("#numbers h3")
     expect(heads).to_have_text(["p50", "p90", "p99", "values in the window"])
@@ -42,7 +42,7 @@ def test_tails_are_chosen_shown_with_bands_and_linked(latencies: Small, page: Pa
         text = re.escape(f"rank off by at most {ranks} ") if answer["error"] else f"{exact}$"
         expect(rank).to_have_text(re.compile(f"^{text}"))
     until(page, "document.getElementById('lines').data.some((one) => one.name === 'p99.99')")
-    assert course(page, "p99.99")["y"][-1] == pytest.approx(body["answers"][2]["value"])
+    assert time_series(page, "p99.99")["y"][-1] == pytest.approx(body["answers"][2]["value"])
     assert selection(page)["tails"] == "true"
     page.reload()
     expect(heads).to_have_text(["p99", "p99.9", "p99.99", "values in the window"], timeout=SOON)
@@ -53,7 +53,7 @@ def test_tails_are_chosen_shown_with_bands_and_linked(latencies: Small, page: Pa
     assert "tails" not in selection(page)
 
 
-def test_an_alarm_is_set_on_p99_99(latencies: Small, page: Page) -> None:
+def test_an_alarm_is_set_on_p99_99(latencies: SmallServer, page: Page) -> None:
     open_page(page, latencies.url, window="within:1h")
     panel = page.get_by_role("region", name="Alarms")
     panel.get_by_text("New alarm").click(timeout=SOON)
@@ -92,7 +92,7 @@ SHOWN = {
 }
 
 
-def test_small_numbers_are_not_rounded_away(latencies: Small, page: Page) -> None:
+def test_small_numbers_are_not_rounded_away(latencies: SmallServer, page: Page) -> None:
     open_page(page, latencies.url)
     for call, text in SHOWN.items():
         name, _, arguments = call.rstrip(")").partition("(")

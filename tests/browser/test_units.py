@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.page import open_page, scroll_to, until
-from tests.browser.small_server import NOON, Small, moments, small_with, store, stream
+from tests.browser.small_server import NOON, SmallServer, moments, serve_streams, store, stream
 
 TEXTS = """name => document.getElementById("lines").data.find((trace) => trace.name === name).text"""
 AXES = """selector => { const { xaxis, yaxis } = document.querySelector(selector)._fullLayout;
@@ -21,7 +21,7 @@ def str_ending(*ends: str) -> re.Pattern[str]:
 
 
 @pytest.fixture(scope="module")
-def metered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Small]:
+def metered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallServer]:
     """A server whose stream is in milliseconds; the last window is higher than all of history, and an alarm fires."""
     folder, rng = tmp_path_factory.mktemp("metered"), np.random.default_rng(1)
     with store(folder, keys="name") as history:
@@ -30,7 +30,7 @@ def metered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Small]:
             names = rng.choice(["north", "south"], 400)
             history.append((1 + step) * rng.lognormal(3, 1, 400), key=names, times=moments(400, 500, end))
             history.end_step()
-        with small_with(folder, stream("numbers") + 'unit = "ms"\n') as server:
+        with serve_streams(folder, stream("numbers") + 'unit = "ms"\n') as server:
             body = {"stream": "numbers", "window": "within:5m", "phi": 0.99, "above": 5, "clear": 4}
             alarm = server.api.post("/api/alarms", json=body).raise_for_status().json()
             assert alarm["unit"] == "ms"
@@ -43,7 +43,7 @@ def metered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Small]:
             yield server
 
 
-def test_numbers_chart_and_alarms(metered: Small, page: Page) -> None:
+def test_numbers_chart_and_alarms(metered: SmallServer, page: Page) -> None:
     open_page(page, metered.url, window="within:5m")
     expect(page.locator("#numbers h3").first).to_have_text("p50\N{NO-BREAK SPACE}ms")
     assert all(text.endswith("\N{NO-BREAK SPACE}ms") for text in page.evaluate(TEXTS, "p99"))
@@ -61,7 +61,7 @@ def test_numbers_chart_and_alarms(metered: Small, page: Page) -> None:
     expect(page.get_by_label("Threshold (ms)")).to_be_visible()
 
 
-def test_comparison(metered: Small, page: Page) -> None:
+def test_comparison(metered: SmallServer, page: Page) -> None:
     open_page(page, metered.url, window="within:5m")
     panel = page.locator("#compare")
     scroll_to(panel, panel.locator(".verdict").first)
@@ -84,7 +84,7 @@ def test_comparison(metered: Small, page: Page) -> None:
     expect(panel.locator("thead th").nth(1)).to_have_text("now (last 5\N{NO-BREAK SPACE}min) in\N{NO-BREAK SPACE}ms")
 
 
-def test_worst_keys(metered: Small, page: Page) -> None:
+def test_worst_keys(metered: SmallServer, page: Page) -> None:
     open_page(page, metered.url, window="within:5m")
     cells = page.locator("#worst tbody tr").first.locator("td")
     scroll_to(page.locator("#worst"), cells.first)

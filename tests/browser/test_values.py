@@ -12,15 +12,15 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.chrome import Complaints
-from tests.browser.page import SOON, offered, open_page, scroll_to, selection, until
-from tests.browser.small_server import NOON, Small, moments, small, store
+from tests.browser.page import SOON, offered_keys, open_page, scroll_to, selection, until
+from tests.browser.small_server import NOON, SmallServer, moments, serve_store, store
 
 NUMBERS = "#numbers .number-value"
 TAG = "<img src=x onerror=document.title='run'>"
 
 
 @pytest.fixture(scope="module")
-def kinds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Small]:
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallServer]:
     """A server with a stream for each kind of value."""
     folder = tmp_path_factory.mktemp("kinds")
     even = np.arange(1, 101)
@@ -38,7 +38,7 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Small]:
             history.append(given, times=moments(len(given)))
     with store(folder, "timeless") as history:
         history.append(np.arange(100.0))
-    with small(folder, *values, "timeless") as found:
+    with serve_store(folder, *values, "timeless") as found:
         yield found
 
 
@@ -53,22 +53,22 @@ SHOWN = {  # the median, p90 and p99 of each, and how many there are
 
 
 @pytest.mark.slow
-def test_integers_beyond_those_of_javascript_stay_what_they_are(kinds: Small, page: Page) -> None:
+def test_integers_beyond_those_of_javascript_stay_what_they_are(kinds: SmallServer, page: Page) -> None:
     open_page(page, kinds.url, stream="large", window="within:1h")
     expect(page.locator(NUMBERS).first).to_have_text(f"{2**53 + 50:,}")
 
 
 @pytest.mark.slow
-def test_an_address_that_means_nothing_is_passed_by(kinds: Small, page: Page) -> None:
-    for said in ("window=7", 'window=["within:5m"]', "stream={}", "over=[1]", "log=7", "filter=1"):
+def test_an_address_that_means_nothing_is_passed_by(kinds: SmallServer, page: Page) -> None:
+    for fragment in ("window=7", 'window=["within:5m"]', "stream={}", "over=[1]", "log=7", "filter=1"):
         page.goto("about:blank")
-        page.goto(f"{kinds.url}/#{said}")
+        page.goto(f"{kinds.url}/#{fragment}")
         expect(page.locator(NUMBERS).first).not_to_be_empty(timeout=SOON)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHOWN)
-def test_values_are_shown_as_what_they_are(kinds: Small, page: Page, name: str) -> None:
+def test_values_are_shown_as_what_they_are(kinds: SmallServer, page: Page, name: str) -> None:
     open_page(page, kinds.url, stream=name, window="within:1h")
     expect(page.locator(NUMBERS)).to_have_text(SHOWN[name])
     scroll_to(page.locator("#compare"), page.locator("#compare .sentence:not(:empty)"))
@@ -80,21 +80,21 @@ def test_values_are_shown_as_what_they_are(kinds: Small, page: Page, name: str) 
 
 
 @pytest.mark.slow
-def test_a_stream_without_times(kinds: Small, page: Page) -> None:
+def test_a_stream_without_times(kinds: SmallServer, page: Page) -> None:
     page.goto(f"{kinds.url}/#stream=timeless")
     expect(page.locator(NUMBERS)).to_have_text(["49", "89", "98", "100"])
     expect(page.get_by_role("combobox", name="Stream")).to_have_value("timeless")
 
 
 @pytest.mark.slow
-def test_no_request_goes_anywhere_else(kinds: Small, page: Page) -> None:
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+def test_no_request_goes_anywhere_else(kinds: SmallServer, page: Page) -> None:
+    urls: list[str] = []
+    page.on("request", lambda request: urls.append(request.url))
     open_page(page, kinds.url, stream="counts", window="within:1h")
     scroll_to(page.locator("#runs"), page.locator("#runs .sentence:not(:empty)"))
     here = urlsplit(kinds.url)
-    others = [url for url in asked if urlsplit(url)[:2] != here[:2] and not url.startswith("data:")]
-    assert len(asked) > 20
+    others = [url for url in urls if urlsplit(url)[:2] != here[:2] and not url.startswith("data:")]
+    assert len(urls) > 20
     assert others == []
 
 
@@ -102,7 +102,7 @@ def test_no_request_goes_anywhere_else(kinds: Small, page: Page) -> None:
 def test_an_empty_store_and_one_that_is_not_there_yet(tmp_path: Path, page: Page, complaints: Complaints) -> None:
     complaints.expect("404|503")  # which the page is told, and puts in words
     store(tmp_path, "empty").close()
-    with small(tmp_path, "empty", "later") as server:
+    with serve_store(tmp_path, "empty", "later") as server:
         page.goto(f"{server.url}/#stream=empty")
         expect(page.locator("#now-note")).to_contain_text("Nothing lies in this window", timeout=SOON)
         page.get_by_role("button", name="later").click()
@@ -120,7 +120,7 @@ def test_a_key_that_the_stream_does_not_have_yet(tmp_path: Path, page: Page, com
     complaints.expect("404")
     with store(tmp_path, keys="name") as history:
         history.append(np.arange(100.0), key=["here"] * 100, times=moments(100))
-        with small(tmp_path) as server:
+        with serve_store(tmp_path) as server:
             page.goto(f"{server.url}/#key=later&window=within:30m")
             expect(page.locator("#now-note")).to_contain_text('The stream numbers has no key "later".', timeout=SOON)
             history.append(np.arange(1.0, 101.0), key=["later"] * 100, times=moments(100))
@@ -130,15 +130,15 @@ def test_a_key_that_the_stream_does_not_have_yet(tmp_path: Path, page: Page, com
 
 
 def test_an_empty_key_in_the_address_is_all_keys(
-    still: Small, tmp_path: Path, page: Page, complaints: Complaints
+    static_server: SmallServer, tmp_path: Path, page: Page, complaints: Complaints
 ) -> None:
     complaints.expect("404")  # the answer that shows that the stream has no such key
-    open_page(page, still.url, key="", window="within:5m")
+    open_page(page, static_server.url, key="", window="within:5m")
     expect(page.locator(NUMBERS).last).to_have_text("999", timeout=SOON)
     assert "key" not in selection(page)
     with store(tmp_path, keys="name") as history:
         history.append(np.arange(100.0), key=["", "other"] * 50, times=moments(100))
-    with small(tmp_path) as server:
+    with serve_store(tmp_path) as server:
         page.goto("about:blank")
         open_page(page, server.url, key="", window="within:1h")
         expect(page.locator(NUMBERS).last).to_have_text("50")
@@ -146,8 +146,8 @@ def test_an_empty_key_in_the_address_is_all_keys(
         page.goto("about:blank")
 
 
-def test_a_stream_and_a_window_that_are_not_there_are_named(still: Small, page: Page) -> None:
-    open_page(page, still.url, stream="nope", window="within:9h")
+def test_a_stream_and_a_window_that_are_not_there_are_named(static_server: SmallServer, page: Page) -> None:
+    open_page(page, static_server.url, stream="nope", window="within:9h")
     note = page.locator("#now-replaced")
     expect(note).to_have_text(
         "There is no stream nope: this is numbers. "
@@ -165,15 +165,15 @@ def test_keys_are_text_whatever_is_in_them(tmp_path: Path, page: Page) -> None:
     keys = [TAG, "</script><script>document.title='run'</script>", "a&b", '"quoted"', "7", "[1]"]
     with store(tmp_path, keys="name") as history:
         history.append(np.arange(600.0), key=np.tile(keys, 100), times=moments(600))
-    with small(tmp_path) as server:
+    with serve_store(tmp_path) as server:
         open_page(page, server.url, window="within:1h")
         chooser = page.get_by_role("combobox", name="name")
         chooser.click()
-        expect(offered(page)).to_have_text(["all keys", *sorted(keys)])
+        expect(offered_keys(page)).to_have_text(["all keys", *sorted(keys)])
         for key in keys:
             chooser.fill(key)
-            expect(offered(page)).to_have_count(1)
-            expect(offered(page).filter(has_text=key)).to_be_visible()
+            expect(offered_keys(page)).to_have_count(1)
+            expect(offered_keys(page).filter(has_text=key)).to_be_visible()
             page.keyboard.press("Enter")
             expect(page.locator("#now-what")).to_contain_text(key)
             expect(page.locator(NUMBERS).last).to_have_text("100")
@@ -192,11 +192,11 @@ def test_keys_are_text_whatever_is_in_them(tmp_path: Path, page: Page) -> None:
 def test_keys_of_two_columns(tmp_path: Path, page: Page) -> None:
     with store(tmp_path, keys=["region", "number"]) as history:
         history.append(np.arange(400.0), key=[("eu", 7), ("eu", 8), ("us", 7), ("us", 8)] * 100, times=moments(400))
-    with small(tmp_path) as server:
+    with serve_store(tmp_path) as server:
         open_page(page, server.url, window="within:1h")
         page.keyboard.press("/")
         page.keyboard.type("eu")
-        expect(offered(page)).to_have_text(["eu · 7", "eu · 8"])
+        expect(offered_keys(page)).to_have_text(["eu · 7", "eu · 8"])
         page.keyboard.press("ArrowDown")
         page.keyboard.press("Enter")
         expect(page.locator(NUMBERS)).to_have_text(["197", "357", "393", "100"])
@@ -212,13 +212,13 @@ def test_keys_of_two_columns(tmp_path: Path, page: Page) -> None:
 def test_ten_thousand_keys(tmp_path: Path, page: Page) -> None:
     with store(tmp_path, keys="name") as history:
         history.append(np.arange(10_000.0), key=[f"key {i:05}" for i in range(10_000)], times=moments(10_000))
-    with small(tmp_path) as server:
+    with serve_store(tmp_path) as server:
         open_page(page, server.url, window="within:1h")
         page.keyboard.press("/")
         page.keyboard.press("ArrowDown")
         expect(page.locator(".keys-more")).to_contain_text("9,950 more")
         page.keyboard.type("07777")
-        expect(offered(page)).to_have_text(["key 07777"])
+        expect(offered_keys(page)).to_have_text(["key 07777"])
         page.keyboard.press("Enter")
         expect(page.locator(NUMBERS)).to_have_text(["7,777", "7,777", "7,777", "1"])
         page.goto("about:blank")

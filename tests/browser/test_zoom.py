@@ -53,7 +53,7 @@ def registers(request: Request) -> bool:
     return request.method == "POST" and request.url.endswith("/api/queries")
 
 
-def said(request: Request) -> list[dict[str, Any]]:
+def posted_queries(request: Request) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = request.post_data_json or []
     return found
 
@@ -63,7 +63,7 @@ def test_dragging_a_box_shows_more_points_of_it(demo: Demo, page: Page) -> None:
     before = phis(page)
     assert (before[0], before[-1]) == (0, 1)
     left, bottom, right, top = page.evaluate(CORNERS, [0.5, 0.95])
-    with page.expect_request(registers) as asked:
+    with page.expect_request(registers) as request:
         page.mouse.move(left, bottom)
         page.mouse.down()
         page.mouse.move((left + right) / 2, (bottom + top) / 2, steps=3)
@@ -75,21 +75,21 @@ def test_dragging_a_box_shows_more_points_of_it(demo: Demo, page: Page) -> None:
     assert 0.3 < low < 0.6  # points move meanwhile
     assert 0.85 < high < 1
     assert len(between(after, low, high)) > 1.5 * len(between(before, low, high))
-    check_standing(demo, page, said(asked.value), low, high)
+    check_standing(demo, page, posted_queries(request.value), low, high)
     expect(page.get_by_role("navigation", name="Zoom").get_by_role("listitem")).to_have_count(2)
     plot.dblclick()
     until(page, f"({POINTS})[0] === 0 && ({POINTS}).at(-1) === 1")
-    seen = page.evaluate("document.querySelector('#compare .square')._fullLayout.xaxis.range")
-    assert -3 < seen[0] < seen[1] < 5  # powers of ten, and not the numbers of another scale
+    limits = page.evaluate("document.querySelector('#compare .square')._fullLayout.xaxis.range")
+    assert -3 < limits[0] < limits[1] < 5  # powers of ten, and not the numbers of another scale
 
 
-def check_standing(demo: Demo, page: Page, asked: list[dict[str, Any]], low: float, high: float) -> None:
+def check_standing(demo: Demo, page: Page, queries: list[dict[str, Any]], low: float, high: float) -> None:
     """Visible points have continuous queries, which are dropped when the page closes."""
-    label = asked[0]["label"]
+    label = queries[0]["label"]
     until(page, "document.querySelector('#compare .square').data[1].x.length > 0")  # the rings that they move
     standing = labelled(demo, label)
     assert {query["id"] for query in standing}
-    assert len(standing) == len(asked) >= 20
+    assert len(standing) == len(queries) >= 20
     half = (high - low) / 200
     assert all(low - half <= query["phi"] <= high + half for query in standing)
     assert {query["key"] for query in standing} == {"DUNE"}
@@ -100,7 +100,7 @@ def check_standing(demo: Demo, page: Page, asked: list[dict[str, Any]], low: flo
 @pytest.mark.slow
 def test_looking_closer_by_keys_and_leaving(demo: Demo, page: Page) -> None:
     labels: list[str] = []
-    page.on("request", lambda one: labels.append(said(one)[0]["label"]) if registers(one) else None)
+    page.on("request", lambda one: labels.append(posted_queries(one)[0]["label"]) if registers(one) else None)
     plot = open_plot(page, demo)
     plot.focus()
     trail = page.get_by_role("navigation", name="Zoom").get_by_role("listitem")
@@ -128,10 +128,10 @@ def test_looking_closer_by_keys_and_leaving(demo: Demo, page: Page) -> None:
     page.goto("about:blank")
     assert len(set(labels)) >= 5  # each range has its own
     for label in labels:
-        wait_until_gone(demo, label)
+        wait_until_dropped(demo, label)
 
 
-def wait_until_gone(demo: Demo, label: str) -> None:
+def wait_until_dropped(demo: Demo, label: str) -> None:
     # A registration that the page sent just before it closed expires on the server, after a minute of its own.
     last = time.monotonic() + 3 * SOON / 1000
     while labelled(demo, label):

@@ -13,7 +13,7 @@ from quantide import History
 from quantide.client import Client, Event
 from quantide.errors import InvalidArgumentError, ServerError, UnknownAlarmError, UnknownStreamError
 from tests.client.scripted_server import response, scripted_server
-from tests.server.running_server import STREAM, configure, make_store, serving
+from tests.server.running_server import STREAM, configure, make_store, run_server
 
 PRICES = '[streams.prices]\nsource = { format = "parquet", path = "in" }\nvalue = "price"\n'
 
@@ -34,7 +34,7 @@ def history(folder: Path) -> Iterator[History]:
 def server(folder: Path, history: History) -> Iterator[Client]:
     with make_store(folder, "prices", keys=None, filters=None, value_type="decimal[2]") as prices:
         prices.append([Decimal("1.50"), Decimal("2.25")])
-    with serving(configure(folder, streams=STREAM + PRICES)) as server, Client(str(server.base_url)) as client:
+    with run_server(configure(folder, streams=STREAM + PRICES)) as server, Client(str(server.base_url)) as client:
         yield client
 
 

@@ -30,14 +30,14 @@ from quantide.errors import (
 )
 from tests.client.scripted_server import response, scripted_server
 from tests.server.push_landing import landed, landing_files, push_config
-from tests.server.running_server import serving
+from tests.server.running_server import run_server
 
 TABLE = pa.table({"value": [1.5, 2.5], "endpoint": ["/pay", "/cart"]})
 
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[Client]:
-    with serving(push_config(tmp_path)) as http, Client(str(http.base_url)) as client:
+    with run_server(push_config(tmp_path)) as http, Client(str(http.base_url)) as client:
         yield client
 
 

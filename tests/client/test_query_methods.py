@@ -14,7 +14,7 @@ from quantide.client import Client, Event, QueryState, event_reader
 from quantide.errors import InvalidArgumentError, ServerError, UnknownQueryError, UnknownStreamError
 from tests.client.restartable_server import RestartableServer
 from tests.client.scripted_server import response, scripted_server
-from tests.server.running_server import STREAM, configure, make_store, serving, traffic
+from tests.server.running_server import STREAM, configure, make_store, run_server, traffic
 
 PRICES = '[streams.prices]\nsource = { format = "parquet", path = "in" }\nvalue = "price"\n'
 
@@ -48,7 +48,7 @@ def idle_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     folder = tmp_path_factory.mktemp("idle")
     with make_store(folder) as history:
         traffic(history, np.random.default_rng(3), 1000, 0.0)
-    with serving(configure(folder, "limits = { batch = 50 }")) as server, Client(str(server.base_url)) as client:
+    with run_server(configure(folder, "limits = { batch = 50 }")) as server, Client(str(server.base_url)) as client:
         yield client
 
 

@@ -20,7 +20,7 @@ from quantide.errors import (
     UnknownStreamError,
 )
 from quantide.live import LiveStream
-from tests.server.running_server import configure, make_store, serving, traffic
+from tests.server.running_server import configure, make_store, run_server, traffic
 
 PLAIN = """
 [streams.{0}]
@@ -77,7 +77,7 @@ def client(folder: Path) -> Iterator[Client]:
     names = [*TYPED, "trades", "dated", "zoned", "nothing"]
     stream = '[streams.latency]\nsource = { format = "parquet", path = "in" }\nvalue = "ms"\nkeys = ["endpoint"]\n'
     with (
-        serving(configure(folder, streams=stream + "".join(map(PLAIN.format, names)))) as server,
+        run_server(configure(folder, streams=stream + "".join(map(PLAIN.format, names)))) as server,
         Client(str(server.base_url)) as client,
     ):
         yield client

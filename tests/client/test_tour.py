@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.server.running_server import configure, make_store, serving, traffic
+from tests.server.running_server import configure, make_store, run_server, traffic
 
 TOUR = (Path(__file__).parents[2] / "docs" / "tour.md").read_text(encoding="utf-8")
 HERE = "http://127.0.0.1:8642"
@@ -16,7 +16,7 @@ def test_the_example_runs(tmp_path: Path) -> None:
     assert "print(event.data)" in example
     with make_store(tmp_path) as history:
         traffic(history, np.random.default_rng(3), 1000, 0.0)
-        with serving(configure(tmp_path)) as client:
+        with run_server(configure(tmp_path)) as client:
             names: dict[str, object] = {}
             program = example.replace(HERE, str(client.base_url).rstrip("/")).replace("print(event.data)", "break")
             exec(compile(program, "tour.md", "exec"), names)

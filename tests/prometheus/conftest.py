@@ -9,7 +9,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.server.running_server import STREAM, configure, make_store, serving
+from tests.server.running_server import STREAM, configure, make_store, run_server
 
 ROWS, SECONDS = 6_000, 600
 METRICS = 'metrics = { quantiles = [0.5, 0.99], windows = ["5m"], keys = ["/pay"] }\n'
@@ -67,5 +67,5 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
         for part in np.array_split(np.arange(ROWS), 12):
             store.append(values[part], key=keys[part], times=times[part], filters={"errors": errors[part]})
         other.append([1.0, 2.0, 3.0], times=[now - 3.0, now - 2.0, now - 1.0])
-        with serving(configure(folder, streams=STREAM + METRICS + OTHERS)) as client:
+        with run_server(configure(folder, streams=STREAM + METRICS + OTHERS)) as client:
             yield Shop(client, now, values, keys, times, errors)

@@ -10,7 +10,7 @@ import pytest
 from quantide.server.http.tokens import create_token
 from quantide.server.server_registry import ServerRegistry
 from tests.prometheus.conftest import Shop
-from tests.server.running_server import STREAM, configure, make_store, serving, traffic
+from tests.server.running_server import STREAM, configure, make_store, run_server, traffic
 
 TEXT = 'latency{endpoint="/pay",quantile="0.99",window="5m"}'
 
@@ -161,7 +161,7 @@ def test_limits_of_series(tmp_path: Path) -> None:
     with make_store(tmp_path, keys=["a", "n"], filters=None) as store:
         rows = 40
         store.append(np.arange(rows) * 1.0, key=[(f"k{i}", i) for i in range(rows)], times=1.7e9 + np.arange(rows))
-        with serving(
+        with run_server(
             configure(tmp_path, "limits = { series = 50 }", STREAM.replace('["endpoint"]', '["a", "n"]'))
         ) as client:
 
@@ -189,7 +189,7 @@ def test_roles_and_streams_of_tokens(tmp_path: Path) -> None:
     with make_store(tmp_path) as store, make_store(tmp_path, "secret") as secret:
         for one in (store, secret):
             traffic(one, rng, 100, 1.7e9)
-        with serving(config) as client:
+        with run_server(config) as client:
 
             def post(path: str, token: str | None, **form: Any) -> httpx.Response:
                 headers = {} if token is None else {"Authorization": f"Bearer {tokens[token]}"}
@@ -216,7 +216,7 @@ def test_roles_and_streams_of_tokens(tmp_path: Path) -> None:
 def test_a_cached_response_is_as_new_as_the_stream(tmp_path: Path) -> None:
     with make_store(tmp_path, filters=None) as store:
         store.append([1.0], key="/pay", times=[1.7e9])
-        with serving(configure(tmp_path)) as client:
+        with run_server(configure(tmp_path)) as client:
             query = {"query": 'latency{endpoint="/pay",quantile="1"}', "time": "1700000010"}
             for value in (1.0, 5.0, 9.0):
                 store.append([value], key="/pay", times=[1.7e9])

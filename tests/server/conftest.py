@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from tests.server.exact_streams import Served
-from tests.server.running_server import serving
+from tests.server.running_server import run_server
 
 
 @pytest.fixture(scope="session")
@@ -19,5 +19,5 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")  # no reader stays open for other tests
 def client(served: Served) -> Iterator[httpx.Client]:
-    with serving(served.config) as result:
+    with run_server(served.config) as result:
         yield result

@@ -54,7 +54,7 @@ def traffic(history: History, rng: np.random.Generator, rows: int, start: float,
 
 
 @contextmanager
-def serving(config: Config, app: FastAPI | None = None, port: int = 0, **client: Any) -> Iterator[httpx.Client]:
+def run_server(config: Config, app: FastAPI | None = None, port: int = 0, **client: Any) -> Iterator[httpx.Client]:
     """Run a server, at a port or at a free one; yield a client of it."""
     app = app or make_app(config)
     settings = uvicorn.Config(app, log_config=None, access_log=False, lifespan="on", http=limited_protocol(4000))

@@ -17,7 +17,7 @@ from quantide.errors import CorruptBytesError, InvalidArgumentError, QuantideErr
 from quantide.server.http.tokens import allow_anonymous, create_token, list_tokens, revoke_token, tokens_required
 from quantide.server.serve import report_access, serve
 from quantide.server.server_registry import SCHEMA, ServerRegistry
-from tests.server.running_server import configure, serving
+from tests.server.running_server import configure, run_server
 
 LOCAL = {"id": "local", "name": "local", "role": "admin", "streams": None}
 QUERY = "INSERT INTO queries (stream, key, window, phi, owner, created) VALUES ('latency', '', '', 0.5, ?, 1)"
@@ -54,7 +54,7 @@ def refusal(response: httpx.Response) -> str:
 def test_a_server_without_its_last_token_stays_closed_after_a_restart(tmp_path: Path) -> None:
     config = configure(tmp_path)
     revoked(Path(config.server.state)).close()
-    with serving(config) as client:
+    with run_server(config) as client:
         assert "quantide token create" in refusal(client.get("/api/session"))
         assert "no valid one is left" in refusal(client.get("/api/session", headers=bearer("qt_x")))
         assert client.get("/healthz").status_code == 200
@@ -73,12 +73,12 @@ def test_a_command_opens_it_at_the_next_start(tmp_path: Path, capsys: pytest.Cap
     assert main(["token", "open", config.path]) == 2
     assert "quantide token revoke" in capsys.readouterr().err
     revoke_token(registry, id)
-    with serving(config) as client:
+    with run_server(config) as client:
         assert main(["token", "open", config.path, "--json"]) == 0
         assert json.loads(capsys.readouterr().out) == {"open": True}
         refusal(client.get("/api/session"))
     registry.close()
-    with serving(config) as client:
+    with run_server(config) as client:
         assert client.get("/api/session").json() == LOCAL
     assert not needed(Path(config.server.state))
     assert os.listdir(config.server.state) == ["registry.db"]

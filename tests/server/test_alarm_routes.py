@@ -15,7 +15,7 @@ from quantide.server.routes.alarm_routes import encode_alarm, may_see_webhook
 from quantide.server.server_registry import ServerRegistry
 from quantide.server.service import Service
 from tests.server.alarm_stage import Stage
-from tests.server.running_server import STREAM, configure, make_store, serving
+from tests.server.running_server import STREAM, configure, make_store, run_server
 
 ALARM: dict[str, Any] = {"stream": "latency", "phi": 0.5, "above": 100}
 
@@ -31,7 +31,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     folder = tmp_path_factory.mktemp("served")
     with make_store(folder) as history:
         history.append([10.0, 20.0, 30.0], key="/pay", times=0.0, filters={"errors": [True, False, True]})
-    with serving(configure(folder, streams=STREAM + STREAM.replace("latency", "empty"))) as result:
+    with run_server(configure(folder, streams=STREAM + STREAM.replace("latency", "empty"))) as result:
         yield result
 
 
@@ -155,7 +155,7 @@ def test_invalid_paths(client: httpx.Client, path: str) -> None:
 
 
 def test_history_is_paginated(stage: Stage) -> None:
-    with serving(configure(stage.folder), app := make_app(configure(stage.folder))) as client:
+    with run_server(configure(stage.folder), app := make_app(configure(stage.folder))) as client:
         stage.end()
         stage.service = app.state.service
         stage.append([200.0])
@@ -189,7 +189,7 @@ def test_permissions_of_each_role(tmp_path: Path) -> None:
     roles = {"reader": "reader", "writer": "writer", "other": "writer", "admin": "admin"}
     tokens = {name: create_token(registry, name, role)[1] for name, role in roles.items()}
     registry.close()
-    with serving(config) as client:
+    with run_server(config) as client:
 
         def ask(name: str, method: str, path: str = "", body: Any = None) -> httpx.Response:
             headers = {"Authorization": f"Bearer {tokens[name]}"}

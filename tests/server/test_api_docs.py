@@ -17,7 +17,7 @@ from quantide.config import read_config
 from quantide.config.server_config import Limits, ServerConfig, Webhooks
 from quantide.server.app import make_app
 from quantide.server.http.response_json import ERROR_STATUS, PROBLEM_STATUS
-from tests.server.running_server import configure, make_store, serving
+from tests.server.running_server import configure, make_store, run_server
 from tests.shapes import shape
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -49,7 +49,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
             )
             if day < "2026":
                 store.end_step()
-        with serving(configure(folder)) as result:
+        with run_server(configure(folder)) as result:
             yield result
 
 

@@ -17,7 +17,7 @@ from quantide.server.alarms.alarm_setting import AlarmSetting
 from quantide.server.alarms.alarm_window import CERTAIN, NO, POSSIBLE
 from quantide.server.server_registry import VERSION, ServerRegistry
 from tests.server.alarm_stage import Stage, setting
-from tests.server.running_server import configure, make_store, serving
+from tests.server.running_server import configure, make_store, run_server
 from tests.server.test_access import older
 
 ALL = {"key": None, "window": "all", "filter": None}
@@ -247,7 +247,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     with make_store(folder) as history:
         for key, start in (("/pay", 0.0), ("/cart", 100.0)):
             history.append(np.arange(start, start + 100), key=key, times=0.0, filters={"errors": [True, False] * 50})
-    with serving(configure(folder)) as result:
+    with run_server(configure(folder)) as result:
         yield result
 
 

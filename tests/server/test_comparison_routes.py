@@ -17,7 +17,7 @@ from quantide.summary.value_json import encode_comparison
 from tests import comparison_oracle as oracle
 from tests.oracle import target_rank
 from tests.server.exact_streams import Served
-from tests.server.running_server import configure, make_store, serving
+from tests.server.running_server import configure, make_store, run_server
 from tests.server.test_quantile_routes import check_refusal
 
 
@@ -96,7 +96,7 @@ def test_differences_of_the_largest_integers(tmp_path: Path) -> None:
     low, high = -(2**63), 2**63 - 1
     with make_store(tmp_path, keys=None, filters=None, value_type="int64") as store:
         store.append(np.array([low, high]), times=[1.0, 2.0])
-    with serving(configure(tmp_path)) as client, Client(str(client.base_url)) as remote:
+    with run_server(configure(tmp_path)) as client, Client(str(client.base_url)) as remote:
         for window, against, shift in (("last:1", "all", high - low), ("all", "last:1", low - high)):
             body = compare(client, "latency", window=window, against=f"latency@{against}", phi=0.5)
             assert body["shifts"] == [

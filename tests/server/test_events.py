@@ -22,7 +22,7 @@ from quantide.server.server_registry import ServerRegistry
 from quantide.server.service import Service
 from quantide.server.subscriptions.continuous_queries import ContinuousQueries
 from tests.server.event_client import EventClient, Truth, check_value, open_events
-from tests.server.running_server import configure, make_store, serving
+from tests.server.running_server import configure, make_store, run_server
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ def served(folder: Path, server: str = "") -> Iterator[Served]:
         truth.append(500)
         config = configure(folder, server)
         app = make_app(config)
-        with serving(config, app) as client:
+        with run_server(config, app) as client:
             yield Served(client, app.state.service, truth)
 
 
@@ -232,7 +232,7 @@ def test_a_window_that_empties_and_fills_is_published(tmp_path: Path) -> None:
 
 def test_a_store_created_later_is_published(tmp_path: Path) -> None:
     config = configure(tmp_path)
-    with serving(config) as client, open_events(client, stream="latency") as events:
+    with run_server(config) as client, open_events(client, stream="latency") as events:
         first = next(events)
         assert (first.data["ready"], "why" in first.data) == (False, True)
         with make_store(tmp_path) as history:
@@ -245,7 +245,7 @@ def test_a_restart_in_the_middle(tmp_path: Path) -> None:
         truth = Truth(history)
         truth.append(500)
         config = configure(tmp_path)
-        with serving(config) as client:
+        with run_server(config) as client:
             queries = register(client, *({"phi": phi} for phi in PHIS))
             page = stack.enter_context(httpx.Client(base_url=client.base_url, timeout=10))
             cut = stack.enter_context(open_events(page, query=queries))
@@ -254,7 +254,7 @@ def test_a_restart_in_the_middle(tmp_path: Path) -> None:
             last = cut.until_id()
         assert all(event.name == "queries" for event in cut)  # it ends
         truth.append(3000, 81.0)  # while there is no server
-        with serving(config) as client, open_events(client, last, query=queries) as events:
+        with run_server(config) as client, open_events(client, last, query=queries) as events:
             changes = events.changes(4)
             assert list(changes) == queries
             truth.append(9000, 729.0)
@@ -271,7 +271,7 @@ def test_a_server_that_stops_ends_its_event_streams(tmp_path: Path) -> None:
     with make_store(tmp_path) as history:
         Truth(history).append(100)
         app = make_app(config)
-        with serving(config, app) as client, open_events(client, stream="latency") as events:
+        with run_server(config, app) as client, open_events(client, stream="latency") as events:
             next(events)
             app.state.service.hub.close()
             assert list(events) == []
@@ -410,7 +410,7 @@ def test_a_token_that_is_revoked_ends_its_event_streams(tmp_path: Path, monkeypa
     (_, kept), (id, gone) = (create_token(registry, name, "reader") for name in ("kept", "gone"))
     with make_store(tmp_path) as history:
         Truth(history).append(100)
-        with serving(config) as client:
+        with run_server(config) as client:
             mine, theirs = ({"authorization": f"Bearer {token}"} for token in (kept, gone))
             chosen = "/api/events?stream=latency"
             with client.stream("GET", chosen, headers=mine) as one, client.stream("GET", chosen, headers=theirs) as two:

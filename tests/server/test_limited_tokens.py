@@ -11,7 +11,7 @@ import pytest
 from quantide.cli import main
 from quantide.server.http.tokens import create_token, list_tokens
 from quantide.server.server_registry import SCHEMA, ServerRegistry
-from tests.server.running_server import STREAM, configure, make_store, serving, traffic
+from tests.server.running_server import STREAM, configure, make_store, run_server, traffic
 from tests.server.test_access import TOKEN, older
 
 TWO_STREAMS = STREAM + STREAM.replace("streams.latency", "streams.secret")
@@ -29,7 +29,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     tokens = {role: create_token(registry, role, role, None, ["latency"])[1] for role in ("reader", "writer", "admin")}
     tokens["all"] = create_token(registry, "all", "admin")[1]
     registry.close()
-    with serving(config) as client:
+    with run_server(config) as client:
         yield client, tokens
 
 

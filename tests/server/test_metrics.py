@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.server.exact_streams import STREAMS, Served
-from tests.server.running_server import configure, make_store, serving, traffic
+from tests.server.running_server import configure, make_store, run_server, traffic
 
 
 def measured(client: httpx.Client) -> dict[tuple[str, ...], float]:
@@ -69,7 +69,7 @@ def test_health(client: httpx.Client) -> None:
 
 
 def test_a_stream_that_is_not_there_yet(tmp_path: Path) -> None:
-    with serving(configure(tmp_path)) as client:
+    with run_server(configure(tmp_path)) as client:
         assert client.get("/healthz").status_code == 200
         response = client.get("/readyz")
         assert (response.status_code, response.json()["ready"]) == (503, False)
@@ -83,7 +83,7 @@ def test_a_stream_that_is_not_there_yet(tmp_path: Path) -> None:
 def test_a_stream_that_is_not_followed_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with make_store(tmp_path) as store:
         traffic(store, np.random.default_rng(1), 10, 0.0)
-        with serving(configure(tmp_path)) as client:
+        with run_server(configure(tmp_path)) as client:
             assert client.get("/readyz").status_code == 200
             monkeypatch.setattr("quantide.server.routes.health_routes.STALE", -1.0)
             response = client.get("/readyz")

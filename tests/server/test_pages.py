@@ -13,7 +13,7 @@ import pytest
 from quantide.server.http.tokens import create_token
 from quantide.server.routes import page_routes
 from quantide.server.server_registry import ServerRegistry
-from tests.server.running_server import configure, serving
+from tests.server.running_server import configure, run_server
 
 STATIC = Path(page_routes.__file__).parent.parent / "static"
 CHARTS = f"/page/{page_routes.PLOTLY}"
@@ -27,7 +27,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     create_token(registry, "someone", "reader")
     registry.close()
     page_routes.read_page_file.cache_clear()
-    with serving(config) as result:
+    with run_server(config) as result:
         yield result
 
 
@@ -105,7 +105,7 @@ def test_no_other_file_is_served(client: httpx.Client, name: str) -> None:
 
 def test_charts_are_compressed_before_the_first_request(tmp_path: Path) -> None:
     page_routes.read_page_file.cache_clear()
-    with serving(configure(tmp_path)):
+    with run_server(configure(tmp_path)):
         ended = time.monotonic() + 60
         while not page_routes.read_page_file.cache_info().currsize and time.monotonic() < ended:
             time.sleep(0.01)

@@ -26,7 +26,7 @@ from quantide.server.server_registry import ServerRegistry
 from quantide.store import fault_points
 from quantide.store.landing_file import arrival_time, digest_key
 from tests.server.push_landing import landed, landed_requests, landing_files, push_config, read_file
-from tests.server.running_server import serving
+from tests.server.running_server import run_server
 
 ROWS = "/api/streams/latency/rows"
 LINES = {"content-type": "application/x-ndjson"}
@@ -36,7 +36,7 @@ EXPECTED = [(1.5, "/pay"), (2.5, "/cart")]
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[httpx.Client]:
-    with serving(push_config(tmp_path)) as client:
+    with run_server(push_config(tmp_path)) as client:
         yield client
 
 
@@ -117,7 +117,7 @@ def test_rows_that_the_store_cannot_have_are_not_acknowledged(tmp_path: Path, ti
     config = push_config(tmp_path)
     with History(tmp_path / "data" / "plain", window="1 day") as history:
         history.append([1.0], times=times)
-    with serving(config) as client:
+    with run_server(config) as client:
         response = client.post("/api/streams/plain/rows", json={"value": 1})
         assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_argument")
         assert reason in response.json()["error"]["message"]
@@ -128,7 +128,7 @@ def test_rows_join_those_of_a_store_with_times_in_utc(tmp_path: Path) -> None:
     config = push_config(tmp_path)
     with History(tmp_path / "data" / "plain", window="1 day") as history:
         history.append([1.0], times=pa.array([0], pa.timestamp("us", "UTC")))
-    with serving(config) as client:
+    with run_server(config) as client:
         assert client.post("/api/streams/plain/rows", json={"value": 1}).status_code == 201
 
 
@@ -220,7 +220,7 @@ def test_only_push_streams_accept_rows(server: httpx.Client) -> None:
 
 
 def test_a_body_has_a_limit(tmp_path: Path) -> None:
-    with serving(push_config(tmp_path, "[server.limits]\nbody = 1_000")) as client:
+    with run_server(push_config(tmp_path, "[server.limits]\nbody = 1_000")) as client:
         response = client.post("/api/streams/plain/rows", json=[{"value": 1.0}] * 100)
         assert (response.status_code, response.json()["error"]["code"]) == (413, "too_large")
         table = pa.table({"value": pa.array([1.0] * 10_000)})
@@ -319,7 +319,7 @@ def test_a_repeat_to_another_server_has_the_same_digest(tmp_path: Path) -> None:
     """Ingestion, the only writer, drops one of the two: tests/spark/test_push_ingest.py."""
     config = push_config(tmp_path)
     other = push_config(tmp_path, 'state = "other"')
-    with serving(config) as first, serving(other) as second:
+    with run_server(config) as first, run_server(other) as second:
         for client in (first, second):
             response = client.post("/api/streams/plain/rows", json={"value": 1}, headers={"idempotency-key": "k"})
             assert response.status_code == 201
@@ -375,7 +375,7 @@ def test_roles_and_streams_of_tokens(tmp_path: Path) -> None:
     def status(token: str, method: str, path: str, **options: Any) -> int:
         return client.request(method, path, headers={"authorization": f"Bearer {token}"}, **options).status_code
 
-    with serving(config) as client:
+    with run_server(config) as client:
         pushes = {
             role: status(token, "POST", "/api/streams/plain/rows", json={"value": 1}) for role, token in tokens.items()
         }

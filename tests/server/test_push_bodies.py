@@ -23,7 +23,7 @@ from quantide.server.push.row_formats import parse_rows
 from quantide.store.parquet_footer import UNCOMPRESSED, VALUES, read_footer
 from tests.contradicting_parquet import contradicting_file
 from tests.server.push_landing import landed, landing_files, push_config
-from tests.server.running_server import serving
+from tests.server.running_server import run_server
 
 ARROW, PARQUET, JSON = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet", "application/json"
 BODY = 100_000  # limit of a body; its rows may take eight times as much
@@ -33,7 +33,7 @@ STREAMS = '[streams.plain]\nsource = "push"\n[streams.latency]\nsource = "push"\
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[httpx.Client]:
-    with serving(push_config(tmp_path, f"[server.limits]\nbody = {BODY}", STREAMS)) as client:
+    with run_server(push_config(tmp_path, f"[server.limits]\nbody = {BODY}", STREAMS)) as client:
         yield client
 
 

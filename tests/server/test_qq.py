@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from quantide import History
 from tests.oracle import target_rank
 from tests.server.exact_streams import EPS, STREAMS, Served
-from tests.server.running_server import configure, serving
+from tests.server.running_server import configure, run_server
 from tests.server.test_quantile_routes import check_refusal
 
 
@@ -69,7 +69,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Any:
         for part in np.split(values, 4):
             store.append(part)
             store.end_step()
-        with serving(config) as result:
+        with run_server(config) as result:
             yield result
 
 
@@ -97,7 +97,7 @@ def test_of_one_value_and_of_none(tmp_path: Path) -> None:
     config = configure(tmp_path, streams=streams)
     with History(tmp_path / "data" / "one") as one, History(tmp_path / "data" / "none"):
         one.append([7.5])
-        with serving(config) as client:
+        with run_server(config) as client:
             result = plot(client, x="one", y="one@last:1", points=3)
             assert [(point["phi"], point["x"], point["y"]) for point in result["points"]] == [
                 (0.0, 7.5, 7.5),

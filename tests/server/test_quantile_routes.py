@@ -18,7 +18,7 @@ from quantide import Summary
 from quantide.live import LiveStream
 from tests.oracle import count_at_most, exact_quantile, summary_faults
 from tests.server.exact_streams import EPS, STREAMS, TEN, Served
-from tests.server.running_server import serving
+from tests.server.running_server import run_server
 
 ONE_SECOND = np.timedelta64(1, "s")
 PHIS = [0.0, 1e-320, 0.01, 0.25, 0.5, 0.9, 0.99, 1.0]
@@ -203,7 +203,7 @@ def growing(tmp_path: Path) -> Iterator[Served]:
 def test_answers_while_values_arrive(growing: Served) -> None:
     """Each answer is true of the rows of its version, whatever was appended since; and versions increase."""
     result = {name: {growing.stores[name].stats()["version"]: len(growing.rows[name].values)} for name in STREAMS}
-    with serving(growing.config) as client:
+    with run_server(growing.config) as client:
         for turn in range(6):
             for name in STREAMS:
                 growing.append(name, 50)

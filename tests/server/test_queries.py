@@ -12,7 +12,7 @@ from quantide import History
 from quantide.server.http.tokens import create_token
 from quantide.server.server_registry import ServerRegistry
 from tests.server.event_client import Truth
-from tests.server.running_server import STREAM, configure, make_store, serving
+from tests.server.running_server import STREAM, configure, make_store, run_server
 
 ONE = {"stream": "latency", "phi": 0.5}
 JSON = {"content-type": "application/json"}
@@ -31,7 +31,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Trut
 
 @pytest.fixture(scope="module")
 def client(store: tuple[Path, Truth]) -> Iterator[httpx.Client]:
-    with serving(configure(store[0], LIMITS, TWO)) as result:
+    with run_server(configure(store[0], LIMITS, TWO)) as result:
         yield result
 
 
@@ -274,7 +274,7 @@ def test_writers_drop_their_own_admins_anything(tmp_path: Path) -> None:
         registry = ServerRegistry(config.server.state)
         made = [create_token(registry, name, name.rstrip("12")) for name in ("reader", "writer1", "writer2", "admin")]
         registry.close()
-        with serving(config) as client:
+        with run_server(config) as client:
             reader, first, second, admin = ({"authorization": f"Bearer {token}"} for _, token in made)
             assert client.post("/api/queries", json=ONE, headers=reader).status_code == 403
             ids = []
@@ -295,11 +295,11 @@ def test_queries_outlive_the_server_and_the_absence_of_their_store(tmp_path: Pat
     with make_store(tmp_path) as history:
         truth = Truth(history)
         truth.append(1000)
-        with serving(configure(tmp_path)) as client:
+        with run_server(configure(tmp_path)) as client:
             made = register(client, *({**ONE, "phi": phi, "key": "/cart"} for phi in (0.25, 0.5, 0.75)))
             client.delete(f"/api/queries/{made[2]['id']}")
         truth.append(1000)
-        with serving(configure(tmp_path)) as client:
+        with run_server(configure(tmp_path)) as client:
             assert listed(client) == [made[0]["id"], made[1]["id"]]
             for one, phi in zip(made[:2], (0.25, 0.5), strict=True):
                 body = client.get(f"/api/queries/{one['id']}").json()["answer"]
@@ -307,14 +307,14 @@ def test_queries_outlive_the_server_and_the_absence_of_their_store(tmp_path: Pat
                 truth.check(body, phi, one["eps"], "/cart")
             assert register(client, ONE)[0]["id"] > made[2]["id"]
     (tmp_path / "data" / "latency").rename(tmp_path / "data" / "elsewhere")
-    with serving(configure(tmp_path)) as client:
+    with run_server(configure(tmp_path)) as client:
         body = client.get(f"/api/queries/{made[0]['id']}").json()["answer"]
         assert (body["state"], body["value"]) == ("waiting", None)
         (tmp_path / "data" / "elsewhere").rename(tmp_path / "data" / "latency")
         while body["state"] == "waiting":
             body = client.get(f"/api/queries/{made[0]['id']}").json()["answer"]
         truth.check(body, 0.25, made[0]["eps"], "/cart")
-    with serving(configure(tmp_path, streams=STREAM.replace("latency", "another"))) as client:
+    with run_server(configure(tmp_path, streams=STREAM.replace("latency", "another"))) as client:
         assert client.get(f"/api/queries/{made[0]['id']}").json()["answer"]["state"] == "failed"
         client.delete(f"/api/queries/{made[0]['id']}").raise_for_status()
 
@@ -334,7 +334,7 @@ def test_values_of_every_type_are_encoded_as_in_other_answers(tmp_path: Path) ->
     streams = "".join(
         f'[streams.{name}]\nsource = {{ format = "parquet", path = "in" }}\nvalue = "v"\n' for name in stores
     )
-    with serving(configure(tmp_path, streams=streams)) as client:
+    with run_server(configure(tmp_path, streams=streams)) as client:
         phis = (0.2, 0.5, 1.0)
         for name in stores:
             made = register(client, *({"stream": name, "phi": phi} for phi in phis))

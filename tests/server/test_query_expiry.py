@@ -15,7 +15,7 @@ from quantide.server.subscriptions import continuous_queries as module
 from quantide.server.subscriptions.continuous_queries import ContinuousQueries
 from quantide.server.subscriptions.query_table import QuerySet, WindowKey
 from tests.server.event_client import Truth
-from tests.server.running_server import configure, make_store, serving
+from tests.server.running_server import configure, make_store, run_server
 from tests.server.test_access import older
 
 PAY = WindowKey.of("latency", "/pay", "all", None)
@@ -117,7 +117,7 @@ def test_over_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "EXPIRY_INTERVAL", 0.05)
     with make_store(tmp_path) as history:
         Truth(history).append(100)
-        with serving(configure(tmp_path)) as client:
+        with run_server(configure(tmp_path)) as client:
             one = {"stream": "latency", "phi": 0.5}
             body = [one | {"idle": "2 min"}, one | {"idle": None}, one | {"idle": "300 ms"}]
             ids = [made["id"] for made in client.post("/api/queries", json=body).json()["queries"]]

@@ -11,7 +11,7 @@ import pytest
 from quantide import History
 from quantide.config import read_config
 from tests.object_servers.object_location import ObjectLocation
-from tests.server.running_server import STREAM, serving, traffic
+from tests.server.running_server import STREAM, run_server, traffic
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def path(s3_store: ObjectLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_stream_in_a_bucket_is_served(path: Path, rng: np.random.Generator) -> None:
     config = read_config(path)
     stream = config.streams["latency"]
-    with serving(config) as client:
+    with run_server(config) as client:
         missing = client.get("/readyz")
         assert missing.status_code == 503
         assert config.store not in missing.text, "every client may request it"
@@ -40,14 +40,14 @@ def test_a_stream_in_a_bucket_is_served(path: Path, rng: np.random.Generator) ->
     settings: dict[str, Any] = {"eps": 0.01, "keys": "endpoint", "filters": ["errors"], "window": "24 hours"}
     with History(stream.folder, storage_options=options, **settings) as history:
         values = traffic(history, rng, 500, time.time() - 60)
-        with serving(config) as client:
+        with run_server(config) as client:
             assert wait_for_median(client, 500) == np.sort(values)[249]
             query = {"stream": "latency", "phi": 0.5, "window": "last:1000"}
             assert client.post("/api/queries", json=query).status_code == 201
             more = traffic(history, rng, 500, time.time() - 30)
             assert wait_for_median(client, 1000) == np.sort(np.concatenate([values, more]))[499]
             shown = "".join(client.get(route).text for route in ("/api/streams", "/readyz", "/metrics"))
-    with serving(config) as client:
+    with run_server(config) as client:
         assert len(client.get("/api/queries").json()["queries"]) == 1, "the registry survives a restart"
     assert Path(config.server.state).is_relative_to(path.parent / "QUANTIDE_STATE")
     assert options["secret_access_key"] not in shown

@@ -15,7 +15,7 @@ from starlette.types import Message, Receive, Scope, Send
 from quantide.errors import NotReadyError
 from quantide.server.http import response_cache
 from quantide.server.http.response_cache import ResponseCache, set_versions
-from tests.server.running_server import configure, make_store, serving, traffic
+from tests.server.running_server import configure, make_store, run_server, traffic
 
 Handler = Callable[[Scope, Send], Awaitable[None]]
 
@@ -331,7 +331,7 @@ def test_no_answer_is_older_than_a_commit_that_was_seen(tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     with make_store(tmp_path) as store:
         traffic(store, rng, 100, 0.0)
-        with serving(configure(tmp_path)) as client:
+        with run_server(configure(tmp_path)) as client:
             n = 100
             for turn in range(8):
                 traffic(store, rng, 50, 10.0 * turn)
@@ -356,7 +356,7 @@ def test_clients_that_disconnect_do_no_harm(tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     with make_store(tmp_path) as store:
         traffic(store, rng, 1000, 0.0)
-        with serving(configure(tmp_path)) as client:
+        with run_server(configure(tmp_path)) as client:
             host, port = str(client.base_url.host), client.base_url.port or 0
             for turn in range(5):
                 address = f"/api/streams/latency/quantiles?phi=0.5&mode=exact&window=last:{900 + turn}"

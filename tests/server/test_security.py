@@ -40,7 +40,7 @@ from quantide.server.http.tokens import (
     revoke_token,
 )
 from quantide.server.server_registry import ServerRegistry
-from tests.server.running_server import configure, make_store, serving, traffic
+from tests.server.running_server import configure, make_store, run_server, traffic
 
 JSON = {"content-type": "application/json"}
 Guarded = tuple[httpx.Client, ServerRegistry, dict[str, str]]
@@ -62,7 +62,7 @@ def config_in(folder: Path, state: str, server: str = "") -> Config:
 @pytest.fixture(scope="module")
 def client(folder: Path) -> Iterator[httpx.Client]:
     """A client of a server without tokens, on loopback."""
-    with serving(config_in(folder, "open", LIMITS)) as result:
+    with run_server(config_in(folder, "open", LIMITS)) as result:
         yield result
 
 
@@ -72,7 +72,7 @@ def guarded(folder: Path) -> Iterator[Guarded]:
     config = config_in(folder, "guarded", LIMITS)
     registry = ServerRegistry(config.server.state)
     tokens = {role: create_token(registry, f"the {role}", role)[1] for role in ROLES}
-    with serving(config) as result:
+    with run_server(config) as result:
         yield result, registry, tokens
     registry.close()
 
@@ -163,7 +163,7 @@ def test_the_host_in_the_request_line_does_not_replace_the_header(client: httpx.
 
 def test_configured_names_are_good(folder: Path) -> None:
     config = config_in(folder, "named", 'hosts = ["q.example.com", "Other.example:99", "[fd00::1]"]')
-    with serving(config) as client:
+    with run_server(config) as client:
         port = client.base_url.port
         good = ["q.example.com", f"q.example.com:{port}", "other.example:99", "[fd00::1]", f"[fd00::1]:{port}"]
         bad = ["example.com", "a.q.example.com", "q.example.com:1", "other.example", f"other.example:{port}"]
@@ -310,7 +310,7 @@ def test_a_connection_ends_with_an_unread_body(client: httpx.Client) -> None:
 
 def test_a_body_that_dribbles_is_given_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_limits.BodyReader.__init__, "__defaults__", (8, 0.2))
-    with serving(config_in(folder, "slow")) as client:
+    with run_server(config_in(folder, "slow")) as client:
         lines = ["POST /api/session HTTP/1.1", "Content-Type: application/json", "Content-Length: 100"]
         assert raw(client, *lines, body=b'{"tok') == (408, "timeout")
         assert raw(client, *lines[:2], "Transfer-Encoding: chunked", body=b"2\r\n{}\r\n") == (408, "timeout")
@@ -475,7 +475,7 @@ def test_a_token_that_is_revoked_elsewhere_ends_at_once(guarded: Guarded) -> Non
 def test_the_first_token_closes_a_server_that_was_open_and_it_stays_closed(folder: Path) -> None:
     config = config_in(folder, "closing")
     registry = ServerRegistry(config.server.state)
-    with serving(config) as client:
+    with run_server(config) as client:
         assert client.get("/api/session").json() == {
             "id": "local", "name": "local", "role": "admin", "streams": None,
         }  # fmt: skip
@@ -489,7 +489,7 @@ def test_the_first_token_closes_a_server_that_was_open_and_it_stays_closed(folde
 
 @pytest.mark.parametrize("server", ["behind_proxy = true", 'host = "0.0.0.0"'])
 def test_only_this_machine_alone_needs_no_token(folder: Path, server: str) -> None:
-    with serving(config_in(folder, "nobody", server)) as client:
+    with run_server(config_in(folder, "nobody", server)) as client:
         assert code(client.get("/api/session")) == (401, "token")
 
 
@@ -535,7 +535,7 @@ def test_an_answer_that_lasts_ends_with_its_token(
             assert set(b"".join(result)) <= set(b":\n")  # it ends
         assert ended.wait(10)
 
-    with serving(config, app) as client:
+    with run_server(config, app) as client:
         made: list[tuple[str, str]] = []
         listen(client, {}, lambda: made.append(create_token(registry, "first", "reader")))
         id, token = made[0]
@@ -720,7 +720,7 @@ def test_failures_are_reported_safely_and_logged_once(folder: Path, caplog: pyte
     async def fails(secret: str) -> None:
         raise RuntimeError("the reason")
 
-    with serving(config, app) as client:
+    with run_server(config, app) as client:
         response = client.get("/fails", params={"secret": "sesame"})
     assert code(response) == (500, "internal")
     assert "the reason" not in response.text
@@ -733,7 +733,7 @@ def test_the_policy_allows_own_files_only(folder: Path) -> None:
     config = config_in(folder, "page")
     app = make_app(config)
     add_page(app)
-    with serving(config, app) as client:
+    with run_server(config, app) as client:
         page, own_policy = client.get("/page").headers, client.get("/own").headers
     assert page["content-security-policy"].startswith("default-src 'self'; ")
     assert "unsafe" not in page["content-security-policy"]
@@ -769,6 +769,6 @@ def test_no_secret_is_logged(guarded: Guarded, caplog: pytest.LogCaptureFixture)
 def test_a_registry_that_fails_admits_no_request(folder: Path) -> None:
     config = config_in(folder, "broken")
     app = make_app(config)
-    with serving(config, app) as client:
+    with run_server(config, app) as client:
         app.state.service.loop_registry.close()
         assert code(client.get("/api/session")) == (503, "storage")

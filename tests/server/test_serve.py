@@ -37,7 +37,7 @@ from quantide.server.http.response_json import PROBLEM_STATUS
 from quantide.server.http.tokens import create_token
 from quantide.server.serve import Server, serve
 from quantide.server.server_registry import ServerRegistry
-from tests.server.running_server import configure, serving
+from tests.server.running_server import configure, run_server
 
 TLS = 'tls_cert = "server.crt"\ntls_key = "server.key"'
 
@@ -164,7 +164,7 @@ def test_certificates_and_keys_that_cannot_be_used(tmp_path: Path, registry: Ser
 
 
 def test_a_port_of_another_quantide(tmp_path: Path) -> None:
-    with serving(configure(tmp_path)) as client:
+    with run_server(configure(tmp_path)) as client:
         server = replace(configure(tmp_path).server, port=client.base_url.port or 0)
         with pytest.raises(ConfigError, match=r"a Quantide server already answers there; use it, end it"):
             open_socket(server)

@@ -12,7 +12,7 @@ from quantide.errors import CorruptBytesError
 from quantide.server.stream_health import HealthLog, StreamHealth
 from quantide.store.ingest_status import EARLIEST, INGEST_STATUS, LATEST, IngestStatus, publish_status
 from quantide.windows.wall_clock import VARIABLE, wall_clock
-from tests.server.running_server import configure, make_store, serving
+from tests.server.running_server import configure, make_store, run_server
 from tests.server.test_metrics import measured
 
 YEAR = 365 * 86_400
@@ -29,7 +29,7 @@ def store_with_times(folder: Path, *seconds: float) -> Any:
 
 
 def test_lag_and_newest_time_are_shown(tmp_path: Path) -> None:
-    with store_with_times(tmp_path, -300.0, -120.0), serving(configure(tmp_path)) as client:
+    with store_with_times(tmp_path, -300.0, -120.0), run_server(configure(tmp_path)) as client:
         response = client.get("/readyz")
         assert response.status_code == 200
         health = response.json()["streams"]["latency"]
@@ -43,7 +43,7 @@ def test_lag_and_newest_time_are_shown(tmp_path: Path) -> None:
 
 
 def test_a_newest_time_ahead_of_the_clock_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with store_with_times(tmp_path, -10.0), serving(configure(tmp_path)) as client:
+    with store_with_times(tmp_path, -10.0), run_server(configure(tmp_path)) as client:
         monkeypatch.setenv(VARIABLE, str(-2 * YEAR))
         response = client.get("/readyz")
         assert response.status_code == 503
@@ -58,7 +58,7 @@ def test_a_newest_time_ahead_of_the_clock_is_not_ready(tmp_path: Path, monkeypat
 
 
 def test_the_status_of_ingestion_is_shown(tmp_path: Path) -> None:
-    with store_with_times(tmp_path, -10.0) as store, serving(configure(tmp_path)) as client:
+    with store_with_times(tmp_path, -10.0) as store, run_server(configure(tmp_path)) as client:
         publish_status(
             store.table.storage,
             IngestStatus(wall_clock(), True, 100, 7, 3, 2, "a batch failed", "the clock moved by 60 d"),
@@ -86,13 +86,13 @@ def test_the_status_of_ingestion_is_shown(tmp_path: Path) -> None:
     ],
 )
 def test_an_ingestion_that_fell_silent_is_a_problem(tmp_path: Path, age: float, running: bool, told: list[str]) -> None:
-    with store_with_times(tmp_path, -10.0) as store, serving(configure(tmp_path)) as client:
+    with store_with_times(tmp_path, -10.0) as store, run_server(configure(tmp_path)) as client:
         publish_status(store.table.storage, IngestStatus(wall_clock() - age, running))
         assert client.get("/readyz").json()["streams"]["latency"]["problems"] == told
 
 
 def test_a_damaged_status_is_a_problem_and_harms_no_answer(tmp_path: Path) -> None:
-    with store_with_times(tmp_path, -10.0) as store, serving(configure(tmp_path)) as client:
+    with store_with_times(tmp_path, -10.0) as store, run_server(configure(tmp_path)) as client:
         (Path(store.path) / INGEST_STATUS).write_bytes(b'{"time": "yesterday"}')
         assert "ingest.json is damaged" in client.get("/readyz").json()["streams"]["latency"]["problems"][0]
         assert client.get("/api/streams/latency/quantiles", params={"phi": 0.5}).status_code == 200
@@ -127,7 +127,7 @@ def test_hostile_statuses_get_a_named_error(found: bytes) -> None:
 
 def test_the_time_of_a_status_is_text(tmp_path: Path) -> None:
     """As all times of the server: ISO 8601 in UTC."""
-    with store_with_times(tmp_path, -10.0) as store, serving(configure(tmp_path)) as client:
+    with store_with_times(tmp_path, -10.0) as store, run_server(configure(tmp_path)) as client:
         publish_status(store.table.storage, IngestStatus(1769860800.5, running=False))
         health = client.get("/readyz").json()["streams"]["latency"]
         [stream] = client.get("/api/streams").json()["streams"]

@@ -10,7 +10,7 @@ import pytest
 
 from quantide import History
 from tests.server.exact_streams import EPS, STREAMS, Served
-from tests.server.running_server import configure, make_store, serving, traffic
+from tests.server.running_server import configure, make_store, run_server, traffic
 from tests.server.test_quantile_routes import check_refusal
 
 OF_STREAM = ["", "/keys", "/quantiles?phi=0.5", "/rank?value=1", "/cdf", "/summary"]
@@ -114,7 +114,7 @@ def test_a_stream_becomes_ready_while_the_server_runs(tmp_path: Path) -> None:
     log = place / "_delta_log"
     log.mkdir(parents=True)
     (log / f"{0:020}.json").write_text("not a log")
-    with History(tmp_path / "data" / "other") as store, serving(config) as client:
+    with History(tmp_path / "data" / "other") as store, run_server(config) as client:
         store.append([1.0, 2.0])
         body = {one["name"]: one for one in client.get("/api/streams").json()["streams"]}
         assert (body["latency"].keys(), body["latency"]["ready"]) == ({"name", "ready", "why"}, False)
@@ -147,7 +147,7 @@ def test_a_stream_that_cannot_be_followed(tmp_path: Path, monkeypatch: pytest.Mo
     """All its routes report it, and work again after it."""
     with make_store(tmp_path) as store:
         traffic(store, np.random.default_rng(1), 10, 0.0)
-        with serving(configure(tmp_path)) as client:
+        with run_server(configure(tmp_path)) as client:
             assert client.get("/api/streams/latency/quantiles?phi=0.5").status_code == 200
             with monkeypatch.context() as broken:
                 broken.setattr("quantide.live.live_stream.LiveStream.poll", _fail)

@@ -27,7 +27,7 @@ from quantide.server.alarms import webhook_delivery
 from quantide.server.alarms.webhook_delivery import WebhookOutbox, WebhookSender
 from quantide.server.server_registry import ServerRegistry
 from quantide.server.webhooks import check_url, read_secret
-from tests.server.running_server import configure, make_store, serving
+from tests.server.running_server import configure, make_store, run_server
 
 SECRET = b"0123456789abcdef-test"
 PRIVATE = "what only the receiver knows"
@@ -462,11 +462,11 @@ def test_an_alarm_is_sent_when_it_begins_and_ceases_to_fire(tmp_path: Path, rece
     config = configure(tmp_path, allowed)
     with make_store(tmp_path) as history:
         history.append([200.0] * 9, key="/pay", times=0.0, filters={"errors": [False] * 9})
-        with serving(config) as client:
+        with run_server(config) as client:
             assert client.post("/api/alarms", json=result | {"webhook": "http://127.0.0.1/"}).status_code == 400
             id = client.post("/api/alarms", json=result | hook).json()["id"]
             until(lambda: client.get(f"/api/alarms/{id}").json()["delivery"]["status"] == "delivered")
-        with serving(config) as client:
+        with run_server(config) as client:
             until(lambda: client.get(f"/api/alarms/{id}").json()["version"] is not None)
             assert client.get(f"/api/alarms/{id}").json()["firing"]
             history.append([1.0] * 90, key="/pay", times=1.0, filters={"errors": [False] * 90})

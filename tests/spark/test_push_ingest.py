@@ -21,7 +21,7 @@ from quantide.store.folder_storage import FolderStorage
 from quantide.store.landing_file import PushedRequest, digest_key, prepare_landing, write_landing_file
 from quantide.store.push_keys import PushKeys
 from tests.object_servers.object_location import ObjectLocation
-from tests.server.running_server import serving
+from tests.server.running_server import run_server
 from tests.spark.process_groups import environment, running, tail, wait_until
 from tests.spark.streams import configure_store, credentials
 
@@ -264,7 +264,7 @@ def test_rows_pushed_to_servers_of_a_bucket(
         response = client.post("/api/streams/s/rows", json=[{"value": value} for value in values], headers=headers)
         assert (response.status_code, response.json()["rows"]) == (201, len(values)), response.text
 
-    with serving(config) as one, serving(config) as two:
+    with run_server(config) as one, run_server(config) as two:
         push(one, "a", 1, 2)
         push(two, "a", 1, 2)
         push(one, None, 3)
@@ -273,7 +273,7 @@ def test_rows_pushed_to_servers_of_a_bucket(
         assert (feed.stored, feed.landing) == ([1, 2, 3], [])
         push(one, "b", 4)
         push(two, "b", 4)
-    with serving(config) as again:
+    with run_server(config) as again:
         push(again, "a", 1, 2)
         push(again, "b", 4)
     feed.ingest()
