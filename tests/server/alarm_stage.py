@@ -44,8 +44,8 @@ class Stage:
         self.service.alarms.on_commit("latency", live)
         self.service.alarms.tick()
 
-    def set(self, **said: Any) -> int:
-        return self.service.alarms.add(setting(**said)).id
+    def set(self, **fields: Any) -> int:
+        return self.service.alarms.add(setting(**fields)).id
 
     def precision(self, id: int) -> float:
         alarm = self.service.alarms.get(id)
@@ -54,15 +54,15 @@ class Stage:
         assert precision is not None
         return precision
 
-    def stands(self, id: int) -> tuple[str, bool]:
+    def state_of(self, id: int) -> tuple[str, bool]:
         alarm = self.service.alarms.get(id)
         return alarm.machine.state, alarm.machine.firing
 
 
-def setting(**said: Any) -> AlarmSetting:
+def setting(**fields: Any) -> AlarmSetting:
     chosen: dict[str, Any] = {
         "name": None, "stream": "latency", "key": None, "window": "all", "filter": None, "phi": 0.5, "eps": None,
         "above": True, "threshold": 100, "hold": 0.0, "webhook": None, "owner": "local", "created": 0.0,
     }  # fmt: skip
-    chosen |= said
+    chosen |= fields
     return AlarmSetting(**{"clear": chosen["threshold"]} | chosen)

@@ -34,8 +34,8 @@ class EventClient:
         result: dict[str, str] = {}
         for line in self._lines:
             if line and not line.startswith(":"):
-                word, _, rest = line.partition(": ")
-                result[word] = rest
+                field, _, content = line.partition(": ")
+                result[field] = content
             elif "data" in result:
                 return Event(result["event"], result.get("id"), json.loads(result["data"]))
             elif not line:

@@ -98,7 +98,7 @@ class Served:
 
     def append(self, name: str, count: int) -> None:
         """Append some rows of ten seconds."""
-        held, rng = self.rows[name], self.rng
+        rows, rng = self.rows[name], self.rng
         values = self._values(name, count)
         keys: Any = None
         if name == "latency":
@@ -108,15 +108,15 @@ class Served:
                 (str(a), int(b))
                 for a, b in zip(rng.choice(["eu", "us"], count), rng.integers(0, 3, count), strict=True)
             ]
-        times = (len(held.steps) - 1) * STEP + np.round(rng.uniform(0, STEP, count), 3)
+        times = (len(rows.steps) - 1) * STEP + np.round(rng.uniform(0, STEP, count), 3)
         errors = rng.random(count) < 0.2
         result: dict[str, Any] = {"filters": {"errors": errors}} if name == "latency" else {}
         given = pa.array(values).cast(pa.timestamp("ms", "UTC")) if name == "zoned" else values
         self.stores[name].append(given, key=keys, times=self._times(name, times), **result)
-        held.values += list(values)
-        held.keys += keys or [None] * count
-        held.times += times.tolist()
-        held.errors += errors.tolist()
+        rows.values += list(values)
+        rows.keys += keys or [None] * count
+        rows.times += times.tolist()
+        rows.errors += errors.tolist()
 
     def end_step(self, name: str) -> None:
         self.stores[name].end_step()

@@ -175,8 +175,8 @@ def test_history_is_paginated(stage: Stage) -> None:
 def test_the_path_of_a_webhook_is_shown_to_its_owner_only(stage: Stage) -> None:
     stage.append([1.0])
     result = stage.service.alarms.get(stage.set(owner="me", webhook="https://hooks.example.com/secret?x=1"))
-    asking = Identity("me", "me", "writer"), Identity("you", "you", "writer"), Identity("you", "you", "admin")
-    assert [may_see_webhook(result, who) for who in asking] == [True, False, True]
+    identities = Identity("me", "me", "writer"), Identity("you", "you", "writer"), Identity("you", "you", "admin")
+    assert [may_see_webhook(result, who) for who in identities] == [True, False, True]
     assert encode_alarm(result, None, True)["webhook"] == "https://hooks.example.com/secret?x=1"
     assert encode_alarm(result, None, False)["webhook"] == "https://hooks.example.com"
 
@@ -191,16 +191,16 @@ def test_permissions_of_each_role(tmp_path: Path) -> None:
     registry.close()
     with run_server(config) as client:
 
-        def ask(name: str, method: str, path: str = "", body: Any = None) -> httpx.Response:
+        def request(name: str, method: str, path: str = "", body: Any = None) -> httpx.Response:
             headers = {"Authorization": f"Bearer {tokens[name]}"}
             return client.request(method, f"/api/alarms{path}", json=body, headers=headers)
 
         assert client.get("/api/alarms").status_code == 401
-        assert ask("reader", "POST", body=ALARM).status_code == 403
-        ids = [ask("writer", "POST", body=ALARM).json()["id"] for _ in range(2)]
-        assert ask("reader", "GET", f"/{ids[0]}").json()["id"] == ids[0]
-        assert ask("reader", "GET", f"/{ids[0]}/history").status_code == 200
+        assert request("reader", "POST", body=ALARM).status_code == 403
+        ids = [request("writer", "POST", body=ALARM).json()["id"] for _ in range(2)]
+        assert request("reader", "GET", f"/{ids[0]}").json()["id"] == ids[0]
+        assert request("reader", "GET", f"/{ids[0]}/history").status_code == 200
         for name, status in (("reader", 403), ("other", 403), ("writer", 204), ("writer", 404)):
-            assert ask(name, "DELETE", f"/{ids[0]}").status_code == status
-        assert ask("admin", "DELETE", f"/{ids[1]}").status_code == 204
-        assert ask("reader", "GET").json() == {"alarms": []}
+            assert request(name, "DELETE", f"/{ids[0]}").status_code == status
+        assert request("admin", "DELETE", f"/{ids[1]}").status_code == 204
+        assert request("reader", "GET").json() == {"alarms": []}

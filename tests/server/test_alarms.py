@@ -97,18 +97,18 @@ def test_certain_states_are_true(tmp_path: Path, seed: int) -> None:
 
 def attack(stage: Stage, rng: np.random.Generator) -> None:
     """Set alarms close to the truth while values arrive, and compare all of them with it at every commit."""
-    seen, said = np.empty(0), set[str]()
-    watched: dict[int, AlarmSetting] = {}
+    values, states = np.empty(0), set[str]()
+    alarms: dict[int, AlarmSetting] = {}
     settled = set[int]()
 
     def block() -> Any:
         return np.round(rng.normal(100 + 10 * rng.normal(), 20, rng.integers(1, 900)))
 
     def check() -> None:
-        for id, alarm in watched.items():
-            of = seen if alarm.window == "all" else seen[-int(alarm.window[5:]) :]
+        for id, alarm in alarms.items():
+            of = values if alarm.window == "all" else values[-int(alarm.window[5:]) :]
             true = quantile(of, alarm.quantile)
-            state, firing = stage.stands(id)
+            state, firing = stage.state_of(id)
             beyond = true > alarm.threshold if alarm.above else true < alarm.threshold
             assert state != (NO if beyond else CERTAIN)
             assert firing or state != CERTAIN  # there is no hold time
@@ -118,25 +118,25 @@ def attack(stage: Stage, rng: np.random.Generator) -> None:
                 settled.add(id)
             uncleared = true > alarm.clear if alarm.above else true < alarm.clear
             assert firing in (before[id], beyond if not before[id] else uncleared)
-            said.add(state)
+            states.add(state)
 
     for step in range(12):
-        seen = np.concatenate((seen, first := block()))
-        before = {id: stage.stands(id)[1] for id in watched}
+        values = np.concatenate((values, first := block()))
+        before = {id: stage.state_of(id)[1] for id in alarms}
         stage.append(first)
         check()
         for _ in range(8):
             above, window = bool(rng.integers(2)), str(rng.choice(["all", "last:700"]))
             phi = rng.choice([0.1, 0.5, 0.9])
-            threshold = float(np.round(quantile(seen, phi) + rng.choice([-40, -6, -1, 0, 0, 1, 6, 40])))
+            threshold = float(np.round(quantile(values, phi) + rng.choice([-40, -6, -1, 0, 0, 1, 6, 40])))
             clear = threshold + (-1 if above else 1) * float(rng.choice([0, 3]))
             alarm = setting(above=above, window=window, phi=float(phi), threshold=threshold, clear=clear)
             id = stage.set(**vars(alarm))
-            watched[id], before[id] = alarm, False
+            alarms[id], before[id] = alarm, False
         check()
         if step % 5 == 4:
             stage.history.end_step()
-    assert said == {NO, POSSIBLE, CERTAIN}
+    assert states == {NO, POSSIBLE, CERTAIN}
     assert settled
     for transitions in stage.service.alarms.transitions(0):
         assert transitions["rank_lo"] <= transitions["rank_hi"] <= transitions["n"]
@@ -145,29 +145,29 @@ def attack(stage: Stage, rng: np.random.Generator) -> None:
 def test_hysteresis_and_hold(stage: Stage) -> None:
     stage.append([10.0] * 9)
     id = stage.set(window="last:5", threshold=100, clear=50, hold=30.0)
-    assert stage.stands(id) == (NO, False)
+    assert stage.state_of(id) == (NO, False)
     stage.append([200.0] * 5)
-    assert stage.stands(id) == (CERTAIN, False)
+    assert stage.state_of(id) == (CERTAIN, False)
     stage.now += 29
     stage.service.alarms.tick()
-    assert stage.stands(id) == (CERTAIN, False)
+    assert stage.state_of(id) == (CERTAIN, False)
     stage.now += 1
     stage.service.alarms.tick()  # without a commit
-    assert stage.stands(id) == (CERTAIN, True)
+    assert stage.state_of(id) == (CERTAIN, True)
     stage.append([70.0] * 5)  # below the threshold, not below the clear limit
     stage.now += 100
     stage.service.alarms.tick()
-    assert stage.stands(id) == (NO, True)
+    assert stage.state_of(id) == (NO, True)
     stage.append([50.0] * 5)  # not above it
     stage.now += 29
     stage.append([51.0] * 5)  # a break
     stage.append([50.0] * 5)
     stage.now += 29
     stage.service.alarms.tick()
-    assert stage.stands(id) == (NO, True)
+    assert stage.state_of(id) == (NO, True)
     stage.now += 1
     stage.service.alarms.tick()
-    assert stage.stands(id) == (NO, False)
+    assert stage.state_of(id) == (NO, False)
     transitions = [(one["state"], one["firing"]) for one in stage.service.alarms.transitions(0, {id})]
     assert transitions == [(NO, False), (CERTAIN, False), (CERTAIN, True), (NO, True), (NO, False)]
     since = [one["since"] for one in stage.service.alarms.transitions(0, {id})]
@@ -178,12 +178,12 @@ def test_hysteresis_and_hold(stage: Stage) -> None:
 def test_an_alarm_below(stage: Stage) -> None:
     stage.append([10.0] * 9)
     id, equal = stage.set(above=False, threshold=11, clear=20), stage.set(above=False, threshold=10)
-    assert stage.stands(id) == (CERTAIN, True)
-    assert stage.stands(equal) == (NO, False)
+    assert stage.state_of(id) == (CERTAIN, True)
+    assert stage.state_of(equal) == (NO, False)
     stage.append([15.0] * 19)
-    assert stage.stands(id) == (NO, True)
+    assert stage.state_of(id) == (NO, True)
     stage.append([20.0] * 99)
-    assert stage.stands(id) == (NO, False)
+    assert stage.state_of(id) == (NO, False)
 
 
 def test_no_values_neither_fire_nor_clear(tmp_path: Path) -> None:
@@ -195,17 +195,17 @@ def empty(stage: Stage) -> None:
     stage.append([200.0] * 5, key="/pay", times=0.0)
     id = stage.set(window="within:1m", key="/pay")
     other = stage.set(key="/nothing")
-    assert stage.stands(id) == (CERTAIN, True)
-    assert stage.stands(other) == (POSSIBLE, False)
+    assert stage.state_of(id) == (CERTAIN, True)
+    assert stage.state_of(other) == (POSSIBLE, False)
     assert "/nothing" in (stage.service.alarms.get(other).status(AlarmStateMachine(0), 0.0)["why"] or "")
     stage.append([1.0], key="/cart", times=1000.0)
-    assert stage.stands(id) == (POSSIBLE, True)
+    assert stage.state_of(id) == (POSSIBLE, True)
     stage.append([1.0], key="/pay", times=1001.0)
-    assert stage.stands(id) == (NO, False)
+    assert stage.state_of(id) == (NO, False)
     stage.append([200.0], key="/pay", times=2000.0)
     stage.append([1.0], key="/cart", times=3000.0)
     stage.append([200.0], key="/pay", times=3001.0)  # the same state as before the window was empty
-    assert stage.stands(id) == (CERTAIN, True)
+    assert stage.state_of(id) == (CERTAIN, True)
 
 
 def test_alarms_continue_after_a_restart(stage: Stage) -> None:
@@ -218,17 +218,17 @@ def test_alarms_continue_after_a_restart(stage: Stage) -> None:
     assert alarms.last_transition == last
     assert alarms.get(firing).setting == setting(name="p50", created=0.0)
     alarms.tick()
-    assert stage.stands(firing) == (CERTAIN, True)
+    assert stage.state_of(firing) == (CERTAIN, True)
     assert alarms.get(firing).since == since
     assert alarms.transitions(last) == []
     stage.now += 29
     alarms.tick()
-    assert stage.stands(holding) == (CERTAIN, False)  # the hold time restarted
+    assert stage.state_of(holding) == (CERTAIN, False)  # the hold time restarted
     stage.now += 1
     alarms.tick()
-    assert stage.stands(holding) == (CERTAIN, True)
+    assert stage.state_of(holding) == (CERTAIN, True)
     stage.append([1.0] * 50)
-    assert [stage.stands(firing), stage.stands(holding)] == [(NO, False), (NO, True)]
+    assert [stage.state_of(firing), stage.state_of(holding)] == [(NO, False), (NO, True)]
 
 
 def test_a_failed_write_changes_nothing_and_is_retried(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,13 +245,13 @@ def test_a_failed_write_changes_nothing_and_is_retried(stage: Stage, monkeypatch
             stage.append([200.0] * 50)
         with pytest.raises(StorageError):
             stage.service.alarms.tick()
-    assert stage.stands(id) == (NO, False)
+    assert stage.state_of(id) == (NO, False)
     assert stage.service.alarms.transitions(last) == []
     assert stage.service.outbox.last_of(id) is None
     stage.service.alarms.tick()
-    assert stage.stands(id) == (CERTAIN, True)
-    [told] = stage.service.alarms.transitions(last)
-    assert (told["number"], told["alarm"], told["value"], told["n"]) == (last + 1, id, 200.0, 55)
+    assert stage.state_of(id) == (CERTAIN, True)
+    [row] = stage.service.alarms.transitions(last)
+    assert (row["number"], row["alarm"], row["value"], row["n"]) == (last + 1, id, 200.0, 55)
     assert stage.service.outbox.count_pending() == 1
 
 
@@ -276,7 +276,7 @@ def test_a_server_that_ends_changes_no_alarm(stage: Stage) -> None:
     stage.end()
     alarms = stage.begin().alarms
     assert all(transitions["alarm"] == holding and transitions["firing"] for transitions in alarms.transitions(last))
-    assert stage.stands(id) == (CERTAIN, True)
+    assert stage.state_of(id) == (CERTAIN, True)
 
 
 def test_subscribers_are_called_after_transitions_are_written(stage: Stage) -> None:
@@ -338,12 +338,12 @@ def test_a_missing_stream_leaves_alarms_unchanged(stage: Stage) -> None:
     (stage.folder / "data" / "latency").rename(stage.folder / "away")
     alarms = stage.begin().alarms
     alarms.tick()
-    assert stage.stands(id) == (POSSIBLE, True)
+    assert stage.state_of(id) == (POSSIBLE, True)
     assert "latency" in alarms.get(id).status(AlarmStateMachine(0), 0.0)["why"]
     stage.end()
     (stage.folder / "away").rename(stage.folder / "data" / "latency")
     stage.begin().alarms.tick()
-    assert stage.stands(id) == (CERTAIN, True)
+    assert stage.state_of(id) == (CERTAIN, True)
 
 
 def test_a_window_that_cannot_be_read_any_more(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,10 +353,10 @@ def test_a_window_that_cannot_be_read_any_more(stage: Stage, monkeypatch: pytest
         with monkeypatch.context() as context:
             context.setattr(live, "pull", lambda _, error=error: (_ for _ in ()).throw(error))
             stage.move()
-        assert stage.stands(id) == (POSSIBLE, True)
+        assert stage.state_of(id) == (POSSIBLE, True)
         assert alarms_why(stage, id)
         stage.move()
-        assert stage.stands(id) == (CERTAIN, True)
+        assert stage.state_of(id) == (CERTAIN, True)
         assert alarms_why(stage, id) is None
 
 
@@ -380,7 +380,7 @@ def test_limits_of_every_type(tmp_path: Path, kind: str, values: Any, below: Any
         stage.history.append(values)
         stage.move()
         limits = {"above": False, "threshold": below}, {"above": False, "threshold": equal}, {"threshold": equal}
-        assert [stage.stands(stage.set(**one)) for one in limits] == [(CERTAIN, True), (NO, False), (NO, False)]
+        assert [stage.state_of(stage.set(**one)) for one in limits] == [(CERTAIN, True), (NO, False), (NO, False)]
         for limit in (wrong, "nan", "sNaN", "NaT", "", "1" * 5000):
             with pytest.raises(QuantideError):
                 stage.set(threshold=limit)

@@ -32,29 +32,29 @@ def exact_ks(a: Any, b: Any) -> Fraction:
     return Fraction(int(np.abs(ranks[0] * len(b) - ranks[1] * len(a)).max()), len(a) * len(b))
 
 
-def comparing(**said: Any) -> AlarmSetting:
-    return setting(**{"measure": "ks", "phi": None, "threshold": 0.5, "against": ALL} | said)
+def ks_setting(**fields: Any) -> AlarmSetting:
+    return setting(**{"measure": "ks", "phi": None, "threshold": 0.5, "against": ALL} | fields)
 
 
-class Watched:
+class AlarmRecord:
     """An alarm, and every evaluation of it since it last began or ceased to fire: the time, and the exact distance."""
 
     def __init__(self, alarm: AlarmSetting) -> None:
         self.alarm, self.firing, self.turns = alarm, False, 0
-        self.seen: list[tuple[float, Fraction]] = []
+        self.evaluations: list[tuple[float, Fraction]] = []
 
     def check(self, now: float, exact: Fraction, state: str, firing: bool) -> None:
         limit = Fraction(self.alarm.threshold)
         assert state != (NO if exact > limit else CERTAIN)
-        self.seen.append((now, exact))
+        self.evaluations.append((now, exact))
         if firing == self.firing:
             return
-        begun = [i for i, (time, _) in enumerate(self.seen) if time <= now - self.alarm.hold]
+        begun = [i for i, (time, _) in enumerate(self.evaluations) if time <= now - self.alarm.hold]
         assert begun, "it turned before its hold time was over"
-        during = [distance for _, distance in self.seen[begun[-1] :]]
+        during = [distance for _, distance in self.evaluations[begun[-1] :]]
         clear = Fraction(self.alarm.clear)
         assert all(distance > limit if firing else distance <= clear for distance in during)
-        self.firing, self.seen, self.turns = firing, [], self.turns + 1
+        self.firing, self.evaluations, self.turns = firing, [], self.turns + 1
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -66,26 +66,26 @@ def test_alarms_turn_only_if_the_exact_distance_was_beyond_the_limit(tmp_path: P
 def attack(stage: Stage, rng: np.random.Generator) -> None:
     """Set alarms close to the truth while values with ties drift to and fro, and check all at every commit."""
     steps: list[Any] = [np.empty(0)]  # the last one is open
-    watched: dict[int, Watched] = {}
+    records: dict[int, AlarmRecord] = {}
     states = set[str]()
 
     def select(window: str) -> Any:
         name, _, count = window.partition(":")
-        seen = np.concatenate(steps[-1 - int(count) :] if name == "steps" else steps)
-        return seen[-int(count) :] if name == "last" else seen
+        values = np.concatenate(steps[-1 - int(count) :] if name == "steps" else steps)
+        return values[-int(count) :] if name == "last" else values
 
     def distance(alarm: AlarmSetting) -> Fraction:
         return exact_ks(select(alarm.window), select(alarm.against["window"]))
 
     def check(ids: Any) -> None:
         for id in ids:
-            state, firing = stage.stands(id)
-            watched[id].check(stage.now, distance(watched[id].alarm), state, firing)
+            state, firing = stage.state_of(id)
+            records[id].check(stage.now, distance(records[id].alarm), state, firing)
             states.add(state)
 
-    def watch(alarm: AlarmSetting) -> None:
+    def add(alarm: AlarmSetting) -> None:
         id = stage.set(**vars(alarm))
-        watched[id] = Watched(alarm)
+        records[id] = AlarmRecord(alarm)
         check([id])
 
     for commit in range(30):
@@ -95,24 +95,24 @@ def attack(stage: Stage, rng: np.random.Generator) -> None:
         steps[-1] = np.concatenate((steps[-1], block))
         stage.now += float(rng.choice([0, 2, 5]))
         stage.append(block)
-        check(watched)
+        check(records)
         for window, against in WINDOWS if commit < 15 else ():
-            near = float(distance(comparing(window=window, against=ALL | {"window": against})))
+            near = float(distance(ks_setting(window=window, against=ALL | {"window": against})))
             threshold = float(np.clip(near + rng.choice([-0.3, -0.05, 0, 0.05]), 0, 0.9))
             clear = max(0.0, threshold - float(rng.choice([0, 0.02])))
             hold = float(rng.choice([0, 3, 6]))
-            alarm = comparing(
+            alarm = ks_setting(
                 window=window, against=ALL | {"window": against}, threshold=threshold, clear=clear, hold=hold
             )
-            watch(alarm)
+            add(alarm)
         if not commit:
-            watch(comparing(window="last:300", against=ALL | {"window": "last:900"}, clear=0.15, threshold=0.2, hold=2))
+            add(ks_setting(window="last:300", against=ALL | {"window": "last:900"}, clear=0.15, threshold=0.2, hold=2))
         if commit % 6 == 5:
             stage.history.end_step()
             steps.append(np.empty(0))
     assert states == {NO, POSSIBLE, CERTAIN}
-    assert sum(one.turns for one in watched.values()) > 20
-    assert any(one.turns > 1 and one.alarm.hold for one in watched.values())  # it started and stopped
+    assert sum(one.turns for one in records.values()) > 20
+    assert any(one.turns > 1 and one.alarm.hold for one in records.values())  # it started and stopped
     for transition in stage.service.alarms.transitions(0):
         if transition["value"] is not None:
             assert 0 <= transition["value"]["low"] <= transition["value"]["high"] <= 1
@@ -153,8 +153,8 @@ def check_sides(shop: Stage, rng: np.random.Generator) -> None:
         ),
         ({"window": "within:30m", "filter": "errors"}, ALL, recent & errors, np.ones(rows, dtype=bool)),
     ]
-    for said, against, own, other in sides:
-        alarm = shop.service.alarms.get(shop.set(**vars(comparing(**said, against=against, threshold=0.01))))
+    for scope, against, own, other in sides:
+        alarm = shop.service.alarms.get(shop.set(**vars(ks_setting(**scope, against=against, threshold=0.01))))
         event, exact = alarm.event(), exact_ks(values[own], values[other])
         assert (event["n"], event["against_n"]) == (own.sum(), other.sum())
         assert Fraction(event["value"]["low"]) <= exact <= Fraction(event["value"]["high"])
@@ -165,38 +165,38 @@ def check_sides(shop: Stage, rng: np.random.Generator) -> None:
 def test_an_empty_side_neither_starts_nor_stops(shop: Stage) -> None:
     shop.append([1.0] * 50, key="/cart", times=0.0)
     shop.append([200.0] * 50, key="/pay", times=10.0)
-    fires = shop.set(**vars(comparing(key="/pay", window="within:1m", against=ALL | {"key": "/cart"})))
-    unknown = shop.set(**vars(comparing(against=ALL | {"key": "/home"})))
-    assert [shop.stands(fires), shop.stands(unknown)] == [(CERTAIN, True), (POSSIBLE, False)]
+    fires = shop.set(**vars(ks_setting(key="/pay", window="within:1m", against=ALL | {"key": "/cart"})))
+    unknown = shop.set(**vars(ks_setting(against=ALL | {"key": "/home"})))
+    assert [shop.state_of(fires), shop.state_of(unknown)] == [(CERTAIN, True), (POSSIBLE, False)]
     assert "'/home'" in why(shop, unknown)
     assert "to compare with" in why(shop, unknown)
     shop.append([1.0], key="/cart", times=1000.0)
-    assert shop.stands(fires) == (POSSIBLE, True)
+    assert shop.state_of(fires) == (POSSIBLE, True)
     assert "'/pay'" in why(shop, fires)
     shop.append([1.0], key="/pay", times=1001.0)
-    assert shop.stands(fires) == (NO, False)
+    assert shop.state_of(fires) == (NO, False)
     assert why(shop, fires) is None
 
 
 def test_a_distance_equal_to_the_threshold_is_not_above_it(shop: Stage) -> None:
     shop.append([1.0, 1.0, 2.0, 2.0], key="/pay", times=0.0)
     shop.append([1.0, 1.0, 1.0, 2.0], key="/cart", times=0.0)  # the distance is 1/4
-    said = {"key": "/pay", "against": ALL | {"key": "/cart"}}
-    equal, less = (shop.set(**vars(comparing(**said, threshold=limit))) for limit in (0.25, 0.2499))
-    assert [shop.stands(equal), shop.stands(less)] == [(NO, False), (CERTAIN, True)]
+    fields = {"key": "/pay", "against": ALL | {"key": "/cart"}}
+    equal, less = (shop.set(**vars(ks_setting(**fields, threshold=limit))) for limit in (0.25, 0.2499))
+    assert [shop.state_of(equal), shop.state_of(less)] == [(NO, False), (CERTAIN, True)]
 
 
 def test_they_continue_after_a_restart(shop: Stage) -> None:
     shop.append([1.0] * 100, key="/pay", times=0.0)
     shop.append([9.0] * 50, key="/pay", times=1.0)
-    alarm = comparing(window="last:50", clear=0.25, name="drift", webhook="https://hooks.example.com/")
+    alarm = ks_setting(window="last:50", clear=0.25, name="drift", webhook="https://hooks.example.com/")
     id = shop.set(**vars(alarm))
     plain = shop.set(threshold=5)
-    assert shop.stands(id) == (CERTAIN, True)  # 2/3
+    assert shop.state_of(id) == (CERTAIN, True)  # 2/3
     last, before = shop.service.alarms.last_transition, shop.service.alarms.get(id).event()
     [row] = shop.service.registry.rows("SELECT body FROM deliveries")
-    told = json.loads(row["body"])
-    assert (told["measure"], told["against"], told["value"]) == ("ks", ALL, before["value"])
+    delivery = json.loads(row["body"])
+    assert (delivery["measure"], delivery["against"], delivery["value"]) == ("ks", ALL, before["value"])
     shop.end()
     alarms = shop.begin().alarms
     alarms.tick()
@@ -205,7 +205,7 @@ def test_they_continue_after_a_restart(shop: Stage) -> None:
     assert alarms.get(id).event() == before
     assert alarms.transitions(last) == []
     shop.append([1.0] * 50, key="/pay", times=2.0)
-    assert shop.stands(id) == (NO, False)  # 1/4
+    assert shop.state_of(id) == (NO, False)  # 1/4
     alarms.drop(id, None)
     alarms.drop(plain, None)
     assert alarms._windows == {}
@@ -213,7 +213,7 @@ def test_they_continue_after_a_restart(shop: Stage) -> None:
 
 def test_both_windows_are_read_as_of_one_commit(shop: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.append([1.0] * 100, key="/pay", times=0.0)
-    id, live = shop.set(**vars(comparing(window="last:50"))), shop.service.streams.live("latency")
+    id, live = shop.set(**vars(ks_setting(window="last:50"))), shop.service.streams.live("latency")
     pull, versions = live.pull, iter([7, 8, 8, 8])  # a commit between the first two
     monkeypatch.setattr(alarm_comparison, "PAUSE", 0.0)
     monkeypatch.setattr(live, "pull", lambda scope: (next(versions), pull(scope)[1]))
@@ -222,10 +222,10 @@ def test_both_windows_are_read_as_of_one_commit(shop: Stage, monkeypatch: pytest
     assert list(versions) == []
     versions = iter(range(1000))  # one after each
     shop.move()
-    assert shop.stands(id) == (POSSIBLE, False)
+    assert shop.state_of(id) == (POSSIBLE, False)
     assert "commits arrive faster" in why(shop, id)
     with pytest.raises(NotReadyError):
-        shop.set(**vars(comparing(window="last:51")))
+        shop.set(**vars(ks_setting(window="last:51")))
 
 
 # Definition
@@ -234,9 +234,9 @@ def test_both_windows_are_read_as_of_one_commit(shop: Stage, monkeypatch: pytest
 @pytest.mark.parametrize("limit", [1, 1.5, -0.1, "0.1", True, None, float("nan")])
 def test_a_limit_is_a_distance(shop: Stage, limit: Any) -> None:
     shop.append([1.0], key="/pay", times=0.0)
-    for said in ({"threshold": limit, "clear": 0.0}, {"clear": limit}):
+    for fields in ({"threshold": limit, "clear": 0.0}, {"clear": limit}):
         with pytest.raises(InvalidArgumentError, match=r"KS distance is|clears at"):
-            shop.set(**vars(comparing(window="last:1", **said)))
+            shop.set(**vars(ks_setting(window="last:1", **fields)))
     assert shop.service.alarms.list_alarms() == []
     assert shop.service.alarms._windows == {}
 
@@ -252,8 +252,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 
 
 def test_an_alarm_is_set_and_shown(client: httpx.Client) -> None:
-    said = ALARM | {"key": "/pay", "window": "last:80", "clear": 0.2, "hold": 60, "name": "drift"}
-    made = client.post("/api/alarms", json=said | {"against": {"key": None, "window": "steps:0"}})
+    fields = ALARM | {"key": "/pay", "window": "last:80", "clear": 0.2, "hold": 60, "name": "drift"}
+    made = client.post("/api/alarms", json=fields | {"against": {"key": None, "window": "steps:0"}})
     body = made.json()
     assert made.status_code == 201, body
     assert body["against"] == {"key": None, "window": "steps:0", "filter": None}
@@ -269,19 +269,19 @@ def test_an_alarm_is_set_and_shown(client: httpx.Client) -> None:
 
 
 def test_the_reference_has_the_key_and_the_filter_of_the_alarm(client: httpx.Client) -> None:
-    said = ALARM | {"key": "/pay", "window": "last:10", "filter": "errors"}
+    fields = ALARM | {"key": "/pay", "window": "last:10", "filter": "errors"}
     for given, shown in (
         ({"window": "last:50"}, {"key": "/pay", "window": "last:50", "filter": "errors"}),
         ({"key": "/cart", "window": "last:10"}, {"key": "/cart", "window": "last:10", "filter": "errors"}),
         ({"filter": None}, {"key": "/pay", "window": "all", "filter": None}),
     ):
-        body = client.post("/api/alarms", json=said | {"against": given}).json()
+        body = client.post("/api/alarms", json=fields | {"against": given}).json()
         assert body["against"] == shown
         assert client.delete(f"/api/alarms/{body['id']}").status_code == 204
 
 
 @pytest.mark.parametrize(
-    ("wrong", "words"),
+    ("wrong", "message"),
     [
         ({"against": None}, "needs against"),
         ({"against": {"window": "last:2"}}, "is the window itself"),
@@ -304,9 +304,9 @@ def test_the_reference_has_the_key_and_the_filter_of_the_alarm(client: httpx.Cli
     ],
     ids=json.dumps,
 )
-def test_invalid_alarms_are_rejected_by_name(client: httpx.Client, wrong: dict[str, Any], words: str) -> None:
+def test_invalid_alarms_are_rejected_by_name(client: httpx.Client, wrong: dict[str, Any], message: str) -> None:
     result = client.post("/api/alarms", json=ALARM | {"window": "last:2"} | wrong)
-    assert (result.status_code, words in result.json()["error"]["message"]) == (400, True), result.text
+    assert (result.status_code, message in result.json()["error"]["message"]) == (400, True), result.text
     assert result.json()["error"]["code"] in ("invalid_argument", "span")
     assert client.get("/api/alarms").json() == {"alarms": []}
 

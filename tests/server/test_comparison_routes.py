@@ -33,7 +33,7 @@ def interval(field: dict[str, Any]) -> tuple[float, float]:
 
 def test_results_contain_the_exact_ones(client: httpx.Client, served: Served) -> None:
     rows = served.rows["latency"]
-    a, b = (np.asarray(rows.chosen(*key, **words)).tolist() for key, words in ((["/pay"], {"last": 300}), ([], {})))
+    a, b = (np.asarray(rows.chosen(*key, **scope)).tolist() for key, scope in ((["/pay"], {"last": 300}), ([], {})))
     body = compare(client, "latency", key="/pay", window="last:300", against="latency", phi=[0.5, 0.99], bins=5)
     assert (body["n"], body["against"]["n"]) == (len(a), len(b))
     assert (body["window"], body["against"]["window"], len(body["splits"])) == ("last:300", "all", 4)

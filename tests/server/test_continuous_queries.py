@@ -78,19 +78,21 @@ def test_concurrent_registration_and_evaluation(service: tuple[Service, Truth]) 
 
         return Thread(target=loop)
 
-    def come_and_go(rng: np.random.Generator) -> None:
+    def change_queries(rng: np.random.Generator) -> None:
         mine = add(served, int(rng.integers(1, 50)), rng)
         result = 1 if len(queries) < 1000 else 0
         queries.drop(np.sort(rng.choice(mine, max(1, len(mine) - result), replace=False)))
 
-    def ask(rng: np.random.Generator) -> None:
+    def read_query(rng: np.random.Generator) -> None:
         ids = queries.table.id
         if len(ids):
             with suppress(UnknownQueryError):  # another thread dropped it
                 queries.answer(int(rng.choice(ids)))
 
     queries.subscribe(QuerySet(add(served, 100, np.random.default_rng(0))), [], asyncio.Event())
-    threads = [until_end(work, seed) for seed, work in enumerate((come_and_go, come_and_go, ask, ask))]
+    threads = [
+        until_end(work, seed) for seed, work in enumerate((change_queries, change_queries, read_query, read_query))
+    ]
     for thread in threads:
         thread.start()
     for step in range(8):
@@ -105,11 +107,11 @@ def test_concurrent_registration_and_evaluation(service: tuple[Service, Truth]) 
     while live.n < len(truth.values):
         live.poll()
     for row in stored:
-        told, key = orjson.loads(queries.answer(row["id"])), orjson.loads(row["key"])
+        answer, key = orjson.loads(queries.answer(row["id"])), orjson.loads(row["key"])
         if key == "/nobody":
-            assert told == {"id": row["id"], "state": "empty", "value": None}
+            assert answer == {"id": row["id"], "state": "empty", "value": None}
         else:
-            truth.check(told, row["phi"], 0.05, key)
+            truth.check(answer, row["phi"], 0.05, key)
     members = sum(len(live.monitor(key=key)) for key in KEYS)
     assert members == len(stored)
 
@@ -141,9 +143,9 @@ def test_the_last_change_is_the_current_value(service: tuple[Service, Truth]) ->
     assert not any(window["listened"] for window in queries.monitors(None))
 
 
-def until(holds: Callable[[], bool]) -> None:
+def until(condition: Callable[[], bool]) -> None:
     last = time.monotonic() + 20
-    while not holds():
+    while not condition():
         assert time.monotonic() < last, "it did not come to be"
         time.sleep(0.01)
 

@@ -42,9 +42,9 @@ class Served:
         n = b'"n":%d,' % len(self.truth.values)
         wait_until(lambda: n in self.service.queries.stream_events["latency"][1])
 
-    def check(self, told: dict[int, Any]) -> None:
+    def check(self, changes: dict[int, Any]) -> None:
         """Check that each registered query is within its bound."""
-        for id, one in told.items():
+        for id, one in changes.items():
             self.truth.check(one, PHIS[self.queries.index(id)], 0.02, "/pay")
 
 
@@ -77,10 +77,10 @@ def server(tmp_path: Path) -> Iterator[Served]:
         yield result
 
 
-def wait_until(holds: Callable[[], bool]) -> None:
+def wait_until(condition: Callable[[], bool]) -> None:
     """Wait for another thread; fail after a time."""
     until = time.monotonic() + 20
-    while not holds():
+    while not condition():
         assert time.monotonic() < until
         time.sleep(0.01)
 
@@ -132,11 +132,11 @@ def test_a_reconnected_client_receives_only_later_changes(server: Served) -> Non
         server.wait()
         with open_events(server.client, last, query=mine) as events:
             event = next(events)
-            last, told = event.id, {one["id"]: one for one in event.data["changes"]}
-            assert mine[-1] not in told
-            assert {one["n"] for one in told.values()} == {int((server.truth.keys == "/pay").sum())}
-            server.check(told)
-            known |= told
+            last, changes = event.id, {one["id"]: one for one in event.data["changes"]}
+            assert mine[-1] not in changes
+            assert {one["n"] for one in changes.values()} == {int((server.truth.keys == "/pay").sum())}
+            server.check(changes)
+            known |= changes
             now = {id: server.client.get(f"/api/queries/{id}").json()["answer"] for id in mine}
             assert {id: one["value"] for id, one in now.items()} == {id: one["value"] for id, one in known.items()}
     assert server.client.delete(f"/api/queries/{mine[-1]}").status_code == 200
@@ -407,18 +407,18 @@ def test_a_token_that_is_revoked_ends_its_event_streams(tmp_path: Path, monkeypa
     monkeypatch.setattr(security, "ACCESS_CHECK", 0.2)
     config = configure(tmp_path)
     registry = ServerRegistry(config.server.state)
-    (_, kept), (id, gone) = (create_token(registry, name, "reader") for name in ("kept", "gone"))
+    (_, valid_token), (id, revoked_token) = (create_token(registry, name, "reader") for name in ("valid", "revoked"))
     with make_store(tmp_path) as history:
         Truth(history).append(100)
         with run_server(config) as client:
-            mine, theirs = ({"authorization": f"Bearer {token}"} for token in (kept, gone))
+            mine, theirs = ({"authorization": f"Bearer {token}"} for token in (valid_token, revoked_token))
             chosen = "/api/events?stream=latency"
             with client.stream("GET", chosen, headers=mine) as one, client.stream("GET", chosen, headers=theirs) as two:
-                goes_on, ends = EventClient(one), EventClient(two)
-                assert next(goes_on).data == next(ends).data
+                open_client, revoked_client = EventClient(one), EventClient(two)
+                assert next(open_client).data == next(revoked_client).data
                 revoke_token(registry, id)
-                assert list(ends) == []
-                assert goes_on.lines(3) == [":", ":", ":"]
+                assert list(revoked_client) == []
+                assert open_client.lines(3) == [":", ":", ":"]
             assert client.get(chosen, headers=theirs).status_code == 401
     registry.close()
 

@@ -23,9 +23,9 @@ def test_an_alarm_fires_on_rows_after_a_refused_one(tmp_path: Path) -> None:
         alarm = stage.set(window="within:5m", phi=0.5)
         with pytest.raises(FutureTimeError):
             stage.append([1.0], times=WRONG)
-        assert not stage.stands(alarm)[1]
+        assert not stage.state_of(alarm)[1]
         stage.append(np.full(6000, 200.0), times=now + 100 + np.arange(6000) / 10)
-        assert stage.stands(alarm)[1]
+        assert stage.state_of(alarm)[1]
         live = stage.service.streams.live("latency")
         assert live.stats()["clock_problem"] is None
 
@@ -38,7 +38,7 @@ def test_an_alarm_fires_again_after_the_repair(tmp_path: Path) -> None:
         stage.append([1.0], times=WRONG)
         alarm = stage.set(window="within:5m", phi=0.5)
         stage.append(np.full(6000, 200.0), times=now + 100 + np.arange(6000) / 10)
-        assert not stage.stands(alarm)[1]
+        assert not stage.state_of(alarm)[1]
         stage.history.close()
         stage.history = History(stage.history.path, max_ahead="1 hour")
         stage.history.open()
@@ -52,4 +52,4 @@ def test_an_alarm_fires_again_after_the_repair(tmp_path: Path) -> None:
         stage.move()
         assert live.clock_problem is None
         assert live.lag > 0
-        assert stage.stands(alarm)[1]
+        assert stage.state_of(alarm)[1]

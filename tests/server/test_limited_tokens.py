@@ -33,7 +33,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield client, tokens
 
 
-def ask(server: Server, token: str, method: str, path: str, **options: Any) -> httpx.Response:
+def request(server: Server, token: str, method: str, path: str, **options: Any) -> httpx.Response:
     client, tokens = server
     return client.request(method, path, headers={"authorization": f"Bearer {tokens[token]}"}, **options)
 
@@ -57,69 +57,73 @@ READS = [
 @pytest.mark.parametrize("path", READS)
 def test_reads(server: Server, path: str) -> None:
     for token in ("reader", "writer", "admin"):
-        assert ask(server, "all", "GET", path.format("secret")).status_code == 200  # which a cache may hold now
-        assert ask(server, token, "GET", path.format("latency")).status_code == 200
+        assert request(server, "all", "GET", path.format("secret")).status_code == 200  # which a cache may hold now
+        assert request(server, token, "GET", path.format("latency")).status_code == 200
         for stream in ("secret", "nowhere"):
-            response = ask(server, token, "GET", path.format(stream))
+            response = request(server, token, "GET", path.format(stream))
             assert (response.status_code, response.json()["error"]["code"]) == (403, "forbidden")
 
 
 def test_lists_are_filtered(server: Server) -> None:
     for stream in ("latency", "secret"):
-        ask(server, "all", "POST", "/api/queries", json={"stream": stream, "phi": 0.5, "label": "both"})
-        ask(server, "all", "POST", "/api/alarms", json={"stream": stream, "phi": 0.5, "above": 1})
+        request(server, "all", "POST", "/api/queries", json={"stream": stream, "phi": 0.5, "label": "both"})
+        request(server, "all", "POST", "/api/alarms", json={"stream": stream, "phi": 0.5, "above": 1})
     lists = {"/api/streams": "streams", "/api/queries": "queries", "/api/alarms": "alarms", "/api/monitors": "monitors"}
     for path, field in lists.items():
         name = "name" if field == "streams" else "stream"
-        assert {entry[name] for entry in ask(server, "all", "GET", path).json()[field]} == {"latency", "secret"}
-        assert {entry[name] for entry in ask(server, "reader", "GET", path).json()[field]} == {"latency"}
-    metrics = ask(server, "reader", "GET", "/metrics").text
+        assert {entry[name] for entry in request(server, "all", "GET", path).json()[field]} == {"latency", "secret"}
+        assert {entry[name] for entry in request(server, "reader", "GET", path).json()[field]} == {"latency"}
+    metrics = request(server, "reader", "GET", "/metrics").text
     assert 'quantide_stream_values{stream="latency"}' in metrics
     assert "secret" not in metrics
-    assert "secret" in ask(server, "all", "GET", "/metrics").text
+    assert "secret" in request(server, "all", "GET", "/metrics").text
 
 
 def test_queries_and_alarms_by_id(server: Server) -> None:
-    query = ask(server, "all", "POST", "/api/queries", json={"stream": "secret", "phi": 0.5, "label": "hidden"})
-    alarm = ask(server, "all", "POST", "/api/alarms", json={"stream": "secret", "phi": 0.5, "above": 1})
+    query = request(server, "all", "POST", "/api/queries", json={"stream": "secret", "phi": 0.5, "label": "hidden"})
+    alarm = request(server, "all", "POST", "/api/alarms", json={"stream": "secret", "phi": 0.5, "above": 1})
     number, other = query.json()["queries"][0]["id"], alarm.json()["id"]
     for token in ("reader", "writer", "admin"):
         for path in (f"/api/queries/{number}", f"/api/alarms/{other}", f"/api/alarms/{other}/history"):
-            response = ask(server, token, "GET", path)
+            response = request(server, token, "GET", path)
             assert response.status_code == 403
             assert "secret" not in response.text
-    hidden, unknown = (ask(server, "reader", "GET", f"/api/events?label={label}") for label in ("hidden", "unknown"))
+    hidden, unknown = (
+        request(server, "reader", "GET", f"/api/events?label={label}") for label in ("hidden", "unknown")
+    )
     assert hidden.status_code == 404
-    assert hidden.text == unknown.text.replace("unknown'", "hidden'")  # whether the label exists is not told
+    assert hidden.text == unknown.text.replace("unknown'", "hidden'")  # it hides whether the label exists
     for token in ("writer", "admin"):
-        assert ask(server, token, "DELETE", f"/api/queries/{number}").status_code == 403
-        assert ask(server, token, "POST", "/api/queries/drop", json=[number]).status_code == 403
-        assert ask(server, token, "DELETE", "/api/queries?label=hidden").json() == {"dropped": 0}
-        assert ask(server, token, "DELETE", f"/api/alarms/{other}").status_code == 403
+        assert request(server, token, "DELETE", f"/api/queries/{number}").status_code == 403
+        assert request(server, token, "POST", "/api/queries/drop", json=[number]).status_code == 403
+        assert request(server, token, "DELETE", "/api/queries?label=hidden").json() == {"dropped": 0}
+        assert request(server, token, "DELETE", f"/api/alarms/{other}").status_code == 403
         for path in ("/api/queries", "/api/alarms"):
             body = {"stream": "secret", "phi": 0.5} | ({"above": 1} if "alarms" in path else {})
-            assert ask(server, token, "POST", path, json=body).status_code == 403
-            assert ask(server, token, "POST", path, json=body | {"stream": "latency"}).status_code == 201
-    assert ask(server, "all", "GET", f"/api/queries/{number}").status_code == 200
+            assert request(server, token, "POST", path, json=body).status_code == 403
+            assert request(server, token, "POST", path, json=body | {"stream": "latency"}).status_code == 201
+    assert request(server, "all", "GET", f"/api/queries/{number}").status_code == 200
 
 
 def test_events(server: Server) -> None:
     client, tokens = server
-    query = ask(server, "all", "POST", "/api/queries", json={"stream": "secret", "phi": 0.5, "label": "mixed"})
-    ask(server, "all", "POST", "/api/queries", json={"stream": "latency", "phi": 0.5, "label": "mixed"})
+    query = request(server, "all", "POST", "/api/queries", json={"stream": "secret", "phi": 0.5, "label": "mixed"})
+    request(server, "all", "POST", "/api/queries", json={"stream": "latency", "phi": 0.5, "label": "mixed"})
     for stream in ("latency", "secret"):
-        ask(server, "all", "POST", "/api/alarms", json={"stream": stream, "phi": 0.5, "above": 1})
-    assert ask(server, "reader", "GET", "/api/events?stream=secret").status_code == 403
-    alarms = ask(server, "all", "GET", "/api/alarms").json()["alarms"]
+        request(server, "all", "POST", "/api/alarms", json={"stream": stream, "phi": 0.5, "above": 1})
+    assert request(server, "reader", "GET", "/api/events?stream=secret").status_code == 403
+    alarms = request(server, "all", "GET", "/api/alarms").json()["alarms"]
     hidden = next(alarm["id"] for alarm in alarms if alarm["stream"] == "secret")
-    response = ask(server, "reader", "GET", f"/api/events?alarm={hidden}")
+    response = request(server, "reader", "GET", f"/api/events?alarm={hidden}")
     assert response.status_code == 403
     assert "secret" not in response.text
     headers = {"authorization": f"Bearer {tokens['reader']}"}
     number = query.json()["queries"][0]["id"]
-    own = ask(server, "all", "POST", "/api/queries", json={"stream": "latency", "phi": 0.5}).json()["queries"][0]["id"]
+    own = request(server, "all", "POST", "/api/queries", json={"stream": "latency", "phi": 0.5}).json()["queries"][0][
+        "id"
+    ]
     hidden_query, unknown = (
-        ask(server, "reader", "GET", f"/api/events?query={own}&query={id}&alarms=all") for id in (number, 999_999)
+        request(server, "reader", "GET", f"/api/events?query={own}&query={id}&alarms=all") for id in (number, 999_999)
     )
     assert (hidden_query.status_code, unknown.status_code) == (403, 403)
     assert hidden_query.text == unknown.text.replace("999999", str(number))  # whether the query exists is not disclosed
@@ -138,10 +142,10 @@ def test_events(server: Server) -> None:
 def test_a_client_that_reconnects_is_notified_of_dropped_queries(server: Server) -> None:
     client, tokens = server
     hidden, own = (
-        ask(server, "all", "POST", "/api/queries", json={"stream": stream, "phi": 0.5}).json()["queries"][0]["id"]
+        request(server, "all", "POST", "/api/queries", json={"stream": stream, "phi": 0.5}).json()["queries"][0]["id"]
         for stream in ("secret", "latency")
     )
-    assert ask(server, "all", "DELETE", f"/api/queries/{own}").status_code == 200
+    assert request(server, "all", "DELETE", f"/api/queries/{own}").status_code == 200
     headers = {"authorization": f"Bearer {tokens['reader']}", "last-event-id": "0.0.0"}
     text = ""
     with client.stream("GET", f"/api/events?query={own}&query={hidden}&stream=latency", headers=headers) as response:
@@ -154,10 +158,10 @@ def test_a_client_that_reconnects_is_notified_of_dropped_queries(server: Server)
 
 
 def test_a_limited_admin_does_not_manage_tokens(server: Server) -> None:
-    assert ask(server, "admin", "GET", "/api/tokens").status_code == 403
-    listed = ask(server, "all", "GET", "/api/tokens").json()["tokens"]
+    assert request(server, "admin", "GET", "/api/tokens").status_code == 403
+    listed = request(server, "all", "GET", "/api/tokens").json()["tokens"]
     assert {token["name"]: token["streams"] for token in listed}["reader"] == ["latency"]
-    assert ask(server, "reader", "GET", "/api/session").json()["streams"] == ["latency"]
+    assert request(server, "reader", "GET", "/api/session").json()["streams"] == ["latency"]
 
 
 def test_tokens_of_an_older_registry_are_not_limited(tmp_path: Path) -> None:

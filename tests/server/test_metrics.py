@@ -47,7 +47,7 @@ def test_requests_are_counted_by_their_route(client: httpx.Client) -> None:
         - before.get(("quantide_requests_total", f"route={route}", f"status={status}"), 0)
         for status in ("200", "404", "400")
     }
-    assert counted == {"200": 2, "404": 1, "400": 1}, "one that is told again counts, too"
+    assert counted == {"200": 2, "404": 1, "400": 1}, "a cached response counts, too"
     seconds = ("quantide_request_seconds_count", f"route={route}")
     assert after[seconds] - before.get(seconds, 0) == 4
     routes = {label for name, *labels in after for label in labels if label.startswith("route=")}

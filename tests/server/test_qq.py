@@ -17,8 +17,8 @@ from tests.server.running_server import configure, run_server
 from tests.server.test_quantile_routes import check_refusal
 
 
-def plot(client: httpx.Client, **said: Any) -> Any:
-    response = client.get("/api/qq", params=said)
+def plot(client: httpx.Client, **parameters: Any) -> Any:
+    response = client.get("/api/qq", params=parameters)
     assert response.status_code == 200, response.text
     return response.json()
 
@@ -35,8 +35,8 @@ def test_points_are_true_of_both(client: httpx.Client, served: Served, stream: s
     result = plot(client, x=f"{stream}@last:700", y="plain", points=41)
     sides = {"x": (served.rows[stream], {"last": 700}), "y": (served.rows["plain"], {})}
     assert [result[axis]["n"] for axis in "xy"] == [700, len(served.rows["plain"].values)]
-    for axis, (rows, words) in sides.items():
-        data = rows.chosen(**words)
+    for axis, (rows, scope) in sides.items():
+        data = rows.chosen(**scope)
         shown = [rows.read(point[axis]) for point in result["points"]]
         assert (shown[0], shown[-1]) == (data[0], data[-1]), "both ends"
         assert all(a <= b for a, b in pairwise(shown)), "monotone"
@@ -134,7 +134,7 @@ def test_any_plot_is_drawn_or_refused(
 
 
 @pytest.mark.parametrize(
-    ("query", "status", "says"),
+    ("query", "status", "expected"),
     [
         ("", 400, "x"),
         ("x=latency", 400, "y"),
@@ -161,7 +161,7 @@ def test_any_plot_is_drawn_or_refused(
         ("x=latency&y=plain&start=0.5", 400, "there are x, y, from, to, points"),
     ],
 )
-def test_invalid_queries_are_rejected(client: httpx.Client, query: str, status: int, says: str) -> None:
+def test_invalid_queries_are_rejected(client: httpx.Client, query: str, status: int, expected: str) -> None:
     response = client.get(f"/api/qq?{query}")
     message = check_refusal(response)
-    assert (response.status_code, says in message) == (status, True), message
+    assert (response.status_code, expected in message) == (status, True), message

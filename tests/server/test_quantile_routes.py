@@ -51,30 +51,30 @@ def parts(key: Any) -> Any:
     return [] if key is None else [str(part) for part in (key if isinstance(key, tuple) else (key,))]
 
 
-def ask(client: httpx.Client, stream: str, what: str, **said: Any) -> Any:
-    response = client.get(f"/api/streams/{stream}/{what}", params=said)
+def read(client: httpx.Client, stream: str, what: str, **parameters: Any) -> Any:
+    response = client.get(f"/api/streams/{stream}/{what}", params=parameters)
     assert response.status_code == 200, response.text
     return response.json()
 
 
 @pytest.mark.parametrize("stream", STREAMS)
-@pytest.mark.parametrize(("window", "words"), WINDOWS)
-def test_answers_are_true(client: httpx.Client, served: Served, stream: str, window: str, words: Any) -> None:
+@pytest.mark.parametrize(("window", "scope"), WINDOWS)
+def test_answers_are_true(client: httpx.Client, served: Served, stream: str, window: str, scope: Any) -> None:
     rows = served.rows[stream]
     for key in KEYS.get(stream, [None]):
-        data, about = rows.chosen(key, **words), {"key": parts(key), "window": window}
+        data, about = rows.chosen(key, **scope), {"key": parts(key), "window": window}
         for mode, eps in (("quick", EPS), ("accurate", EPS), ("exact", 0.0)):
-            result = ask(client, stream, "quantiles", phi=PHIS, mode=mode, **about)
+            result = read(client, stream, "quantiles", phi=PHIS, mode=mode, **about)
             assert (result["n"], result["mode"], result["window"]) == (len(data), mode, window)
             assert [fault for answer in result["answers"] for fault in rows.faults(data, answer, eps)] == []
-            banded = ask(client, stream, "quantiles", phi=PHIS, mode=mode, band="true", **about)
+            banded = read(client, stream, "quantiles", phi=PHIS, mode=mode, band="true", **about)
             for answer, one in zip(result["answers"], banded["answers"], strict=True):
                 low, high = rows.read(one.pop("low")), rows.read(one.pop("high"))
                 assert low <= data[one["target"] - 1] <= high
                 assert one == answer, "a band changes nothing else"
-            result = ask(client, stream, "rank", value=VALUES[stream], mode=mode, **about)
+            result = read(client, stream, "rank", value=VALUES[stream], mode=mode, **about)
             assert [fault for rank in result["ranks"] for fault in rows.rank_faults(data, rank, eps)] == []
-            below = ask(client, stream, "rank", value=VALUES[stream], mode=mode, inclusive="false", **about)
+            below = read(client, stream, "rank", value=VALUES[stream], mode=mode, inclusive="false", **about)
             for rank, at_most in zip(below["ranks"], result["ranks"], strict=True):
                 true = bisect_left(data, rows.read(rank["value"]))
                 assert rank["rank_lo"] <= true <= rank["rank_hi"] <= at_most["rank_hi"]
@@ -86,7 +86,7 @@ def test_curves_are_true(client: httpx.Client, served: Served, stream: str) -> N
     data = rows.chosen(last=700)
     results: list[dict[str, Any]] = [{"points": 9}, {"value": VALUES[stream]}, {}]
     for result in results:
-        actual = ask(client, stream, "cdf", window="last:700", **result)
+        actual = read(client, stream, "cdf", window="last:700", **result)
         for point in actual["points"]:
             true = count_at_most(data, rows.read(point["value"])) / len(data)
             assert point["lo"] <= true <= point["hi"]
@@ -102,17 +102,21 @@ def test_curves_are_true(client: httpx.Client, served: Served, stream: str) -> N
 @pytest.mark.parametrize("stream", STREAMS)
 def test_a_summary_can_be_taken_away(client: httpx.Client, served: Served, stream: str) -> None:
     rows = served.rows[stream]
-    for window, words in WINDOWS:
+    for window, scope in WINDOWS:
         response = client.get(f"/api/streams/{stream}/summary", params={"window": window})
-        assert summary_faults(Summary.from_bytes(response.content), rows.chosen(**words)) == []
+        assert summary_faults(Summary.from_bytes(response.content), rows.chosen(**scope)) == []
 
 
 def test_a_filter(client: httpx.Client, served: Served) -> None:
     rows = served.rows["latency"]
-    words: list[tuple[str, dict[str, Any]]] = [("all", {}), ("last:300", {"last": 300}), ("within:9s", {"within": 9.0})]
-    for window, said in words:
-        data = rows.chosen("/pay", errors=True, **said)
-        result = ask(client, "latency", "quantiles", phi=PHIS, key="/pay", window=window, filter="errors")
+    windows: list[tuple[str, dict[str, Any]]] = [
+        ("all", {}),
+        ("last:300", {"last": 300}),
+        ("within:9s", {"within": 9.0}),
+    ]
+    for window, scope in windows:
+        data = rows.chosen("/pay", errors=True, **scope)
+        result = read(client, "latency", "quantiles", phi=PHIS, key="/pay", window=window, filter="errors")
         assert result["filter"] == "errors"
         assert [fault for answer in result["answers"] for fault in rows.faults(data, answer)] == []
 
@@ -130,7 +134,7 @@ def test_a_window_that_ends_earlier(client: httpx.Client, served: Served, stream
     """For every clock: seconds, timestamps, timestamps with a zone."""
     rows = served.rows[stream]
     data = rows.chosen(within=7.0, now=25.5)
-    result = ask(client, stream, "quantiles", phi=PHIS, window="within:7s", now=now)
+    result = read(client, stream, "quantiles", phi=PHIS, window="within:7s", now=now)
     assert [fault for answer in result["answers"] for fault in rows.faults(data, answer)] == []
     span = result["answers"][0]["span"]
     assert {str(span["until"])[:22], str(span["until"])} & {now.removesuffix("Z") + "0", now.removesuffix("Z"), now}
@@ -140,9 +144,9 @@ def test_a_window_that_ends_earlier(client: httpx.Client, served: Served, stream
 def test_lines_are_true(client: httpx.Client, served: Served, stream: str) -> None:
     rows = served.rows[stream]
     for key in KEYS.get(stream, [None]):
-        result = ask(client, stream, "lines", phi=PHIS, key=parts(key), window="within:7s", over="1 min", points=9)
+        result = read(client, stream, "lines", phi=PHIS, key=parts(key), window="within:7s", over="1 min", points=9)
         assert len(result["times"]) == len(result["n"]) == 9
-        newest = ask(client, stream, "quantiles", phi=1.0, window="within:1s")["answers"][0]["span"]["until"]
+        newest = read(client, stream, "quantiles", phi=1.0, window="within:1s")["answers"][0]["span"]["until"]
         assert result["times"][-1] == newest
         assert 0 in result["n"], "before anything came"
         for j, moment in enumerate(result["times"]):
@@ -161,7 +165,7 @@ def test_lines_are_true(client: httpx.Client, served: Served, stream: str) -> No
 
 
 @pytest.mark.parametrize(
-    "said",
+    "parameters",
     [
         {"window": "last:5", "over": "1 min"},
         {"window": "within:5s,last:5", "over": "1 min"},
@@ -178,13 +182,13 @@ def test_lines_are_true(client: httpx.Client, served: Served, stream: str) -> No
         {"window": "within:5s", "over": "1 min", "filter": "unheard"},
     ],
 )
-def test_invalid_time_series_are_rejected(client: httpx.Client, said: dict[str, Any]) -> None:
-    response = client.get("/api/streams/plain/lines", params={"phi": "0.5"} | said)
+def test_invalid_time_series_are_rejected(client: httpx.Client, parameters: dict[str, Any]) -> None:
+    response = client.get("/api/streams/plain/lines", params={"phi": "0.5"} | parameters)
     assert response.status_code == 400, response.text
 
 
 def test_answers_equal_those_of_the_reader(client: httpx.Client, served: Served) -> None:
-    result = ask(client, "latency", "quantiles", phi=[0.5, 0.99], key="/pay")
+    result = read(client, "latency", "quantiles", phi=[0.5, 0.99], key="/pay")
     with LiveStream(served.stores["latency"].path, follow=False) as live:
         expected = live.answers([0.5, 0.99], key="/pay")
     assert [one["value"] for one in result["answers"]] == [float(a.value) for a in expected]
@@ -210,7 +214,7 @@ def test_answers_while_values_arrive(growing: Served) -> None:
                 if turn == 3:
                     growing.end_step(name)
                 for _ in range(200):
-                    actual = ask(client, name, "quantiles", phi=PHIS, mode="quick")
+                    actual = read(client, name, "quantiles", phi=PHIS, mode="quick")
                     rows = growing.rows[name]
                     assert actual["n"] <= len(rows.values)
                     data = rows.in_order(rows.values[: actual["n"]])
@@ -323,11 +327,11 @@ def check_refusal(found: httpx.Response) -> str:
     return message
 
 
-@pytest.mark.parametrize(("address", "status", "says"), WRONG, ids=[one[0][12:90] for one in WRONG])
-def test_invalid_queries_are_rejected(client: httpx.Client, address: str, status: int, says: str) -> None:
+@pytest.mark.parametrize(("address", "status", "expected"), WRONG, ids=[one[0][12:90] for one in WRONG])
+def test_invalid_queries_are_rejected(client: httpx.Client, address: str, status: int, expected: str) -> None:
     response = client.get(address)
     message = check_refusal(response)
-    assert (response.status_code, says in message) == (status, True), message
+    assert (response.status_code, expected in message) == (status, True), message
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
@@ -361,7 +365,7 @@ SPANS = st.one_of(
 TIMES = st.one_of(
     NUMBERS, TEXTS, st.datetimes().map(lambda moment: moment.isoformat()), st.just("2026-01-31T10:00:09Z")
 )
-SAID: dict[str, st.SearchStrategy[str]] = {
+TEXT_OF: dict[str, st.SearchStrategy[str]] = {
     "phi": NUMBERS,
     "value": NUMBERS | TIMES,
     "key": TEXTS,
@@ -375,7 +379,7 @@ SAID: dict[str, st.SearchStrategy[str]] = {
     "limit": NUMBERS,
 }
 PARAMETERS = st.lists(
-    st.sampled_from(list(SAID)).flatmap(lambda name: st.tuples(st.just(name), SAID[name])), max_size=6
+    st.sampled_from(list(TEXT_OF)).flatmap(lambda name: st.tuples(st.just(name), TEXT_OF[name])), max_size=6
 )
 LIKELY = st.builds(
     lambda some, more: some + more,
@@ -387,10 +391,10 @@ LIKELY = st.builds(
 @given(
     stream=st.sampled_from([*STREAMS, *STREAMS, "nobody"]),
     what=st.sampled_from(["quantiles", "rank", "cdf", "summary", "keys"]),
-    said=LIKELY,
+    parameters=LIKELY,
 )
-def test_any_query_is_answered_or_rejected(client: httpx.Client, stream: str, what: str, said: Any) -> None:
-    pairs = "&".join(f"{quote(name)}={quote(text, safe='')}" for name, text in said)
+def test_any_query_is_answered_or_rejected(client: httpx.Client, stream: str, what: str, parameters: Any) -> None:
+    pairs = "&".join(f"{quote(name)}={quote(text, safe='')}" for name, text in parameters)
     response = client.get(f"/api/streams/{stream}/{what}?{pairs}")
     if response.status_code != 200:
         check_refusal(response)
@@ -401,12 +405,12 @@ def test_any_query_is_answered_or_rejected(client: httpx.Client, stream: str, wh
 
 
 def test_values_are_shown_as_json_has_them(client: httpx.Client) -> None:
-    result = ask(client, "plain", "quantiles", phi=[0.01, 0.5, 1.0])
+    result = read(client, "plain", "quantiles", phi=[0.01, 0.5, 1.0])
     assert [type(one["value"]) for one in result["answers"]] == [str, float, str]
     assert (result["answers"][0]["value"], result["answers"][2]["value"]) == ("-inf", "inf")
-    assert isinstance(ask(client, "counts", "quantiles", phi=0.5)["answers"][0]["value"], int)
-    assert np.datetime64(ask(client, "moments", "quantiles", phi=0.5)["answers"][0]["value"]).dtype == "M8[us]"
-    assert ask(client, "prices", "quantiles", phi=0.5)["answers"][0]["value"].count(".") == 1
+    assert isinstance(read(client, "counts", "quantiles", phi=0.5)["answers"][0]["value"], int)
+    assert np.datetime64(read(client, "moments", "quantiles", phi=0.5)["answers"][0]["value"]).dtype == "M8[us]"
+    assert read(client, "prices", "quantiles", phi=0.5)["answers"][0]["value"].count(".") == 1
 
 
 def test_worst_keys_refuse_a_number_of_values_beyond_that_of_any_stream(client: httpx.Client) -> None:

@@ -53,8 +53,8 @@ def register(client: httpx.Client, *queries: dict[str, Any]) -> list[Any]:
     return body
 
 
-def listed(client: httpx.Client, **asked: Any) -> list[int]:
-    return [one["id"] for one in client.get("/api/queries", params=asked).json()["queries"]]
+def listed(client: httpx.Client, **parameters: Any) -> list[int]:
+    return [one["id"] for one in client.get("/api/queries", params=parameters).json()["queries"]]
 
 
 def test_one_query_is_answered_with_proof(client: httpx.Client, store: tuple[Path, Truth]) -> None:
@@ -88,7 +88,7 @@ def test_many_in_one_body_are_all_right(client: httpx.Client, store: tuple[Path,
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "expected"),
     [
         ({"phi": -0.01}, "queries[1].phi: "),
         ({"phi": 99}, "queries[1].phi: phi must be in [0, 1], not 99.0; for p99 write 0.99"),
@@ -129,10 +129,12 @@ def test_many_in_one_body_are_all_right(client: httpx.Client, store: tuple[Path,
         ({"\u202e" * 200: 1}, "a query has no such field"),
     ],
 )
-def test_a_wrong_one_is_named_and_none_is_registered(client: httpx.Client, wrong: dict[str, Any], said: str) -> None:
+def test_a_wrong_one_is_named_and_none_is_registered(
+    client: httpx.Client, wrong: dict[str, Any], expected: str
+) -> None:
     response = client.post("/api/queries", json=[ONE, {**ONE, **wrong}, ONE])
     assert (response.status_code, response.json()["error"]["code"]) in ((400, "invalid_argument"), (400, "span"))
-    assert said in response.json()["error"]["message"]
+    assert expected in response.json()["error"]["message"]
     assert len(response.text) < 600
     assert listed(client) == []
 
@@ -219,11 +221,11 @@ def test_pages_follow_each_other(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "query",
     ["limit=0", "limit=10001", "limit=x", "after=-1", f"after={2**63}", "owner=me", "label=" + "l" * 101, "limit=1e3"],
 )
-def test_wrong_pages_are_refused(client: httpx.Client, asked: str) -> None:
-    response = client.get(f"/api/queries?{asked}")
+def test_wrong_pages_are_refused(client: httpx.Client, query: str) -> None:
+    response = client.get(f"/api/queries?{query}")
     assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_argument")
 
 
@@ -327,9 +329,9 @@ def test_values_of_every_type_are_encoded_as_in_other_answers(tmp_path: Path) ->
         "moments": np.array(["2026-01-01T00:00:00", "2026-01-02", "2026-01-03"], dtype="datetime64[us]"),
         "spans": np.array([1500, 3, 10**12], dtype="timedelta64[ms]"),
     }
-    words = {"narrow": "float32", "whole": "int64", "moments": "timestamp[us]", "spans": "duration[ms]"}
+    types = {"narrow": "float32", "whole": "int64", "moments": "timestamp[us]", "spans": "duration[ms]"}
     for name, values in stores.items():
-        with History(tmp_path / "data" / name, value_type=words.get(name, "float64")) as history:
+        with History(tmp_path / "data" / name, value_type=types.get(name, "float64")) as history:
             history.append(values)
     streams = "".join(
         f'[streams.{name}]\nsource = {{ format = "parquet", path = "in" }}\nvalue = "v"\n' for name in stores

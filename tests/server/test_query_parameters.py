@@ -15,7 +15,7 @@ from quantide.summary.value_types import type_named
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "scope"),
     [
         ("all", {}),
         ("last:1", {"last": 1}),
@@ -26,8 +26,8 @@ from quantide.summary.value_types import type_named
         ("last:1000,within:5m", {"last": 1000, "within": "5m"}),
     ],
 )
-def test_windows(text: str, words: dict[str, Any]) -> None:
-    assert read_window(text) == words
+def test_windows(text: str, scope: dict[str, Any]) -> None:
+    assert read_window(text) == scope
 
 
 NO_WINDOWS = """ALL last last: last:+1 within: within:5 within:0s all, last:1, last:1,within: last:1,last:2

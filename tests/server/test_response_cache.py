@@ -63,12 +63,12 @@ class Bench:
             results.append(message)
 
         scope = {"type": "http", "method": method, "path": path, "query_string": query}
-        await self.cache(scope, _nothing, send)
+        await self.cache(scope, receive_disconnect, send)
         assert [message["type"] for message in results] == ["http.response.start", "http.response.body"]
         return str(results[1]["body"].decode()).split("  ")[0].rstrip("x")
 
 
-async def _nothing() -> Message:
+async def receive_disconnect() -> Message:
     return {"type": "http.disconnect"}
 
 
@@ -99,16 +99,18 @@ def test_headers_do_not_grow() -> None:
     """Outer middleware, such as the security middleware, adds headers to the messages."""
 
     async def test(bench: Bench) -> None:
-        seen: list[int] = []
+        header_counts: list[int] = []
 
         async def send(message: Message) -> None:
             if "headers" in message:
                 message["headers"].append((b"x", b"y"))
-                seen.append(len(message["headers"]))
+                header_counts.append(len(message["headers"]))
 
         for _ in range(4):
-            await bench.cache({"type": "http", "method": "GET", "path": "/", "query_string": b"a"}, _nothing, send)
-        assert (bench.calls, seen) == (1, [2, 2, 2, 2])
+            await bench.cache(
+                {"type": "http", "method": "GET", "path": "/", "query_string": b"a"}, receive_disconnect, send
+            )
+        assert (bench.calls, header_counts) == (1, [2, 2, 2, 2])
 
     run(test)
 
@@ -120,8 +122,8 @@ def test_different_requests_have_different_responses() -> None:
         waiting = [asyncio.create_task(bench.request(query, path)) for query, path in results * 3]
         await asyncio.sleep(0.01)
         bench.barrier.set()
-        for (query, path), told in zip(results * 3, await asyncio.gather(*waiting), strict=True):
-            assert told.split(" ", 1)[1] == f"{query.decode()} {path} "
+        for (query, path), text in zip(results * 3, await asyncio.gather(*waiting), strict=True):
+            assert text.split(" ", 1)[1] == f"{query.decode()} {path} "
         assert bench.calls == len(results)
 
     run(test)
@@ -204,11 +206,11 @@ def test_the_first_client_may_be_disconnected_when_the_response_is_sent() -> Non
     async def test(bench: Bench) -> None:
         bench.barrier = asyncio.Event()
 
-        async def gone(_message: Message) -> None:
+        async def fail(_message: Message) -> None:
             raise OSError("gone")
 
         scope = {"type": "http", "method": "GET", "path": "/q", "query_string": b"phi=1"}
-        first = asyncio.create_task(bench.cache(scope, _nothing, gone))
+        first = asyncio.create_task(bench.cache(scope, receive_disconnect, fail))
         await asyncio.sleep(0.01)
         other = asyncio.create_task(bench.request())
         await asyncio.sleep(0.01)
@@ -224,8 +226,8 @@ def test_the_first_client_may_be_disconnected_when_the_response_is_sent() -> Non
 @pytest.mark.parametrize("status", [400, 404, 429, 500, 503])
 def test_errors_are_not_cached(status: int) -> None:
     async def test(bench: Bench) -> None:
-        for tells in (True, False):
-            bench.status, bench.sets_versions, bench.barrier = status, tells, asyncio.Event()
+        for sets_versions in (True, False):
+            bench.status, bench.sets_versions, bench.barrier = status, sets_versions, asyncio.Event()
             waiting = [asyncio.create_task(bench.request()) for _ in range(5)]
             await asyncio.sleep(0.01)
             bench.barrier.set()
@@ -276,7 +278,7 @@ def test_event_streams_are_not_waited_for() -> None:
                 results.append(message)
 
             scope = {"type": "http", "method": "GET", "path": "/api/events", "query_string": b"alarms=all"}
-            await bench.cache(scope, _nothing, send)
+            await bench.cache(scope, receive_disconnect, send)
             return results
 
         listening = [asyncio.create_task(listen()) for _ in range(3)]
@@ -310,9 +312,9 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             await bench.request(b"phi=%d" % number)
             await bench.request(b"phi=0")
             assert 0 < bench.cache.nbytes <= 50_000
-        assert bench.calls == 100, "what is asked again and again stays"
+        assert bench.calls == 100, "a response that is requested again and again stays"
         await bench.request(b"phi=5")
-        assert bench.calls == 101, "what is not goes"
+        assert bench.calls == 101, "others are evicted"
         bench.size, before = 20_000, bench.cache.nbytes
         await bench.request(b"large")
         await bench.request(b"large")
@@ -336,7 +338,7 @@ def test_no_answer_is_older_than_a_commit_that_was_seen(tmp_path: Path) -> None:
             for turn in range(8):
                 traffic(store, rng, 50, 10.0 * turn)
                 n += 50
-                while (seen := client.get("/api/streams/latency").json())["n"] < n:
+                while (status := client.get("/api/streams/latency").json())["n"] < n:
                     pass
                 for address in (
                     "quantiles?phi=0.5",
@@ -346,7 +348,7 @@ def test_no_answer_is_older_than_a_commit_that_was_seen(tmp_path: Path) -> None:
                 ):
                     for _ in range(2):
                         body = client.get(f"/api/streams/latency/{address}").json()
-                        assert body["version"] >= seen["version"]
+                        assert body["version"] >= status["version"]
                         assert body["n"] == (70 if "last" in address else n)
                 body = client.get("/api/qq?x=latency&y=latency@last:70&points=3").json()
                 assert (body["x"]["n"], body["y"]["n"]) == (n, 70)

@@ -400,7 +400,7 @@ def test_every_route_requires_its_role(guarded: Guarded, folder: Path) -> None:
     client, registry, tokens = guarded
     spare = create_token(registry, "spare", "reader")[0]
 
-    def ask(method: str, path: str, headers: dict[str, str]) -> int:
+    def request(method: str, path: str, headers: dict[str, str]) -> int:
         address = path.replace("{id}", spare).replace("{stream}", "nowhere")
         with client.stream(method, address, headers=headers) as response:  # some responses have no end
             assert ("www-authenticate" in response.headers) == (response.status_code == 401)
@@ -414,9 +414,9 @@ def test_every_route_requires_its_role(guarded: Guarded, folder: Path) -> None:
         needed = required_role(method, path)
         assert needed is not None
         for headers in ({}, bearer("qt_0_unknown"), bearer(spare), {"cookie": "quantide=x"}):
-            assert ask(method, path, headers) == 401, (method, path)
+            assert request(method, path, headers) == 401, (method, path)
         for role in ROLES:
-            status = ask(method, path, bearer(tokens[role]) | JSON)
+            status = request(method, path, bearer(tokens[role]) | JSON)
             assert status != 401
             allowed = needed == ANY_ROLE or needed in INCLUDED[role]
             assert (status == 403) == (not allowed), (method, path, role)

@@ -78,17 +78,19 @@ def test_the_status_of_ingestion_is_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("age", "running", "told"),
+    ("age", "running", "problems"),
     [
         (1800, True, ["ingestion has not reported for 30 min; see whether it runs"]),
         (1800, False, []),
         (-2 * YEAR, True, ["ingestion's status is dated 2 years ahead of this machine's clock; compare both clocks"]),
     ],
 )
-def test_an_ingestion_that_fell_silent_is_a_problem(tmp_path: Path, age: float, running: bool, told: list[str]) -> None:
+def test_an_ingestion_that_fell_silent_is_a_problem(
+    tmp_path: Path, age: float, running: bool, problems: list[str]
+) -> None:
     with store_with_times(tmp_path, -10.0) as store, run_server(configure(tmp_path)) as client:
         publish_status(store.table.storage, IngestStatus(wall_clock() - age, running))
-        assert client.get("/readyz").json()["streams"]["latency"]["problems"] == told
+        assert client.get("/readyz").json()["streams"]["latency"]["problems"] == problems
 
 
 def test_a_damaged_status_is_a_problem_and_harms_no_answer(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_one_stream(client: httpx.Client, served: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stream", "said", "count", "keys"),
+    ("stream", "parameters", "count", "keys"),
     [
         ("latency", {}, 3, ["/cart", "/pay", "@last:5"]),
         ("latency", {"contains": "A"}, 3, ["/cart", "/pay", "@last:5"]),
@@ -73,12 +73,12 @@ def test_one_stream(client: httpx.Client, served: Served) -> None:
         ("plain", {}, 0, []),
     ],
 )
-def test_keys(client: httpx.Client, stream: str, said: Any, count: int, keys: Any) -> None:
-    assert client.get(f"/api/streams/{stream}/keys", params=said).json() == {"count": count, "keys": keys}
+def test_keys(client: httpx.Client, stream: str, parameters: Any, count: int, keys: Any) -> None:
+    assert client.get(f"/api/streams/{stream}/keys", params=parameters).json() == {"count": count, "keys": keys}
 
 
 @pytest.mark.parametrize(
-    ("address", "says"),
+    ("address", "expected"),
     [
         ("/api/streams?x=1", "there is none"),
         ("/api/streams/latency?window=all", "there is none"),
@@ -90,9 +90,9 @@ def test_keys(client: httpx.Client, stream: str, said: Any, count: int, keys: An
         (f"/api/streams/latency/keys?contains={'a' * 101}", "at most 100"),
     ],
 )
-def test_wrong_parameters(client: httpx.Client, address: str, says: str) -> None:
+def test_wrong_parameters(client: httpx.Client, address: str, expected: str) -> None:
     response = client.get(address)
-    assert (response.status_code, says in check_refusal(response)) == (400, True), response.text
+    assert (response.status_code, expected in check_refusal(response)) == (400, True), response.text
 
 
 def wait_until_ready(client: httpx.Client, name: str) -> Any:

@@ -38,17 +38,17 @@ class Receiver:
 
     def __init__(self) -> None:
         self.statuses: list[int | None] = [200]
-        self.got: list[tuple[str, dict[str, str], bytes]] = []
-        self.let_go = threading.Event()
+        self.requests: list[tuple[str, dict[str, str], bytes]] = []
+        self.released = threading.Event()
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                receiver.got.append((self.path, dict(self.headers.items()), body))
+                receiver.requests.append((self.path, dict(self.headers.items()), body))
                 status = receiver.statuses.pop(0) if len(receiver.statuses) > 1 else receiver.statuses[0]
                 if status is None:
-                    receiver.let_go.wait(30)
+                    receiver.released.wait(30)
                     return
                 self.send_response(status)
                 self.send_header("Location", "/elsewhere")
@@ -69,7 +69,7 @@ class Receiver:
         self.thread.start()
 
     def close(self) -> None:
-        self.let_go.set()
+        self.released.set()
         self.server.shutdown()
         self.thread.join()
         self.server.server_close()
@@ -132,7 +132,7 @@ def test_a_delivery_is_signed(post: Post, receiver: Receiver, monkeypatch: pytes
     with post.sending(receiver.origin) as webhooks:
         until(lambda: post.last()["due"] is None)
         assert webhooks.delivered == 1
-    [(path, headers, body)] = receiver.got
+    [(path, headers, body)] = receiver.requests
     stamp = headers["Quantide-Timestamp"]
     expected = hmac.new(SECRET, stamp.encode() + b"." + body, hashlib.sha256).hexdigest()
     assert headers["Quantide-Signature"] == f"sha256={expected}"
@@ -153,12 +153,16 @@ def test_a_delivery_is_retried_with_the_same_id(post: Post, receiver: Receiver) 
         until(lambda: post.outbox.due(2e9)[0]["attempts"] == 2)
         post.now += 2
         until(lambda: post.last()["due"] is None)
-    names = [headers["Quantide-Delivery"] for _, headers, _ in receiver.got]
-    assert [path for path, _, _ in receiver.got] == ["/"] * 4  # a redirect is not followed
+    names = [headers["Quantide-Delivery"] for _, headers, _ in receiver.requests]
+    assert [path for path, _, _ in receiver.requests] == ["/"] * 4  # a redirect is not followed
     assert names[0] == names[1] == names[2] != names[3]
-    assert [headers["Quantide-Timestamp"] for _, headers, _ in receiver.got][:3] == ["1000000", "1000001", "1000003"]
-    assert "second" in json.loads(receiver.got[3][2])
-    assert "Cookie" not in receiver.got[3][1]
+    assert [headers["Quantide-Timestamp"] for _, headers, _ in receiver.requests][:3] == [
+        "1000000",
+        "1000001",
+        "1000003",
+    ]
+    assert "second" in json.loads(receiver.requests[3][2])
+    assert "Cookie" not in receiver.requests[3][1]
 
 
 @pytest.mark.parametrize("status", [302, 404, 500, 599])
@@ -214,7 +218,7 @@ def test_a_receiver_with_an_untrusted_certificate(post: Post, receiver: Receiver
     with post.sending(origin):
         until(lambda: post.last()["attempts"])
     assert post.last()["error"] == "no connection"
-    assert receiver.got == []
+    assert receiver.requests == []
 
 
 def test_a_receiver_that_hangs_delays_no_other(post: Post, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +229,7 @@ def test_a_receiver_that_hangs_delays_no_other(post: Post, receiver: Receiver, m
     post.put(receiver.origin, 100)
     with post.sending(hanging.origin, receiver.origin):
         until(lambda: post.last(100)["due"] is None)
-        until(lambda: len(hanging.got) == webhook_delivery.AT_ONCE)
+        until(lambda: len(hanging.requests) == webhook_delivery.AT_ONCE)
     # close() did not wait; the next start sends them
     assert post.outbox.count_pending() == 2 * webhook_delivery.AT_ONCE
     hanging.close()
@@ -236,12 +240,12 @@ def test_a_delivery_in_flight_is_not_sent_twice(post: Post, receiver: Receiver) 
     hanging.statuses = [None]
     post.put(hanging.origin)
     with post.sending(hanging.origin, receiver.origin) as webhooks:
-        until(lambda: hanging.got)
+        until(lambda: hanging.requests)
         for alarm in (2, 3, 4):  # the outbox is searched each time
             post.put(receiver.origin, alarm)
             webhooks.notify()
             until(lambda: not post.outbox.count_pending() - 1)
-        assert len(hanging.got) == 1
+        assert len(hanging.requests) == 1
     hanging.close()
 
 
@@ -277,14 +281,14 @@ def test_deliveries_left_by_a_crash_are_sent_by_the_next_server(post: Post, rece
     with again.sending(receiver.origin):
         until(lambda: again.last()["due"] is None)
     again.registry.close()
-    assert [json.loads(body)["number"] for _, _, body in receiver.got] == [7]
+    assert [json.loads(body)["number"] for _, _, body in receiver.requests] == [7]
 
 
 def test_urls_that_are_not_allowed_any_more_get_nothing(post: Post, receiver: Receiver) -> None:
     post.put(receiver.origin)
     with post.sending("https://hooks.example.com"):
         until(lambda: post.last()["attempts"])
-    assert receiver.got == []
+    assert receiver.requests == []
     assert "configuration" in post.last()["error"]
 
 
@@ -294,11 +298,11 @@ def test_it_is_given_up_in_the_end(post: Post, receiver: Receiver, monkeypatch: 
     post.put(receiver.origin)
     post.put(receiver.origin, second=True)
     with post.sending(receiver.origin):
-        until(lambda: len(receiver.got) == 1 and post.outbox.due(2e9)[0]["attempts"] == 1)
+        until(lambda: len(receiver.requests) == 1 and post.outbox.due(2e9)[0]["attempts"] == 1)
         post.now += 1
         until(lambda: post.last()["due"] is None)
     assert post.outbox.given_up == 1
-    assert len(receiver.got) == 3
+    assert len(receiver.requests) == 3
 
 
 def test_a_day_of_attempts_and_then_no_more(post: Post) -> None:
@@ -330,7 +334,7 @@ def test_a_registry_that_cannot_be_written_loses_no_delivery(
     post.put(receiver.origin)
     with post.sending(receiver.origin):
         until(lambda: post.last()["due"] is None)
-    names = [headers["Quantide-Delivery"] for _, headers, _ in receiver.got]
+    names = [headers["Quantide-Delivery"] for _, headers, _ in receiver.requests]
     assert len(names) == 2
     assert len(set(names)) == 1
 
@@ -473,7 +477,7 @@ def test_an_alarm_is_sent_when_it_begins_and_ceases_to_fire(tmp_path: Path, rece
             until(lambda: not client.get("/api/alarms").json()["alarms"][0]["firing"])
             until(lambda: client.get(f"/api/alarms/{id}").json()["delivery"]["status"] == "delivered")
             data = client.get(f"/api/alarms/{id}/history").json()["transitions"]
-    bodies = [json.loads(body) for _, _, body in receiver.got]
+    bodies = [json.loads(body) for _, _, body in receiver.requests]
     assert [(body["firing"], body["state"], body["alarm"]) for body in bodies] == [
         (True, "certain", id),
         (False, "no", id),
