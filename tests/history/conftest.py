@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.history.forked_writers import Driver, driving
+from tests.history.forked_writers import Driver, run_driver
 
 
 @pytest.fixture
@@ -15,5 +15,5 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def driver() -> Iterator[Driver]:
-    with driving() as process:
+    with run_driver() as process:
         yield process

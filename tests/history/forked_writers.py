@@ -33,8 +33,18 @@ from quantide.store.index_file import IndexFile, IndexFileInfo
 from quantide.store.store_settings import ErrorProfile
 from quantide.summary.value_column import read_column
 from quantide.summary.value_types import type_named
-from tests.history.writer_workload import BLOCK, HOSTS, WORK, Op, Work, batch, few, often, small
-from tests.live.live_workload import live_count, live_go_on, live_work
+from tests.history.writer_workload import (
+    BLOCK,
+    HOSTS,
+    WORK,
+    Op,
+    Work,
+    batch,
+    compact_chunks_early,
+    compact_recent_early,
+    small,
+)
+from tests.live.live_workload import live_count, live_work, retry_live_work
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 60.0  # seconds: many times what a child takes
@@ -66,7 +76,7 @@ def count(folder: str, settings: dict[str, Any]) -> None:
     Path(f"{folder}-counts").write_text(json.dumps(passed))
 
 
-def go_on(folder: str, settings: dict[str, Any], full: int | None = None, every: int = 3) -> None:
+def retry_work(folder: str, settings: dict[str, Any], full: int | None = None, every: int = 3) -> None:
     """Do all the work; repeat failed calls with the same handle. At times no file may be larger than `full`."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
@@ -112,7 +122,7 @@ def compete(folder: str, settings: dict[str, Any], numbers: list[int], begin: fl
                     doing.history.close()
 
 
-def hold(folder: str, settings: dict[str, Any], number: int) -> None:
+def hold_lease(folder: str, settings: dict[str, Any], number: int) -> None:
     """Append one batch, then keep the lease until killed."""
     doing = Work(folder, settings)
     doing.do(("append", number))
@@ -165,7 +175,7 @@ def trickle(folder: str, settings: dict[str, Any], wait: bool = True, batches: i
     """Append small batches in few steps. With `wait` each is compacted before the next one, so points are passed in
     order.
     """
-    few(setattr)
+    compact_chunks_early(setattr)
     doing = Work(folder, settings)
     for number in range(batches):
         for op in (("append", number), ("step", number))[: 1 + (number % 16 == 15)]:
@@ -184,9 +194,9 @@ TASKS: dict[str, Callable[..., None]] = {
     for task in (
         work,
         count,
-        go_on,
+        retry_work,
         compete,
-        hold,
+        hold_lease,
         keep_writing,
         expire,
         expire_and_restore,
@@ -194,13 +204,13 @@ TASKS: dict[str, Callable[..., None]] = {
         trickle,
         live_work,
         live_count,
-        live_go_on,
+        retry_live_work,
     )
 }
 
 
-def _note(folder: str, word: str, op: Op) -> None:
-    line = f"{word},{op[0]},{op[1]}\n".encode()
+def _note(folder: str, status: str, op: Op) -> None:
+    line = f"{status},{op[0]},{op[1]}\n".encode()
     file = os.open(f"{folder}-notes", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.write(file, line)
     os.close(file)
@@ -211,7 +221,7 @@ def _note(folder: str, word: str, op: Op) -> None:
 
 def main() -> None:
     small()
-    often()
+    compact_recent_early()
     _warm()
     print("ready", flush=True)
     for line in sys.stdin:
@@ -281,7 +291,7 @@ class Child:
     log: Path
 
     def wait(self) -> int:
-        return self.driver.ask({"wait": self.pid})
+        return self.driver.send({"wait": self.pid})
 
     def finish(self) -> None:
         """Wait for an end that must be good."""
@@ -294,11 +304,11 @@ class Child:
     def notes(self) -> list[tuple[str, Op]]:
         path = Path(f"{self.folder}-notes")
         lines = path.read_text().splitlines() if path.exists() else []
-        return [(word, (what, int(number))) for word, what, number in (line.split(",") for line in lines)]
+        return [(status, (what, int(number))) for status, what, number in (line.split(",") for line in lines)]
 
-    def batches(self, word: str) -> list[int]:
+    def batches(self, status: str) -> list[int]:
         """Return the batches with that log entry."""
-        return [op[1] for entry, op in self.notes() if entry == word and op[0] in ("append", "files", "load")]
+        return [op[1] for entry, op in self.notes() if entry == status and op[0] in ("append", "files", "load")]
 
 
 class Driver:
@@ -307,7 +317,7 @@ class Driver:
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
 
-    def ask(self, order: dict[str, Any]) -> int:
+    def send(self, order: dict[str, Any]) -> int:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(order) + "\n")
@@ -317,12 +327,12 @@ class Driver:
     def start(self, task: str, folder: Path, fault: str = "", **arguments: Any) -> Child:
         log = Path(f"{folder}-log")
         arguments = {"folder": str(folder), **arguments}
-        pid = self.ask({"task": task, "arguments": arguments, "fault": fault, "log": str(log)})
+        pid = self.send({"task": task, "arguments": arguments, "fault": fault, "log": str(log)})
         return Child(self, pid, str(folder), log)
 
 
 @contextmanager
-def driving() -> Iterator[Driver]:
+def run_driver() -> Iterator[Driver]:
     command = [sys.executable, "-m", "tests.history.forked_writers"]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -34,7 +34,7 @@ Json = Any
 MODES = ("quick", "accurate", "exact")
 ROWS, BATCHES = 60, 6
 ROOM = 1 << 30  # bytes of address space that anything here may take beside what the process has
-GONE = object()  # in place of a value: its field is removed
+REMOVED = object()  # in place of a value: its field is removed
 NAMES = (
     "../x",
     "../../x",
@@ -148,7 +148,7 @@ class Box:
         (self._outside / "runs").mkdir(parents=True)
         for name in ("x", "outside/x", "outside/runs/L0-S1-1-E1-1-P0.parquet", "outside/E1-1.recent", "outside/lock"):
             (folder / name).write_text(f"this is {name}")
-        self._folder, self._state = folder, self._look(folder)
+        self._folder, self._state = folder, self._contents(folder)
 
     @property
     def outside(self) -> Path:
@@ -161,9 +161,9 @@ class Box:
         return self.store
 
     def check(self) -> None:
-        assert self._look(self._folder) == self._state, "something outside the store changed"
+        assert self._contents(self._folder) == self._state, "something outside the store changed"
 
-    def _look(self, folder: Path) -> dict[str, Any]:
+    def _contents(self, folder: Path) -> dict[str, Any]:
         contents = {}
         for path in [*folder.glob("*"), *self._outside.rglob("*")]:
             if path != self.store:
@@ -187,22 +187,22 @@ def exercise(folder: Path, keyed: bool) -> None:
     """Open, query in every way, verify, write and vacuum any store."""
     history = attempt(lambda: HistoryReader(folder))
     if history is not None:
-        ask(history, keyed)
+        query(history, keyed)
         attempt(history.close)
     live = attempt(lambda: LiveStream(folder, follow=False))
     if live is not None:
-        ask_live(live, keyed)
+        query_live(live, keyed)
     attempt(lambda: write(folder, keyed))
     if live is not None:
         attempt(live.poll)
-        ask_live(live, keyed)
+        query_live(live, keyed)
         attempt(live.close)
     attempt(lambda: use_ledger(folder))
     for dry_run in (True, False):
         attempt(lambda: repair(folder, dry_run))  # noqa: B023
 
 
-def ask(history: HistoryReader, keyed: bool) -> None:
+def query(history: HistoryReader, keyed: bool) -> None:
     for mode in MODES:
         for key in (None, "a", "zz") if keyed else (None,):
             check_answer(attempt(lambda: history.answer(0.4, mode, key=key)))  # noqa: B023
@@ -214,7 +214,7 @@ def ask(history: HistoryReader, keyed: bool) -> None:
     attempt(lambda: history.index_nbytes)
 
 
-def ask_live(live: LiveStream, keyed: bool) -> None:
+def query_live(live: LiveStream, keyed: bool) -> None:
     windows: list[dict[str, Any]] = [{"last": 20}, {"last": 250}, {"within": 5}, {"within": 3000}, {"filter": "f"}]
     windows += [{"within": 25, "filter": "g"}, {}, {"last_steps": 1}]
     windows += [window | {"key": "a"} for window in windows] if keyed else []
@@ -238,7 +238,7 @@ def write(folder: Path, keyed: bool) -> None:
             attempt(history.end_step)
         attempt(history._writer.join)
         attempt(lambda: history.vacuum(0))
-        ask(history, keyed)
+        query(history, keyed)
     finally:
         attempt(history.close)
 
@@ -283,11 +283,11 @@ def spots(document: Json, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 
 
 def put(document: Json, at: tuple[Any, ...], value: Json) -> Json:
-    """Return the document with another value at a path; GONE removes the value."""
+    """Return the document with another value at a path; REMOVED removes the value."""
     if not at:
-        return {} if value is GONE else value
+        return {} if value is REMOVED else value
     out = dict(document) if isinstance(document, dict) else list(document)
-    if len(at) == 1 and value is GONE:
+    if len(at) == 1 and value is REMOVED:
         del out[at[0]]
     else:
         out[at[0]] = put(out[at[0]], at[1:], value)
@@ -297,8 +297,8 @@ def put(document: Json, at: tuple[Any, ...], value: Json) -> Json:
 def changes(document: Json) -> Iterator[tuple[str, Json]]:
     """Return every path with every hostile value; also with one field less, and with one more."""
     for at in spots(document):
-        for value in (*VALUES, GONE):
-            if at or value is not GONE:
+        for value in (*VALUES, REMOVED):
+            if at or value is not REMOVED:
                 yield f"{at}={str(value)[:30]!r}", put(document, at, value)
     yield "one more", document | {"more": 1} if isinstance(document, dict) else document
 

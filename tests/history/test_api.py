@@ -226,7 +226,7 @@ def test_a_relative_path_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.
 
 def test_nothing_is_asked_of_nothing(path: Path) -> None:
     history = History(path)
-    askers: list[Callable[[], object]] = [
+    queries: list[Callable[[], object]] = [
         lambda: history.answer(0.5),
         lambda: history.quantile(0.5, "quick"),
         lambda: history.quantiles([0.5], "exact"),
@@ -234,9 +234,9 @@ def test_nothing_is_asked_of_nothing(path: Path) -> None:
         lambda: history.cdf([1.0]),
         lambda: history.compare([0.5]),
     ]
-    for ask in askers:
+    for query in queries:
         with pytest.raises(errors.EmptyError):
-            ask()
+            query()
     assert history.spans() == []
     assert history.verify().files == 0
     assert history.vacuum(0).files == 0

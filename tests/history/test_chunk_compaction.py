@@ -24,7 +24,7 @@ from tests.history.writer_workload import (
     all_of,
     batch,
     check_stored,
-    few,
+    compact_chunks_early,
     key_of,
     leftovers,
     small,
@@ -101,7 +101,7 @@ def test_the_open_step_stays_within_eps(tmp_path: Path) -> None:
 
 def test_what_is_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Enough chunks of a size class are compacted; large ones stay; a compaction adds no data."""
-    few(monkeypatch.setattr)
+    compact_chunks_early(monkeypatch.setattr)
     monkeypatch.setattr(compaction_plan, "LARGE_CHUNK", 1000)
     history = History(tmp_path, **SETTINGS)
 
@@ -181,7 +181,7 @@ def check_child(child: Child, store: str, monkeypatch: pytest.MonkeyPatch) -> No
     assert reader.verify().values == len(all_of(here))
     check_answers(reader, all_of(here), store == "keyed")
     with monkeypatch.context() as patch:
-        few(patch.setattr)
+        compact_chunks_early(patch.setattr)
         reopened = Work(str(folder), STORES[store])
         for number in BATCHES:
             reopened.append(number)
@@ -223,7 +223,7 @@ def test_killed_at_any_time(
 def test_the_step_ends_while_chunks_are_merged(
     point: str, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few(monkeypatch.setattr)
+    compact_chunks_early(monkeypatch.setattr)
     work = Work(str(tmp_path), STORES[store])
     for number in range(4):
         work.append(number)
@@ -255,7 +255,7 @@ def test_the_step_ends_while_chunks_are_merged(
 
 @pytest.mark.parametrize("end", ["end_step", "close"])
 def test_an_error_is_told_once(end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    few(monkeypatch.setattr)
+    compact_chunks_early(monkeypatch.setattr)
     work = Work(str(tmp_path), SETTINGS)
     with monkeypatch.context() as patch:
         gate = Gate(patch, "merge.sorted", fails=True)
@@ -281,7 +281,7 @@ def test_an_error_is_told_once(end: str, tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_handle_that_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks that it was compacting when the next writer started are whole, and compacted by that one."""
-    few(monkeypatch.setattr)
+    compact_chunks_early(monkeypatch.setattr)
     work = Work(str(tmp_path), SETTINGS)
     with monkeypatch.context() as patch:
         gate = Gate(patch, "merge.written")
@@ -311,7 +311,7 @@ def test_a_reader_beside_it(store: str, driver: Driver, tmp_path: Path) -> None:
     child = driver.start("trickle", folder, settings=STORES[store], wait=False, batches=24)
     ended = Event()
 
-    def ask(reader: HistoryReader) -> int:
+    def query(reader: HistoryReader) -> int:
         last = 0
         while not ended.is_set():
             reader.refresh()
@@ -324,12 +324,12 @@ def test_a_reader_beside_it(store: str, driver: Driver, tmp_path: Path) -> None:
         return last
 
     with ThreadPoolExecutor(2) as pool:
-        asking = [pool.submit(ask, reader) for reader in (HistoryReader(folder), History(folder))]
+        futures = [pool.submit(query, reader) for reader in (HistoryReader(folder), History(folder))]
         try:
             child.finish()
         finally:
             ended.set()
-        assert all(one.result() for one in asking)
+        assert all(one.result() for one in futures)
     check_stored(folder, range(24))
     stats = HistoryReader(folder).stats()
     assert stats["chunks"] + stats["runs"] < 10

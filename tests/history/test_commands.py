@@ -70,7 +70,7 @@ def test_the_last_steps(store: str, capsys: Out) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rest", "told"),
+    ("rest", "message"),
     [
         (["1.5"], "1.5"),
         (["0.5", "--key", "a"], "2 parts: host, port"),
@@ -79,11 +79,11 @@ def test_the_last_steps(store: str, capsys: Out) -> None:
         (["0.5", "--last-steps", "-1"], "-1"),
     ],
 )
-def test_errors_are_one_line(rest: list[str], told: str, store: str, capsys: Out) -> None:
+def test_errors_are_one_line(rest: list[str], message: str, store: str, capsys: Out) -> None:
     assert main(["quantile", store, *rest]) == 2
     error = capsys.readouterr().err
     assert error.startswith("quantide: ")
-    assert told in error
+    assert message in error
     assert error.count("\n") == 1
 
 

@@ -145,7 +145,7 @@ class Windows(RuleBasedStateMachine):
     @rule(
         last=st.sampled_from([1, 5, 60, 10**6]), within=st.sampled_from([1, 8, 60]), key=st.none() | st.integers(0, 3)
     )
-    def ask(self, last: int, within: int, key: int | None) -> None:
+    def query(self, last: int, within: int, key: int | None) -> None:
         self.live.poll()
         own = [row for row in self.rows if key is None or row[1] == key]
         assert self.live.n == len(self.rows)
@@ -163,7 +163,7 @@ class Windows(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "history"):
-            self.ask(last=10**6, within=60, key=None)
+            self.query(last=10**6, within=60, key=None)
             self.live.close()
             self.history.close()
             self.small.__exit__(None, None, None)
@@ -526,8 +526,8 @@ def test_readers_see_a_deletion_at_the_next_refresh(tmp_path: Path, rng: Rng) ->
         reader, live = HistoryReader(tmp_path), LiveStream(tmp_path, follow=False)
         monitor = live.monitor()
         query = monitor.register(1.0, 0.2)
-        for ask in (reader.quantile, live.quantile):
-            assert {float(ask(1.0, mode=mode)) for mode in ("quick", "accurate", "exact")} == {values.max()}
+        for quantile in (reader.quantile, live.quantile):
+            assert {float(quantile(1.0, mode=mode)) for mode in ("quick", "accurate", "exact")} == {values.max()}
         assert live.keys() == [0, 1, 2]
         assert monitor.answer(query).value > 10
         history.delete(key=1)
@@ -535,8 +535,8 @@ def test_readers_see_a_deletion_at_the_next_refresh(tmp_path: Path, rng: Rng) ->
         assert reader.quantile(1.0) == values.max(), "a reader has its version until it is refreshed"
         assert reader.refresh()
         assert live.poll()
-        for ask in (reader.quantile, live.quantile, history.quantile):
-            assert {float(ask(1.0, mode=mode)) for mode in ("quick", "accurate", "exact")} == {rest.max()}
+        for quantile in (reader.quantile, live.quantile, history.quantile):
+            assert {float(quantile(1.0, mode=mode)) for mode in ("quick", "accurate", "exact")} == {rest.max()}
         assert live.keys() == [0, 2]
         assert monitor.answer(query).value in rest
         assert live.n == reader.n == len(rest)
@@ -547,22 +547,22 @@ class SlowExecutor:
     """Executor that lets another thread work while it has a task."""
 
     def __init__(self) -> None:
-        self.begun, self.go = Event(), Event()
+        self.begun, self.release = Event(), Event()
 
     def map(self, tasks: Any) -> list[CompactionOutput]:
         self.begun.set()
-        assert self.go.wait(30)
+        assert self.release.wait(30)
         return LocalExecutor().map(tasks)
 
 
 def test_appends_go_on_while_files_are_rewritten(tmp_path: Path, rng: Rng) -> None:
     """Rows of the key that are appended in the meantime are deleted as well, and no others."""
     executor = SlowExecutor()
-    executor.go.set()
+    executor.release.set()
     with History(tmp_path, 0.05, kappa=1, keys="k", executor=executor) as history:
         history.append(rng.random(100), key=rng.integers(0, 2, 100))
         history.end_step()
-        executor.go.clear()
+        executor.release.clear()
         executor.begun.clear()
         deleting = Thread(target=lambda: history.delete(key=0))
         deleting.start()
@@ -570,7 +570,7 @@ def test_appends_go_on_while_files_are_rewritten(tmp_path: Path, rng: Rng) -> No
         for _ in range(3):
             history.append([5.0, 6.0], key=[0, 1])
         rows = history.answer(0.5, "exact", key=1).n
-        executor.go.set()
+        executor.release.set()
         deleting.join(30)
         assert not deleting.is_alive()
         assert history.n == history.answer(0.5, "exact", key=1).n == rows

@@ -264,9 +264,9 @@ def fill_at(point: str, time: int, store: str, driver: Driver, folder: Path) -> 
     whatever fails.
     """
     folder.mkdir(exist_ok=True)
-    child = driver.start("go_on", folder / "store", f"{point}@{time}:full", settings=STORES[store])
+    child = driver.start("retry_work", folder / "store", f"{point}@{time}:full", settings=STORES[store])
     child.finish()
-    failed = [word for word, _ in child.notes() if word != "done"]
+    failed = [status for status, _ in child.notes() if status != "done"]
     assert set(failed) <= ({"refused"} if point in WRITES else {"raw OSError"}), failed
     assert failed or point == "commit.after"
     check_store(folder / "store", STORES[store], list(BATCHES), [])
@@ -276,9 +276,9 @@ def fill_at(point: str, time: int, store: str, driver: Driver, folder: Path) -> 
 def test_disk_full_for_the_kernel(size: int, driver: Driver, tmp_path: Path) -> None:
     """No file may be larger than so many bytes: data, index files, the log and its checkpoints fail, each in turn."""
     settings = {**SETTINGS, "window": 0}  # background compactions fail, too, and raise later
-    child = driver.start("go_on", tmp_path / "store", settings=settings, full=size, every=2)
+    child = driver.start("retry_work", tmp_path / "store", settings=settings, full=size, every=2)
     child.finish()
-    failed = {word for word, _ in child.notes()} - {"done"}
+    failed = {status for status, _ in child.notes()} - {"done"}
     assert failed == (set() if size == 4000 else {"refused"})  # a checkpoint is made up for by the next
     check_store(tmp_path / "store", settings, list(BATCHES), [])
 

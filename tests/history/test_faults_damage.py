@@ -187,9 +187,9 @@ def test_a_side_file_damaged_where_it_is_looked_at_later(folder: Path) -> None:
     path = active(folder)[1][-1]
     with damaged(path, path.stat().st_size - 8, 0):
         history = History(folder)
-        for ask in (history.verify, lambda: history.quantile(0.5, mode="quick")):
+        for call in (history.verify, lambda: history.quantile(0.5, mode="quick")):
             with pytest.raises(CorruptBytesError, match="remove it, and it is rebuilt"):
-                ask()
+                call()
         path.unlink()
         with History(folder) as writer:
             writer.vacuum()

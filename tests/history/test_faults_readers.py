@@ -30,45 +30,45 @@ class Reader:
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.history, self.rng = History(folder), np.random.default_rng(seed)
-        self.seen = [0]
-        self.asked = 0
+        self.counts = [0]
+        self.queries = 0
 
-    def ask(self) -> None:
+    def query(self) -> None:
         phi, value = float(self.rng.uniform(0.001, 1)), float(self.rng.integers(-40_000, 40_000))
-        kind = self.asked % 6
-        self.asked += 1
+        kind = self.queries % 6
+        self.queries += 1
         try:
             if kind == 3:
-                self.counted(value)
+                self.check_rank(value)
             elif kind == 4:
-                self.looked()
-            elif kind == 5 and self.asked % 30 == 6:
-                self.known(self.history.verify().values)
+                self.check_statistics()
+            elif kind == 5 and self.queries % 30 == 6:
+                self.check_count(self.history.verify().values)
             else:
                 answer = self.history.answer(phi, ("quick", "accurate", "exact")[kind % 3])
-                assert not bound_faults(all_of(range(self.known(answer.n))), answer)
+                assert not bound_faults(all_of(range(self.check_count(answer.n))), answer)
         except EmptyError:
-            self.known(0)
+            self.check_count(0)
 
-    def counted(self, value: float) -> None:
+    def check_rank(self, value: float) -> None:
         """Check that counts lie between those before and after: the version of an answer is unknown."""
-        before = self.known(self.history.n)
+        before = self.check_count(self.history.n)
         low, high = self.history.rank(value)
-        after = self.known(self.history.n)
+        after = self.check_count(self.history.n)
         assert low <= count_at_most(all_of(range(after)), value)
         assert high >= count_at_most(all_of(range(before)), value)
 
-    def looked(self) -> None:
-        self.known(self.history.stats()["values"])
+    def check_statistics(self) -> None:
+        self.check_count(self.history.stats()["values"])
         assert all(span.values <= self.history.n for span in self.history.spans())
         assert "values=" in repr(self.history)
         self.history.runs()
 
-    def known(self, n: int) -> int:
+    def check_count(self, n: int) -> int:
         """Return the number of batches; never fewer than before."""
         assert n % ROWS == 0
-        assert n >= self.seen[-1]
-        self.seen.append(n)
+        assert n >= self.counts[-1]
+        self.counts.append(n)
         return n // ROWS
 
 
@@ -85,7 +85,7 @@ def stress(folder: Path, settings: dict[str, Any], driver: Driver, batches: int)
 
     def read(reader: Reader) -> None:
         while not ended.is_set():
-            reader.ask()
+            reader.query()
 
     with ThreadPoolExecutor(2) as pool:
         reading = [pool.submit(read, reader) for reader in readers]
@@ -96,7 +96,7 @@ def stress(folder: Path, settings: dict[str, Any], driver: Driver, batches: int)
         for one in reading:
             one.result()
     for reader in readers:
-        assert len(set(reader.seen)) > 3
+        assert len(set(reader.counts)) > 3
         assert reader.history.n == batches * ROWS
         assert reader.history.verify().values == batches * ROWS
     check_stored(folder, range(batches))
@@ -124,8 +124,8 @@ def test_threads_of_the_writer(tmp_path: Path) -> None:
     def read(reader: Reader) -> None:
         while not ended.is_set():
             least = done[0]
-            reader.ask()
-            assert reader.seen[-1] >= least * ROWS
+            reader.query()
+            assert reader.counts[-1] >= least * ROWS
 
     with ThreadPoolExecutor(2) as pool:
         reading = [pool.submit(read, reader) for reader in readers]
@@ -148,7 +148,7 @@ def test_threads_of_the_writer(tmp_path: Path) -> None:
 def test_a_reader_of_an_old_version(tmp_path: Path) -> None:
     """All its files are compacted and vacuumed at once; each query finds the new files."""
     work = Work(str(tmp_path), SETTINGS)
-    asks: list[Callable[[History], Any]] = [
+    queries: list[Callable[[History], Any]] = [
         lambda history: history.answer(0.5, mode="exact").n,
         lambda history: history.answer(0.5).n,
         lambda history: history.verify().values,
@@ -159,7 +159,7 @@ def test_a_reader_of_an_old_version(tmp_path: Path) -> None:
         lambda history: round(float(history.cdf(1e9)) * history.n),
         lambda history: history.compare(0.5)[0].value.n,
     ]
-    for number, ask in enumerate(asks):
+    for number, query in enumerate(queries):
         work.append(2 * number)
         work.step(0)
         reader = History(tmp_path)
@@ -167,7 +167,7 @@ def test_a_reader_of_an_old_version(tmp_path: Path) -> None:
         work.append(2 * number + 1)
         work.step(0)
         work.vacuum(0)
-        assert ask(reader) in (n := (2 * number + 1) * ROWS, n + ROWS)
+        assert query(reader) in (n := (2 * number + 1) * ROWS, n + ROWS)
     work.close(0)
 
 

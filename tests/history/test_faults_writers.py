@@ -35,7 +35,7 @@ WRITES: dict[str, Callable[[History], Any]] = {
 
 def test_second_process_is_refused(driver: Driver, tmp_path: Path) -> None:
     folder = tmp_path / "store"
-    child = driver.start("hold", folder, settings=SETTINGS, number=0)
+    child = driver.start("hold_lease", folder, settings=SETTINGS, number=0)
     while not child.batches("done"):
         time.sleep(0.01)
     second = History(folder)
@@ -59,7 +59,7 @@ def test_processes_at_once(settings: dict[str, Any], driver: Driver, tmp_path: P
     ]
     for child in children:
         child.finish()
-    done, entries = children[0].batches("done"), {word for word, _ in children[0].notes()}
+    done, entries = children[0].batches("done"), {status for status, _ in children[0].notes()}
     assert entries <= {"done", "WriterConflictError"}, entries
     assert done
     assert check_stored(tmp_path / "store", done) == sorted(done)
@@ -124,12 +124,12 @@ def test_stale_writer_does_not_remove_what_it_does_not_know(
     """The take-over happens between reading the table and removing files."""
     old = History(tmp_path, **SETTINGS)
     old.append(batch(0))
-    check_writer, looks = old.table.check_writer, [0]
+    check_writer, checks = old.table.check_writer, [0]
 
     def then_taken_over() -> None:
         check_writer()
-        looks[0] += 1
-        if looks[0] == at:
+        checks[0] += 1
+        if checks[0] == at:
             (tmp_path / LOCK).unlink()
             new = History(tmp_path)
             new.append(batch(1))
@@ -138,7 +138,7 @@ def test_stale_writer_does_not_remove_what_it_does_not_know(
     monkeypatch.setattr(old.table, "check_writer", then_taken_over)
     with suppress(WriterConflictError):  # it checks once for expired files, and once for all others
         old.vacuum(0)
-    assert looks[0] == at
+    assert checks[0] == at
     check_stored(tmp_path, [0, 1])
     assert History(tmp_path).verify().values == 2 * len(batch(0))
     old.close()
@@ -146,12 +146,12 @@ def test_stale_writer_does_not_remove_what_it_does_not_know(
 
 def test_stale_merge_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other takes over while a compaction runs: the compaction is refused, its inputs stay."""
-    at, go = Event(), Event()
+    reached, release = Event(), Event()
 
     def stop(name: str) -> None:
         if name == "merge.written":
-            at.set()
-            go.wait(20)
+            reached.set()
+            release.wait(20)
 
     old = History(tmp_path, **SETTINGS)
     for number in range(2):
@@ -159,11 +159,11 @@ def test_stale_merge_in_the_background(tmp_path: Path, monkeypatch: pytest.Monke
     with monkeypatch.context() as patch:
         patch.setattr(fault_points, "point", stop)
         old.end_step(wait=False)
-        assert at.wait(20)
+        assert reached.wait(20)
     (tmp_path / LOCK).unlink()
     new = History(tmp_path)
     new.append(batch(2))
-    go.set()
+    release.set()
     with pytest.raises(WriterConflictError):
         old.close()
     new.end_step()

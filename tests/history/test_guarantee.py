@@ -110,7 +110,7 @@ class Operations(RuleBasedStateMachine):
         assert self.history.verify().values == len(self.model.data())
 
     @rule(seed=st.integers(0, 2**32), reader=st.booleans())
-    def ask(self, seed: int, reader: bool) -> None:
+    def query(self, seed: int, reader: bool) -> None:
         rng = np.random.default_rng(seed)
         keys: list[Any] = [None]
         if self.model.keys() and self.keys is not None:
@@ -122,7 +122,7 @@ class Operations(RuleBasedStateMachine):
         if not hasattr(self, "history"):
             return
         try:
-            self.ask(seed=1, reader=False)
+            self.query(seed=1, reader=False)
             self.history.close()
             runs = self.history.stats()["runs_by_level"]
             assert not self.settled or max(runs.values(), default=0) <= self.history.settings.kappa
@@ -523,7 +523,7 @@ def test_comparisons_need_run_boundaries(tmp_path: Path, rng: Rng) -> None:
 def test_the_same_questions_have_the_same_answers(tmp_path: Path) -> None:
     """Same answers from the writer, a reader, one opened later, and a store that was filled in the same way."""
 
-    def told(history: History) -> list[Any]:
+    def answers(history: History) -> list[Any]:
         return [history.answer(phi, mode) for phi in np.linspace(0.01, 1, 30) for mode in MODES]
 
     outcomes = []
@@ -531,6 +531,6 @@ def test_the_same_questions_have_the_same_answers(tmp_path: Path) -> None:
         rng = np.random.default_rng(seed_of("same"))
         with History(tmp_path / name, eps=0.05, kappa=2) as history:
             filled(history, Model(BY_NAME["float64"]), rng, 5)
-            outcomes += [told(history), told(History(tmp_path / name))]
-        outcomes.append(told(History(tmp_path / name)))
+            outcomes += [answers(history), answers(History(tmp_path / name))]
+        outcomes.append(answers(History(tmp_path / name)))
     assert all(outcome == outcomes[0] for outcome in outcomes)

@@ -103,24 +103,24 @@ class BlockedExecutor:
     """Executor that waits until it is released."""
 
     def __init__(self) -> None:
-        self.begun, self.go = Event(), Event()
+        self.begun, self.release = Event(), Event()
 
     def map(self, tasks: Sequence[CompactionTask]) -> list[CompactionOutput]:
         self.begun.set()
-        assert self.go.wait(30)
+        assert self.release.wait(30)
         return LocalExecutor().map(tasks)
 
 
 def test_appends_and_questions_go_on_while_a_merge_runs(tmp_path: Path, rng: Rng) -> None:
     model, executor = Model(BY_NAME["float64"]), BlockedExecutor()
     with small(), History(tmp_path / "s", eps=0.05, kappa=1, executor=executor) as history:
-        executor.go.set()
+        executor.release.set()
         for size in (100, 70):
             values = rng.normal(size=size)
             for part in np.array_split(values, 3):
                 history.append(part)
             model.append(values)
-            executor.go.clear()
+            executor.release.clear()
             executor.begun.clear()
             history.end_step(wait=False)
             model.end_step()
@@ -132,7 +132,7 @@ def test_appends_and_questions_go_on_while_a_merge_runs(tmp_path: Path, rng: Rng
                 check_all(history, model, rng, questions=1)
                 check_all(History(tmp_path / "s"), model, rng, questions=1)
             assert history.vacuum(0).files >= 0
-            executor.go.set()
+            executor.release.set()
         history.end_step()
         model.end_step()
         check_all(history, model, rng)
@@ -147,7 +147,7 @@ def test_many_threads_ask_while_one_writes(tmp_path: Path) -> None:
     errors: list[object] = []
     done = Event()
 
-    def ask(handle: History, mode: str) -> None:
+    def query(handle: History, mode: str) -> None:
         try:
             while not done.is_set():
                 answer = handle.answer(0.5, mode)
@@ -156,10 +156,10 @@ def test_many_threads_ask_while_one_writes(tmp_path: Path) -> None:
         except BaseException as error:
             errors.append(error)
 
-    askers = [Thread(target=ask, args=(history, mode)) for mode in ("accurate", "exact", "quick", "accurate")]
-    askers.append(Thread(target=ask, args=(History(tmp_path / "s"), "accurate")))
-    for asker in askers:
-        asker.start()
+    threads = [Thread(target=query, args=(history, mode)) for mode in ("accurate", "exact", "quick", "accurate")]
+    threads.append(Thread(target=query, args=(History(tmp_path / "s"), "accurate")))
+    for thread in threads:
+        thread.start()
     try:
         for step in range(1, 30):
             history.append(np.arange(100.0) + 100 * step)
@@ -169,8 +169,8 @@ def test_many_threads_ask_while_one_writes(tmp_path: Path) -> None:
                 history.vacuum(0)
     finally:
         done.set()
-        for asker in askers:
-            asker.join()
+        for thread in threads:
+            thread.join()
         history.close()
     assert errors == []
     assert history.quantile(1.0) == 2999
@@ -226,13 +226,13 @@ def test_a_merge_that_failed_can_be_repeated(tmp_path: Path) -> None:
     assert (history.stats()["steps"], history.stats()["runs"]) == (2, 1)
 
 
-@pytest.mark.parametrize("told_by", ["end_step", "close"])
-def test_a_merge_that_failed_in_the_background(told_by: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["end_step", "close"])
+def test_a_merge_that_failed_in_the_background(method: str, tmp_path: Path) -> None:
     """The error is raised by the next end_step() or by close(), once."""
     history = two_steps(tmp_path / "s")
     history.end_step(wait=False)
     with pytest.raises(StorageError, match="no room"):
-        getattr(history, told_by)()
+        getattr(history, method)()
     assert history.quantiles([0.5, 1.0], "exact").tolist() == [1, 2]
     history.append([3.0])
     history.end_step()

@@ -26,7 +26,18 @@ from quantide.store.delta_library import DeltaError, panics_as_errors
 from quantide.store.folder_storage import FolderStorage
 from quantide.store.log_repair import LogFinding
 from quantide.store.recent_manifest import RecentManifest
-from tests.history.writer_workload import ROWS, SETTINGS, Work, active, all_of, batch, check_stored, few, recent, small
+from tests.history.writer_workload import (
+    ROWS,
+    SETTINGS,
+    Work,
+    active,
+    all_of,
+    batch,
+    check_stored,
+    compact_chunks_early,
+    recent,
+    small,
+)
 from tests.sampling import one_in
 
 NUMBERS = range(11)
@@ -145,7 +156,7 @@ def test_torn_at_every_byte(made: Path, tmp_path: Path) -> None:
 @pytest.fixture
 def compacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Make a store whose open step has compacted chunks, still on disk; its newest commit, of batch 9, is zeros."""
-    few(monkeypatch.setattr)
+    compact_chunks_early(monkeypatch.setattr)
     folder = tmp_path / "compacted"
     work = Work(str(folder), SETTINGS)
     for number in range(10):

@@ -150,15 +150,15 @@ CHOSEN = given(st.lists(segments(), min_size=1, max_size=7), streams(), st.float
 
 @CHOSEN
 @settings(max_examples=150)
-def test_any_segments(held: list[BlockSegment], stream: Summary | None, at: float) -> None:
-    check_chosen(held, stream, at)
+def test_any_segments(stored: list[BlockSegment], stream: Summary | None, at: float) -> None:
+    check_chosen(stored, stream, at)
 
 
 @pytest.mark.slow
 @CHOSEN
 @settings(max_examples=20_000)
-def test_very_many_segments(held: list[BlockSegment], stream: Summary | None, at: float) -> None:
-    check_chosen(held, stream, at)
+def test_very_many_segments(stored: list[BlockSegment], stream: Summary | None, at: float) -> None:
+    check_chosen(stored, stream, at)
 
 
 # --- made to hurt -------------------------------------------------------------------------------------------

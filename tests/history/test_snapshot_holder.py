@@ -102,7 +102,7 @@ def test_questions_while_it_is_refreshed(tmp_path: Path) -> None:
     work.append(0)
     reader, ended = HistoryReader(tmp_path), Event()
 
-    def ask(seed: int) -> int:
+    def query(seed: int) -> int:
         rng, last, queries = np.random.default_rng(seed), 0, 0
         while not ended.is_set() or queries < 20:
             answer = reader.answer(float(rng.uniform(0.001, 1)), MODES[queries % 3])
@@ -119,7 +119,7 @@ def test_questions_while_it_is_refreshed(tmp_path: Path) -> None:
         return count
 
     with ThreadPoolExecutor(3) as pool:
-        asking, refreshing = [pool.submit(ask, seed) for seed in range(2)], pool.submit(refresh)
+        answering, refreshing = [pool.submit(query, seed) for seed in range(2)], pool.submit(refresh)
         try:
             for number in range(1, 16):
                 work.append(number)
@@ -128,7 +128,7 @@ def test_questions_while_it_is_refreshed(tmp_path: Path) -> None:
                 work.vacuum(0)
         finally:
             ended.set()
-        assert all(one.result() for one in asking)
+        assert all(one.result() for one in answering)
         assert refreshing.result()
     reader.refresh()
     assert reader.n == 16 * ROWS

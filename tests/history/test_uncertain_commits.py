@@ -53,7 +53,7 @@ def log_not_read(monkeypatch: Patch) -> Iterator[None]:
 
 
 @contextmanager
-def log_gone(monkeypatch: Patch, linked: bool) -> Iterator[None]:
+def log_unreachable(monkeypatch: Patch, linked: bool) -> Iterator[None]:
     """Make the log's filesystem vanish in the middle of a commit, after the entry has its name or before."""
     with monkeypatch.context() as patch:
 
@@ -113,9 +113,9 @@ def test_readers_that_cannot_read_say_so(history: History, monkeypatch: Patch) -
     with log_not_read(monkeypatch):
         for number in range(1, 5):
             history.append(batch(number))
-        for ask in (reader.refresh, lambda: HistoryReader(history.path)):
+        for call in (reader.refresh, lambda: HistoryReader(history.path)):
             with pytest.raises(StorageError):
-                ask()
+                call()
     assert reader.refresh()
     assert reader.n == History(history.path).n == 5 * ROWS
     for number in range(5, 14):
@@ -130,7 +130,7 @@ def test_readers_that_cannot_read_say_so(history: History, monkeypatch: Patch) -
 @pytest.mark.parametrize("again", ["the same call", "with the id", "another handle"])
 @pytest.mark.parametrize("write", ["append", "append with an id", "files", "load"])
 def test_a_repeat_is_recognised(write: str, again: str, linked: bool, history: History, monkeypatch: Patch) -> None:
-    with log_gone(monkeypatch, linked), pytest.raises(CommitUncertainError, match="batch_id=") as error:
+    with log_unreachable(monkeypatch, linked), pytest.raises(CommitUncertainError, match="batch_id=") as error:
         WRITES[write](history)
     identity = error.value.batch_id
     assert (identity == 1) == (write == "append with an id")
@@ -154,14 +154,14 @@ def test_a_repeat_is_recognised(write: str, again: str, linked: bool, history: H
 @pytest.mark.parametrize("linked", [True, False])
 def test_the_log_stays_away(linked: bool, history: History, monkeypatch: Patch) -> None:
     """Repeats while it is unreachable change nothing."""
-    with log_gone(monkeypatch, linked), pytest.raises(CommitUncertainError):
+    with log_unreachable(monkeypatch, linked), pytest.raises(CommitUncertainError):
         history.append(batch(1))
     with log_not_read(monkeypatch):
         for _ in range(3):
             with pytest.raises(StorageError):
                 history.append(batch(1))
     for _ in range(2):
-        with log_gone(monkeypatch, linked=False):
+        with log_unreachable(monkeypatch, linked=False):
             if linked:
                 history.append(batch(1))
                 break
@@ -177,7 +177,7 @@ def test_two_honest_appends_are_two(history: History, monkeypatch: Patch) -> Non
     for _ in range(2):
         history.append([7.0] * 10)
     assert history.n == ROWS + 20
-    with log_gone(monkeypatch, linked=True), pytest.raises(CommitUncertainError):
+    with log_unreachable(monkeypatch, linked=True), pytest.raises(CommitUncertainError):
         history.append([8.0] * 10)
     for _ in range(3):
         history.append([8.0] * 10)  # a repeat, and two more
@@ -198,7 +198,7 @@ def test_other_rows_are_no_repeat(other: str, tmp_path: Path, monkeypatch: Patch
     with History(tmp_path, **KEYED, filters="f") as history:
         history.open()
         history.table.add_keys([pa.string()])
-        with log_gone(monkeypatch, linked=True), pytest.raises(CommitUncertainError):
+        with log_unreachable(monkeypatch, linked=True), pytest.raises(CommitUncertainError):
             history.append(**call)
         history.append(**changed[other])
         assert history.n == 2 * ROWS + (other == "one more")
@@ -218,7 +218,7 @@ def test_a_repeat_with_recent_rows(times: bool, tmp_path: Path, monkeypatch: Pat
     call |= {"times": np.arange(ROWS) + 1.0} if times else {}
     with History(tmp_path, **SETTINGS, filters="f") as history:
         history.open()
-        with log_gone(monkeypatch, linked=True), pytest.raises(CommitUncertainError):
+        with log_unreachable(monkeypatch, linked=True), pytest.raises(CommitUncertainError):
             history.append(**call)
         history.append(**call)
         assert history.n == ROWS
@@ -226,7 +226,7 @@ def test_a_repeat_with_recent_rows(times: bool, tmp_path: Path, monkeypatch: Pat
 
 
 def test_another_thread_appends_in_between(history: History, monkeypatch: Patch) -> None:
-    with log_gone(monkeypatch, linked=True), pytest.raises(CommitUncertainError):
+    with log_unreachable(monkeypatch, linked=True), pytest.raises(CommitUncertainError):
         history.append(batch(1))
     other = Thread(target=lambda: history.append(batch(2)))
     other.start()
@@ -238,7 +238,7 @@ def test_another_thread_appends_in_between(history: History, monkeypatch: Patch)
 @pytest.mark.parametrize("linked", [True, False])
 @pytest.mark.parametrize("handle", ["the same", "another"])
 def test_a_step_ends_once(handle: str, linked: bool, history: History, monkeypatch: Patch) -> None:
-    with log_gone(monkeypatch, linked), pytest.raises(CommitUncertainError) as error:
+    with log_unreachable(monkeypatch, linked), pytest.raises(CommitUncertainError) as error:
         history.end_step()
     if handle == "another":
         history.close()
@@ -255,7 +255,7 @@ def test_a_step_ends_once(handle: str, linked: bool, history: History, monkeypat
 
 def test_an_id_that_the_log_has_forgotten(history: History, monkeypatch: Patch) -> None:
     """The error says so, and nothing is added by guess."""
-    with log_gone(monkeypatch, linked=True), pytest.raises(CommitUncertainError) as error:
+    with log_unreachable(monkeypatch, linked=True), pytest.raises(CommitUncertainError) as error:
         history.append(batch(1))
     for number in range(2, 14):
         history.append(batch(number))
@@ -308,7 +308,7 @@ def test_keys_that_may_be_in_the_table(tmp_path: Path, monkeypatch: Patch) -> No
     """Key columns are added by a commit of their own, before the rows."""
     with History(tmp_path, **KEYED) as history:
         history.open()
-        with log_gone(monkeypatch, linked=True), pytest.raises(StorageError, match="None of the rows was added"):
+        with log_unreachable(monkeypatch, linked=True), pytest.raises(StorageError, match="None of the rows was added"):
             history.append(batch(1), key=key_of(batch(1)))
         assert history.n == 0
         history.append(batch(1), key=key_of(batch(1)))
@@ -319,7 +319,7 @@ def test_keys_that_may_be_in_the_table(tmp_path: Path, monkeypatch: Patch) -> No
 def test_a_writer_that_may_have_taken_over(linked: bool, tmp_path: Path, monkeypatch: Patch) -> None:
     """The first commit of a takeover has no rows: its id must not pass for one of the rows."""
     with History(tmp_path, **SETTINGS) as history:
-        with log_gone(monkeypatch, linked), pytest.raises(StorageError, match="Nothing was added") as error:
+        with log_unreachable(monkeypatch, linked), pytest.raises(StorageError, match="Nothing was added") as error:
             history.append(batch(1))
         assert not isinstance(error.value, CommitUncertainError)
         history.append(batch(1))
@@ -333,7 +333,7 @@ def test_a_merge_that_may_be_in_the_table(linked: bool, history: History, monkey
     merge = history._writer.compactor._run
 
     def merges(*arguments: Any) -> None:
-        with log_gone(monkeypatch, linked):
+        with log_unreachable(monkeypatch, linked):
             merge(*arguments)
 
     with monkeypatch.context() as patch:

@@ -81,12 +81,12 @@ def small(change: Callable[[Any, str, int], None] = setattr) -> None:
     change(appended_rows, "PIECE_ROWS", 100)
 
 
-def often(change: Callable[[Any, str, int], None] = setattr) -> None:
+def compact_recent_early(change: Callable[[Any, str, int], None] = setattr) -> None:
     """Compact recent files at three of a size class: often, and in the background."""
     change(recent_files, "FANOUT", 3)
 
 
-def few(change: Callable[[Any, str, int], None]) -> None:
+def compact_chunks_early(change: Callable[[Any, str, int], None]) -> None:
     """Compact chunks of the open step at four of a size class."""
     for module in (compaction_plan, compactor):
         change(module, "FANOUT", 4)

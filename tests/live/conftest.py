@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.history.forked_writers import Driver, driving
+from tests.history.forked_writers import Driver, run_driver
 
 
 @pytest.fixture(scope="session")
 def driver() -> Iterator[Driver]:
-    with driving() as found:
+    with run_driver() as found:
         yield found

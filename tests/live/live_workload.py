@@ -122,7 +122,7 @@ def live_count(folder: str) -> None:
     Path(f"{folder}-counts").write_text(json.dumps(passed))
 
 
-def live_go_on(folder: str) -> None:
+def retry_live_work(folder: str) -> None:
     """Repeat each step that fails, with the same handle."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     shrink(setattr, most=2000)

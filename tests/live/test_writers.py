@@ -126,7 +126,7 @@ def test_killed_at_any_time(driver: Driver, tmp_path: Path, rng: Rng) -> None:
 
 def fail_at(point: str, time: int, driver: Driver, folder: Path) -> None:
     """The same handle continues, and has all batches once."""
-    driver.start("live_go_on", folder, f"{point}@{time}:full").finish()
+    driver.start("retry_live_work", folder, f"{point}@{time}:full").finish()
     live = LiveStream(folder, follow=False)
     check(live, model_of(range(LAST)), np.random.default_rng(time), steps=False, questions=1, windows=4)
     with History(folder) as history:

@@ -15,7 +15,7 @@ from quantide.history import History, HistoryReader
 from quantide.live import LiveStream
 from quantide.store import object_lease, object_storage
 from quantide.store.object_storage import ObjectStorage
-from tests.history.writer_workload import ROWS, SETTINGS, all_of, batch, check_stored, often, small
+from tests.history.writer_workload import ROWS, SETTINGS, all_of, batch, check_stored, compact_recent_early, small
 from tests.object_servers import faults
 from tests.object_servers.exchange import Exchange, Request
 from tests.object_servers.fault_proxy import FaultProxy
@@ -35,7 +35,7 @@ SECRET = "S3cr3t/with+signsAA="  # base64, as Azure needs
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     small(monkeypatch.setattr)
-    often(monkeypatch.setattr)
+    compact_recent_early(monkeypatch.setattr)
     monkeypatch.setattr(object_storage, "FIRST_PAUSE", 0.0005)
     monkeypatch.setattr(object_storage, "ATTEMPTS", ATTEMPTS)
     monkeypatch.setenv("QUANTIDE_CACHE", str(tmp_path / "cache"))
@@ -155,7 +155,7 @@ def requests(s3_server: ObjectServer) -> list[Request]:
     """Requests of the workload without a fault."""
     with pytest.MonkeyPatch.context() as patch, FaultProxy(s3_server.port) as proxy:
         small(patch.setattr)
-        often(patch.setattr)
+        compact_recent_early(patch.setattr)
         work = Workload(proxy.redirect(s3_server.new_location()))
         work.run()
         assert not work.errors

@@ -16,7 +16,7 @@ from quantide.store.file_names import LOG, FileName, manifest_name
 from quantide.store.object_lease import LEASE
 from quantide.store.object_storage import ObjectStorage
 from tests.conftest import seed_of
-from tests.history.forked_writers import Child, Driver, driving
+from tests.history.forked_writers import Child, Driver, run_driver
 from tests.history.writer_workload import BATCHES, KEYED, SETTINGS, SIDES, WORK, Work, all_of, check_stored, small
 from tests.object_servers.object_location import ObjectLocation
 from tests.object_servers.servers import ObjectServer
@@ -51,7 +51,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def driver() -> Iterator[Driver]:
-    with driving() as process:
+    with run_driver() as process:
         yield process
 
 
