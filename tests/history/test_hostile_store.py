@@ -58,7 +58,7 @@ SECRET = "outside"
 @pytest.fixture(scope="module", autouse=True)
 def _small() -> Iterator[None]:
     """Make small files with summaries and pages; remove retired recent files at once."""
-    with small(kept=30), pytest.MonkeyPatch.context() as patch:
+    with small(later_rows=30), pytest.MonkeyPatch.context() as patch:
         patch.setattr(written, "GRACE_SECONDS", -1)
         yield
 

@@ -53,7 +53,7 @@ def shrink(
     block: int = 8,
     heavy: float = 0.3,
     most: int = 60,
-    kept: int = 1 << 20,
+    later_rows: int = 1 << 20,
     page: int = 64,
 ) -> None:
     """Change all constants of the sizes of recent files, of their blocks, and of the number of chunks."""
@@ -67,7 +67,7 @@ def shrink(
     change(recent_snapshot, "FEW_ROWS", few)
     change(pane_rows, "PANE_BLOCK", block)
     change(stored, "HEAVY", heavy)
-    change(recent_manifest, "MIN_LATER_ROWS", kept)
+    change(recent_manifest, "MIN_LATER_ROWS", later_rows)
     change(section_file, "PAGE", page)
 
 
@@ -237,9 +237,9 @@ class Grown:
 
     def append(self, whole: Array, when: Array | None, keys: Sequence[Key] = (), **filters: Bools) -> None:
         """Whole numbers as values and times (one, or one for each). Without times the store's clock is used."""
-        values, held = self.model.kind.of(np.asarray(whole)), list(keys) or [()] * len(whole)
+        values, row_keys = self.model.kind.of(np.asarray(whole)), list(keys) or [()] * len(whole)
         given: dict[str, Any] = {"filters": filters} if self.model.filters else {}
-        given |= {"key": self._key_column(held)} if self.columns else {}
+        given |= {"key": self._key_column(row_keys)} if self.columns else {}
         if when is not None:
             assert self.timed
             numbers = self.model.times.numbers(np.atleast_1d(when))
@@ -250,17 +250,17 @@ class Grown:
         if when is None:
             entries = self.history.table.load_manifest(self.history.table.manifest_number).entries
             numbers = np.full(len(values), entries[-1].newest if entries else 0)
-        self.model.append(Batch(values, held, numbers, filters))
+        self.model.append(Batch(values, row_keys, numbers, filters))
 
     def append_files(self, whole: Array, keys: Sequence[Key] = ()) -> None:
         """Rows that leave nothing for windows."""
-        values, held = self.model.kind.of(np.asarray(whole)), list(keys) or [()] * len(whole)
-        columns = {name: [key[i] for key in held] for i, name in enumerate(self.columns)}
+        values, row_keys = self.model.kind.of(np.asarray(whole)), list(keys) or [()] * len(whole)
+        columns = {name: [key[i] for key in row_keys] for i, name in enumerate(self.columns)}
         self._files += 1
         path = f"{self.path}-{self._files}.parquet"
         pq.write_table(pa.table({**columns, "value": self.model.kind.to_input(values)}), path)
         self.history.append_files(path, "value")
-        self.model.append(Batch(values, held, None))
+        self.model.append(Batch(values, row_keys, None))
 
     def end_step(self, wait: bool = True) -> None:
         self.history.end_step(wait)
@@ -286,12 +286,12 @@ def check(live: LiveStream, model: Model, rng: Rng, questions: int = 2, windows:
     assert (live.newest is None) == (newest is None)
     if not model.n:
         return
-    held: list[Key | None] = [None]
+    keys: list[Key | None] = [None]
     if len(model.batches[0].keys[0]):
         known = model.keys()
         assert sorted(map(_as_key, live.keys()), key=repr) == known
-        held += [known[i] for i in rng.permutation(len(known))[:2]]
-    for key in held:
+        keys += [known[i] for i in rng.permutation(len(known))[:2]]
+    for key in keys:
         for last_steps in [None, *(span.last_steps for span in live.spans() if steps)][:3]:
             check_question(live, model, rng, {"key": key, "last_steps": last_steps}, questions)
         for _ in range(windows):
@@ -328,28 +328,28 @@ def some_span(model: Model, rng: Rng, now: bool) -> tuple[Any, Any]:
 
 def check_question(live: LiveStream, model: Model, rng: Rng, scope: dict[str, Any], questions: int = 2) -> None:
     """Check one window or span in every mode: certificates are true, and as good as promised."""
-    words = scope_arguments(model, scope)
+    arguments = scope_arguments(model, scope)
     try:
         data = data_of(model, scope)
     except Beyond:
         with pytest.raises(SpanError):
-            live.answer(0.5, **words)
+            live.answer(0.5, **arguments)
         return
     if not len(data):
         with pytest.raises((EmptyError, UnknownKeyError)):
-            live.answer(0.5, **words)
+            live.answer(0.5, **arguments)
         return
     data = np.sort(data)
     some = rng.integers(1, len(data) + 1, questions) / len(data)
     phis = [1e-9, 1.0, *some.tolist()]
     probes = rng.choice(data, questions)
     for mode in MODES:
-        for phi, answer in zip(phis, live.answers(phis, mode=mode, **words), strict=True):
+        for phi, answer in zip(phis, live.answers(phis, mode=mode, **arguments), strict=True):
             check_answer(live, data, answer, mode, phi)
-        for band in live.bands([rng.choice(phis)], mode=mode, **words):
+        for band in live.bands([rng.choice(phis)], mode=mode, **arguments):
             check_band(live, data, band)
-        check_ranks(live, model, data, probes, mode, words)
-    summary = live.summary(**words)
+        check_ranks(live, model, data, probes, mode, arguments)
+    summary = live.summary(**arguments)
     assert summary.n == len(data)
     assert summary.error <= live.eps + TINY
 
@@ -371,24 +371,26 @@ def check_band(live: LiveStream, data: Array, band: Any) -> None:
     promised = live.eps if answer.last_steps is not None else live.eps / 2
     far = 0 if answer.mode == "exact" else 2 * promised * len(data) + oracle.SLACK
     last_low, first_high = bisect_right(data, low), bisect_left(data, high) + 1
-    assert data[last_low - 1] == low, "the low end is no value that came"
-    assert data[first_high - 1] == high, "the high end is no value that came"
+    assert data[last_low - 1] == low, "the low end is no value that was appended"
+    assert data[first_high - 1] == high, "the high end is no value that was appended"
     assert answer.target - far <= last_low
     assert first_high <= answer.target + far
 
 
-def check_ranks(live: LiveStream, model: Model, data: Array, probes: Array, mode: str, words: dict[str, Any]) -> None:
+def check_ranks(
+    live: LiveStream, model: Model, data: Array, probes: Array, mode: str, arguments: dict[str, Any]
+) -> None:
     given = model.kind.to_input(probes)
     true = np.searchsorted(data, probes, side="right")
-    low, high = live.rank(given, mode=mode, **words)
+    low, high = live.rank(given, mode=mode, **arguments)
     assert np.all(low <= true)
     assert np.all(true <= high)
     below = np.searchsorted(data, probes, side="left")
-    strict_low, strict_high = live.rank(given, mode=mode, inclusive=False, **words)
+    strict_low, strict_high = live.rank(given, mode=mode, inclusive=False, **arguments)
     assert np.all((strict_low <= below) & (below <= strict_high) & (strict_high <= high))
     allowed = 0 if mode == "exact" else 2 * live.eps * len(data)
     assert np.all(high - low <= allowed + oracle.SLACK)
-    assert np.all(np.abs(live.cdf(given, mode=mode, **words) - true / len(data)) <= allowed / 2 / len(data) + TINY)
+    assert np.all(np.abs(live.cdf(given, mode=mode, **arguments) - true / len(data)) <= allowed / 2 / len(data) + TINY)
 
 
 def data_of(model: Model, scope: dict[str, Any]) -> Array:
@@ -401,15 +403,15 @@ def data_of(model: Model, scope: dict[str, Any]) -> Array:
 
 def scope_arguments(model: Model, scope: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of a question as a user writes them: keys without a tuple where possible, times, spans."""
-    words = dict(scope)
+    arguments = dict(scope)
     key, within, now = scope.get("key"), scope.get("within"), scope.get("now")
     if key is not None and len(key) == 1 and key[0] is not None:
-        words["key"] = key[0]
+        arguments["key"] = key[0]
     if within is not None:
-        words["within"] = timedelta(seconds=int(within)) if within.denominator == 1 and within < 10**6 else within
+        arguments["within"] = timedelta(seconds=int(within)) if within.denominator == 1 and within < 10**6 else within
     if now is not None:
-        words["now"] = model.times.to_input(np.array([now]))[0]
-    return words
+        arguments["now"] = model.times.to_input(np.array([now]))[0]
+    return arguments
 
 
 def _as_key(key: Any) -> Key:

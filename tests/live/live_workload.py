@@ -82,16 +82,16 @@ def _note_versions(folder: str) -> None:
     """From now on each commit is noted, with the rows that it adds."""
     commit = WritableTable.commit
 
-    def noted(table: WritableTable, *given: Any, **named: Any) -> list[str]:
+    def logged_commit(table: WritableTable, *given: Any, **named: Any) -> list[str]:
         with table._lock:
-            gone = commit(table, *given, **named)
+            result = commit(table, *given, **named)
             merge = len(given) > 1 or "remove" in named
             rows = 0 if merge else sum(rows for _, _, rows in (*given, *[named.get("add", ())])[0])
             with open(f"{folder}-versions", "a") as file:
                 file.write(f"{table.version},{rows}\n")
-            return gone
+            return result
 
-    setattr(WritableTable, "commit", noted)  # noqa: B010 (a method is replaced)
+    setattr(WritableTable, "commit", logged_commit)  # noqa: B010 (a method is replaced)
 
 
 def live_work(folder: str, first: int = 0, batches: int = LAST, wait: bool = True) -> None:
@@ -151,14 +151,14 @@ def retry_live_work(folder: str) -> None:
             _note(folder, "failed", LAST)
 
 
-def noted(folder: str | Path, word: str) -> list[int]:
+def logged_batches(folder: str | Path, event: str) -> list[int]:
     """The batches of which that was noted."""
     path = Path(f"{folder}-notes")
     lines = [line.split(",") for line in path.read_text().splitlines()] if path.exists() else []
-    return [int(number) for name, number in lines if name == word]
+    return [int(number) for name, number in lines if name == event]
 
 
-def _note(folder: str, word: str, number: int) -> None:
+def _note(folder: str, event: str, number: int) -> None:
     file = os.open(f"{folder}-notes", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.write(file, f"{word},{number}\n".encode())
+    os.write(file, f"{event},{number}\n".encode())
     os.close(file)

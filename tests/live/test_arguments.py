@@ -83,15 +83,15 @@ def named(wrong: object) -> str:
     return re.sub(r" at 0x[0-9a-f]+", "", str(wrong))[:60]
 
 
-@pytest.mark.parametrize(("words", "error", "match"), QUESTIONS, ids=named)
-def test_questions(words: dict[str, Any], error: type[QuantideError], match: str, live: LiveStream) -> None:
+@pytest.mark.parametrize(("arguments", "error", "match"), QUESTIONS, ids=named)
+def test_questions(arguments: dict[str, Any], error: type[QuantideError], match: str, live: LiveStream) -> None:
     """Twice, so that nothing is cached of the first time; and a good one after it."""
-    given = {"phi": 0.5, **words}
+    given = {"phi": 0.5, **arguments}
     for _ in range(2):
         with pytest.raises(error, match=match):
             live.answer(**given)
     phi = given.pop("phi")
-    if "phi" not in words:
+    if "phi" not in arguments:
         with pytest.raises(error, match=match):
             live.quantiles([phi], **given)
         with pytest.raises(error, match=match):
@@ -106,20 +106,22 @@ def test_questions(words: dict[str, Any], error: type[QuantideError], match: str
     assert live.answer(0.5, last=5, key="a").value == 97
 
 
-@pytest.mark.parametrize("words", [words for words, _, _ in QUESTIONS if not {"phi", "mode"} & set(words)], ids=named)
-def test_monitors(words: dict[str, Any], live: LiveStream) -> None:
+@pytest.mark.parametrize(
+    "arguments", [arguments for arguments, _, _ in QUESTIONS if not {"phi", "mode"} & set(arguments)], ids=named
+)
+def test_monitors(arguments: dict[str, Any], live: LiveStream) -> None:
     """A monitor is refused as a question is; but its key may be new later, and its window may be empty for now."""
     before = live.stats()["monitors"]
     try:
-        live.monitor(**words)
+        live.monitor(**arguments)
     except QuantideError:
         assert live.stats()["monitors"] == before
     else:
-        assert "key" in words or words.get("now") == 1e9
+        assert "key" in arguments or arguments.get("now") == 1e9
 
 
 @pytest.mark.parametrize(
-    "ask",
+    "call",
     [
         lambda live: live.monitor(bogus=1),
         lambda live: live.summary(bogus=1),
@@ -137,9 +139,9 @@ def test_monitors(words: dict[str, Any], live: LiveStream) -> None:
     ],
     ids=range(13),
 )
-def test_invalid_arguments(ask: Any, live: LiveStream) -> None:
+def test_invalid_arguments(call: Any, live: LiveStream) -> None:
     with pytest.raises(QuantideError):
-        ask(live)
+        call(live)
 
 
 @pytest.mark.parametrize(

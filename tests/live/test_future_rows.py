@@ -31,10 +31,10 @@ HOUR = 3600.0
 Rng = np.random.Generator
 
 
-def exact(live: LiveStream, **words: Any) -> list[float]:
+def exact(live: LiveStream, **scope: Any) -> list[float]:
     """All values of a window, in order."""
-    n = live.summary(**words).n
-    return [float(answer.value) for answer in live.answers([(i + 1) / n for i in range(n)], mode="exact", **words)]
+    n = live.summary(**scope).n
+    return [float(answer.value) for answer in live.answers([(i + 1) / n for i in range(n)], mode="exact", **scope)]
 
 
 def in_window(values: Any, times: Any, seconds: float) -> list[float]:
@@ -154,7 +154,7 @@ def test_one_time_drops_no_file(tmp_path: Path, rng: Rng, wrong: float) -> None:
     """max_ahead is off: one wrong time moves windows away, and the repair restores each."""
     span, each = 100.0, 40
     values, times = rng.normal(size=1200), np.arange(1200) / 10.0
-    with small(kept=64):
+    with small(later_rows=64):
         with History(tmp_path, eps=0.05, window=span, max_ahead="off") as history:
             for at in range(0, 1200, each):
                 history.append(values[at : at + each], times=times[at : at + each])
@@ -175,13 +175,13 @@ def test_one_time_drops_no_file(tmp_path: Path, rng: Rng, wrong: float) -> None:
 
 
 def test_a_stream_without_wrong_times_keeps_little_more_than_its_window(tmp_path: Path) -> None:
-    kept, span, each = 64, 100, 10
-    with small(kept=kept, most=40):
+    later_rows, span, each = 64, 100, 10
+    with small(later_rows=later_rows, most=40):
         with History(tmp_path, eps=0.05, window=span) as history:
             for at in range(0, 2000, each):
                 history.append(np.arange(at, at + each, dtype=float), times=np.arange(at, at + each, dtype=float))
                 rows = sum(entry.rows for entry in history.table.current_manifest().entries)
-                assert rows <= span + kept + 3 * 40  # and the files at the ends of both
+                assert rows <= span + later_rows + 3 * 40  # and the files at the ends of both
             history._writer.join()
         assert rows < 2000 / 2
 
@@ -203,20 +203,20 @@ def arrivals(draw: Any) -> list[list[int]]:
 @given(arrivals(), st.integers(1, 30))
 def test_dropped_files_are_older_than_any_window(times: list[list[int]], span: int) -> None:
     """With fewer wrong rows than half of those that must be later, no row of a window of right times is dropped."""
-    kept_rows = 8  # half of it are four, and at most three are wrong
+    later_rows = 8  # half of it are four, and at most three are wrong
     manifest = RecentManifest()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("quantide.store.recent_manifest.MIN_LATER_ROWS", kept_rows)
+        patch.setattr("quantide.store.recent_manifest.MIN_LATER_ROWS", later_rows)
         for number, rows in enumerate(times):
             median = sorted(rows)[(len(rows) - 1) // 2]
             entry = ManifestEntry(str(number), 0, len(rows), min(rows), max(rows), 0, median)
             manifest = manifest.with_entries([entry], "seconds", True).without_old(lambda time: time - span)
-            right = [t for came in times[: number + 1] for t in came if abs(t) < 10**6]
+            right = [t for file_times in times[: number + 1] for t in file_times if abs(t) < 10**6]
             there = {int(entry.name) for entry in manifest.entries}
             if right:
                 for i in set(range(number + 1)) - there:
                     assert all(abs(t) >= 10**6 or t <= max(right) - span for t in times[i])
-            last = [i for i in range(number + 1) if sum(map(len, times[i + 1 : number + 1])) < kept_rows]
+            last = [i for i in range(number + 1) if sum(map(len, times[i + 1 : number + 1])) < later_rows]
             assert set(last) <= there
 
 

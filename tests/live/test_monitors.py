@@ -103,12 +103,12 @@ def test_changes_of_all_monitors(tmp_path: Path, rng: Rng) -> None:
     first.register(0.5, 0.1)
     second.register(0.9, 0.1)
     found = live.changes()
-    assert [(words.last, words.key, len(changes)) for words, changes in found] == [(10, None, 1), (None, "a", 1)]
+    assert [(scope.last, scope.key, len(changes)) for scope, changes in found] == [(10, None, 1), (None, "a", 1)]
     assert live.changes() == []
     grown.append([5000] * 30, np.full(30, 99), [("b",)] * 30, f=np.ones(30, bool), g=np.ones(30, bool))
     live.poll()
-    ((words, changes),) = live.changes()
-    assert words.last == 10
+    ((scope, changes),) = live.changes()
+    assert scope.last == 10
     assert [change.value for change in changes] == [np.inf]
     grown.history.close()
 
@@ -119,11 +119,11 @@ def test_functions_are_called(follow: bool, tmp_path: Path, rng: Rng) -> None:
     grown = store(tmp_path)
     grow(grown, rng, 0, 30)
     live = LiveStream(grown.path, follow=follow)
-    heard: list[tuple[int, Any]] = []
+    calls: list[tuple[int, Any]] = []
     called = Event()
 
-    def hear(id: int, value: Any) -> None:
-        heard.append((id, value))
+    def record(id: int, value: Any) -> None:
+        calls.append((id, value))
         assert live.answer(0.5, last=3).n == 3
         if value == 25.0:
             called.set()
@@ -133,12 +133,12 @@ def test_functions_are_called(follow: bool, tmp_path: Path, rng: Rng) -> None:
 
     monitor = live.monitor(last=10)
     failing = monitor.register(0.5, 0.1, on_change=fail)
-    one = monitor.register(0.5, 0.1, on_change=hear)
+    one = monitor.register(0.5, 0.1, on_change=record)
     grown.append([100] * 30, np.full(30, 99), [("b",)] * 30, f=np.ones(30, bool), g=np.ones(30, bool))
     if not follow:
         assert live.poll()
     assert called.wait(10)
-    assert heard[-1] == (one, 25.0)
+    assert calls[-1] == (one, 25.0)
     assert {failure.id for failure in monitor.failures()} == {failing}
     assert live.answer(0.5, last=10).value == 25.0
     live.close()
@@ -180,11 +180,11 @@ def test_a_monitor_that_cannot_be_answered_any_more(follow: bool, tmp_path: Path
     grown = store(tmp_path)
     grow(grown, rng, 0, 30)
     live = LiveStream(grown.path, follow=follow)
-    heard: list[Any] = []
+    values: list[Any] = []
     monitors = [live.monitor(last=10), live.monitor(key="a"), live.monitor(last=3)]
-    ids = [monitor.register(0.5, 0.1, on_change=lambda id, value: heard.append(value)) for monitor in monitors]
+    ids = [monitor.register(0.5, 0.1, on_change=lambda id, value: values.append(value)) for monitor in monitors]
     live.poll()
-    heard.clear()
+    values.clear()
     assert len(live.changes()) == 3
     grown.append_files([777] * 60, [("a",)] * 60)
     before = live.version
@@ -192,11 +192,11 @@ def test_a_monitor_that_cannot_be_answered_any_more(follow: bool, tmp_path: Path
         assert live.poll()
     for _ in range(500):
         assert live.answer(0.5, filter="f").n
-        if heard and live.version > before:
+        if values and live.version > before:
             break
         Event().wait(0.005)
-    assert heard == [777 / 4]
-    assert [words.key for words, _ in live.changes()] == ["a"]
+    assert values == [777 / 4]
+    assert [scope.key for scope, _ in live.changes()] == ["a"]
     assert monitors[1].answer(ids[1]).value == 777 / 4
     for monitor, one in ((monitors[0], ids[0]), (monitors[2], ids[2])):
         with pytest.raises(SpanError, match="beyond what is kept"):
@@ -313,8 +313,8 @@ def test_compare(tmp_path: Path, rng: Rng) -> None:
         ]
         for mine, other in pairs:
             for mode in ("quick", "accurate", "exact"):
-                words, against = scope_arguments(grown.model, mine), scope_arguments(grown.model, other)
-                for found in live.compare([0.1, 0.9], against=against, mode=mode, **words):
+                arguments, against = scope_arguments(grown.model, mine), scope_arguments(grown.model, other)
+                for found in live.compare([0.1, 0.9], against=against, mode=mode, **arguments):
                     data, then = data_of(grown.model, mine), np.sort(data_of(grown.model, other))
                     assert oracle.bound_faults(data, found.value) == []
                     assert oracle.bound_faults(then, found.against) == []

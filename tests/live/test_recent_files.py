@@ -97,17 +97,17 @@ def files(
     return manifest, out
 
 
-def chosen(all_rows: Rows, wanted: RowSelection) -> Any:
+def chosen(all_rows: Rows, selection: RowSelection) -> Any:
     mine = np.arange(len(all_rows.values))
-    if wanted.key is not None:
-        mine = mine[all_rows.keys == KEYS.index(wanted.key[0])]
-    if wanted.last is not None:
-        mine = mine[-wanted.last :]
-    if wanted.interval is not None:
-        mine = mine[all_rows.times[mine] > wanted.interval.above]
-        mine = mine if wanted.interval.upto is None else mine[all_rows.times[mine] <= wanted.interval.upto]
-    if wanted.filter is not None:
-        mine = mine[all_rows.flags[mine] >> "fg".index(wanted.filter) & 1 == 1]
+    if selection.key is not None:
+        mine = mine[all_rows.keys == KEYS.index(selection.key[0])]
+    if selection.last is not None:
+        mine = mine[-selection.last :]
+    if selection.interval is not None:
+        mine = mine[all_rows.times[mine] > selection.interval.above]
+        mine = mine if selection.interval.upto is None else mine[all_rows.times[mine] <= selection.interval.upto]
+    if selection.filter is not None:
+        mine = mine[all_rows.flags[mine] >> "fg".index(selection.filter) & 1 == 1]
     return np.sort(all_rows.values[mine])
 
 
@@ -137,14 +137,14 @@ def check_windows(
     selections: list[RowSelection],
 ) -> None:
     """A summary of each window is valid, within eps/2 of its rows and half the tail, and exact on request."""
-    manifest, held = files(all_rows, cuts, joins, keyed, profile)
+    manifest, recent_files = files(all_rows, cuts, joins, keyed, profile)
     assert manifest.arrived == len(all_rows.values)
     assert RecentManifest.from_json(manifest.to_json(), "x") == manifest
-    recent = RecentSnapshot(1, manifest, held, profile, ByteLRU(1000))
-    for wanted in selections if keyed else [replace(one, key=None) for one in selections]:
-        data = chosen(all_rows, wanted)
+    recent = RecentSnapshot(1, manifest, recent_files, profile, ByteLRU(1000))
+    for selection in selections if keyed else [replace(one, key=None) for one in selections]:
+        data = chosen(all_rows, selection)
         for exact in (False, True):
-            summary = recent.summary(wanted, KIND, exact)
+            summary = recent.summary(selection, KIND, exact)
             assert oracle.summary_faults(summary, data) == []
             assert summary.error <= (0 if exact else profile.eps / 2)
             if profile.tail is not None:
@@ -184,21 +184,21 @@ def test_very_many_windows(
 @settings(max_examples=30)
 def test_any_gap(all_rows: Rows, cuts: list[int], place: int, selections: list[RowSelection]) -> None:
     """A file is not there any more: a window that counts back over it is refused, all others are right."""
-    manifest, held = files(all_rows, cuts, [], True, ErrorProfile(0.1, None))
-    at = place % len(held)
+    manifest, recent_files = files(all_rows, cuts, [], True, ErrorProfile(0.1, None))
+    at = place % len(recent_files)
     lost = manifest.entries[at]
     there = np.r_[0 : lost.first, lost.first + lost.rows : manifest.arrived]
     less = replace(manifest, entries=manifest.entries[:at] + manifest.entries[at + 1 :])
-    recent = RecentSnapshot(1, less, held[:at] + held[at + 1 :], ErrorProfile(0.1, None), ByteLRU(1000))
-    kept = Rows(all_rows.values[there], all_rows.times[there], all_rows.keys[there], all_rows.flags[there])
-    for wanted in selections:
-        after = kept.cut(slice(lost.first, None))
-        mine = len(after.keys) if wanted.key is None else int((after.keys == KEYS.index(wanted.key[0])).sum())
-        if wanted.last is not None and wanted.last > mine:
+    recent = RecentSnapshot(1, less, recent_files[:at] + recent_files[at + 1 :], ErrorProfile(0.1, None), ByteLRU(1000))
+    remaining = Rows(all_rows.values[there], all_rows.times[there], all_rows.keys[there], all_rows.flags[there])
+    for selection in selections:
+        after = remaining.cut(slice(lost.first, None))
+        mine = len(after.keys) if selection.key is None else int((after.keys == KEYS.index(selection.key[0])).sum())
+        if selection.last is not None and selection.last > mine:
             with pytest.raises(SpanError):
-                recent.summary(wanted, KIND, False)
+                recent.summary(selection, KIND, False)
         else:
-            assert oracle.summary_faults(recent.summary(wanted, KIND, False), chosen(kept, wanted)) == []
+            assert oracle.summary_faults(recent.summary(selection, KIND, False), chosen(remaining, selection)) == []
 
 
 @given(st.lists(st.tuples(st.integers(1, 3000), st.booleans()), min_size=5, max_size=60), st.sampled_from([2, 3, 8]))

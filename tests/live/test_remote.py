@@ -37,17 +37,17 @@ class Copy:
         """Copy new files; with `remove`, remove those that the store no longer has."""
         grown.history.close()  # nothing is merged during the copy
         root = Path(grown.path)
-        wanted = [str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()]
-        held = self.held()
-        for name in sorted(filter(only, wanted), key=lambda name: ("_delta_log" in name, name)):
-            if name not in held or "_last_checkpoint" in name:
+        names = [str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()]
+        copied = self.names()
+        for name in sorted(filter(only, names), key=lambda name: ("_delta_log" in name, name)):
+            if name not in copied or "_last_checkpoint" in name:
                 self.files.create_dir(os.path.dirname(f"{self.base}/{name}"))
                 with self.files.open_output_stream(f"{self.base}/{name}") as out:
                     out.write((root / name).read_bytes())
-        for name in held - set(wanted) if remove else ():
+        for name in copied - set(names) if remove else ():
             self.files.delete_file(f"{self.base}/{name}")
 
-    def held(self) -> set[str]:
+    def names(self) -> set[str]:
         found = self.files.get_file_info(pafs.FileSelector(self.base, recursive=True, allow_not_found=True))
         return {os.path.relpath(info.path, self.base) for info in found if info.is_file}
 
@@ -78,9 +78,9 @@ def grow(grown: Grown, rng: Rng, number: int, rows: int = 40) -> None:
     grown.append(rng.integers(-900, 900, rows), when, keys, f=rng.random(rows) < 0.5, g=rng.random(rows) < 0.1)
 
 
-def wait_until(holds: Callable[[], bool]) -> None:
+def wait_until(condition: Callable[[], bool]) -> None:
     last = time.monotonic() + LIMIT
-    while not holds():
+    while not condition():
         assert time.monotonic() < last
         time.sleep(0.01)
 
@@ -127,12 +127,12 @@ def test_answers_are_those_of_the_folder(copy: Copy, grown: Grown, rng: Rng) -> 
 def test_a_reader_follows(copy: Copy, grown: Grown, rng: Rng) -> None:
     grow(grown, rng, 0)
     copy.sync(grown)
-    heard: list[Any] = []
+    values: list[Any] = []
     with copy.live() as live:
-        live.monitor(last=5).register(0.5, 0.3, on_change=lambda id, value: heard.append(value))
+        live.monitor(last=5).register(0.5, 0.3, on_change=lambda id, value: values.append(value))
         grown.append([777] * 9, np.full(9, 99), [("new",)] * 9, f=np.ones(9, bool), g=np.ones(9, bool))
         copy.sync(grown)
-        wait_until(lambda: bool(heard) and heard[-1] == 777 / 4)
+        wait_until(lambda: bool(values) and values[-1] == 777 / 4)
         assert live.version == grown.history.version
         assert live.keys()[-1] == "new"
         check(live, grown.model, rng, windows=2)
@@ -184,7 +184,7 @@ def test_lost_files(copy: Copy, grown: Grown, rng: Rng) -> None:
     grow(grown, rng, 0)
     grown.end_step()
     copy.sync(grown)
-    for name in copy.held():
+    for name in copy.names():
         if name.endswith((".side", ".recent")):
             copy.files.delete_file(f"{copy.base}/{name}")
     live = copy.live(follow=False)

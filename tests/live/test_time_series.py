@@ -27,20 +27,20 @@ BANDS = {
 }  # narrow, in groups of few windows
 
 
-def number_of(shown: Any) -> Any:
+def number_of(time: Any) -> Any:
     """Return the number that a time is compared by."""
-    return shown if isinstance(shown, float) else int(shown.astype(np.int64))
+    return time if isinstance(time, float) else int(time.astype(np.int64))
 
 
 def check_time_series(
-    live: LiveStream, grown: Grown, within: Fraction, over: Fraction, points: int, **words: Any
+    live: LiveStream, grown: Grown, within: Fraction, over: Fraction, points: int, **scope: Any
 ) -> None:
-    model, key = grown.model, words.get("key")
-    found = live.time_series(PHIS, within, over, points, **words)
+    model, key = grown.model, scope.get("key")
+    found = live.time_series(PHIS, within, over, points, **scope)
     assert 1 <= len(found.times) <= points
     assert number_of(found.times[-1]) == model.newest
-    for j, shown in enumerate(found.times):
-        data = np.sort(model.window(key and (key,), None, within, words.get("filter"), number_of(shown)))
+    for j, moment in enumerate(found.times):
+        data = np.sort(model.window(key and (key,), None, within, scope.get("filter"), number_of(moment)))
         assert found.n[j] == len(data)
         for phi, line in zip(PHIS, found.lines, strict=True):
             point = line[j]
@@ -51,7 +51,9 @@ def check_time_series(
             assert low <= oracle.exact_quantile(data, phi) <= high
             assert low <= value <= high
             assert oracle.wrong_answers(data, [value], [phi], live.eps / 2) == []
-            answer = live.answer(phi, within=within, now=model.times.to_input(np.array([number_of(shown)]))[0], **words)
+            answer = live.answer(
+                phi, within=within, now=model.times.to_input(np.array([number_of(moment)]))[0], **scope
+            )
             assert oracle.wrong_answers(data, [answer.value], [phi], live.eps / 2) == [], "the same window"
 
 

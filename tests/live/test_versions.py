@@ -77,11 +77,11 @@ def test_answers_have_the_version_they_are_about(tmp_path: Path, rng: Rng, monke
     grown = keyed(tmp_path)
     grow(grown, rng, 0)
     live = LiveStream(grown.path, follow=False)
-    look = live._reader.span_view
+    span_view = live._reader.span_view
     first = grown.history.version
 
     def then_polled(*arguments: Any, **named: Any) -> Any:
-        found = look(*arguments, **named)
+        found = span_view(*arguments, **named)
         if grown.model.n == 40:
             grow(grown, rng, 1)
             live.poll()
@@ -200,10 +200,10 @@ def test_a_stream_that_is_dropped(tmp_path: Path, rng: Rng) -> None:
     live = LiveStream(grown.path)
     live.monitor(last=5).register(0.5, 0.1)
     live.answer(0.5, filter="f")
-    gone = weakref.ref(live)
+    reference = weakref.ref(live)
     del live
     gc.collect()
-    wait_for(lambda: gone() is None and not following())
+    wait_for(lambda: reference() is None and not following())
     grown.history.close()
 
 
@@ -251,7 +251,7 @@ def test_threads_query_while_another_polls(tmp_path: Path) -> None:
     def hosts(values: Any) -> Any:
         return np.where(values // 1000 % 2 == 0, "even", "odd")
 
-    def ask(seed: int) -> list[tuple[str, Any, Any]]:
+    def query(seed: int) -> list[tuple[str, Any, Any]]:
         chance = np.random.default_rng(seed)
         answers: list[tuple[str, Any, Any]] = []
         while not ended.wait(0.005):
@@ -276,7 +276,7 @@ def test_threads_query_while_another_polls(tmp_path: Path) -> None:
         live.poll()
         counts[live.version] = 1
         with ThreadPoolExecutor(3) as pool:
-            asking = [pool.submit(ask, seed) for seed in range(3)]
+            futures = [pool.submit(query, seed) for seed in range(3)]
             try:
                 for b in range(1, batches):
                     append(b)
@@ -287,7 +287,7 @@ def test_threads_query_while_another_polls(tmp_path: Path) -> None:
                     counts[live.version] = live.n // rows
             finally:
                 ended.set()
-            answers = [one for task in asking for one in task.result()]
+            answers = [one for task in futures for one in task.result()]
         history.close()
     checked = 0
     for kind, key, answer in answers:

@@ -303,7 +303,7 @@ def test_steps_that_were_dropped(tmp_path: Path) -> None:
 def test_old_rows_go(tmp_path: Path, rng: Rng) -> None:
     """As time moves on files are dropped; every window within the store's is right, one beyond it is refused."""
     span = Fraction(100)
-    with small(kept=50):
+    with small(later_rows=50):
         grown = Grown(tmp_path / "store", keys=["host"], filters=["f"], window=span)
         live = LiveStream(grown.path, follow=False)
         most = 0
@@ -315,7 +315,7 @@ def test_old_rows_go(tmp_path: Path, rng: Rng) -> None:
             live.poll()
             most = max(most, live.stats()["recent_values"])
             if number % 5 == 4:
-                check_kept(live, grown, rng, 50)
+                check_retention(live, grown, rng, 50)
         assert most < grown.model.n
         grown.history.vacuum(0)
         assert len(list((tmp_path / "store/_quantide/recent").iterdir())) == live.stats()["recent_files"] + 1
@@ -323,7 +323,7 @@ def test_old_rows_go(tmp_path: Path, rng: Rng) -> None:
         grown.history.close()
 
 
-def check_kept(live: LiveStream, grown: Grown, rng: Rng, kept: int) -> None:
+def check_retention(live: LiveStream, grown: Grown, rng: Rng, later_rows: int) -> None:
     model = grown.model
     for _ in range(20):
         key = [None, ("a",), ("b",)][rng.integers(3)]
@@ -335,7 +335,7 @@ def check_kept(live: LiveStream, grown: Grown, rng: Rng, kept: int) -> None:
             answer = live.answer(0.7, **scope)
         except SpanError:
             assert last is not None
-            assert last > kept or key is not None
+            assert last > later_rows or key is not None
         except (EmptyError, UnknownKeyError):
             assert not len(data)
         else:
@@ -365,7 +365,7 @@ def test_a_shorter_window(tmp_path: Path, rng: Rng) -> None:
 
 def test_tiny_windows(tmp_path: Path) -> None:
     """A store that keeps a nanosecond still has the newest time."""
-    with small(kept=1):
+    with small(later_rows=1):
         history = History(tmp_path, window="1 ns")
         for number in range(10):
             history.append([number, number + 0.5], times=np.array([number, number], "M8[s]"))
@@ -431,8 +431,8 @@ def test_memory_is_bounded(tmp_path: Path, rng: Rng) -> None:
         before = {id(one) for one in gc.get_objects() if isinstance(one, Summary)}
         for last in range(1000, 3000, 5):
             live.answer(0.5, last=last, mode="exact")
-        held = [one for one in gc.get_objects() if isinstance(one, Summary) and id(one) not in before]
-        assert sum(one.nbytes for one in held) < 2 * 200_000
+        summaries = [one for one in gc.get_objects() if isinstance(one, Summary) and id(one) not in before]
+        assert sum(one.nbytes for one in summaries) < 2 * 200_000
         assert live.stats()["memory"] < 2 * 200_000
 
 

@@ -32,8 +32,8 @@ def data_by_key(model: Model, scope: dict[str, Any]) -> dict[Key, Any]:
         for batch in model.batches[_first_batch(model, scope) :]
         for key, *row in zip(batch.keys, batch.values, _times(batch), *batch.filters.values(), strict=True)
     ]
-    kept = rows if last is None else rows[max(0, len(rows) - last) :]
-    inside = [row for row in kept if _is_inside(model, scope, row)]
+    selected = rows if last is None else rows[max(0, len(rows) - last) :]
+    inside = [row for row in selected if _is_inside(model, scope, row)]
     for key in {row[0] for row in inside}:
         out[key] = sorted(row[1] for row in inside if row[0] == key)
     return out
@@ -101,25 +101,25 @@ def _sort_key(key: Key) -> Any:
 
 
 def check_questions(live: LiveStream, model: Model, scope: dict[str, Any], rng: Rng) -> None:
-    words = scope_arguments(model, scope)
+    arguments = scope_arguments(model, scope)
     try:
         if "last" in scope or "within" in scope or "filter" in scope:
             model.window(None, *(scope.get(name) for name in ("last", "within", "filter", "now")))
         data = data_by_key(model, scope)
     except Beyond:
         with pytest.raises(SpanError):
-            live.worst_keys(0.5, **words)
+            live.worst_keys(0.5, **arguments)
         return
     if not data:
         with pytest.raises(EmptyError):
-            live.worst_keys(0.5, **words)
+            live.worst_keys(0.5, **arguments)
         return
     phi = float(rng.choice([0.0, 0.5, 0.9, 1.0, rng.random()]))
     request: dict[str, Any] = {"most": int(rng.integers(1, 5)), "smallest": bool(rng.random() < 0.5)}
     request["min_n"] = int(rng.choice([1, 3]))
     is_window = bool(scope.keys() & {"last", "within", "filter"})
     for mode in (None, "exact") if is_window else (None,):
-        ranking = live.worst_keys(phi, mode=mode, **request, **words)
+        ranking = live.worst_keys(phi, mode=mode, **request, **arguments)
         assert ranking.version == live.version
         check_ranking(ranking, data, phi)
 

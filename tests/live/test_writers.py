@@ -17,7 +17,17 @@ from tests import oracle
 from tests.history.forked_writers import Driver
 from tests.history.writer_workload import leftovers
 from tests.live.live_model import Rng, check, data_of, scope_arguments, small, some_window
-from tests.live.live_workload import HOSTS, LAST, SETTINGS, after, append, batches_in, model_of, noted, versions
+from tests.live.live_workload import (
+    HOSTS,
+    LAST,
+    SETTINGS,
+    after,
+    append,
+    batches_in,
+    logged_batches,
+    model_of,
+    versions,
+)
 
 POINTS = (
     "recent.written",
@@ -85,7 +95,7 @@ def check_store(folder: Path, rng: Rng, done: list[int]) -> None:
 def kill_at(point: str, time: int, driver: Driver, folder: Path) -> None:
     child = driver.start("live_work", folder, f"{point}@{time}:kill")
     assert child.wait() == -9, child.log.read_text()
-    check_store(folder, np.random.default_rng(time), noted(folder, "done"))
+    check_store(folder, np.random.default_rng(time), logged_batches(folder, "done"))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +131,7 @@ def test_killed_at_any_time(driver: Driver, tmp_path: Path, rng: Rng) -> None:
         child = driver.start("live_work", tmp_path / str(number), wait=False)
         Event().wait(delay)
         child.kill()
-        check_store(tmp_path / str(number), rng, noted(tmp_path / str(number), "done"))
+        check_store(tmp_path / str(number), rng, logged_batches(tmp_path / str(number), "done"))
 
 
 def fail_at(point: str, time: int, driver: Driver, folder: Path) -> None:
@@ -159,7 +169,7 @@ class Reader:
         self.answers: list[tuple[dict[str, Any], Any]] = []
         self.model = model_of([0])
 
-    def ask(self) -> None:
+    def query(self) -> None:
         if not self.follows and self.rng.random() < 0.3:
             self.live.poll()
         key: Any = (HOSTS[self.rng.integers(3)],) if self.rng.random() < 0.6 else None
@@ -207,7 +217,7 @@ def stress(folder: Path, driver: Driver, batches: int) -> None:
 
     def read(reader: Reader) -> None:
         while not ended.is_set() and len(reader.answers) < 6000:
-            reader.ask()
+            reader.query()
 
     with ThreadPoolExecutor(3) as pool:
         reading = [pool.submit(read, reader) for reader in readers]
@@ -220,8 +230,8 @@ def stress(folder: Path, driver: Driver, batches: int) -> None:
             ended.set()
         for one in reading:
             one.result()
-    seen = [reader.check(folder) for reader in readers]
-    assert max(seen) > 3
+    version_counts = [reader.check(folder) for reader in readers]
+    assert max(version_counts) > 3
     model = model_of(range(batches))
     for reader in readers:
         reader.live.poll()
