@@ -16,7 +16,7 @@ from tests.machines.blocks import TYPES, Block, blocks, run
 from tests.oracle import tail_faults
 from tests.windows.feed import Feed
 from tests.windows.small_windows import BucketWindow, SmallRecentWindow, small_layout
-from tests.windows.test_constrained_window import TREES, Arrived, ask, constraint_of, truth_of
+from tests.windows.test_constrained_window import TREES, Arrived, constraint_of, truth_of, verify_or_empty
 from tests.windows.window_oracle import answer_faults, verify
 
 pytestmark = pytest.mark.slow
@@ -159,9 +159,9 @@ class RecentMachine(WindowMachine):
     @rule(part=st.floats(0, 1))
     def ask(self, part: float) -> None:
         most = min(self.most or len(self.feed.values), len(self.feed.values))
-        self.feed.ask_last(max(1, int(part * most)), self.rng)
+        self.feed.verify_last(max(1, int(part * most)), self.rng)
         if self.most is None:
-            self.feed.ask_within(0.001 + part * self.feed.now, self.rng)
+            self.feed.verify_within(0.001 + part * self.feed.now, self.rng)
 
 
 class ConstrainedMachine(RuleBasedStateMachine):
@@ -206,7 +206,7 @@ class ConstrainedMachine(RuleBasedStateMachine):
     @rule()
     def ask(self) -> None:
         held = self.arrived.value[truth_of(self.tree, self.arrived)]
-        ask(self.window, held, np.random.default_rng(len(held)))
+        verify_or_empty(self.window, held, np.random.default_rng(len(held)))
 
 
 @pytest.mark.parametrize("make", [SlidingWindow, BucketWindow])

@@ -80,7 +80,7 @@ def rows_of(table: pa.Table) -> list[dict[str, Any]]:
     return list((table.sort_by(order) if order else table).to_pylist())
 
 
-def tell_when_running(spark: SparkSession, sign: Path) -> None:
+def mark_running(spark: SparkSession, sign: Path) -> None:
     tracker = spark.sparkContext.statusTracker()
     while not sign.exists():
         for stage in tracker.getActiveStageIds():
@@ -95,7 +95,7 @@ def main(connection: str, data: str, answers: str, *names: str) -> None:
     if SLOW.keys() & {*names}:
         source_files.MAX_SPLIT = source_files.MIN_SPLIT  # so that some tasks have ended while others run
     if "connect:" not in connection:
-        watch = threading.Thread(target=tell_when_running, args=(spark, Path(answers, "running")), daemon=True)
+        watch = threading.Thread(target=mark_running, args=(spark, Path(answers, "running")), daemon=True)
         watch.start()
     for name, question in (QUESTIONS | FRAMES | SLOW).items():
         if name in names:

@@ -99,7 +99,7 @@ class Soak:
         self.old: list[subprocess.Popen[bytes]] = []
         self.live: LiveStream | None = None
         self.monitor: Monitor | None = None
-        self.query = self.seen = self.starts = 0
+        self.query = self.last_n = self.starts = 0
         self.driver_log = folder
         self.clock = folder / "clock"  # seconds that the driver's clock is off
         self.ahead: dict[str, int] = {}  # files with rows dated ahead, and how many of them
@@ -265,7 +265,7 @@ class Soak:
         if self.live is not None:
             self.live.close()
         self.live = self.monitor = None
-        self.seen = 0
+        self.last_n = 0
         whole = entry.read_bytes()
         entry.write_bytes(whole[: int(self.rng.integers(0, len(whole)))])
         self.record("tear a commit that was not acknowledged", entry.name)
@@ -378,9 +378,9 @@ class Soak:
             self.query = self.monitor.register(PHI, EPS)
             self.record("open a reader, with a continuous query")
         n = self.live.n
-        if not self.seen <= n <= sum(map(len, self.feed.values)):
-            raise Fault(f"the reader saw {self.seen:,} rows, then {n:,}, of {sum(map(len, self.feed.values)):,}")
-        self.seen = n
+        if not self.last_n <= n <= sum(map(len, self.feed.values)):
+            raise Fault(f"the reader saw {self.last_n:,} rows, then {n:,}, of {sum(map(len, self.feed.values)):,}")
+        self.last_n = n
 
     # Processes
 

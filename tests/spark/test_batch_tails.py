@@ -35,7 +35,7 @@ EPS, TAIL = 0.01, 0.1
 Rng = np.random.Generator
 
 
-def assert_kept(summary: Summary, values: Any, eps: float = EPS, tail: float = TAIL) -> None:
+def assert_promise(summary: Summary, values: Any, eps: float = EPS, tail: float = TAIL) -> None:
     """The promise holds at every rank, and the summary certifies it."""
     assert summary.n == len(values)
     assert summary.error <= eps
@@ -52,22 +52,22 @@ def to_rows(name: str, summaries: Summaries) -> Any:
     return to_partial_rows(name, summaries, 1)
 
 
-def merge_stage(asked: SummaryRequest, rows: list[pa.Table], last: bool) -> pa.Table:
+def merge_stage(summary_request: SummaryRequest, rows: list[pa.Table], last: bool) -> pa.Table:
     batches = iter(pa.concat_tables(rows).to_batches())
-    return pa.Table.from_batches(list(_merger(asked, to_rows if last else None)(batches)))
+    return pa.Table.from_batches(list(_merger(summary_request, to_rows if last else None)(batches)))
 
 
-def run_batch(asked: SummaryRequest, tasks: list[list[pa.Table]], width: int = 1) -> Summaries:
+def run_batch(summary_request: SummaryRequest, tasks: list[list[pa.Table]], width: int = 1) -> Summaries:
     """Summarise and merge as Spark does; without keys, `width` tasks merge first."""
     rows = [
         pa.table(row)
         for tables in tasks
-        for name, part in summarise_tables(tables, asked)
+        for name, part in summarise_tables(tables, summary_request)
         for row in to_rows(name, part)
     ]
     if width > 1:
-        rows = [merge_stage(asked, rows[i::width], last=False) for i in range(min(width, len(rows)))]
-    return Summaries.merge(*from_partial_rows(merge_stage(asked, rows, last=True), "v"))
+        rows = [merge_stage(summary_request, rows[i::width], last=False) for i in range(min(width, len(rows)))]
+    return Summaries.merge(*from_partial_rows(merge_stage(summary_request, rows, last=True), "v"))
 
 
 def with_extremes(rng: Rng, size: int, where: str) -> Any:
@@ -93,14 +93,14 @@ def test_tasks_without_keys(where: str, width: int, rng: Rng) -> None:
     cuts = [1, 4, 100, 900, 9000, 9001, 40_000, 100_000, 119_990]
     tasks = [[pa.table({"v": piece})] for piece in np.split(values, cuts)]
     merged = run_batch(request(()), tasks, width)
-    assert_kept(merged[ALL_KEY], values)
+    assert_promise(merged[ALL_KEY], values)
 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_every_order(order: str, rng: Rng) -> None:
     values = ORDERS[order](rng, 60_000)
     tasks = [[pa.table({"v": piece}) for piece in np.array_split(part, 3)] for part in np.array_split(values, 7)]
-    assert_kept(run_batch(request(()), tasks, 3)[ALL_KEY], values)
+    assert_promise(run_batch(request(()), tasks, 3)[ALL_KEY], values)
 
 
 @pytest.mark.parametrize("where", ["first", "last", "ties", "five values"])
@@ -121,16 +121,16 @@ def test_keys_of_unequal_sizes(where: str, tasks: int, rng: Rng, monkeypatch: py
     rows = pa.concat_tables([piece for pieces in split for piece in pieces])
     read_keys, read_values = rows["k"].to_numpy(), rows["v"].to_numpy()
     for key in range(len(sizes)):
-        assert_kept(merged[key], read_values[read_keys == key])
+        assert_promise(merged[key], read_values[read_keys == key])
 
 
 def test_every_level_stays_within_its_shares(rng: Rng, monkeypatch: pytest.MonkeyPatch) -> None:
     """A summary of level i has a quarter of eps, half of the tail, for its groups, and a sixteenth for each level."""
     monkeypatch.setattr(partial_summaries, "FAN_IN", 2)
-    levels, seen = PartialLevels(EPS / 16, TAIL / 16), []
+    levels, batches = PartialLevels(EPS / 16, TAIL / 16), []
     for _ in range(21):
         keys, values = rng.integers(0, 3, 3000) ** 2, rng.lognormal(0, 2, 3000)
-        seen.append((keys, values))
+        batches.append((keys, values))
         levels.add(Summaries.of(keys, values, EPS / 4, "refuse", TAIL / 2))
     assert len(levels.levels) == partial_summaries.LEVELS + 1
     for level, of_level in enumerate(levels.levels):
@@ -139,7 +139,9 @@ def test_every_level_stays_within_its_shares(rng: Rng, monkeypatch: pytest.Monke
             assert (summaries.tail <= TAIL * (1 / 2 + level / 16)).all()
     merged = Summaries.merge(*[summaries for of_level in levels.levels for summaries in of_level])
     for key in (0, 1, 4):
-        assert_kept(merged[key], np.concatenate([values[keys == key] for keys, values in seen]), EPS / 2, TAIL * 3 / 4)
+        assert_promise(
+            merged[key], np.concatenate([values[keys == key] for keys, values in batches]), EPS / 2, TAIL * 3 / 4
+        )
 
 
 @given(st.data())
@@ -154,7 +156,7 @@ def test_any_tasks(data: st.DataObject) -> None:
     rows = pa.concat_tables(tables)
     for key in merged:
         own = rows["v"].to_numpy() if key == ALL_KEY else rows["v"].to_numpy()[rows["k"].to_numpy() == key]
-        assert_kept(merged[key], own, eps, tail)
+        assert_promise(merged[key], own, eps, tail)
 
 
 def test_keys_that_cannot_be_compressed_do_not_keep_others_large(rng: Rng) -> None:
@@ -196,8 +198,8 @@ def merge_blobs(*columns: pa.Array) -> bytes:
 def test_qt_summary(size: int, rng: Rng) -> None:
     values = with_extremes(rng, max(size, 100), "ties")[:size]
     x, eps = pa.array(values), pa.array(np.full(size, EPS))
-    assert_kept(Summary.from_bytes(qt_summary(x, eps)), values)
-    assert_kept(Summary.from_bytes(qt_summary(x, eps, pa.array(np.full(size, 0.02)))), values, EPS, 0.02)
+    assert_promise(Summary.from_bytes(qt_summary(x, eps)), values)
+    assert_promise(Summary.from_bytes(qt_summary(x, eps, pa.array(np.full(size, 0.02)))), values, EPS, 0.02)
     plain = Summary.from_bytes(qt_summary(x, eps, pa.nulls(size, pa.float64())))
     assert plain.error <= EPS
     assert len(plain) <= 2 / EPS + 1
@@ -209,9 +211,9 @@ def test_qt_merge(rng: Rng) -> None:
     values = np.concatenate(parts)
     blobs = pa.array([qt_summary(pa.array(part), pa.array(np.full(len(part), 0.002))) for part in parts])
     merged = Summary.from_bytes(merge_blobs(blobs))
-    assert_kept(merged, values, 0.002, 0.02)
+    assert_promise(merged, values, 0.002, 0.02)
     small = Summary.from_bytes(merge_blobs(blobs, pa.array([EPS] * 4)))
-    assert_kept(small, values)
+    assert_promise(small, values)
     assert len(small) < len(merged) / 2
     plain = Summary.from_bytes(merge_blobs(blobs, pa.array([EPS] * 4), pa.nulls(4, pa.float64())))
     assert plain.error <= EPS
@@ -224,7 +226,7 @@ def test_a_tail_above_the_promise_does_not_grow(rng: Rng) -> None:
     steep = Summary.of(values).compress(1000, 0.2)
     small = thin(steep, EPS, TAIL)
     assert len(small) < len(steep)
-    assert_kept(small, values, EPS, steep.tail or 0)
+    assert_promise(small, values, EPS, steep.tail or 0)
 
 
 @pytest.mark.parametrize("tail", [[0.1, 0.2], [0.1, None], [2.0, 2.0]])
@@ -291,7 +293,7 @@ def test_files(
     values = np.sort(rows["v"].to_numpy())
     for eps in (0.01, 0.001):
         (summary,) = read_summaries(summarize(str(folder), "v", eps=eps)).values()
-        assert_kept(summary, values, eps, 10 * eps)
+        assert_promise(summary, values, eps, 10 * eps)
     n = len(values)
     for row in quantiles(str(folder), "v", [1 / n, 0.001, 0.5, 0.9999, 1.0], tail=0.02).collect():
         target = max(1, int(np.ceil(row["phi"] * n - 1e-9)))
@@ -307,10 +309,10 @@ def test_files_by_key_and_merged_again(spark: SparkSession, lake: tuple[Path, pa
     summaries = read_summaries(frame)
     assert sorted(summaries) == sorted(set(keys.tolist()))
     for key, summary in summaries.items():
-        assert_kept(summary, values[keys == key])
+        assert_promise(summary, values[keys == key])
     for eps in (None, 0.01):
         (row,) = merge_summaries(frame, eps=eps).collect()
-        assert_kept(Summary.from_bytes(bytes(row["summary"])), values)
+        assert_promise(Summary.from_bytes(bytes(row["summary"])), values)
 
 
 @pytest.mark.parametrize("streamed", [False, True])

@@ -18,7 +18,7 @@ from tests.spark.query_driver import EPS, QUESTIONS, rows_of, write_lake
 
 pytestmark = pytest.mark.slow
 
-ASKED = ["summary", "quantiles", "quantiles by key", "exact by key"]
+QUERY_NAMES = ["summary", "quantiles", "quantiles by key", "exact by key"]
 DRIVER = [sys.executable, "-m", "tests.spark.query_driver"]
 
 
@@ -35,7 +35,7 @@ def run(lake: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, lis
     folder, started = tmp_path_factory.mktemp("answers"), tmp_path_factory.mktemp("cluster")
     log, sign = folder / "driver.log", folder / "running"
     with cluster(started) as two:
-        command = [*DRIVER, two.url, str(lake), str(folder), *ASKED, "frame by key"]
+        command = [*DRIVER, two.url, str(lake), str(folder), *QUERY_NAMES, "frame by key"]
         with running(command, log, environment()) as driver:
             wait_until(sign.exists, [driver, two.master, *two.workers], log)
             addresses = listening(set().union(*map(family, (driver.pid, *two.pids))))
@@ -43,7 +43,7 @@ def run(lake: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, lis
     return folder, addresses
 
 
-@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("name", QUERY_NAMES)
 def test_answers_are_those_of_local_mode(
     spark: SparkSession, lake: Path, run: tuple[Path, list[Address]], name: str
 ) -> None:

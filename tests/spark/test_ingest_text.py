@@ -79,9 +79,9 @@ def test_a_header_where_none_is_expected(spark: SparkSession, tmp_path: Path, ca
     feed = Feed(tmp_path, 'value = "ms"', source)
     (feed.incoming / "0.csv").write_text("host,ms\na,1\n")
     assert main(["ingest", str(feed.config), "--once"]) == 2
-    told = capsys.readouterr().err
+    error = capsys.readouterr().err
     assert (
-        "0.csv: its first line looks like a header: host, ms. Set streams.s.source.options = { header = true }" in told
+        "0.csv: its first line looks like a header: host, ms. Set streams.s.source.options = { header = true }" in error
     )
     (feed.incoming / "1.csv").write_text("2,b\nx,c\n")
     feed.ingest()

@@ -75,9 +75,9 @@ def sorted_groups(frame: DataFrame) -> dict[int, dict[str, list[str]]]:
     rows = frame.select("k", "id", *[F.col(name).cast("string").alias(name) for name in TYPES]).collect()
     out: dict[int, dict[str, list[str]]] = {k: {} for k in range(3)}
     for k, name in itertools.product(out, TYPES):
-        keep = [row for row in rows if row["k"] == k and row[name] is not None]
-        keep.sort(key=lambda row: row["id"] % 100 if name == "tiny" else row["id"])
-        out[k][name] = [row[name] for row in keep]
+        group = [row for row in rows if row["k"] == k and row[name] is not None]
+        group.sort(key=lambda row: row["id"] % 100 if name == "tiny" else row["id"])
+        out[k][name] = [row[name] for row in group]
     return out
 
 

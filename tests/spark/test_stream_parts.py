@@ -106,9 +106,9 @@ def test_bad_rows_are_separated_with_their_reasons() -> None:
 
 def test_rows_of_the_quarantine_keep_their_reasons() -> None:
     """A line that only the first reading could explain, one that was never explained, and one that is good now."""
-    held = {"v": [None, None, 2.0], CORRUPT: ["a,b", "?", None], SOURCE_FILE: ["/in/a.csv"] * 3, LINE: [7, 8, 9]}
-    told = {REASON: ["the line has fewer columns", None, "the value is nan"], COLUMN: ["v", None, "v"]}
-    good, bad = read_rows(pa.table(held | told), rules())
+    rows = {"v": [None, None, 2.0], CORRUPT: ["a,b", "?", None], SOURCE_FILE: ["/in/a.csv"] * 3, LINE: [7, 8, 9]}
+    reasons = {REASON: ["the line has fewer columns", None, "the value is nan"], COLUMN: ["v", None, "v"]}
+    good, bad = read_rows(pa.table(rows | reasons), rules())
     assert good.value.to_pylist() == [2.0]
     assert bad is not None
     assert bad[REASON].to_pylist() == ["the line has fewer columns", "Spark cannot read this line"]
@@ -412,15 +412,17 @@ def test_the_line_before_the_first_batch_has_no_zeros_that_look_healthy() -> Non
     status = StreamStatus("latency", 1000, 0)
     status.stats = {"steps": 3, "runs": 1, "chunks": 2}
     status.waiting_files = 4
-    assert words_of(status) == "latency waiting for the first batch 4 files waiting 1,000 rows 3 steps 1 run 2 chunks"
+    assert (
+        squeezed_line(status) == "latency waiting for the first batch 4 files waiting 1,000 rows 3 steps 1 run 2 chunks"
+    )
     status.running = False
-    assert words_of(status).startswith("latency no new batch 4 files waiting")
+    assert squeezed_line(status).startswith("latency no new batch 4 files waiting")
     status.add_batch(BatchRecord("c0", 3, rows=5), 0.25)
-    assert "rows/s" in words_of(status)
-    assert "batch 250 ms" in words_of(status)
+    assert "rows/s" in squeezed_line(status)
+    assert "batch 250 ms" in squeezed_line(status)
 
 
-def words_of(status: StreamStatus) -> str:
+def squeezed_line(status: StreamStatus) -> str:
     return " ".join(status.to_line().split())
 
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 NEEDED_BY_SPARK = ["numpy", "numpy.libs", "pandas", "pyarrow", "dateutil", "pytz", "six.py", "tzdata"]
 
-ASK = """
+QUERY = """
 import sys
 from pyspark.sql import SparkSession
 from quantide.spark import SparkSetupError, quantiles
@@ -56,7 +56,7 @@ def test_workers_that_cannot_run_quantide(
     python = tmp_path / "nowhere" / "python" if packages is None else python_with(tmp_path / "venv", packages)
     log, env = tmp_path / "driver.log", environment(str(python)) | FREE_PORT
     env.pop("PYTHONPATH", None)  # it would lead the workers to the sources
-    with running([sys.executable, "-c", ASK, session, str(tmp_path)], log, env) as driver:
+    with running([sys.executable, "-c", QUERY, session, str(tmp_path)], log, env) as driver:
         lines = [line for line in finish(driver, log).splitlines() if line.startswith("named:")]
     assert len(lines) == 2, "a session that failed once is checked again"
     for line in lines:

@@ -49,11 +49,11 @@ class Feed:
     def _note(self, values: Array, times: Array) -> None:
         self.values, self.times = np.concatenate([self.values, values]), np.concatenate([self.times, times])
 
-    def ask_last(self, last: int, rng: Rng) -> None:
+    def verify_last(self, last: int, rng: Rng) -> None:
         mask = np.arange(len(self.values)) >= len(self.values) - last
         self._check(mask, int(np.count_nonzero(mask)), rng, last=last)
 
-    def ask_within(self, span: float, rng: Rng) -> None:
+    def verify_within(self, span: float, rng: Rng) -> None:
         mask = inside(self.times, self.now, span)
         sure = np.count_nonzero(mask) - sum(np.count_nonzero(mask[a:b]) for a, b in self.straddled(mask))
         self._check(mask, int(sure), rng, within=span)

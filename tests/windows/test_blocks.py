@@ -50,9 +50,9 @@ def test_mixtures(eps: float, mix: float, rng: Rng) -> None:
             else:
                 feed.summarised(values, times, way)
             if rng.random() < 0.25:
-                feed.ask_last(int(rng.integers(1, len(feed.values) + 1)), rng)
-                feed.ask_within(float(rng.exponential(1 + feed.now * rng.random())), rng)
-        feed.ask_last(len(feed.values), rng)
+                feed.verify_last(int(rng.integers(1, len(feed.values) + 1)), rng)
+                feed.verify_within(float(rng.exponential(1 + feed.now * rng.random())), rng)
+        feed.verify_last(len(feed.values), rng)
         answered += feed.answered
     assert answered > 20
 
@@ -86,9 +86,9 @@ def test_adversarial_sizes(sizes: str, way: str, rng: Rng) -> None:
             else:
                 feed.summarised(values, np.zeros(n), float(way == "coarse"))
             if i % 10 == 9:
-                feed.ask_last(int(np.exp(rng.uniform(0, np.log(len(feed.values))))), rng)
+                feed.verify_last(int(np.exp(rng.uniform(0, np.log(len(feed.values))))), rng)
         for _ in range(40):
-            feed.ask_last(int(np.exp(rng.uniform(0, np.log(len(feed.values))))), rng)
+            feed.verify_last(int(np.exp(rng.uniform(0, np.log(len(feed.values))))), rng)
         assert feed.answered > 5
 
 
@@ -114,8 +114,8 @@ def test_values_and_blocks_by_turns(rng: Rng) -> None:
                 feed.take(rng.random(n), some_times(rng, n, feed.now))
                 feed.summarised(rng.random(n), some_times(rng, n, feed.now), way)
             for _ in range(60):
-                feed.ask_last(int(np.exp(rng.uniform(0, np.log(len(feed.values))))), rng)
-                feed.ask_within(float(feed.now * rng.random() ** 3 + 1e-3), rng)
+                feed.verify_last(int(np.exp(rng.uniform(0, np.log(len(feed.values))))), rng)
+                feed.verify_within(float(feed.now * rng.random() ** 3 + 1e-3), rng)
 
 
 def test_blocks_alone_are_like_a_sketch(rng: Rng) -> None:
@@ -143,8 +143,8 @@ def test_overlapping_slices_are_joined(rng: Rng) -> None:
             feed.summarised(rng.random(50), times, 0.5, joins=part > 0)
     assert len(list(feed.window._slices.groups())) >= 10
     for _ in range(50):
-        feed.ask_within(float(rng.random() * 60), rng)
-        feed.ask_last(int(rng.integers(1, 9000)), rng)
+        feed.verify_within(float(rng.random() * 60), rng)
+        feed.verify_last(int(rng.integers(1, 9000)), rng)
     assert feed.answered > feed.refused
 
 
@@ -319,8 +319,8 @@ def test_limits_with_blocks(limits: dict[str, Any], rng: Rng) -> None:
             feed.summarised(values, times, 0.7)
         tuples.append(feed.window.tuples)
         if i % 100 == 99:
-            feed.ask_last(int(rng.integers(1, limits.get("max_items", 500) + 1)), rng)
-            feed.ask_within(float(rng.random() * limits.get("max_age", 5)) + 0.01, rng)
+            feed.verify_last(int(rng.integers(1, limits.get("max_items", 500) + 1)), rng)
+            feed.verify_within(float(rng.random() * limits.get("max_age", 5)) + 0.01, rng)
     assert feed.answered > feed.refused
     assert max(tuples[1000:]) <= 1.25 * max(tuples[300:900])
 
@@ -407,7 +407,7 @@ def test_restart_in_the_middle(rng: Rng) -> None:
             if rng.random() < 0.3:
                 restarted.window = SmallRecentWindow.from_bytes(restarted.window.to_bytes())
             if rng.random() < 0.1:
-                straight.ask_last(int(rng.integers(1, len(straight.values) + 1)), rng)
+                straight.verify_last(int(rng.integers(1, len(straight.values) + 1)), rng)
         assert straight.window.to_bytes() == restarted.window.to_bytes()
         mask = inside(straight.times, straight.now, 1e9) if timed else np.ones(len(straight.values), dtype=bool)
         assert verify(restarted.window, straight.values[mask], rng).n == len(straight.values)

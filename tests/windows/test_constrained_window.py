@@ -58,12 +58,12 @@ class Arrived:
     def repeat_last(self, weights: Array) -> None:
         """Let the last rows have arrived as often as their weights say."""
         index = np.arange(len(self.value) - len(weights), len(self.value))
-        kept = np.concatenate([np.arange(len(self.value) - len(weights)), np.repeat(index, weights)])
+        repeated = np.concatenate([np.arange(len(self.value) - len(weights)), np.repeat(index, weights)])
         self.value, self.time, self.load, self.src = (
-            column[kept] for column in (self.value, self.time, self.load, self.src)
+            column[repeated] for column in (self.value, self.time, self.load, self.src)
         )
 
-    def say(self, atom: tuple[Any, ...], now: float | None = None) -> Array:
+    def mask(self, atom: tuple[Any, ...], now: float | None = None) -> Array:
         """Return a mask of the arrivals for which an atom is true."""
         kind, argument = atom
         if kind == "last":
@@ -101,7 +101,7 @@ def truth_of(tree: Any, arrived: Arrived, now: float | None = None) -> Array:
     if len(tree) == 3:
         left, right = truth_of(tree[1], arrived, now), truth_of(tree[2], arrived, now)
         return left & right if tree[0] == "and" else left | right
-    return arrived.say(tree, now)
+    return arrived.mask(tree, now)
 
 
 ATOMS = st.one_of(
@@ -112,7 +112,7 @@ ATOMS = st.one_of(
 TREES = st.recursive(ATOMS, lambda inner: st.tuples(st.sampled_from(["and", "or"]), inner, inner), max_leaves=7)
 
 
-def ask(window: ConstrainedWindow, data: Array, rng: Rng, /, **scope: Any) -> None:
+def verify_or_empty(window: ConstrainedWindow, data: Array, rng: Rng, /, **scope: Any) -> None:
     if len(data):
         verify(window, data, rng, **scope)
     else:
@@ -133,11 +133,11 @@ def test_random_expressions(tree: Any, others: list[Any], seed: int, eps: float)
                 window = ConstrainedWindow.from_bytes(window.to_bytes())
             assert window.arrived == len(arrived.value)
             data = arrived.value[truth_of(tree, arrived)]
-            ask(window, data, rng)
+            verify_or_empty(window, data, rng)
             assert window.n >= len(data)
             for other in others:
                 try:
-                    ask(window, arrived.value[truth_of(other, arrived)], rng, window=constraint_of(other))
+                    verify_or_empty(window, arrived.value[truth_of(other, arrived)], rng, window=constraint_of(other))
                 except (errors.SpanError, errors.InvalidArgumentError):
                     continue
 
@@ -153,7 +153,7 @@ def test_many_windows_from_one_structure(trees: list[Any], seed: int) -> None:
         for _ in range(6):
             window.update(arrived.more(rng, int(rng.choice([1, 64, 500, 1500]))))
             for tree in trees:
-                ask(window, arrived.value[truth_of(tree, arrived)], rng, window=constraint_of(tree))
+                verify_or_empty(window, arrived.value[truth_of(tree, arrived)], rng, window=constraint_of(tree))
 
 
 # --- where the paper's construction is wrong ----------------------------------------------------------------
@@ -203,7 +203,7 @@ def test_numbers_are_counted_over_all_arrivals(rng: Rng) -> None:
     for _ in range(20):
         window.update(arrived.more(rng, 200))
         data = arrived.value[-500:][arrived.src[-500:] == "A"]
-        ask(window, data, rng)
+        verify_or_empty(window, data, rng)
     silent = pa.table({"value": np.ones(500), "time": np.full(500, arrived.time[-1]), "src": ["B"] * 500})
     window.update(silent.append_column("load", pa.nulls(500, pa.float64())))
     assert window.arrived == 4500
@@ -298,7 +298,7 @@ def test_now(rng: Rng) -> None:
     end = arrived.time[-1]
     for later in (0.0, 1.0, 30.0, 49.0):
         mask = inside(arrived.time, end + later, 5) | (inside(arrived.time, end + later, 50) & (arrived.src == "A"))
-        ask(window, arrived.value[mask], rng, now=end + later)
+        verify_or_empty(window, arrived.value[mask], rng, now=end + later)
     with pytest.raises(errors.InvalidArgumentError, match="now"):
         window.quantile(0.5, window=last(5), now=end)
 

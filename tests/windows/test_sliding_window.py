@@ -193,12 +193,12 @@ def test_blocks_of_all_sizes(cls: type[SlidingWindow], rng: Rng) -> None:
 
 def straddled(blocks: list[int], size: int) -> int:
     """Return the size of the block inside which a window of the last `size` begins; 0 if it begins with a block."""
-    seen = 0
+    covered = 0
     for n in reversed(blocks):
-        seen += n
-        if seen == size:
+        covered += n
+        if covered == size:
             return 0
-        if seen > size:
+        if covered > size:
             return n
     return 0
 

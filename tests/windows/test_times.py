@@ -230,20 +230,20 @@ def test_late_values_are_refused_or_clamped(rng: Rng) -> None:
     """Clamped values count as arriving at the newest time, and `clamped` counts them."""
     values, times = rng.random(3000), np.cumsum(rng.normal(0.2, 1, 3000))
     strict, patient = SmallRecentWindow(0.1), SmallRecentWindow(0.1, late="clamp")
-    seen = np.maximum.accumulate(times)
+    newest = np.maximum.accumulate(times)
     for start in range(0, 3000, 100):
         stop = start + 100
-        if np.any(seen[start:stop] != times[start:stop]):
+        if np.any(newest[start:stop] != times[start:stop]):
             before = strict.to_bytes()
             with pytest.raises(errors.LateError, match="clamp"):
                 strict.update(values[start:stop], times[start:stop])
             assert strict.to_bytes() == before
         strict.update(values[start:stop], times[start:stop], late="clamp")
         patient.update(values[start:stop], times[start:stop])
-        assert strict.clamped == patient.clamped == int(np.count_nonzero(seen[:stop] != times[:stop]))
-        assert patient.newest == seen[stop - 1]
+        assert strict.clamped == patient.clamped == int(np.count_nonzero(newest[:stop] != times[:stop]))
+        assert patient.newest == newest[stop - 1]
         for span in (1.0, 20.0, 400.0):
-            verify(patient, values[:stop][seen[:stop] > seen[stop - 1] - span], rng, within=span)
+            verify(patient, values[:stop][newest[:stop] > newest[stop - 1] - span], rng, within=span)
     restored = SmallRecentWindow.from_bytes(patient.to_bytes())
     assert restored.clamped == patient.clamped > 100
     restored.update(0.5, -1e9)

@@ -108,7 +108,7 @@ def test_any_sequence_of_calls(data: st.DataObject) -> None:
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     size = data.draw(st.sampled_from([60, 300, 2000]))
     eps, tail = data.draw(st.sampled_from([(0.3, 0.5), (0.1, 0.3), (0.1, 0.02), (0.02, 0.2)]))
-    window, seen = BucketWindow(size, eps, tail=tail), np.empty(0)
+    window, arrived = BucketWindow(size, eps, tail=tail), np.empty(0)
     for _ in range(data.draw(st.integers(1, 8))):
         count = data.draw(st.sampled_from([1, 3, 40, 700, 3000]))
         values = rng.integers(0, data.draw(st.sampled_from([3, 50, 10**6])), count).astype(float)
@@ -117,8 +117,8 @@ def test_any_sequence_of_calls(data: st.DataObject) -> None:
             window = BucketWindow.from_bytes(window.to_bytes())
         for part in [values] if count != 40 else values:
             window.update(part)
-        seen = np.concatenate((seen, values))
-        assert not faults(window, seen[-size:])
+        arrived = np.concatenate((arrived, values))
+        assert not faults(window, arrived[-size:])
 
 
 @pytest.mark.parametrize("cls", [SlidingWindow, BucketWindow])
