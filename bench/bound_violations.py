@@ -9,7 +9,7 @@ import numpy as np
 from bench import comparison_claims, histogram_claims, ranking_claims
 from bench.collection import Subject
 from bench.random_data import draw_pair
-from bench.report import Report, Row, say, sized
+from bench.report import Report, Row, show, sized
 from bench.timing import blocks, clock, spread
 from bench.violation_search import Checks, T, search
 from quantide import StreamSketch, Summary
@@ -39,7 +39,7 @@ class Settings:
 
 def find(draw: Callable[[np.random.Generator], T], checks: Checks[T], s: Settings, group: str) -> list[Row]:
     """Return a row for each bound; `group` is what the bounds are about, and has cases of its own."""
-    say(f"violations: {group}, {s.cases:,} cases of each of {len(checks)} bounds")
+    show(f"violations: {group}, {s.cases:,} cases of each of {len(checks)} bounds")
     return [{"group": group} | row for row in search(draw, checks, s.cases, [s.seed, *group.encode()])]
 
 
@@ -64,7 +64,7 @@ def rankings(s: Settings) -> list[Row]:
 
 def speed(s: Settings) -> list[Row]:
     """Measure comparisons of two summaries; every call computes its bounds again."""
-    say(f"violations: speed, two summaries of {s.n:,} values")
+    show(f"violations: speed, two summaries of {s.n:,} values")
     a, b = (_summary(s, np.random.default_rng([s.seed, side]), SHIFT * side) for side in range(2))
     rows = []
     for name, call in MEASURES.items():

@@ -96,9 +96,9 @@ class Lab:
             before, begun = version(), time.monotonic()
             with repeated(self.commit, 1 / s.rate):
                 page.wait_for_timeout(s.seconds * 1e3)
-            seen, seconds = version() - before, time.monotonic() - begun
+            versions, seconds = version() - before, time.monotonic() - begun
             gaps = np.array(page.evaluate("window.gaps")[5:]) / 1e3
-        row = {"commits_per_s": seen / seconds, "seen": seen, "frames_per_s": float(1 / gaps.mean())}
+        row = {"commits_per_s": versions / seconds, "seen": versions, "frames_per_s": float(1 / gaps.mean())}
         return [row | {"gap_p99": float(np.quantile(gaps, 0.99)), "gap_worst": float(gaps.max())}]
 
     def memory(self, s: Settings) -> list[Row]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from bench import rendering
 from bench.processes import ROOT
-from bench.report import Part, Report, Row, about, say, settings_at
+from bench.report import Part, Report, Row, about, settings_at, show
 
 Reports = Mapping[str, Report]  # by folder and subject, such as "results/fast"
 DOCS = ROOT / "docs"
@@ -37,7 +37,7 @@ class Subject:
     def measure(self, name: str, settings: Any, command: str = "", folder: Path | None = None) -> Report:
         report = Report(name, asdict(settings), {}, about(command, self.packages))
         for package in report.about["not_installed"]:
-            say(f"{name}: {package} is not installed, skipped")
+            show(f"{name}: {package} is not installed, skipped")
         with self.parts(settings) if callable(self.parts) else nullcontext(self.parts) as parts:
             return report.measure(settings, parts, folder)
 
@@ -94,7 +94,7 @@ class Collection:
         if folder:
             for name, text in self.render(folder).items():
                 (folder / name).write_text(text, encoding="utf-8")
-        say("\n".join(["", *(self.page(report)[1] for report in reports), f"{time.perf_counter() - begun:.0f} s"]))
+        show("\n".join(["", *(self.page(report)[1] for report in reports), f"{time.perf_counter() - begun:.0f} s"]))
         return folder
 
     def _comment(self) -> str:

@@ -39,7 +39,7 @@ class Method:
     `rounded`: it stores float32, and its error is counted on the rounded values."""
 
     name: str
-    ask: Callable[[Any, Floats], Any] | None = None
+    query: Callable[[Any, Floats], Any] | None = None
     size: Callable[[Any], int] | None = None
     make: Callable[[], Any] | None = None
     update: Callable[[Any, Values], Any] = lambda sketch, values: sketch.update(values)
@@ -67,7 +67,7 @@ class Method:
         return fed
 
     def answers(self, fed: Any, phis: Floats) -> Floats:
-        return np.asarray(self.ask(fed, phis) if self.ask else [], dtype=np.float64)
+        return np.asarray(self.query(fed, phis) if self.query else [], dtype=np.float64)
 
     def promise(self) -> Row:
         return {"guarantee": self.kind, "guaranteed_error": self.bound}
@@ -90,7 +90,7 @@ def measure(methods: Sequence[Method], values: Values, phis: Floats, rounds: int
         row: Row = {"eps": method.eps, "method": method.name, "setting": method.setting, "note": method.note, "n": n}
         row |= {"values_per_s": round(n / timed.best), "rounds": rounds}
         row |= {"ask_all_s": None, "observed_error": None, **method.promise()}
-        if method.ask:
+        if method.query:
             seconds, answers = clock(method.answers, fed, phis)
             row |= {"ask_all_s": round(seconds, 6), "repeats": bool(np.array_equal(answers, first[i]))}
             row |= errors(exact[method.rounded], phis, answers)
@@ -128,7 +128,7 @@ def sort_blocks() -> Method:
 
 def _datasketch(name: str, type_name: str, k: int, **more: Any) -> Method:
     make = getattr(load_required("datasketches"), type_name)
-    more.setdefault("ask", lambda sketch, phis: sketch.get_quantiles(phis.tolist(), True))
+    more.setdefault("query", lambda sketch, phis: sketch.get_quantiles(phis.tolist(), True))
     return Method(name, size=lambda one: len(one.serialize()), make=lambda: make(k), setting=f"k={k}", **more)
 
 
@@ -146,7 +146,7 @@ def req(eps: float, k: int | None = None) -> Method:
 
 
 def tdigest() -> Method:
-    more: Row = {"ask": lambda digest, phis: [digest.get_quantile(phi) for phi in phis.tolist()]}
+    more: Row = {"query": lambda digest, phis: [digest.get_quantile(phi) for phi in phis.tolist()]}
     return _datasketch("t-digest", "tdigest_double", 200, **more)
 
 
@@ -159,7 +159,7 @@ def fastdigest(centroids: int = 1_000) -> Method:
 
     more: Row = {"update": update, "merge": lambda _, parts: module.merge_all(list(parts))}
     more |= {"make": lambda: module.TDigest(max_centroids=centroids), "setting": f"{centroids} centroids"}
-    more["ask"] = lambda digest, phis: digest.quantile_vec(phis.tolist())
+    more["query"] = lambda digest, phis: digest.quantile_vec(phis.tolist())
     return Method("fastdigest", size=lambda digest: len(digest.to_bytes()), **more)
 
 
@@ -228,7 +228,7 @@ def clickhouse(eps: float) -> list[Method]:
 
     def method(title: str, function: str, kind: str = "none", bound: float | None = None, **more: Any) -> Method:
         state = f"length(CAST({clickhouse_call(function, [0.5], suffix='State')} AS String))"
-        more |= {"ask": lambda table, phis: table.one(clickhouse_call(function, phis)), "setting": function}
+        more |= {"query": lambda table, phis: table.one(clickhouse_call(function, phis)), "setting": function}
         more |= {"size": lambda table: int(table.one(state))}
         more["prepare"] = lambda values: ClickHouseTable(pa.table({"v": values}))
         return Method(f"ClickHouse {title}", kind=kind, bound=bound, **more)
@@ -243,7 +243,7 @@ def clickhouse(eps: float) -> list[Method]:
 
 
 def duckdb(title: str, function: str, **more: Any) -> Method:
-    more |= {"ask": lambda table, phis: table.one(f"{function}(v, {phis.tolist()})")}
+    more |= {"query": lambda table, phis: table.one(f"{function}(v, {phis.tolist()})")}
     more |= {"prepare": lambda values: DuckTable(pa.table({"v": values})), "setting": function}
     return Method(f"DuckDB {title}", **more)
 
@@ -251,13 +251,15 @@ def duckdb(title: str, function: str, **more: Any) -> Method:
 def engines(eps: float) -> list[Method]:
     """Return numpy and the installed engines."""
     exact: Row = {"kind": "exact", "bound": 0.0}
-    sort: Row = {"ask": lambda values, phis: np.quantile(values, phis, method="inverted_cdf")}
+    sort: Row = {"query": lambda values, phis: np.quantile(values, phis, method="inverted_cdf")}
     found = [Method("numpy quantile", size=lambda values: int(values.nbytes), **sort, **exact)]
     if environment.load("duckdb"):
         found += [duckdb("approx", "approx_quantile"), duckdb("exact", "quantile_disc", **exact)]
     if polars := environment.load("polars"):
         one: Any = partial(polars.Series.quantile, interpolation="equiprobable")  # a few one by one, many by one sort
-        ask: Row = {"ask": lambda v, phis: one(v, phis.tolist()) if len(phis) > 3 else [one(v, phi) for phi in phis]}
+        query: Row = {
+            "query": lambda v, phis: one(v, phis.tolist()) if len(phis) > 3 else [one(v, phi) for phi in phis]
+        }
         size: Row = {"size": lambda values: int(values.estimated_size())}
-        found.append(Method("Polars exact", prepare=polars.Series, **ask, **size, **exact))
+        found.append(Method("Polars exact", prepare=polars.Series, **query, **size, **exact))
     return found + (clickhouse(eps) if environment.load("chdb") else [])

@@ -98,11 +98,11 @@ def _append_and_merge(eps: float, keys: int, values: int) -> dict[str, Row]:
 def files(s: Settings) -> dict[str, list[Row]]:
     """Measure a commit, a reader that follows it or opens the table, and a checkpoint, by the files of the table."""
     rows: dict[str, list[Row]] = {"commit": [], "follow": [], "open": [], "checkpoint": []}
-    for wanted in s.files:
+    for file_count in s.files:
         with _store(eps=0.01, kappa=10**6, window=0) as history:
             history.append(_values(TINY))
             history.end_step()
-            add_files(history, wanted)
+            add_files(history, file_count)
             opening = _used(lambda path=history.path: HistoryReader(path).n)
             with LiveStream(history.path, follow=False) as live:
                 pairs = [(_used_by_commit(history), _used(live.poll)) for _ in range(s.commit_rounds)]
@@ -151,12 +151,12 @@ def readers(s: Settings) -> list[Row]:
     rows = []
     with _store(eps=0.01, window=0) as history:
         history.append(_values(TINY))
-        for wanted in s.readers:
+        for reader_count in s.readers:
             with ExitStack() as stack:
-                live = [stack.enter_context(LiveStream(history.path, follow=False)) for _ in range(wanted)]
+                live = [stack.enter_context(LiveStream(history.path, follow=False)) for _ in range(reader_count)]
                 polls = [one.poll for one in live] * POLLS
                 used = [_used(lambda polls=polls: [poll() for poll in polls]) / POLLS for _ in range(s.rounds)]
-            rows.append({"readers": wanted, "idle": min(used)})
+            rows.append({"readers": reader_count, "idle": min(used)})
     return rows
 
 

@@ -190,17 +190,17 @@ class Target:
 
 @dataclass(frozen=True)
 class Limit:
-    """`one` is the capacity of one table or process, `asked` the need."""
+    """`one` is the capacity of one table or process, `needed` the need."""
 
     name: str
     unit: str
     one: float
-    asked: float
+    needed: float
     remedy: str
 
     @property
     def times(self) -> float:
-        return self.asked / self.one
+        return self.needed / self.one
 
 
 class Use:
@@ -223,7 +223,7 @@ class Use:
         self.data_bytes = f["data"](values=self.all_values, touched=t.keys * self.runs)
         self.side_bytes = f["side"](values=self.all_values / self.runs, touched=t.keys, eps=self.run_eps) * self.runs
         self.recent_bytes = f["recent"](values=recent, touched=min(recent, t.keys))
-        self.held_bytes = f["held"](values=self.all_values, touched=t.keys * self.runs)
+        self.reader_bytes = f["held"](values=self.all_values, touched=t.keys * self.runs)
         self.tables = max(1, math.ceil(max(limit.times for limit in self.table_limits())))
         values, files = t.values * t.every / DAY / self.tables, self.files / self.tables
         chunks = math.ceil(values / PIECE_ROWS)
@@ -255,7 +255,7 @@ class Use:
         limits = [
             Limit(largest, "values", most, self.largest_merge, merge),
             Limit(opened, "files", self._most_files("open", t.opening), self.files, "files grow with their level"),
-            Limit("a reader's directories and fences in memory", "bytes", t.memory, self.held_bytes, reader),
+            Limit("a reader's directories and fences in memory", "bytes", t.memory, self.reader_bytes, reader),
             Limit("recent rows of a window in memory, mapped", "bytes", t.memory, self.recent_bytes, mapped),
         ]
         for cost, name in (("commit", "a commit"), ("follow", "a reader follows a commit")):

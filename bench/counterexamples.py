@@ -11,7 +11,7 @@ from bench import competitors, environment, inputs, plots
 from bench.collection import Subject
 from bench.competitors import ClickHouseTable, DuckTable, Method, clickhouse_call
 from bench.inputs import Values
-from bench.report import Report, Row, say, sized
+from bench.report import Report, Row, show, sized
 
 OURS, EPS = "StreamSketch", 0.01
 PHIS = np.arange(1, 1_000) / 1_000
@@ -80,8 +80,8 @@ def methods(attack: Attack) -> dict[str, Method]:
         calls["ClickHouse quantileTDigest"] = clickhouse_call("quantilesTDigest", PHIS)
     for name, call in calls.items():
         if environment.load(ENGINES[engine := name.split()[0]]):
-            ask = lambda pieces, _, use=(engine, call): engine_answer(use[0], np.concatenate(pieces), use[1])  # noqa: E731
-            found[name] = Method(name, ask, make=list, update=list.append)
+            query = lambda pieces, _, use=(engine, call): engine_answer(use[0], np.concatenate(pieces), use[1])  # noqa: E731
+            found[name] = Method(name, query, make=list, update=list.append)
     return found
 
 
@@ -90,7 +90,7 @@ def tdigest(s: Settings) -> list[Row]:
     rows: list[Row] = []
     for attack in ATTACKS:
         levels = list(attack.levels(s.levels))
-        say(f"breaks: t-digest, {attack.name}: {len(levels)} levels, {sum(map(len, levels)):,} values")
+        show(f"breaks: t-digest, {attack.name}: {len(levels)} levels, {sum(map(len, levels)):,} values")
         mixed = np.array_split(np.random.default_rng(20210814).permutation(np.concatenate(levels)), 100)
         checks = {round(part * len(levels) / CHECKS) for part in range(1, CHECKS + 1)}
         for name, method in methods(attack).items():

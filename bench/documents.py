@@ -12,7 +12,7 @@ from typing import Any
 from bench import evidence, papers, processors, rendering, tables, tail_accuracy
 from bench.collection import DOCS, FOLDERS, Reports, select, stored
 from bench.processes import ROOT
-from bench.report import Report, say
+from bench.report import Report, show
 
 FIGURE = re.compile(r"(<!-- figure: ([\w-]+) -->)(.*?)(<!-- /figure -->)", re.S)
 SCALE = DOCS / "scale.md"
@@ -105,4 +105,4 @@ def write() -> None:
     for path, text in render_all().items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
-            say(f"wrote {path.relative_to(ROOT)}")
+            show(f"wrote {path.relative_to(ROOT)}")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from bench import rendering, tables
 from bench.collection import FULL, Collection
 from bench.processes import ROOT
-from bench.report import Report, Row, about, say
+from bench.report import Report, Row, about, show
 from bench.subjects import CHARACTERIZATION, RESULTS
 
 LOGS = ROOT / "build" / "evidence"
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         report.rows["parts"].append(_run(collection, name, flags))
         report.write(FOLDER)
     (FOLDER / "evidence.md").write_text(page(report), encoding="utf-8")
-    say(page(report))
+    show(page(report))
     return 1 if any(not row["done"] for row in report.rows["parts"]) else 0
 
 
@@ -41,11 +41,11 @@ def page(report: Report) -> str:
 
 def _run(collection: Collection, name: str, flags: list[str]) -> Row:
     begun, log = time.perf_counter(), LOGS / f"{collection.name}-{name}.log"
-    say(f"{collection.name} {name}")
+    show(f"{collection.name} {name}")
     with log.open("w", encoding="utf-8") as out:
         command = [sys.executable, *collection.program.split()[1:], name, *flags]
         done = subprocess.run(command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT).returncode == 0
     seconds = round(time.perf_counter() - begun)
     taken = tables.minutes(seconds)
-    say(f"    {taken}" if done else f"    FAILED after {taken}; see {log.relative_to(ROOT)}")
+    show(f"    {taken}" if done else f"    FAILED after {taken}; see {log.relative_to(ROOT)}")
     return {"family": collection.name, "part": name, "seconds": seconds, "done": done}

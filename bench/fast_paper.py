@@ -16,7 +16,7 @@ import numpy as np
 from bench import inputs, plots
 from bench.collection import Subject
 from bench.inputs import Values
-from bench.report import Report, Row, say, sized
+from bench.report import Report, Row, show, sized
 from bench.timing import blocks, processor_clock
 from quantide import GKSketch, StreamSketch
 from quantide.kernels import block_sort
@@ -45,7 +45,7 @@ def times(settings: Settings) -> list[Row]:
     for order in settings.orders:
         values = inputs.make(order, "float32", settings.sizes[-1])
         for eps in settings.epsilons:
-            say(f"fast: {len(values):,} {order} values at eps {eps}, StreamSketch and GKSketch")
+            show(f"fast: {len(values):,} {order} values at eps {eps}, StreamSketch and GKSketch")
             sizes = settings.sizes if eps == EPS else settings.sizes[-1:]
             runs = [_seconds(StreamSketch(eps), values, sizes) for _ in range(settings.rounds)]
             pairs = zip(sizes, map(min, zip(*runs, strict=True)), _seconds(GKSketch(eps), values, sizes), strict=True)
@@ -65,7 +65,7 @@ def sorts(settings: Settings) -> list[Row]:
     values, rows = inputs.make("random", "float32", settings.sizes[-1]), list[Row]()
     chosen = [(tail, eps) for tail in (True, False) for eps in (settings.epsilons[0], settings.epsilons[-1])]
     for name in ("auto", "radix", "numpy"):
-        say(f"fast: {len(values):,} random values, sorted by {name}")
+        show(f"fast: {len(values):,} random values, sorted by {name}")
         with _sorted_by(name):
             taken: dict[tuple[bool, float], list[float]] = {one: [] for one in chosen}
             for _ in range(settings.sort_rounds + 1):  # the first loads machine code
@@ -95,7 +95,7 @@ def memory(settings: Settings) -> list[Row]:
     """Compute the bound beside the paper's, and measure the memory after random values and an answer."""
     rng, sketch, measured = np.random.default_rng(1), StreamSketch(EPS), {}
     for size in settings.fed:
-        say(f"fast: memory after {size:,} values")
+        show(f"fast: memory after {size:,} values")
         for part in blocks(size - sketch.n, 1 << 20):
             sketch.update(rng.random(part.stop - part.start, dtype=np.float32))
         sketch.quantile(0.5)

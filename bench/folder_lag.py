@@ -39,13 +39,13 @@ def wait_for(history: Path, rows: int, process: "subprocess.Popen[bytes]", limit
     """Wait until a store has that many rows; return the time."""
     end = time.time() + limit
     log = history / "_delta_log"
-    seen = -1
+    last_count = -1
     while time.time() < end:
         assert process.poll() is None, "ingestion ended"
-        newest = len(os.listdir(log)) if log.exists() else 0
-        if newest != seen:
-            seen = newest
-            if newest and History(history).n >= rows:
+        count = len(os.listdir(log)) if log.exists() else 0
+        if count != last_count:
+            last_count = count
+            if count and History(history).n >= rows:
                 return time.time()
         time.sleep(0.005)
     raise AssertionError(f"no {rows} rows within {limit} s")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bench.collection import Subject
 from bench.competitors import ClickHouseTable, DuckTable, clickhouse, clickhouse_call
 from bench.environment import load
-from bench.report import Row, say, sized
+from bench.report import Row, show, sized
 from bench.timing import interleave
 from quantide import Summaries
 
@@ -45,7 +45,7 @@ def rank_error(numbers: NDArray[np.int64], values: Answers, answers: Answers) ->
 
 def measure(kind: str, rows: int, keys: int, eps: float, rounds: int, warm_up: bool = True) -> list[Row]:
     """Measure three quantiles of every key by each method, and parts of our work; all keys occur."""
-    say(f"keys: {rows:,} rows over {keys:,} {kind} keys")
+    show(f"keys: {rows:,} rows over {keys:,} {kind} keys")
     rng = np.random.default_rng(7)
     numbers, values = rng.permutation(rows) % keys, rng.standard_normal(rows)
     names = pa.array([f"key-{number:07d}" for number in range(keys)])

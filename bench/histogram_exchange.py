@@ -9,7 +9,7 @@ import numpy as np
 
 from bench import environment
 from bench.collection import Subject
-from bench.report import Row, say, sized
+from bench.report import Row, show, sized
 from quantide import Summary
 from quantide.histograms import (
     IntervalSummary,
@@ -108,7 +108,7 @@ def imports(s: Settings) -> list[Row]:
         forms.append(("HdrHistogram, 2 digits, encoded", from_hdr, hdr_texts(columns)))
     rows = []
     for name, call, inputs in forms:
-        say(f"histograms: import of {name}")
+        show(f"histograms: import of {name}")
         row = {"format": name, "buckets": round(float(np.mean([len(np.unique(call(x).high.values)) for x in inputs])))}
         rows.append(row | rate(call, inputs, s.rounds))
     merged = rate(lambda group: IntervalSummary.merge(*group), [[from_otel(x) for x in classic]], s.rounds)
@@ -127,7 +127,7 @@ def exports(s: Settings) -> list[Row]:
     ]
     rows = []
     for name, call in forms:
-        say(f"histograms: export of {name}")
+        show(f"histograms: export of {name}")
         rows.append({"format": name} | rate(call, sources, s.rounds))
     return rows
 

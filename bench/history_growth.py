@@ -21,7 +21,7 @@ from bench.inputs import Floats, Truth, Values
 from bench.plots import Points
 from bench.qdigest import QDigest
 from bench.rendering import group
-from bench.report import Report, Row, say, sized
+from bench.report import Report, Row, show, sized
 from bench.timing import processor_clock as clock
 from bench.timing import scratch
 from quantide import GKSketch
@@ -137,17 +137,17 @@ class Trial:
         """Return the average of a step."""
         return {name: round(sum(cost[name] for cost in self.costs) / len(self.costs), 6) for name in COSTS}
 
-    def ask(self, mode: str, prefix: str = "", history: History | None = None) -> Row:
+    def query(self, mode: str, prefix: str = "", history: History | None = None) -> Row:
         """Query every phi after a warm-up; errors are in ranks, observed and certified."""
-        asked = history or self.history
-        asked.answer(0.5, mode)
-        found = [clock(asked.answer, phi, mode) for phi in self.phis.tolist()]
+        handle = history or self.history
+        handle.answer(0.5, mode)
+        found = [clock(handle.answer, phi, mode) for phi in self.phis.tolist()]
         certified, reads = max(one.error * one.n for _, one in found), [one.blocks_read for _, one in found]
-        row = asked_row(self.truth, self.phis, [(taken, one.value) for taken, one in found], certified, reads)
+        row = answers_row(self.truth, self.phis, [(taken, one.value) for taken, one in found], certified, reads)
         return {prefix + name: value for name, value in row.items()}
 
     def both(self, history: History | None = None) -> Row:
-        return self.ask("accurate", "accurate_", history) | self.ask("quick", "quick_", history)
+        return self.query("accurate", "accurate_", history) | self.query("quick", "quick_", history)
 
     @contextmanager
     def patched(self) -> Iterator[None]:
@@ -199,7 +199,7 @@ class Trial:
             yield
 
 
-def asked_row(truth: Truth, phis: Floats, found: Sequence[Any], certified: float, reads: Sequence[int]) -> Row:
+def answers_row(truth: Truth, phis: Floats, found: Sequence[Any], certified: float, reads: Sequence[int]) -> Row:
     """Return the errors and the times of answers, given as pairs of seconds and values."""
     errors = truth.rank_errors(phis, [value for _, value in found])
     row: Row = {"n": truth.n(), "mean_error": float(errors.mean()), "worst_error": float(errors.max())}
@@ -230,7 +230,7 @@ class Peer:
         taken, (sketch, used) = self.fit_memory(steps, memory)
         found = [clock(sketch.quantile, phi) for phi in t.phis.tolist()]
         certified = max(self.certified(sketch, phi) for phi in t.phis.tolist())
-        return round(taken / len(steps), 6), {"bytes": used} | asked_row(t.truth, t.phis, found, certified, [0])
+        return round(taken / len(steps), 6), {"bytes": used} | answers_row(t.truth, t.phis, found, certified, [0])
 
     def fit_memory(self, steps: Sequence[Values], memory: int) -> tuple[float, tuple[Any, int]]:
         """Return a sketch of all steps of about so many bytes, with the seconds to fill it."""
@@ -263,12 +263,12 @@ def by_memory(s: Settings) -> dict[str, list[Row]]:
     for name in SETS:
         steps = small_steps(name, s)
         for memory in s.memories:
-            say(f"history: {name}, {memory:,} bytes, beside GK and q-digest")
+            show(f"history: {name}, {memory:,} bytes, beside GK and q-digest")
             about = {"data": name, "memory": memory}
             with trial(s, memory, s.kappa, "float32") as t:
                 t.fill(steps)
                 used, cost = t.history.index_nbytes, t.cost()
-                errors += [about | {"method": mode, "bytes": used} | t.ask(mode) for mode in ("accurate", "quick")]
+                errors += [about | {"method": mode, "bytes": used} | t.query(mode) for mode in ("accurate", "quick")]
             for peer in PEERS:
                 cost[peer.name], row = peer.measure(steps, used, t)
                 errors.append(about | {"method": peer.name} | row)
@@ -282,13 +282,13 @@ def by_kappa(s: Settings) -> dict[str, list[Row]]:
     for name in SETS:
         steps = small_steps(name, s)
         for kappa in s.data_kappas:
-            say(f"history: {name}, kappa = {kappa}")
+            show(f"history: {name}, kappa = {kappa}")
             with trial(s, s.small_memory, kappa, "float32") as t:
                 t.fill(steps)
                 about = {"data": name, "kappa": kappa, "bytes": t.history.index_nbytes, "eps": t.history.eps}
-                found["data_kappas"].append(about | {"mode": "accurate"} | t.ask("accurate"))
+                found["data_kappas"].append(about | {"mode": "accurate"} | t.query("accurate"))
     for kappa in s.kappas:
-        say(f"history: large steps, kappa = {kappa}")
+        show(f"history: large steps, kappa = {kappa}")
         with trial(s, s.memory, kappa) as t:
             for step in range(s.steps):
                 t.append(step_values(SHOWN, step, s.step_values))
@@ -310,10 +310,10 @@ def by_growth(s: Settings) -> dict[str, list[Row]]:
         for step in range(max(s.history_steps) + 1):
             t.append(step_values(SHOWN, step, s.step_values))
             if step in s.history_steps:
-                say(f"history: {step} steps")
+                show(f"history: {step} steps")
                 opening, history = clock(opened, t.path)
                 with history:
-                    rows.append({"steps": step, **t.cost(), "opening": round(opening, 6), **_asked(t, history)})
+                    rows.append({"steps": step, **t.cost(), "opening": round(opening, 6), **_query(t, history)})
             t.end()
     with trial(s, s.memory, s.kappa) as t:
         for step in range(s.stream_steps):
@@ -321,20 +321,20 @@ def by_growth(s: Settings) -> dict[str, list[Row]]:
             t.end()
         before = t.truth.n()
         for stream in s.streams:
-            say(f"history: {stream:,} values in the stream")
+            show(f"history: {stream:,} values in the stream")
             taken = []
             while (used := t.truth.n() - before) < stream:
                 values = step_values(SHOWN, s.stream_steps + used // s.chunk, min(s.chunk, stream - used))
                 taken.append(t.append(values))
-            streams.append({"stream": stream, "append": round(float(np.mean(taken)), 6), **_asked(t, t.history)})
+            streams.append({"stream": stream, "append": round(float(np.mean(taken)), 6), **_query(t, t.history)})
     return {"history": rows, "stream": streams}
 
 
-def _asked(t: Trial, history: History) -> Row:
+def _query(t: Trial, history: History) -> Row:
     """Query a handle; the first query feeds the sketch of the open step."""
-    first, asked, stats = clock(history.answer, 0.5)[0], t.both(history), history.stats()
+    first, answers, stats = clock(history.answer, 0.5)[0], t.both(history), history.stats()
     row = {name: stats[name] for name in ("values", "stream_values", "runs")} | {"bytes": history.index_nbytes}
-    return row | {"allowed": history.eps * stats["stream_values"], "first": round(first, 6)} | asked
+    return row | {"allowed": history.eps * stats["stream_values"], "first": round(first, 6)} | answers
 
 
 def exponent(found: Points) -> float:

@@ -20,7 +20,7 @@ from bench.collection import Subject
 from bench.inputs import Floats
 from bench.qdigest import QDigest
 from bench.rendering import group
-from bench.report import Report, Row, say, sized
+from bench.report import Report, Row, show, sized
 from bench.timing import clock, scratch
 from quantide import StreamSketch
 from quantide.history import History
@@ -52,7 +52,7 @@ def store(s: Settings) -> dict[str, list[Row]]:
     """Load, query and check."""
     with scratch() as folder, History(folder / "store", eps=s.eps, kappa=s.kappa, window=0) as history:
         steps, pure = _load(history, PureStreaming(folder, s.eps), s)
-        return {"steps": steps, "pure": pure, "asked": [_ask(folder / "store", s)], "checked": _check(history, s)}
+        return {"steps": steps, "pure": pure, "asked": [_query(folder / "store", s)], "checked": _check(history, s)}
 
 
 class PureStreaming:
@@ -90,7 +90,7 @@ class PureStreaming:
 
 def _load(history: History, plain: PureStreaming, s: Settings) -> tuple[list[Row], list[Row]]:
     """Append and end every step, load the same values by pure streaming; return seconds, and processor seconds."""
-    say(f"history: {s.steps} steps of {s.step_values:,} values")
+    show(f"history: {s.steps} steps of {s.step_values:,} values")
     rows, pure = list[Row](), list[Row]()
     history.append(np.zeros(1))  # compile kernels, start threads, open files
     for step in range(s.steps):
@@ -104,7 +104,7 @@ def _load(history: History, plain: PureStreaming, s: Settings) -> tuple[list[Row
         rows.append({"step": step + 1} | row | {"runs": history.stats()["runs"]})
         pure.append({"step": step + 1} | processor)
         if (step + 1) % 10 == 0:
-            say(f"history: {step + 1} steps")
+            show(f"history: {step + 1} steps")
             history.vacuum(older_than_hours=0)
     history.append(step_values(s.steps, s))
     return rows, pure
@@ -131,7 +131,7 @@ def opened(path: Path) -> History:
     return history
 
 
-def _ask(path: Path, s: Settings) -> Row:
+def _query(path: Path, s: Settings) -> Row:
     """Measure random queries, the blocks they read, and the time to open the store."""
     opening, history = clock(opened, path)
     phis, row = np.random.default_rng(3).uniform(0.001, 1, s.questions).tolist(), {"open_seconds": opening}
@@ -147,7 +147,7 @@ def _ask(path: Path, s: Settings) -> Row:
 
 def _check(history: History, s: Settings) -> list[Row]:
     """Compare answers of every mode with ranks counted over all values, which are generated again."""
-    say("history: count every value again")
+    show("history: count every value again")
     answers, rows = [(mode, history.answer(phi, mode)) for mode in MODES for phi in PHIS], []
     below, equal = np.zeros((2, len(answers)), dtype=np.int64)
     for step in range(-1, s.steps + 1):
@@ -166,10 +166,10 @@ def _check(history: History, s: Settings) -> list[Row]:
 
 def context(report: Report) -> Row:
     """Return the time of loading divided by that of a plain write, and the times and worst errors of each mode."""
-    asked, steps, modes = report.rows["asked"][0], report.rows["steps"], []
+    queries, steps, modes = report.rows["asked"][0], report.rows["steps"], []
     for mode, rows in group(report.rows["checked"], "mode").items():
         worst = {name: max(row[name] for row in rows) for name in ("rank_error", "certified", "allowed")}
-        times = {name: asked[f"{mode}_{name}"] for name in ("median", "p99", "reads", "most_reads")}
+        times = {name: queries[f"{mode}_{name}"] for name in ("median", "p99", "reads", "most_reads")}
         modes.append({"mode": mode, "holds": all(row["holds"] for row in rows)} | worst | times)
     loading = sum(row["append"] + row["end"] for row in steps) / sum(row["plain"] for row in steps)
     return {"loading": loading, "modes": modes, "pure": pure_ratios(report.rows.get("pure", []))}

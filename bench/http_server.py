@@ -203,8 +203,8 @@ def events(s: Settings) -> list[Row]:
             response.raise_for_status()
             row = {"queries": s.queries, "registering": seconds} | _subscribed(running, commit, s)
         with server(folder, "serve", s.eps) as running:
-            kept = running.get("/api/monitors", limit=1)["totals"]["queries"]
-            return [row | {"ready_again": running.ready, "kept": kept == s.queries}]
+            registered = running.get("/api/monitors", limit=1)["totals"]["queries"]
+            return [row | {"ready_again": running.ready, "kept": registered == s.queries}]
 
 
 def _subscribed(running: Server, commit: Callable[[], tuple[int, float]], s: Settings) -> Row:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from bench.collection import Subject
 from bench.inputs import Floats, answer_holds
-from bench.live_reader import Seen, first_at, newest
+from bench.live_reader import NumberedTimes, first_at, newest
 from bench.processes import KINDS, PATIENCE, Child, read_events
-from bench.report import Row, say, sized
+from bench.report import Row, show, sized
 from bench.timing import scratch, spread
 from quantide import History
 from quantide.live import LiveStream
@@ -124,7 +124,7 @@ def events(folder: Path, name: str = "batch") -> list[Row]:
 def rate(s: Settings) -> list[Row]:
     """Measure each method in turn, each in a new process with a new store."""
     with scratch() as folder:
-        say(f"ingest: write {s.files} files of {s.file_rows:,} rows")
+        show(f"ingest: write {s.files} files of {s.file_rows:,} rows")
         (folder / "in").mkdir()
         parts = [file_values(number, s.file_rows) for number in range(s.files)]
         for number, some in enumerate(parts):
@@ -134,7 +134,7 @@ def rate(s: Settings) -> list[Row]:
 
 
 def _rate(folder: Path, files: Path, name: str, values: Floats, s: Settings) -> Row:
-    say(f"ingest: {len(values):,} rows, {name}")
+    show(f"ingest: {len(values):,} rows, {name}")
     method, source, flags, within = METHODS[name]
     store = configure(folder, s.eps, source)
     (folder / "in").rmdir()
@@ -173,8 +173,8 @@ def _arrivals(s: Settings, files: int, rows: int, every: float = 0.0, more: str 
 
     Return a row about the store, and memory, seconds of batches and lags of a reader in the order of time.
     """
-    say(f"ingest: {files} files of {rows:,} rows, {f'one every {every:g} s' if every else 'one after the other'}")
-    written, seen, memory, version, last = Seen(), Seen(), list[int](), -1, files + WARM
+    show(f"ingest: {files} files of {rows:,} rows, {f'one every {every:g} s' if every else 'one after the other'}")
+    written, received, memory, version, last = NumberedTimes(), NumberedTimes(), list[int](), -1, files + WARM
     pauses = np.random.default_rng(7).uniform(*s.pause, last + 1)
     with scratch() as folder:
         store = configure(folder, s.eps, more=more)
@@ -183,15 +183,17 @@ def _arrivals(s: Settings, files: int, rows: int, every: float = 0.0, more: str 
             child.wait_for(lambda: events(folder))
             with LiveStream(store) as live:
                 first = due = time.monotonic()
-                while not seen or seen[-1][0] < last:
+                while not received or received[-1][0] < last:
                     now, number = time.monotonic(), len(written) + 1
                     if number <= last and now >= due:
                         written.append((number, put(folder, number, rows)))
                         due = first + number * every if every else math.inf
                     elif live.version != version:
                         version = live.version
-                        seen.append((newest(live), time.monotonic()))
-                        due = seen[-1][1] + pauses[number - 1] if not every and seen[-1][0] == number - 1 else due
+                        received.append((newest(live), time.monotonic()))
+                        due = (
+                            received[-1][1] + pauses[number - 1] if not every and received[-1][0] == number - 1 else due
+                        )
                     elif every and now >= first + len(memory) * every:
                         memory.append(sum(child.memory()[kind] for kind in KINDS))
                     else:
@@ -205,7 +207,7 @@ def _arrivals(s: Settings, files: int, rows: int, every: float = 0.0, more: str 
         values = np.concatenate([numbered(number, rows) for number in range(last + 1)])
         right, begun = store_holds(store, values, s.eps, "1 s"), written[WARM][1]
         batches = [one["ended"] - one["begun"] for one in events(folder) if one["begun"] >= begun]
-    lags = [max(0.0, first_at(seen, number) - at) for number, at in written[WARM:]]
+    lags = [max(0.0, first_at(received, number) - at) for number, at in written[WARM:]]
     about = {"files": files, "rows": files * rows if every else rows, "batches": len(batches), "holds": right, **stats}
     return about, {"memory": memory, "batch": batches, "lag": lags}
 

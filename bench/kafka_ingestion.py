@@ -17,9 +17,9 @@ from confluent_kafka import Producer
 from bench.collection import Subject
 from bench.ingestion import events, file_values, store_holds
 from bench.inputs import Floats
-from bench.live_reader import Seen, first_at, newest
+from bench.live_reader import NumberedTimes, first_at, newest
 from bench.processes import PATIENCE, Child
-from bench.report import Report, Row, say, sized
+from bench.report import Report, Row, show, sized
 from bench.timing import scratch, spread
 from quantide.live import LiveStream
 from quantide.spark.kafka_connector import JARS_VARIABLE
@@ -72,7 +72,7 @@ def configure(folder: Path, servers: str, max_rows: int, time_column: str = "t")
 def rate(s: Settings) -> list[Row]:
     """Measure each method in turn, each in a new process, on the same topic."""
     with kafka() as (broker, folder):
-        say(f"kafka: produce {s.records:,} records")
+        show(f"kafka: produce {s.records:,} records")
         broker.create(TOPIC, s.partitions)
         values = np.round(file_values(0, s.records), 6)
         stamp = datetime.fromtimestamp(BEGIN, UTC).isoformat()
@@ -81,7 +81,7 @@ def rate(s: Settings) -> list[Row]:
 
 
 def _rate(folder: Path, broker: Broker, name: str, values: Floats, s: Settings) -> Row:
-    say(f"kafka: {len(values):,} records, {name}")
+    show(f"kafka: {len(values):,} records, {name}")
     store = configure(folder, broker.servers, s.max_rows)
     method, more = ("quantide", ["--once"]) if name == OURS else ("spark", [broker.servers, TOPIC, str(s.max_rows)])
     with Child(folder / "log.out", "bench.kafka_child", method, str(folder), str(s.cores), *more) as child:
@@ -96,42 +96,42 @@ def _rate(folder: Path, broker: Broker, name: str, values: Floats, s: Settings) 
 
 def latency(s: Settings) -> list[Row]:
     """Measure the time from a record to the first answer of a live reader with it."""
-    say(f"kafka: {s.lag_rate:,} records a second for {s.lag_seconds:g} s")
+    show(f"kafka: {s.lag_rate:,} records a second for {s.lag_seconds:g} s")
     with kafka() as (broker, folder):
         broker.create(TOPIC, s.partitions)
         store = configure(folder / "lag", broker.servers, s.max_rows, "kafka_timestamp")
         broker.produce(TOPIC, [{"v": 0.0}])
         with Child(folder / "log.out", "bench.kafka_child", "quantide", str(folder / "lag"), str(s.cores)) as child:
             child.wait_for(lambda: events(folder / "lag"))
-            produced, seen = _follow(broker, store, child, s)
+            produced, received = _follow(broker, store, child, s)
             child.finish(stop=True)
         batches = events(folder / "lag")
-    lags = [first_at(seen, number) - at for number, at in produced]
+    lags = [first_at(received, number) - at for number, at in produced]
     return [{"records": produced[-1][0], "batches": len(batches), **spread(lags[len(lags) // 10 :])}]
 
 
-def _follow(broker: Broker, store: Path, child: Child, s: Settings) -> tuple[Seen, Seen]:
-    """Produce records whose values count up, ten groups a second; return when groups were produced, and seen."""
-    produced, seen, version = Seen(), Seen(), -1
+def _follow(broker: Broker, store: Path, child: Child, s: Settings) -> tuple[NumberedTimes, NumberedTimes]:
+    """Produce records whose values count up, ten groups a second; return when groups were produced, and received."""
+    produced, received, version = NumberedTimes(), NumberedTimes(), -1
     last = int(s.lag_rate * s.lag_seconds)
     thread = threading.Thread(target=_produce, args=(broker, produced, last, s.lag_rate), daemon=True)
     with LiveStream(store) as live:
         thread.start()
         limit = time.monotonic() + s.lag_seconds + PATIENCE
-        while not seen or seen[-1][0] < last:
+        while not received or received[-1][0] < last:
             if live.version != version:
                 version = live.version
-                seen.append((newest(live), time.monotonic()))
+                received.append((newest(live), time.monotonic()))
             else:
                 child.check()
                 time.sleep(0.001)
             if time.monotonic() > limit:
                 raise TimeoutError(f"the reader did not see record {last:,}")
         thread.join()
-    return produced, seen
+    return produced, received
 
 
-def _produce(broker: Broker, produced: Seen, last: int, a_second: int) -> None:
+def _produce(broker: Broker, produced: NumberedTimes, last: int, a_second: int) -> None:
     """Produce the records 1 to `last` to one partition, in their order; log the last one of each group."""
     producer = Producer({"bootstrap.servers": broker.servers, "linger.ms": 1, "log_level": 0})
     group, begun = max(1, a_second // 10), time.monotonic()

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from bench.collection import Subject
 from bench.inputs import answer_holds
 from bench.processes import new_process, status, status_bytes
-from bench.report import Part, Row, say, sized
+from bench.report import Part, Row, show, sized
 from bench.timing import clock, scratch, spread
 from quantide import History
 from quantide.live import LiveStream
 
 Scope = dict[str, Any]
 Rows = NDArray[np.void]
-Seen = list[tuple[int, float]]
+NumberedTimes = list[tuple[int, float]]
 ROW = [("key", "i8"), ("value", "f8"), ("time", "f8"), ("failed", "?")]
 STEP, WARM = 100, 5  # batches of a step of the writer that is followed; its batches that do not count
 FILTERED: Scope = {"within": 3_600, "filter": "failed"}
@@ -90,7 +90,7 @@ def questions(keys: str | None, scopes: dict[str, Scope], s: Settings) -> list[R
     sizes, begin, out = [s.step_rows] * s.steps + [s.chunk_rows] * s.open_chunks, 0.0, list[Row]()
     phis, appended = np.random.default_rng(9).uniform(0.001, 1, s.phis).tolist(), list[Rows]()
     with scratch() as path, History(path, eps=s.eps, keys=keys, filters=["failed"]) as history:
-        say(f"live: queries of a store {'with' if keys else 'without'} keys, {s.steps} steps of {s.step_rows:,}")
+        show(f"live: queries of a store {'with' if keys else 'without'} keys, {s.steps} steps of {s.step_rows:,}")
         for number, size in enumerate(sizes):
             rows = make_rows([5, number], size, s.endpoints, begin, s.second_rows)
             key, begin = rows["key"] if keys else None, rows["time"][-1] + 1
@@ -109,7 +109,7 @@ def questions(keys: str | None, scopes: dict[str, Scope], s: Settings) -> list[R
 
 def day_of_keys(s: Settings) -> list[Row]:
     """Measure queries about keys that were not queried before, over a day of many keys, in a new process."""
-    say(f"live: a day of {s.keys:,} keys, {s.day_seconds * s.day_rows:,} rows")
+    show(f"live: a day of {s.keys:,} keys, {s.day_seconds * s.day_rows:,} rows")
     begins, rows = range(0, s.day_seconds, s.day_chunk), s.day_chunk * s.day_rows
     day = [make_rows([11, i], rows, s.keys, float(begin), s.day_rows) for i, begin in enumerate(begins)]
     recent = np.unique(day[-1]["key"][day[-1]["time"] > day[-1]["time"].max() - 300])
@@ -122,16 +122,16 @@ def day_of_keys(s: Settings) -> list[Row]:
                 if number % max(1, len(day) // 5) == 0 and number < len(day):
                     history.end_step()
         with new_process() as process:
-            found, about, answers = process.submit(ask_cold, str(path), keys).result()
+            found, about, answers = process.submit(query_cold, str(path), keys).result()
     everything = np.concatenate(day)
     for row in found:
         scope, checked = COLD[row["question"]], answers[row["question"]]
-        held = [scope_holds(everything, one, s.eps, {"key": key, **scope}) for key, one in checked]
-        row |= {"holds": all(held), **about}
+        right = [scope_holds(everything, one, s.eps, {"key": key, **scope}) for key, one in checked]
+        row |= {"holds": all(right), **about}
     return list(found)
 
 
-def ask_cold(path: str, keys: dict[str, list[int]]) -> tuple[list[Row], Row, dict[str, list[tuple[int, Any]]]]:
+def query_cold(path: str, keys: dict[str, list[int]]) -> tuple[list[Row], Row, dict[str, list[tuple[int, Any]]]]:
     """Query every scope about its own keys; the first query of a scope finds nothing cached, and is reported apart."""
     rows, answers, before, begun = list[Row](), dict[str, Any](), _memory("before_"), time.perf_counter()
     with LiveStream(path, memory="1 GB") as live:
@@ -164,9 +164,9 @@ def batch_values(batch: int, rows: int, keys: int) -> tuple[Any, Any]:
     return batch + rng.random(rows), rng.integers(0, keys, rows)
 
 
-def write_batches(path: str, rows: int, batches: int, s: Settings) -> Seen:
+def write_batches(path: str, rows: int, batches: int, s: Settings) -> NumberedTimes:
     """Append a batch at each tick; return their numbers with the times at which append() returned."""
-    out, begun = Seen(), time.monotonic()
+    out, begun = NumberedTimes(), time.monotonic()
     with History(path) as history:
         for batch in range(1, batches + 1):
             time.sleep(max(0.0, begun + batch * s.follow_every - time.monotonic()))
@@ -178,41 +178,43 @@ def write_batches(path: str, rows: int, batches: int, s: Settings) -> Seen:
     return out
 
 
-def _follow(rows: int, seconds: float, asking: bool, s: Settings) -> Row:
+def _follow(rows: int, seconds: float, queried: bool, s: Settings) -> Row:
     last, keys = math.ceil(seconds / s.follow_every) + WARM, s.follow_keys
     scope: Scope = {"key": 0, "within": 60}
-    say(f"live: follow {last} batches of {rows:,} rows{', with queries all the time' if asking else ''}")
+    show(f"live: follow {last} batches of {rows:,} rows{', with queries all the time' if queried else ''}")
     with scratch() as path:
         with History(path, eps=s.eps, keys="key") as history:
             values, key = batch_values(0, rows, keys)
             history.append(values, key=key, times=0.0)
         with new_process() as process, LiveStream(path) as live:
             writer = process.submit(write_batches, str(path), rows, last, s)
-            seen, queries = _watch(live, writer, last, scope, asking)
+            received, queries = _watch(live, writer, last, scope, queried)
             written = writer.result()
             live.poll()
             inside = [n for n in range(last + 1) if n * s.follow_every > last * s.follow_every - 60]
             parts = [batch_values(n, rows, keys) for n in inside]
             exact = np.sort(np.concatenate([values[key == 0] for values, key in parts]))
             holds = answer_holds(live.answer(0.99, **scope), exact, s.eps * len(exact))
-    lags, took = [max(0.0, first_at(seen, n) - at) for n, at in written[WARM:]], written[-1][1] - written[WARM][1]
-    row: Row = {"rows": rows, "keys": keys, "batches": len(lags), "asked": asking, **spread(lags), "holds": holds}
-    return row | {"batches_per_s": (len(lags) - 1) / took, "questions_per_s": queries if asking else None}
+    lags, took = [max(0.0, first_at(received, n) - at) for n, at in written[WARM:]], written[-1][1] - written[WARM][1]
+    row: Row = {"rows": rows, "keys": keys, "batches": len(lags), "asked": queried, **spread(lags), "holds": holds}
+    return row | {"batches_per_s": (len(lags) - 1) / took, "questions_per_s": queries if queried else None}
 
 
-def _watch(live: LiveStream, writer: "Future[Seen]", last: int, scope: Scope, asking: bool) -> tuple[Seen, float]:
+def _watch(
+    live: LiveStream, writer: "Future[NumberedTimes]", last: int, scope: Scope, queried: bool
+) -> tuple[NumberedTimes, float]:
     """Return when a query saw each batch, and the queries a second."""
-    seen, version, count, begun = Seen(), -1, 0, time.monotonic()
-    while (not seen or seen[-1][0] < last) and not (writer.done() and writer.exception()):
-        if asking:
+    received, version, count, begun = NumberedTimes(), -1, 0, time.monotonic()
+    while (not received or received[-1][0] < last) and not (writer.done() and writer.exception()):
+        if queried:
             live.answer(0.99, **scope)
             count += 1
         elif live.version == version:
             time.sleep(0.001)
         if live.version != version:
             version = live.version
-            seen.append((newest(live), time.monotonic()))
-    return seen, count / (time.monotonic() - begun)
+            received.append((newest(live), time.monotonic()))
+    return received, count / (time.monotonic() - begun)
 
 
 def newest(live: LiveStream) -> int:
@@ -220,9 +222,9 @@ def newest(live: LiveStream) -> int:
     return int(live.quantile(1.0, last=1))
 
 
-def first_at(seen: Seen, number: int) -> float:
-    """Return the time at which a batch, or a later one, was first seen."""
-    return next(when for found, when in seen if found >= number)
+def first_at(received: NumberedTimes, number: int) -> float:
+    """Return the time at which a batch, or a later one, was first received."""
+    return next(when for found, when in received if found >= number)
 
 
 PARTS: dict[str, Part] = {"questions": lambda s: [*questions(None, WHOLE, s), *questions("endpoint", KEYED, s)]}

@@ -15,7 +15,7 @@ import numpy as np
 from bench.collection import Subject
 from bench.cost_measure import add_files
 from bench.ingestion import configure, events, file_values, ingest_child, write_file
-from bench.report import Report, Row, say, sized
+from bench.report import Report, Row, show, sized
 from bench.timing import clock, scratch, spread
 from quantide.history import History, HistoryReader
 from quantide.live import LiveStream
@@ -68,7 +68,7 @@ def age(s: Settings) -> list[Row]:
 
 
 def _age(count: int, s: Settings) -> Row:
-    say(f"objects: a table of {count:,} files")
+    show(f"objects: a table of {count:,} files")
     with scratch() as folder, History(folder / "store", eps=0.01, kappa=1_000_000) as history:
         history.append(np.arange(1000.0))
         history.end_step()
@@ -86,7 +86,7 @@ def _age(count: int, s: Settings) -> Row:
 
 def question(s: Settings) -> list[Row]:
     """Measure accurate answers over a history in S3: the first ones, and others after them."""
-    say(f"objects: {s.values:,} values in S3")
+    show(f"objects: {s.values:,} values in S3")
     with s3() as (bucket, _):
         uri = f"{bucket.uri}/stream"
         with History(uri, storage_options=bucket.options, kappa=s.kappa, window=0) as history:
@@ -109,7 +109,7 @@ def question(s: Settings) -> list[Row]:
 
 def start(s: Settings) -> list[Row]:
     """Measure the first answer of a new process over a year of steps in S3: without and with files in the cache."""
-    say(f"objects: {s.days} steps in S3")
+    show(f"objects: {s.days} steps in S3")
     with s3() as (bucket, _):
         uri = f"{bucket.uri}/year"
         with History(uri, storage_options=bucket.options, kappa=s.kappa) as history:
@@ -140,7 +140,7 @@ def ingest(s: Settings) -> list[Row]:
 
 
 def _ingest(folder: Path, place: str, bucket: ObjectLocation, s: Settings) -> Row:
-    say(f"objects: {s.ingest_files * s.ingest_rows:,} rows into a {place}")
+    show(f"objects: {s.ingest_files * s.ingest_rows:,} rows into a {place}")
     uri, options = _configure(folder, place, bucket)
     (folder / "in").rmdir()
     (folder / "in").symlink_to(folder.parent / "in")
@@ -169,7 +169,7 @@ def _configure(folder: Path, place: str, bucket: ObjectLocation) -> tuple[str, d
 
 def latency(s: Settings) -> list[Row]:
     """Measure small files from their writing to an answer of a reader, one after the other, through S3."""
-    say(f"objects: {s.lag_files} files to answers through S3")
+    show(f"objects: {s.lag_files} files to answers through S3")
     with s3() as (bucket, outer):
         folder, lags = outer / "lag", list[float]()
         uri, options = _configure(folder, "S3", bucket)

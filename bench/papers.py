@@ -37,7 +37,7 @@ class Headline:
     paper: str
     name: str
     where: str
-    says: str
+    claim: str
     number: float
     against: str
     reading: str
@@ -75,11 +75,11 @@ def read() -> tuple[dict[str, tuple[str, str]], list[Headline]]:
             short, cited, machine = line.split(" = ")
             papers[short] = (cited, machine)
             continue
-        name, where, says, number, against, reading, rows, value, text, *why = line.split(" | ")
+        name, where, claim, number, against, reading, rows, value, text, *why = line.split(" | ")
         more = number.startswith(">")
         found = partial(measure, rows, value, text, more)
         compared = float(number.lstrip(">")), against, reading
-        headlines.append(Headline(short, name, where, says, *compared, found, more, *why))
+        headlines.append(Headline(short, name, where, claim, *compared, found, more, *why))
     return papers, headlines
 
 

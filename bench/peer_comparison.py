@@ -13,7 +13,7 @@ from bench.collection import Subject
 from bench.competitors import THREE, ClickHouseTable, DuckTable, Method, clickhouse_call
 from bench.inputs import Floats, Values
 from bench.rendering import group
-from bench.report import Report, Row, say, sized
+from bench.report import Report, Row, show, sized
 from bench.sketch_speed import promise
 from bench.tables import plain, seconds, size
 from bench.timing import interleave
@@ -44,7 +44,7 @@ def column(s: Settings) -> list[Row]:
     """Measure three quantiles of a column by every method."""
     rows: list[Row] = []
     for name, make in INPUTS.items():
-        say(f"peers: a column of {s.n:,} values, {name}")
+        show(f"peers: a column of {s.n:,} values, {name}")
         methods = [*competitors.sketches(s.eps), *competitors.engines(s.eps)]
         found = competitors.measure(methods, make(s.n), s.all_phis(), s.rounds, THREE)
         rows += [{"input": name, **row} for row in found]
@@ -53,7 +53,7 @@ def column(s: Settings) -> list[Row]:
 
 def merge(s: Settings) -> list[Row]:
     """Measure the merge of many sketches and the error after it."""
-    say(f"peers: {s.parts:,} sketches of {s.part:,} values")
+    show(f"peers: {s.parts:,} sketches of {s.part:,} values")
     parts, phis, rows = np.random.default_rng(6).random((s.parts, s.part)), s.all_phis(), []
     chosen = dict(enumerate([*_sketches(parts, s.eps), *_states(parts, s.eps, phis)]))
     jobs = {i: partial(run, THREE) for i, (_, run, _) in chosen.items()}
@@ -102,24 +102,24 @@ def better_peers(report: Report) -> Iterator[str]:
     rows = report.rows
     for name, every in group(rows.get("column", []), "input").items():
         approximate = [row for row in every if row["guarantee"] != "exact"]
-        for what, some, key, show in (
+        for what, some, key, form in (
             ("values a second", every, "-values_per_s", "{:,}".format),
             ("error from p99 on", approximate, "observed_tail_error", plain),
             ("error of values", approximate, "observed_value_error", "{:.2g}".format),
             ("bytes held", [row for row in every if row["bytes"]], "bytes", size),
         ):
-            yield _ahead(some, f"{name.capitalize()}, {what}", key, show)
+            yield _ahead(some, f"{name.capitalize()}, {what}", key, form)
     if rows.get("merge"):
         yield _ahead(rows["merge"], "Merging, time", "seconds", seconds)
 
 
-def _ahead(rows: Iterable[Row], what: str, key: str, show: Callable[[Any], str]) -> str:
+def _ahead(rows: Iterable[Row], what: str, key: str, form: Callable[[Any], str]) -> str:
     """Return the methods before ours, best first; a key that begins with - is better if larger."""
     name, sign = key.lstrip("-"), -1 if key.startswith("-") else 1
     ours, *others = rows
-    ahead = sorted((sign * row[name], row["method"], show(row[name])) for row in others)
+    ahead = sorted((sign * row[name], row["method"], form(row[name])) for row in others)
     names = ", ".join(f"{method} ({shown})" for value, method, shown in ahead if value < sign * ours[name])
-    return f"{what}, ours {show(ours[name])}; better: {names or 'none in this run'}."
+    return f"{what}, ours {form(ours[name])}; better: {names or 'none in this run'}."
 
 
 def context(report: Report) -> Row:

@@ -20,7 +20,7 @@ import pyarrow.ipc
 from bench.collection import Subject
 from bench.inputs import Floats
 from bench.processes import PATIENCE, Child
-from bench.report import Row, say, sized
+from bench.report import Row, show, sized
 from bench.timing import scratch, spread
 from quantide.client import BufferedPusher
 
@@ -96,7 +96,7 @@ def rate(s: Settings) -> list[Row]:
 
 
 def _rate(form: str, s: Settings) -> Row:
-    say(f"push: {s.clients} clients, {form}, {s.seconds:g} s")
+    show(f"push: {s.clients} clients, {form}, {s.seconds:g} s")
     body = encode(np.random.default_rng(3).lognormal(3, 1, s.rows), form)
     with scratch() as folder, running(folder, s.cores) as (child, url):
         before, begun = count(url), time.monotonic()
@@ -148,7 +148,7 @@ def _load(url: str, body: bytes, form: str, s: Settings) -> tuple[list[float], i
 
 def latency(s: Settings) -> list[Row]:
     """Measure pushes, each after a pause: from the request to the first answer of the server that includes it."""
-    say(f"push: {s.lag_pushes} pushes of {s.lag_rows} rows to answers")
+    show(f"push: {s.lag_pushes} pushes of {s.lag_rows} rows to answers")
     lags, acknowledged, rng = list[float](), list[float](), np.random.default_rng(5)
     with scratch() as folder, running(folder, s.cores) as (child, url), httpx.Client(base_url=url) as client:
 
@@ -182,7 +182,7 @@ class NullSender:
 
 def calls(s: Settings) -> list[Row]:
     """Measure the cost of one call in a program, without and with the thread that encodes batches."""
-    say(f"push: {s.calls:,} calls")
+    show(f"push: {s.calls:,} calls")
     rows = list[Row]()
     for name in ("add", "timed"):
         with BufferedPusher(NullSender(), "s", max_rows=10 * s.calls) as pusher:

@@ -11,7 +11,7 @@ from bench.collection import Subject
 from bench.inputs import Floats
 from bench.plots import Curve, points
 from bench.rendering import group
-from bench.report import Report, Row, say, settings_at, sized
+from bench.report import Report, Row, settings_at, show, sized
 from bench.timing import processor_clock as clock
 from quantide.kernels.jit import compiled
 from quantide.queries.cluster_evaluators import DeadlineEvaluator
@@ -46,7 +46,7 @@ class Settings:
     growth_queries: int = sized(10_000, quick=200)
     growth: tuple[int, ...] = sized((3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000), quick=(1_000, 3_000, 6_000))
 
-    def asked(self, count: int) -> tuple[Floats, Floats]:
+    def random_queries(self, count: int) -> tuple[Floats, Floats]:
         """Return phis uniform in (0, 1], and precisions uniform in their range."""
         rng = np.random.default_rng(2006)
         return 1 - rng.random(count), rng.uniform(*self.precision, count)
@@ -103,8 +103,8 @@ def measure(s: Settings) -> dict[str, list[Row]]:
     alone, _ = clock(_one_by_one, sketch, values[s.head :], None)
     rows, eager = list[Row](), list[Row]()
     for count in s.queries:
-        say(f"queries: {count:,}")
-        eager.append({"queries": count} | _eager(*s.asked(count), s))
+        show(f"queries: {count:,}")
+        eager.append({"queries": count} | _eager(*s.random_queries(count), s))
         methods = [method for method in METHODS if method != "SU" or count <= s.separate]
         rows += [{"queries": count, "method": m, "alone": round(alone, 4)} | _trial(m, count, s) for m in methods]
     return {"rows": rows, "eager": eager, "growth": list(_growth(s))}
@@ -120,7 +120,7 @@ def _one_by_one(sketch: MarkedSketch, values: Floats, evaluate: Callable[[], obj
 
 def _trial(method: str, count: int, s: Settings) -> Row:
     sketch, values = s.begun()
-    registering, board = clock(evaluator, method, sketch, *s.asked(count))
+    registering, board = clock(evaluator, method, sketch, *s.random_queries(count))
     taken, _ = clock(_one_by_one, sketch, values[s.head :], board.evaluate)
     row = {"clusters": len(board.clusters), "registering": round(registering, 6), "seconds": round(taken, 4)}
     return row | {"evaluations": board.counts["evaluations"]}
@@ -140,7 +140,7 @@ def _eager(phis: Floats, epss: Floats, s: Settings) -> Row:
 def _growth(s: Settings) -> Iterator[Row]:
     """Count evaluations as elements arrive, beside the bound; CASU with QC-A."""
     (sketch, values), end = s.begun(), s.head
-    board = evaluator("CASU QC-A", sketch, *s.asked(s.growth_queries))
+    board = evaluator("CASU QC-A", sketch, *s.random_queries(s.growth_queries))
     assert board.clusters is not None
     spans = board.clusters.span[board.clusters.ordered]
     for n in s.growth:

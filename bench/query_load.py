@@ -9,7 +9,7 @@ import numpy as np
 
 from bench.collection import Subject
 from bench.inputs import Floats, targets
-from bench.report import Row, say, settings_at, sized
+from bench.report import Row, settings_at, show, sized
 from bench.timing import blocks, clock
 from quantide import Monitor, MonitorGroup, StreamSketch
 
@@ -96,7 +96,7 @@ def measure(s: Settings) -> dict[str, list[Row]]:
         measure(quick)  # load and compile before anything is timed
     rows: dict[str, list[Row]] = {"stream": [], "registering": [], "checked": [], "keys": [_keys(s)]}
     for low, high in s.precisions:
-        say(f"queries: {s.queries:,} of precision {low:g}..{high:g}")
+        show(f"queries: {s.queries:,} of precision {low:g}..{high:g}")
         case = Case((low, high), s)
         for part in ("stream", "registering", "checked"):
             rows[part].append({"precision": f"{low:g}..{high:g}"} | getattr(case, part)())
@@ -107,7 +107,7 @@ def _keys(s: Settings) -> Row:
     """Measure three queries a key, over blocks of rows with uniform keys; changes are read after each."""
     rng, group, updating, reading = np.random.default_rng(3), MonitorGroup(0.01), 0.0, 0.0
     keys, phis = np.repeat(np.arange(s.keys), 3), np.tile([0.5, 0.9, 0.99], s.keys)
-    say(f"queries: {len(keys):,} of {s.keys:,} keys")
+    show(f"queries: {len(keys):,} of {s.keys:,} keys")
     registering, _ = clock(group.register_many, keys, phis, 0.05)
     for _ in range(s.keyed_blocks):
         updating += clock(partial(group.update, rng.integers(0, s.keys, s.block), rng.random(s.block)))[0]

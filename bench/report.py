@@ -47,7 +47,7 @@ class Report:
             self.rows.update(found if isinstance(found, dict) else {name: found})
             self.about["seconds"] = round(time.perf_counter() - begun)
             if folder is not None:
-                say(f"wrote {self.write(folder).name}, with {name}")
+                show(f"wrote {self.write(folder).name}, with {name}")
         return self
 
     def write(self, folder: Path) -> Path:
@@ -72,6 +72,6 @@ def about(command: str, packages: Sequence[str] = ()) -> Row:
     return {"date": today, "command": command, **code, "machine": environment.describe(), "not_installed": missing}
 
 
-def say(text: str) -> None:
+def show(text: str) -> None:
     """Print progress without buffering."""
     print(text, flush=True)

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from bench.report import Row, say, sized
+from bench.report import Row, show, sized
 from bench.timing import scratch
 from quantide.history import History, HistoryReader
 from quantide.live import LiveStream
@@ -79,7 +79,7 @@ def counted_store() -> Iterator[CountedStore]:
 
 def requests(s: RequestSettings) -> list[Row]:
     """Count the requests of each kind of work, by the values of an append and by the runs of a history."""
-    say("scale: requests to an object store")
+    show("scale: requests to an object store")
     by_values = [row for values in s.request_values for row in _write_and_follow(values)]
     return by_values + [row for runs in s.request_runs for row in _open_and_query(runs)]
 

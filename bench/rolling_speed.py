@@ -18,7 +18,7 @@ from bench.inputs import Floats
 from bench.polars_child import rolling
 from bench.processes import ROOT
 from bench.rendering import group
-from bench.report import Part, Report, Row, say, sized
+from bench.report import Part, Report, Row, show, sized
 from bench.timing import clock
 from quantide import rolling_quantile
 
@@ -93,7 +93,7 @@ def windows(child: ThreadedPolars | None, s: Settings) -> list[Row]:
         n = max(s.n, 4 * window)
         values = np.random.default_rng(SEED).normal(size=n)
         for phis in (MEDIAN, THREE):
-            say(f"rolling: windows of {window:,}, {len(phis)} phis")
+            show(f"rolling: windows of {window:,}, {len(phis)} phis")
             about = {"window": window, "phis": len(phis), "n": n}
             jobs: Jobs = {OURS: partial(rolling_quantile, values, window, phis), **_polars(values, window, phis)}
             timed: Timed = {THREADS: partial(child.run, window, n, phis)} if child else {}
@@ -170,7 +170,7 @@ def orders(s: Settings) -> list[Row]:
     rows: list[Row] = []
     n, window = max(s.n, 4 * s.order_window), s.order_window
     for order, values in _inputs(n).items():
-        say(f"rolling: {order}")
+        show(f"rolling: {order}")
         jobs: Jobs = {OURS: partial(rolling_quantile, values, window, 0.5)}
         if order != "10% NaN":  # to polars NaN is a value
             jobs |= _polars(values, window, MEDIAN)
@@ -184,7 +184,7 @@ def timed(s: Settings) -> list[Row]:
     rows: list[Row] = []
     for window in s.timed_windows:
         n = max(s.slow, 4 * window)
-        say(f"rolling: windows of about {window:,} values by time")
+        show(f"rolling: windows of about {window:,} values by time")
         values = np.random.default_rng(SEED).normal(size=n)
         stamps = (np.cumsum(np.random.default_rng(3).exponential(1, n)) * 1e6).astype("datetime64[us]")
         span = np.timedelta64(window * 10**6, "us")

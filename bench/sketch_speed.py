@@ -10,7 +10,7 @@ import numpy as np
 from bench import competitors, environment, inputs
 from bench.collection import Subject
 from bench.rendering import group
-from bench.report import Report, Row, say, sized
+from bench.report import Report, Row, show, sized
 from bench.tables import plain
 from bench.timing import interleave
 from quantide import StreamSketch
@@ -41,7 +41,7 @@ def grid(s: Settings) -> list[Row]:
     """Measure every order; all methods share its rounds."""
     rows: list[Row] = []
     for order in s.orders:
-        say(f"stream: {s.n:,} {order} values")
+        show(f"stream: {s.n:,} {order} values")
         values, phis = inputs.make(order, "float64", s.n), np.arange(1, s.phis + 1) / s.phis
         found = competitors.measure(methods(s.epsilons), values, phis, s.rounds, None)
         rows += [{"type": "float64", "order": order, **row} for row in found]
@@ -50,7 +50,7 @@ def grid(s: Settings) -> list[Row]:
 
 def one_by_one(s: Settings) -> list[Row]:
     """Measure `update(x)` in a plain Python loop."""
-    say(f"stream: {s.singles:,} values one at a time")
+    show(f"stream: {s.singles:,} values one at a time")
     values = inputs.make("random", "float64", s.singles).tolist()
     ds, dd, stats = map(environment.load, ("datasketches", "ddsketch", "river.stats"))
     makers: dict[str, Callable[[], Callable[[float], Any]]] = {OURS: lambda: StreamSketch(EPS).update}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.collection import Subject
-from bench.report import Report, Row, say, sized
+from bench.report import Report, Row, show, sized
 from quantide.windows.time_clock import read_span
 from tests.kafka.system_soak import measure_soak
 
@@ -23,7 +23,7 @@ class Settings:
 def soak(s: Settings) -> dict[str, list[Row]]:
     """Run the soak test, which raises if a value is lost or doubled, or an answer is wrong."""
     folder = Path(tempfile.mkdtemp(prefix="quantide-soak-"))
-    say(f"soak: logs, and the stores if it fails, are in {folder}")
+    show(f"soak: logs, and the stores if it fails, are in {folder}")
     figures = measure_soak(folder, s.seed, s.seconds)
     shutil.rmtree(folder)
     return figures

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from bench.collection import Subject
 from bench.processes import spark_session
 from bench.rendering import group as group_rows
-from bench.report import Report, Row, say, sized
+from bench.report import Report, Row, show, sized
 from bench.tables import markdown
 from bench.timing import interleave, scratch
 
@@ -69,7 +69,7 @@ def measure(s: Settings) -> list[Row]:
     rows: list[Row] = []
     with scratch() as folder, spark_session(s.cores) as spark:
         for question, count, jobs in _questions(spark, folder, s):
-            say(f"spark: {question}")
+            show(f"spark: {question}")
             timed = interleave(jobs, s.rounds, s.warm_up)
             for name, one in timed.items():
                 ratio = None if name == OURS else round(one.best / timed[OURS].best, 2)
@@ -82,7 +82,7 @@ def _questions(spark: Any, folder: Path, s: Settings) -> Iterator[tuple[str, int
     """Yield the name of each question, its number of rows, and its methods."""
     lake, small = str(folder / "lake"), str(folder / "small")
     for path, rows in ((lake, s.rows), (small, s.exact_rows)):
-        say(f"spark: write {rows:,} rows of Parquet")
+        show(f"spark: write {rows:,} rows of Parquet")
         write_lake(Path(path), rows, s.files, *s.keys, group=s.group)
     frame, few, approx = spark.read.parquet(lake), spark.read.parquet(small), "percentile_approx(v, ..., {})"
     both = f"struct({', '.join(f'kll_sketch_get_quantile_double({KLL}, {phi})' for phi in (0.5, 0.99))})"
@@ -128,7 +128,7 @@ def partitions(s: PartitionSettings) -> list[Row]:
     rows: list[Row] = []
     with scratch() as folder, spark_session(s.cores) as spark:
         for number in s.partitions:
-            say(f"spark: {s.rows:,} rows in {number:,} partitions")
+            show(f"spark: {s.rows:,} rows in {number:,} partitions")
             write_lake(folder / str(number), s.rows, number)
             frame = spark.range(0, s.rows, 1, number).selectExpr("cast(xxhash64(id) as double) as v")
             jobs = {OURS: _ours(str(folder / str(number)), phis=0.5, eps=0.001)}

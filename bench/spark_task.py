@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bench.processes import new_process, peak_of
-from bench.report import Row, say
+from bench.report import Row, show
 from bench.spark_growth import Settings
 from bench.spark_speed import write_lake
 from bench.timing import clock, scratch
@@ -31,7 +31,7 @@ MERGED = 6  # times the eight summaries that are merged
 VALUE, KEY = 16, 40  # bytes of a value in a summary, of a key
 LITTLE = 50_000_000  # bytes that allocators keep
 MET = 200  # bytes of a value of the summaries that meet in a merging task
-KEPT = 4  # values of a key, times 1/eps
+KEY_VALUES = 4  # values of a key, times 1/eps
 
 
 def stated_bytes(tables: Iterable[pa.Table], keys: int, eps: float) -> int:
@@ -44,10 +44,10 @@ def stated_bytes(tables: Iterable[pa.Table], keys: int, eps: float) -> int:
     for n, size in sizes:  # tables are grouped until there are GROUP_ROWS rows
         groups += [(0, 0)] if groups[-1][0] >= GROUP_ROWS else []
         groups[-1] = (groups[-1][0] + n, groups[-1][1] + size)
-    kept = [min(n // 2, int(KEPT * keys / eps)) for n, _ in groups]  # a group with more values leaves at once
-    held = [VALUE * values + KEY * min(n, keys) for values, (n, _) in zip(kept, groups, strict=True)]
-    eights = [sum(held[i : i + FAN_IN]) for i in range(0, len(held) - FAN_IN + 1, FAN_IN)]
-    return LITTLE + max(GROUPED * max(size for _, size in groups) + sum(held), MERGED * max(eights, default=0))
+    counts = [min(n // 2, int(KEY_VALUES * keys / eps)) for n, _ in groups]  # a group with more values leaves at once
+    group_bytes = [VALUE * values + KEY * min(n, keys) for values, (n, _) in zip(counts, groups, strict=True)]
+    eights = [sum(group_bytes[i : i + FAN_IN]) for i in range(0, len(group_bytes) - FAN_IN + 1, FAN_IN)]
+    return LITTLE + max(GROUPED * max(size for _, size in groups) + sum(group_bytes), MERGED * max(eights, default=0))
 
 
 class Step(NamedTuple):
@@ -72,7 +72,7 @@ class Task:
     parts: str = ""
     whole: bool = False
 
-    def ask(self) -> Any:
+    def query(self) -> Any:
         by = f"k{self.keys}" if self.keys else None
         return quantiles(list(self.paths), "v", [0.5, 0.99], by=by, eps=self.eps)
 
@@ -85,7 +85,7 @@ class Task:
             patch("quantide.spark.batch_quantiles.plan_splits", self._splits),
             patch("quantide.spark.batch_quantiles.ONE_TASK_BYTES", 0),
         ):
-            self.ask()
+            self.query()
         for name, arguments, _ in session.mock_calls:
             match name.rpartition(".")[2]:
                 case "range":
@@ -160,9 +160,9 @@ def batch_bytes(batches: Iterable[pa.RecordBatch]) -> int:
 
 def grown(folder: Path, s: Settings, memory: bool = False, **size: int) -> Row:
     """Measure the time of a question, and with `memory` also a task that reads and one that merges."""
-    say(f"spark: {size}")
+    show(f"spark: {size}")
     with lake(folder, s, **size) as task:
-        seconds = [clock(lambda: task.ask().toArrow())[0] for _ in range(s.rounds + 1)]  # the first warms up
+        seconds = [clock(lambda: task.query().toArrow())[0] for _ in range(s.rounds + 1)]  # the first warms up
         row: Row = size | {"seconds": round(min(seconds[1:]), 4), "tasks": task.steps()[0].tasks}
         if memory:
             row |= run(task, s.fresh)
@@ -174,7 +174,7 @@ def tasks(folder: Path, s: Settings) -> Iterator[Row]:
     """Measure a single task with more and more rows."""
     for kind, (keys, values, many) in kinds(s).items():
         for rows in s.tasks:
-            say(f"spark: a task of {rows:,} rows, {kind}")
+            show(f"spark: a task of {rows:,} rows, {kind}")
             with lake(folder, s, rows, rows // s.group if many else 1, keys, values) as task:
                 yield {"kind": kind, "rows": rows, **run(replace(task, parts="", whole=True), s.fresh)}
 

@@ -12,7 +12,7 @@ from bench.collection import Subject
 from bench.competitors import Method
 from bench.inputs import Floats, Values
 from bench.rendering import group
-from bench.report import Report, Row, say, sized
+from bench.report import Report, Row, show, sized
 from bench.timing import blocks
 from quantide import StreamSketch
 
@@ -54,13 +54,13 @@ def orders(v: Values, rng: np.random.Generator) -> dict[str, Callable[[], Values
 def histogram(name: str, bounds: Values, between: Callable[[Any, Any, Any], Any], **more: Any) -> Method:
     """Return a histogram, whose answers depend on the counts of its buckets only; it reads sorted values."""
 
-    def ask(ordered: Values, phis: Floats) -> Any:
+    def answer(ordered: Values, phis: Floats) -> Any:
         counts, rank = np.searchsorted(ordered, bounds, side="right"), phis * len(ordered)
         at = np.clip(np.searchsorted(counts, rank), 1, len(bounds) - 1)
         share = (rank - counts[at - 1]) / np.maximum(1, counts[at] - counts[at - 1])
         return between(bounds[at - 1], bounds[at], np.minimum(share, 1.0))
 
-    return Method(name, ask, lambda v: 8 * int((np.diff(np.searchsorted(v, bounds)) > 0).sum()), **more)
+    return Method(name, answer, lambda v: 8 * int((np.diff(np.searchsorted(v, bounds)) > 0).sum()), **more)
 
 
 def methods(values: Values) -> list[Method]:
@@ -87,7 +87,7 @@ def accuracy(s: Settings) -> list[Row]:
     latencies = np.sort(rng.lognormal(np.log(MEDIAN), SIGMA, s.n))
     compared, above = methods(rng.permutation(latencies)), s.n - inputs.targets(PHIS, s.n)
     for order, arrange in orders(latencies, rng).items():
-        say(f"tails: {s.n:,} values, {order}")
+        show(f"tails: {s.n:,} values, {order}")
         values = arrange()
         exact = {False: np.sort(values), True: np.sort(values.astype(np.float32))}
         for method in compared:
@@ -116,7 +116,7 @@ def cost(s: Settings) -> list[Row]:
             seconds.setdefault(name, []).append(time.thread_time() - begun)
     rows = []
     for name, tail in tails.items():
-        say(f"tails: stored bytes of {s.stored:,} values, tail {name}")
+        show(f"tails: stored bytes of {s.stored:,} values, tail {name}")
         sketch, rng = StreamSketch(EPS, tail=tail), np.random.default_rng(25)
         row: Row = {"tail": name, "values_per_s": round(s.speed / min(seconds[name][1:])), "n": s.speed}
         for part in blocks(s.stored, s.speed // 10):

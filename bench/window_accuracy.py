@@ -16,7 +16,7 @@ from bench.collection import Subject
 from bench.inputs import Floats, targets
 from bench.plots import Curve, points
 from bench.rendering import group
-from bench.report import Report, Row, say, sized
+from bench.report import Report, Row, show, sized
 from bench.window_speed import recent_bound, sliding_bound
 from quantide import ConstrainedWindow, RecentWindow, SlidingWindow, last, where
 from quantide.windows.block_layout import BlockLayout, layout_for
@@ -52,7 +52,7 @@ class Settings:
     passing: float = 0.6
 
 
-def _words(rng: np.random.Generator, n: int) -> Floats:
+def _word_numbers(rng: np.random.Generator, n: int) -> Floats:
     """Return numbers that stand for words, a few of which are very frequent."""
     rank = rng.zipf(1.3, n).astype(np.uint64)
     return ((rank * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(33)).astype(np.float64)
@@ -66,7 +66,7 @@ KINDS: dict[str, Callable[[np.random.Generator, int], Floats]] = {
     "reversed": lambda rng, n: np.ascontiguousarray(np.sort(rng.random(n))[::-1]),
     "block-sorted": lambda rng, n: np.concatenate([np.sort(one) for one in np.array_split(rng.random(n), PIECES)]),
     "semi-sorted": lambda r, n: np.concatenate([*map(r.permutation, np.array_split(np.sort(r.random(n)), PIECES))]),
-    WORDS: _words,
+    WORDS: _word_numbers,
 }
 
 
@@ -102,7 +102,7 @@ class Probe:
 
     labels: Row
     window: Any
-    asked: dict[str, Any]
+    scope: dict[str, Any]
     starts: NDArray[np.int64]
     bound: int = 0
     raw: int = 0
@@ -111,14 +111,14 @@ class Probe:
     tuples: int = 0
     exact: bool = True
 
-    def ask(self, ordered: Floats, phis: Floats) -> None:
-        n, found = len(ordered), np.asarray(self.window.quantiles(phis, **self.asked))
+    def query(self, ordered: Floats, phis: Floats) -> None:
+        n, found = len(ordered), np.asarray(self.window.quantiles(phis, **self.scope))
         below, upto = (np.searchsorted(ordered, found, side=side) for side in ("left", "right"))
         if not (upto > below).all():
             raise AssertionError(f"an answer is no value of the window: {self.labels}")
         target = targets(phis, n)
         self.errors.append(np.maximum(np.maximum(below + 1 - target, target - upto), 0) / (self.window.eps * n))
-        self.exact = self.exact and self.window.summary(**self.asked).rank_error == 0
+        self.exact = self.exact and self.window.summary(**self.scope).rank_error == 0
 
     def row(self) -> Row:
         errors = {"worst": float(np.max(self.errors)), "mean": float(np.mean(self.errors)), "exact": self.exact}
@@ -130,19 +130,19 @@ def watch(columns: Sequence[Any], probes: Sequence[Probe], full: int, moments: i
     """Feed every window piece by piece; from `full` values on count its tuples and query it at random moments."""
     values = np.asarray(columns[0]["value"] if isinstance(columns[0], pa.Table) else columns[0])
     rng, begun = np.random.default_rng([full, len(values)]), 0
-    asked = {len(values), *rng.integers(full, len(values), moments - 1).tolist()}
+    query_times = {len(values), *rng.integers(full, len(values), moments - 1).tolist()}
     windows = {id(probe.window): probe.window for probe in probes}
-    for end in sorted({*range(piece, len(values), piece), *asked}):
+    for end in sorted({*range(piece, len(values), piece), *query_times}):
         for window in windows.values():
             window.update(*(column[begun:end] for column in columns))
         begun, ordered = end, dict[int, Floats]()
         for probe in probes if end >= full else ():
             probe.tuples = max(probe.tuples, probe.window.tuples)
-        for probe in probes if end in asked else ():
+        for probe in probes if end in query_times else ():
             first = int(probe.starts[end - 1])
             if first not in ordered:
                 ordered[first] = np.sort(values[first:end][... if probe.passing is None else probe.passing[first:end]])
-            probe.ask(ordered[first], phis)
+            probe.query(ordered[first], phis)
 
 
 def _last(n: int, size: int) -> NDArray[np.int64]:
@@ -172,7 +172,7 @@ def recent(s: Settings) -> dict[str, list[Row]]:
 
     rows = {part: list[Row]() for part in ("epsilons", "kinds", "sizes", "parts")}
     for name, size, sizes in ((BUILT, s.large, s.sizes), (SHRUNK, s.small, s.small_sizes)):
-        say(f"windows: the last values, {name}")
+        show(f"windows: the last values, {name}")
         with layout(name):
             rows["epsilons"] += run(size, "uniform", s.epsilons)
             rows["kinds"] += [row for kind in KINDS if kind != WORDS for row in run(size, kind, [s.eps])]
@@ -185,10 +185,10 @@ def constrained(s: Settings) -> dict[str, list[Row]]:
     """Measure windows of the last span of time and of filtered values."""
     phis, piece = np.arange(1, s.time_phis) / s.time_phis, s.piece // 8
 
-    def spans(kind: str, age: int, asked: Iterable[tuple[float, int]]) -> list[Row]:
+    def spans(kind: str, age: int, cases: Iterable[tuple[float, int]]) -> list[Row]:
         n, windows, probes = int(1.5 * age * s.rate), dict[float, RecentWindow](), []
         values, times = stream(kind, n), arrival_times(n, s.rate)
-        for eps, span in asked:
+        for eps, span in cases:
             window = windows.setdefault(eps, RecentWindow(eps, max_age=age))
             labels = {"layout": name, "kind": kind, "age": age, "span": span}
             starts = np.searchsorted(times, times - span, side="right")
@@ -209,7 +209,7 @@ def constrained(s: Settings) -> dict[str, list[Row]]:
 
     rows = {part: list[Row]() for part in ("times", "ages", "filters")}
     for name in (BUILT, SHRUNK):
-        say(f"windows: spans of time, {name}")
+        show(f"windows: spans of time, {name}")
         with layout(name):
             for kind in ("uniform", "normal", "semi-sorted", WORDS):
                 rows["times"] += spans(kind, s.age, [(s.time_eps, s.age), (s.time_eps, s.shorter)])

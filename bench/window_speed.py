@@ -15,7 +15,7 @@ from bench.collection import Subject
 from bench.environment import load
 from bench.inputs import Floats, rank_error
 from bench.rendering import group
-from bench.report import Report, Row, say, sized
+from bench.report import Report, Row, show, sized
 from bench.timing import blocks, clock, interleave
 from quantide import ConstrainedWindow, RecentWindow, SlidingWindow, last, where
 
@@ -66,7 +66,7 @@ def make(name: str, eps: float, size: int) -> Any:
 
 def rates(s: Settings) -> list[Row]:
     """Measure updates in blocks, one by one and as tables."""
-    say(f"windows: {s.values:,} values in blocks, {s.singles:,} one by one")
+    show(f"windows: {s.values:,} values in blocks, {s.singles:,} one by one")
     rng, parts = np.random.default_rng(5), list(blocks(s.values, s.block))
     values, times, keys = rng.random(s.values), np.arange(s.values) / 1e6, rng.random(s.values)
     tables = [pa.table({"time": times[part], "key": keys[part], "value": values[part]}) for part in parts]
@@ -93,27 +93,27 @@ def rates(s: Settings) -> list[Row]:
 
 def questions(s: Settings) -> list[Row]:
     """Measure queries after a change, and the same query again, for each window, span and kind of change."""
-    say(f"windows: {s.questions} queries about each span")
+    show(f"windows: {s.questions} queries about each span")
     values, rows = np.random.default_rng(6).random(3 * s.size), []
-    asked: list[tuple[str, Row]] = [*((RECENT, {"last": span}) for span in s.spans), (SLIDING, {})]
+    scopes: list[tuple[str, Row]] = [*((RECENT, {"last": span}) for span in s.spans), (SLIDING, {})]
     for eps in s.epsilons:
         windows = {name: make(name, eps, s.size) for name in (RECENT, SLIDING)}
         for part in blocks(len(values), s.block):
             for window in windows.values():
                 window.update(values[part])
         for change, more in ("a block", values[: s.block]), ("one value", float(values[0])):
-            for name, words in asked:
-                row = {"window": name, "eps": eps, "change": change, "span": words.get("last", s.size)}
-                rows.append(row | _asked(windows[name], more, words, s.questions))
+            for name, scope in scopes:
+                row = {"window": name, "eps": eps, "change": change, "span": scope.get("last", s.size)}
+                rows.append(row | _query(windows[name], more, scope, s.questions))
     return rows
 
 
-def _asked(window: Any, more: Any, asked: Row, count: int) -> Row:
+def _query(window: Any, more: Any, scope: Row, count: int) -> Row:
     first, again = [], []
     for _ in range(count + 1):
         window.update(more)
-        first.append(clock(window.quantile, PHI, **asked)[0])
-        again.append(clock(lambda: [window.quantile(PHI, **asked) for _ in range(AGAIN)])[0] / AGAIN)
+        first.append(clock(window.quantile, PHI, **scope)[0])
+        again.append(clock(lambda: [window.quantile(PHI, **scope) for _ in range(AGAIN)])[0] / AGAIN)
     return {"median": float(np.median(first[1:])), "worst": max(first[1:]), "again_median": float(np.median(again[1:]))}
 
 
@@ -134,7 +134,7 @@ class Ring:
         self.room[: len(values) - first] = values[first:]
         self.at = (self.at + len(values)) % len(self.room)
 
-    def ask(self) -> Any:
+    def query(self) -> Any:
         return np.partition(self.room, self.rank)[self.rank]
 
 
@@ -145,23 +145,23 @@ class Rolling:
     name: str
     one: Callable[[Any], Any]
     many: Callable[[Floats], Any]
-    ask: Callable[[], Any]
+    query: Callable[[], Any]
     window: Any = None
     at: int = 0
     answers: dict[str, list[Answer]] = field(default_factory=lambda: {EVERY: [], BLOCK: []})
 
-    def run(self, asked: str, stream: Floats, block: int) -> int:
-        """Take the next values of the stream, which repeats, and ask."""
-        part = stream[(at := self.at % len(stream)) : at + (block if asked == BLOCK else FEW)]
-        if asked == BLOCK:
+    def run(self, frequency: str, stream: Floats, block: int) -> int:
+        """Take the next values of the stream, which repeats, and query."""
+        part = stream[(at := self.at % len(stream)) : at + (block if frequency == BLOCK else FEW)]
+        if frequency == BLOCK:
             self.many(part)
-            answer = self.ask()
+            answer = self.query()
         else:
             for value in part.tolist():
                 self.one(value)
-                answer = self.ask()
+                answer = self.query()
         self.at += len(part)
-        self.answers[asked].append((self.at, answer))
+        self.answers[frequency].append((self.at, answer))
         return len(part)
 
 
@@ -170,7 +170,7 @@ def _rolling(size: int, s: Settings) -> Iterator[Rolling]:
         window = SlidingWindow(size, s.peer_eps, tail=None) if name == SLIDING else make(name, s.peer_eps, size)
         yield Rolling(name, window.update, window.update, partial(window.quantile, PHI), window)
     ring = Ring(size)
-    yield Rolling("numpy ring", ring.one, ring.many, ring.ask)
+    yield Rolling("numpy ring", ring.one, ring.many, ring.query)
     if (stats := load("river.stats")) and size <= s.slow_size:
         rolling = stats.RollingQuantile(PHI, window_size=size)
         yield Rolling("river", rolling.update, lambda part: [rolling.update(x) for x in part.tolist()], rolling.get)
@@ -180,30 +180,32 @@ def peers(s: Settings) -> list[Row]:
     """Measure one quantile of the last values beside exact peers, for every window size."""
     stream, rows = np.random.default_rng(9).normal(size=max(4 * s.peer_block, 2 * max(s.peer_sizes))), []
     for size in s.peer_sizes:
-        say(f"windows: {size:,} values beside peers")
+        show(f"windows: {size:,} values beside peers")
         chosen, best = list(_rolling(size, s)), dict[tuple[str, str], tuple[Row, list[Answer]]]()
         for method in chosen:  # full before anything is timed
             while method.at < size:
                 method.run(BLOCK, stream[:size], s.peer_block)
             method.answers[BLOCK].clear()
         for _ in range(s.peer_rounds):
-            found = [(m.name, asked, *_timed(m, asked, stream, s)) for m in chosen for asked in (EVERY, BLOCK)]
-            for name, asked, row, answers in [*found, *_columns(stream, size, s)]:
-                if (name, asked) not in best or best[name, asked][0]["values_per_s"] < row["values_per_s"]:
-                    best[name, asked] = row, answers
-        held = {method.name: int(method.window.nbytes) for method in chosen if method.window}
-        for (name, asked), (row, answers) in best.items():
+            found = [
+                (m.name, frequency, *_timed(m, frequency, stream, s)) for m in chosen for frequency in (EVERY, BLOCK)
+            ]
+            for name, frequency, row, answers in [*found, *_columns(stream, size, s)]:
+                if (name, frequency) not in best or best[name, frequency][0]["values_per_s"] < row["values_per_s"]:
+                    best[name, frequency] = row, answers
+        sizes = {method.name: int(method.window.nbytes) for method in chosen if method.window}
+        for (name, frequency), (row, answers) in best.items():
             error = _worst(answers, stream, size, s.checked)
-            about = {"size": size, "asked": asked, "method": name}
-            rows.append(about | row | {"error": error, "bytes": held.get(name, stream.itemsize * size)})
+            about = {"size": size, "asked": frequency, "method": name}
+            rows.append(about | row | {"error": error, "bytes": sizes.get(name, stream.itemsize * size)})
     return rows
 
 
-def _timed(method: Rolling, asked: str, stream: Floats, s: Settings) -> tuple[Row, list[Answer]]:
+def _timed(method: Rolling, frequency: str, stream: Floats, s: Settings) -> tuple[Row, list[Answer]]:
     limit, values, start = s.slow_seconds if method.name == "river" else s.seconds, 0, time.perf_counter()
     while (taken := time.perf_counter() - start) < limit or not values:
-        values += method.run(asked, stream, s.peer_block)
-    return {"values_per_s": round(values / taken), "values": values}, method.answers[asked]
+        values += method.run(frequency, stream, s.peer_block)
+    return {"values_per_s": round(values / taken), "values": values}, method.answers[frequency]
 
 
 def _columns(stream: Floats, size: int, s: Settings) -> Iterator[tuple[str, str, Row, list[Answer]]]:
@@ -211,18 +213,18 @@ def _columns(stream: Floats, size: int, s: Settings) -> Iterator[tuple[str, str,
     n, jobs = max(s.column, 2 * size), list[tuple[str, str, Callable[[], Any], range]]()
     values, every, ends = np.resize(stream, n), range(1, n + 1), range(s.peer_block, n + 1, s.peer_block)
     if (pd := load("pandas")) and size <= s.slow_size:
-        for asked, step in ((EVERY, 1), (BLOCK, s.peer_block)):
+        for frequency, step in ((EVERY, 1), (BLOCK, s.peer_block)):
             rolled = pd.Series(values).rolling(size, step=step)
-            jobs.append(("pandas", asked, partial(rolled.quantile, PHI, interpolation="lower"), every[::step]))
+            jobs.append(("pandas", frequency, partial(rolled.quantile, PHI, interpolation="lower"), every[::step]))
     if pl := load("polars"):
         series = pl.Series(values)
         jobs.append(("polars", EVERY, partial(series.rolling_quantile, PHI, "lower", window_size=size), every))
         slices = lambda: [series.slice(max(0, end - size), min(end, size)).quantile(PHI, "lower") for end in ends]  # noqa: E731
         jobs.append(("polars", BLOCK, slices, ends))
-    for name, asked, job, at in jobs:
+    for name, frequency, job, at in jobs:
         seconds, found = clock(job)
         full = [(end, float(one)) for end, one in zip(at, np.asarray(found), strict=True) if end >= size]
-        yield name, asked, {"values_per_s": round(n / seconds), "values": n}, full
+        yield name, frequency, {"values_per_s": round(n / seconds), "values": n}, full
 
 
 def _worst(answers: list[Answer], stream: Floats, size: int, count: int) -> float:
@@ -235,7 +237,7 @@ def _worst(answers: list[Answer], stream: Floats, size: int, count: int) -> floa
 def space(s: Settings) -> list[Row]:
     """Measure the most tuples and bytes of a full window beside the papers' bounds, and the error of its answers."""
     size, parts, rows = s.space_size, list(blocks(s.space_values, s.block)), list[Row]()
-    say(f"windows: {s.space_values:,} values through windows of {size:,}")
+    show(f"windows: {s.space_values:,} values through windows of {size:,}")
     made = [(np.random.default_rng([8, part.start]), part.start, part.stop - part.start) for part in parts]
     values = np.concatenate([rng.normal(np.sin(start / 3e7), size=n) for rng, start, n in made])
     ordered = {span: np.sort(values[-span:]) for span in {size, *s.space_spans}}
@@ -245,16 +247,16 @@ def space(s: Settings) -> list[Row]:
             for part in parts:
                 window.update(values[part])
                 counts += [(window.tuples, window.nbytes)] if part.stop >= size else []
-            asked: list[Row] = [{"last": span} for span in s.space_spans] if name == RECENT else [{}]
-            errors = [_space_error(window, ordered[words.get("last", size)], words) for words in asked]
+            scopes: list[Row] = [{"last": span} for span in s.space_spans] if name == RECENT else [{}]
+            errors = [_space_error(window, ordered[scope.get("last", size)], scope) for scope in scopes]
             tuples, most = (max(column) for column in zip(*counts, strict=True))
             row = {"window": name, "eps": eps, "size": size, "tuples": tuples, "bytes": most, "error": max(errors)}
             rows.append(row | {"paper_tuples": bound, "paper_bytes": bound * TUPLE_BYTES})
     return rows
 
 
-def _space_error(window: Any, ordered: Floats, asked: Row) -> float:
-    answers = np.asarray(window.quantiles(PHIS, **asked))
+def _space_error(window: Any, ordered: Floats, scope: Row) -> float:
+    answers = np.asarray(window.quantiles(PHIS, **scope))
     if not np.isin(answers, ordered).all():
         raise AssertionError(f"an answer about the last {len(ordered)} values is none of them")
     return rank_error(ordered, PHIS, answers)
@@ -283,7 +285,7 @@ def recent_bound(eps: float, n: int) -> int:
 
 
 def context(report: Report) -> Row:
-    """Return the two ways of asking of each window size and method in one row, and the slowest query."""
+    """Return the two query frequencies of each window size and method in one row, and the slowest query."""
     pairs, peers = list[Row](), [row | {"of": (row["size"], row["method"])} for row in report.rows.get("peers", [])]
     for rows in group(peers, "of").values():
         rates = {row["asked"].removeprefix("every "): row["values_per_s"] for row in rows}

@@ -257,7 +257,7 @@ def test_answers_about_windows_are_checked(rng: np.random.Generator) -> None:
     assert not row["exact"]
     assert row["tuples"] == 7
     with pytest.raises(AssertionError, match="no value of the window"):
-        probe.ask(np.sort(values[:100]), phis)
+        probe.query(np.sort(values[:100]), phis)
 
 
 @pytest.mark.parametrize("kind", window_accuracy.KINDS)

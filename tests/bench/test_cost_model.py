@@ -117,7 +117,7 @@ def test_limits_are_ranked_and_decide_how_many_there_are(quick: Path) -> None:
     times = [limit.times for limit in use.limits()]
     assert times == sorted(times, reverse=True)
     assert use.tables >= max(limit.times for limit in use.table_limits())
-    assert Limit("", "", one=2, asked=5, remedy="").times == 2.5
+    assert Limit("", "", one=2, needed=5, remedy="").times == 2.5
 
 
 def test_more_values_take_more(quick: Path) -> None:

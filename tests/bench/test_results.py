@@ -220,7 +220,7 @@ def test_a_ring_holds_the_last_values(rng: np.random.Generator) -> None:
         assert sorted(ring.room) == sorted([*np.zeros(max(0, 100 - at)), *values[max(0, at - 100) : at]])
     ring.one(5.0)
     ring.one(4.0)
-    assert ring.ask() == 4.0
+    assert ring.query() == 4.0
 
 
 def test_bounds_of_the_papers() -> None:
