@@ -36,7 +36,7 @@ def test_the_hour_can_be_followed(tmp_path: Path) -> None:
         assert reader.follow("first-hour.md") >= 21
 
 
-def test_a_real_log_is_asked_about_and_every_bound_holds(tmp_path: Path) -> None:
+def test_a_real_log_is_queried_and_every_bound_holds(tmp_path: Path) -> None:
     """The web server, its visitors, the questions, and the check; a program in place of Spark takes the log in."""
     with Reader(tmp_path, {}) as reader:
         for block in [HERE, *BLOCKS[BLOCKS.index(CONFIG) - 2 : BLOCKS.index(CONFIG) + 1]]:

@@ -160,7 +160,7 @@ def test_the_curve_that_is_shown_is_that_of_the_summary() -> None:
     assert line == [0, 72, 0, 72, 0, 54, 120, 54, 120, 18, 240, 18, 240, 0]
 
 
-def test_skipped_values_are_told() -> None:
+def test_skipped_values_are_counted_in_html() -> None:
     assert "1 NaN skipped" in "".join(read(Summary.of([1.0, math.nan], nan="skip")).text)
     assert "2 null skipped" in "".join(read(Summary.of([None, None, 1.0])).text)
 
@@ -193,7 +193,7 @@ def test_a_window_tells_how_many_values_it_may_hold(rng: np.random.Generator) ->
     assert html.table["missing"] == [str(answer.missing)]
 
 
-def test_plain_text_says_the_same() -> None:
+def test_plain_text_has_the_same_numbers() -> None:
     summary = Summary.of(range(1000)).compress(10)
     assert repr(summary) == "Summary(n=1000, tuples=11, error=0.05, type=int64)"
     answer = summary.answer(0.5)

@@ -179,7 +179,7 @@ def test_only_without_axes_a_figure_is_made() -> None:
     plt.close("all")
 
 
-def test_without_matplotlib_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(MissingPackageError, match=r'pip install "quantide\[plot\]"') as error:
         Summary.of([1.0]).plot()

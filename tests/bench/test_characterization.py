@@ -62,7 +62,7 @@ def test_committed_pages_come_from_committed_json() -> None:
 
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.name)
-def test_results_tell_no_paths(path: Path) -> None:
+def test_results_contain_no_paths(path: Path) -> None:
     assert not re.search(r"(/home|/root|/work|/tmp)\b", path.read_text(encoding="utf-8"))
 
 
@@ -114,19 +114,19 @@ def test_lakes_are_the_same_every_time(tmp_path: Path) -> None:
         assert [Path(path).read_bytes() for path in one] == [Path(path).read_bytes() for path in other]
 
 
-def test_peak_sees_what_was_held_and_given_back() -> None:
-    held = 64 << 20
+def test_peak_includes_memory_that_was_freed() -> None:
+    size = 64 << 20
 
-    def hold() -> int:
-        """Pages of the system's own: a heap may have given-back ones at hand, which are resident already."""
-        with mmap.mmap(-1, held) as room:
-            for page in range(0, held, mmap.PAGESIZE):
+    def allocate() -> int:
+        """Write to new pages of the system: a heap may reuse freed pages, which are resident already."""
+        with mmap.mmap(-1, size) as room:
+            for page in range(0, size, mmap.PAGESIZE):
                 room[page] = 1
             return len(room)
 
-    peak = processes.peak_of(hold)
-    assert peak.result == held
-    assert held * 0.9 <= peak.more <= held * 1.5
+    peak = processes.peak_of(allocate)
+    assert peak.result == size
+    assert size * 0.9 <= peak.more <= size * 1.5
 
 
 def test_stated_memory_grows_with_what_is_read_at_once(tmp_path: Path) -> None:
@@ -157,14 +157,14 @@ def test_quick_run_about_history_writes_everything(quick_history: Path) -> None:
     assert not any("nan" in text for text in made.values())
 
 
-def test_what_is_certified_holds_in_a_quick_run_about_history(quick_history: Path) -> None:
+def test_certified_errors_hold_in_a_quick_run_about_history(quick_history: Path) -> None:
     check_history(Report.read(quick_history / "history.json"))
 
 
 @pytest.mark.parametrize(
     "path", [path for path in COMMITTED if path.name == "history.json"], ids=lambda path: path.name
 )
-def test_what_is_certified_holds_in_the_results_about_history(path: Path) -> None:
+def test_certified_errors_hold_in_the_results_about_history(path: Path) -> None:
     check_history(Report.read(path))
 
 

@@ -58,7 +58,7 @@ def test_coefficients_are_never_negative() -> None:
     assert found.coefficients["x"] > 0
 
 
-def test_what_is_off_is_said_to_be_off(quick: Path) -> None:
+def test_formulas_that_are_off_are_marked(quick: Path) -> None:
     report = Report.read(quick / "scale.json")
     rows = [dict(row) for row in report.rows["commit"]]
     rows[-1]["seconds"] *= 100
@@ -158,7 +158,7 @@ def test_no_measurement_is_shown_for_two_processors() -> None:
     assert len({str(report.rows) for report in reports}) == len(reports)
 
 
-def test_numbers_as_they_are_told() -> None:
+def test_amounts_are_written_with_units() -> None:
     assert [tables.short(x) for x in (11.6e6, 950, 2.46e15, math.inf)] == ["11.6 M", "950", "2.46 P", "no end"]
     assert [tables.amount(x, "s") for x in (2.5, 0.0025, 2.5e-6, 2.5e-9)] == [
         "2.5 s",

@@ -60,14 +60,14 @@ def test_marks_do_not_begin_a_line_of_a_paragraph(path: Path) -> None:
     )
 
 
-def test_what_is_allowed_is_still_said() -> None:
+def test_allowed_phrases_are_still_used() -> None:
     assert set(ALLOWED) <= {name(path) for path in (*WRITTEN, *TEMPLATES)}
     for document, words in ALLOWED.items():
         text = prose(processes.ROOT / document)
         assert [some for some in words if len(typed(text, (some,))) == len(typed(text))] == [], document
 
 
-def test_changes_are_told_without_figures() -> None:
+def test_the_change_log_has_no_figures() -> None:
     assert "CHANGELOG.md" not in ALLOWED
     assert "<!-- figure" not in (processes.ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
@@ -109,11 +109,11 @@ def test_typed_numbers_are_found(text: str) -> None:
         "The time of the file. Bar: 1.5 s, median.",
     ],
 )
-def test_what_was_not_measured_is_left_alone(text: str) -> None:
+def test_numbers_that_are_no_measurements_are_ignored(text: str) -> None:
     assert typed(text) == []
 
 
-def test_every_figure_is_told_somewhere() -> None:
+def test_every_figure_is_used() -> None:
     told = {found[2] for path in WRITTEN for found in documents.FIGURE.finditer(path.read_text(encoding="utf-8"))}
     assert told == set(FIGURES)
 
@@ -140,13 +140,13 @@ def test_every_headline_of_the_papers_is_measured() -> None:
     assert len({(headline.paper, headline.name) for headline in HEADLINES}) == len(HEADLINES)
 
 
-def test_what_is_missed_is_explained() -> None:
+def test_missed_headlines_are_explained() -> None:
     for line in (headline.line(stored()) for headline in HEADLINES):
         assert line["verdict"] != "missed" or line["why"], line["name"]
         assert "{" not in line["why"], line["name"]
 
 
-def test_runs_that_were_joined_are_told() -> None:
+def test_joined_runs_are_named() -> None:
     reports = stored()
     fast = reports["results/fast"]
     mixed = Report(fast.part, fast.settings, fast.rows, {**fast.about, "joined": "two of them"})
@@ -154,7 +154,7 @@ def test_runs_that_were_joined_are_told() -> None:
     assert "**joined from several runs**: two of them" in environment_section(mixed, "")
 
 
-def test_papers_can_be_told_of_without_any_results() -> None:
+def test_papers_are_rendered_without_results() -> None:
     assert f"{len(HEADLINES)} not measured" in papers.render({})
 
 

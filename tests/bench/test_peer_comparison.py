@@ -97,7 +97,7 @@ def test_clickhouse_answers_about_the_rows_it_was_given() -> None:
 
 
 @needs_clickhouse
-def test_what_is_said_about_types_in_clickhouse() -> None:
+def test_clickhouse_functions_that_keep_integers_exact() -> None:
     large = 2**53 + 1
     table = competitors.ClickHouseTable(f"SELECT toInt64({large}) AS v")
     for name in ("quantileExact(0.5)", "quantileGK(1000, 0.5)"):
@@ -114,7 +114,7 @@ def test_every_peer_has_every_feature_and_every_note_is_referenced(quick: Path) 
     assert pointed == {int(number) for number in re.findall(r"^(\d+)\. ", text, re.M)}
 
 
-def test_what_is_better_is_told_best_first() -> None:
+def test_better_peers_are_listed_best_first() -> None:
     def row(method: str, seconds: float) -> dict[str, object]:
         return {"method": method, "setting": "", "seconds": seconds}
 

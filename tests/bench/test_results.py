@@ -156,7 +156,7 @@ def test_windows_are_written_part_by_part(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert "## Peers" not in text
 
 
-def test_the_readme_tells_of_windows_when_they_were_measured(quick: Path) -> None:
+def test_the_readme_describes_windows_once_they_were_measured(quick: Path) -> None:
     paths = {name: FOLDER / f"{name}.json" for name in processors.SUBJECTS if name != "windows"}
     reports = {f"results/{name}": Report.read(path) for name, path in paths.items()}
     windows = Report.read(quick / "windows.json")
@@ -243,7 +243,7 @@ def test_report_survives_json(quick: Path, tmp_path: Path) -> None:
     assert report.write(tmp_path).read_text() == (quick / "fast.json").read_text()
 
 
-def test_results_tell_no_paths_or_hosts() -> None:
+def test_results_contain_no_paths_or_hosts() -> None:
     text = json.dumps(environment.describe())
     assert str(Path.home()) not in text
     assert not re.search(r"(/home|/root|/work|/tmp)\b", text)
@@ -392,7 +392,7 @@ def test_panels_fill_rows_and_then_begin_another() -> None:
     assert ">20k<" in text
 
 
-def test_evidence_runs_everything_and_tells_what_failed(
+def test_evidence_runs_everything_and_names_failures(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two parts in processes of their own, one of which is not there to be run."""

@@ -66,7 +66,7 @@ def test_text_can_be_read(static_server: SmallServer, page: Page, theme: Theme) 
     ("name", "width", "height", "theme"),
     [("light", 1440, 900, "light"), ("dark", 1440, 900, "dark"), ("phone", 390, 844, "light")],
 )
-def test_pictures_are_kept(demo: Demo, page: Page, name: str, width: int, height: int, theme: Theme) -> None:
+def test_pictures_are_stored(demo: Demo, page: Page, name: str, width: int, height: int, theme: Theme) -> None:
     page.set_viewport_size({"width": width, "height": height})
     page.emulate_media(color_scheme=theme)
     open_page(page, demo.url, stream="spread", key="ECHO", window="within:60s")

@@ -90,7 +90,7 @@ def last_moment() -> int:
 
 
 @pytest.mark.slow
-def test_a_token_is_asked_for(tmp_path: Path, page: Page, complaints: Complaints) -> None:
+def test_the_page_requests_a_token(tmp_path: Path, page: Page, complaints: Complaints) -> None:
     complaints.expect("401")
     with store(tmp_path) as history:
         fill(history)

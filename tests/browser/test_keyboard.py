@@ -73,7 +73,7 @@ def test_the_first_stop_skips_to_the_charts(static_server: SmallServer, page: Pa
 
 
 @pytest.mark.slow
-def test_shortcuts_and_the_dialog_that_tells_them(static_server: SmallServer, page: Page) -> None:
+def test_shortcuts_and_the_dialog_that_lists_them(static_server: SmallServer, page: Page) -> None:
     open_page(page, static_server.url, window="within:5m")
     page.get_by_role("heading", name="fires").wait_for(timeout=SOON)
     page.keyboard.press("?")

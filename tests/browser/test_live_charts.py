@@ -24,7 +24,7 @@ NEWEST = "document.getElementById('lines').data.at(-1).x.at(-1)"
 
 
 @pytest.mark.slow
-def test_three_lines_with_what_is_proved_of_them(demo: Demo, page: Page) -> None:
+def test_three_lines_with_their_proved_bounds(demo: Demo, page: Page) -> None:
     with page.expect_response(lambda one: is_response_of(one, "/lines"), timeout=SOON) as response:
         open_page(page, demo.url)
     body = response.value.json()

@@ -70,7 +70,7 @@ def test_landmarks_and_headings(static_server: SmallServer, page: Page) -> None:
     assert page.locator("html").get_attribute("lang") == "en"
 
 
-def test_what_is_chosen_is_said(static_server: SmallServer, page: Page) -> None:
+def test_the_selection_is_announced(static_server: SmallServer, page: Page) -> None:
     open_page(page, static_server.url, window="within:5m")
     announcer = page.get_by_role("status").and_(page.locator("#announcer"))
     assert announcer.get_attribute("aria-live") == "polite"
@@ -82,7 +82,7 @@ def test_what_is_chosen_is_said(static_server: SmallServer, page: Page) -> None:
     expect(announcer).to_contain_text("numbers · south · last 5\N{NO-BREAK SPACE}min: p50", timeout=SOON)
 
 
-def test_charts_say_what_they_show(static_server: SmallServer, page: Page) -> None:
+def test_charts_are_described_in_text(static_server: SmallServer, page: Page) -> None:
     open_all(page, static_server)
     values = page.locator("#numbers .number-value").all_inner_texts()
     label = page.locator("#lines").get_attribute("aria-label") or ""

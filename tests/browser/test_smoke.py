@@ -70,7 +70,7 @@ def check_noticed(page: Page, complaints: Complaints, script: str, complaint: st
     assert found[0] not in complaints.all()
 
 
-def test_without_a_browser_it_is_said_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_browser_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QUANTIDE_BROWSER", "/nowhere/chromium")
     with pytest.raises(match=r"none of /nowhere/chromium\. Run make setup"):
         find_browser()

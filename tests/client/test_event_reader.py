@@ -46,7 +46,7 @@ def test_events_in_order() -> None:
         assert "last-event-id" not in head.lower()
 
 
-def test_it_continues_after_the_last_complete_event() -> None:
+def test_a_reader_continues_after_the_last_complete_event() -> None:
     scripts: list[list[bytes | None]] = [
         [EVENTS, message(1), message(2)[:-2]],  # cut in the middle of an event
         [b""],
@@ -65,7 +65,7 @@ def test_it_continues_after_the_last_complete_event() -> None:
         assert ids == ["", "1.1.0", "1.1.0", "1.1.0", "1.1.0", "1.3.0"]
 
 
-def test_it_continues_after_a_given_event() -> None:
+def test_a_reader_continues_after_a_given_event() -> None:
     with scripted_server([EVENTS, STAY_SILENT]) as server, Client(server.address) as client:
         client.events(alarms=True, after="3.2.1").close()
         head = server.requests[0].decode().lower()

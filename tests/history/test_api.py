@@ -224,7 +224,7 @@ def test_a_relative_path_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.
     assert os.listdir(tmp_path / "elsewhere") == []
 
 
-def test_nothing_is_asked_of_nothing(path: Path) -> None:
+def test_queries_of_an_empty_store_raise(path: Path) -> None:
     history = History(path)
     queries: list[Callable[[], object]] = [
         lambda: history.answer(0.5),

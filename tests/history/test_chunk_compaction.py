@@ -99,7 +99,7 @@ def test_the_open_step_stays_within_eps(tmp_path: Path) -> None:
     work.close(0)
 
 
-def test_what_is_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_that_are_compacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Enough chunks of a size class are compacted; large ones stay; a compaction adds no data."""
     compact_chunks_early(monkeypatch.setattr)
     monkeypatch.setattr(compaction_plan, "LARGE_CHUNK", 1000)
@@ -254,7 +254,7 @@ def test_the_step_ends_while_chunks_are_merged(
 
 
 @pytest.mark.parametrize("end", ["end_step", "close"])
-def test_an_error_is_told_once(end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_is_raised_once(end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compact_chunks_early(monkeypatch.setattr)
     work = Work(str(tmp_path), SETTINGS)
     with monkeypatch.context() as patch:
@@ -304,7 +304,7 @@ def test_a_handle_that_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_a_reader_beside_it(store: str, driver: Driver, tmp_path: Path) -> None:
+def test_a_reader_during_compactions(store: str, driver: Driver, tmp_path: Path) -> None:
     """Chunks vanish while it reads; its answers are of one complete version."""
     folder = tmp_path / "store"
     History(folder, **STORES[store])

@@ -182,7 +182,7 @@ def test_a_damaged_side_file_is_written_again(folder: Path) -> None:
     assert History(folder).verify().values == len(DATA)
 
 
-def test_a_side_file_damaged_where_it_is_looked_at_later(folder: Path) -> None:
+def test_a_side_file_damaged_where_it_is_read_later(folder: Path) -> None:
     """The error names a remedy, and the remedy works."""
     path = active(folder)[1][-1]
     with damaged(path, path.stat().st_size - 8, 0):

@@ -106,7 +106,7 @@ def test_stale_writer_is_fenced(write: str, tmp_path: Path) -> None:
         reopened.verify()
 
 
-def test_stale_writer_asks_on(tmp_path: Path) -> None:
+def test_a_stale_writer_can_query(tmp_path: Path) -> None:
     """Answers are of the writer's own version or newer; files that the other vacuumed do no harm."""
     old, new = taken_over(tmp_path)
     new.end_step()

@@ -234,7 +234,7 @@ def test_an_unknown_key_is_a_key_error(path: Path) -> None:
     assert "'zz'" in str(raised.value)
 
 
-def test_keys_of_another_handle_tell_the_type(path: Path) -> None:
+def test_keys_of_another_handle_set_the_type(path: Path) -> None:
     """A handle that was opened while the store had no keys yet must not write keys of another type."""
     late = History(path, keys="k")
     with History(path) as early:

@@ -140,7 +140,7 @@ def test_appends_and_questions_go_on_while_a_merge_runs(tmp_path: Path, rng: Rng
         history.verify()
 
 
-def test_many_threads_ask_while_one_writes(tmp_path: Path) -> None:
+def test_many_threads_query_while_one_writes(tmp_path: Path) -> None:
     """Every answer is right for some moment: n identifies it, because values arrive in order."""
     history = History(tmp_path / "s", eps=0.01, kappa=2)
     history.append(np.arange(100.0))

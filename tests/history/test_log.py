@@ -215,7 +215,7 @@ def test_readers_of_a_version_that_is_forgotten(tmp_path: Path) -> None:
     check_stored(tmp_path, range(27))
 
 
-def test_a_reader_at_the_newest_version_need_not_look_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_at_the_newest_version_does_not_reload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     work = Work(str(tmp_path), SETTINGS)
     for number in range(25):
         work.append(number)

@@ -25,7 +25,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     small(monkeypatch.setattr)
 
 
-def test_it_stays_where_it_is(tmp_path: Path) -> None:
+def test_a_reader_stays_at_its_version(tmp_path: Path) -> None:
     work = Work(str(tmp_path), SETTINGS)
     work.append(0)
     reader = HistoryReader(tmp_path)
@@ -49,7 +49,7 @@ def test_it_stays_where_it_is(tmp_path: Path) -> None:
     work.close(0)
 
 
-def test_it_moves_on_when_its_files_are_gone(tmp_path: Path) -> None:
+def test_a_reader_moves_on_when_its_files_are_gone(tmp_path: Path) -> None:
     work = Work(str(tmp_path), SETTINGS)
     for number in range(3):
         work.append(number)
@@ -96,7 +96,7 @@ def test_no_store_and_no_lease(tmp_path: Path) -> None:
         assert HistoryReader(table).table is table
 
 
-def test_questions_while_it_is_refreshed(tmp_path: Path) -> None:
+def test_queries_during_refreshes(tmp_path: Path) -> None:
     """Each answer is about one complete version, and none is older than the one before."""
     work = Work(str(tmp_path), SETTINGS)
     work.append(0)

@@ -107,7 +107,7 @@ def test_a_writer_does_not_read_its_own_commits(write: str, history: History, mo
     history.verify()
 
 
-def test_readers_that_cannot_read_say_so(history: History, monkeypatch: Patch) -> None:
+def test_readers_that_cannot_read_raise(history: History, monkeypatch: Patch) -> None:
     """Readers raise while the log cannot be read, and go on after that."""
     reader = HistoryReader(history.path)
     with log_not_read(monkeypatch):

@@ -199,7 +199,7 @@ def test_negative_zero_is_zero(path: Path, rng: Rng) -> None:
     assert not np.signbit(large.quantile(0.1, "exact"))
 
 
-def test_values_asked_about_may_be_of_other_types(path: Path) -> None:
+def test_values_in_queries_may_be_of_other_types(path: Path) -> None:
     history = History(path, value_type="int64")
     history.append([1, 2, 2**62 + 1])
     history.end_step()

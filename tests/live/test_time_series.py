@@ -107,7 +107,7 @@ def test_repeated_questions_are_about_the_same_moments(tmp_path: Path) -> None:
         assert live.time_series([0.5], "10 s", "60 s", 6).times == [60.0, 70.0, 80.0, 90.0, 100.0, 110.0]
 
 
-def test_it_begins_with_the_first_complete_window(tmp_path: Path) -> None:
+def test_a_time_series_begins_with_the_first_complete_window(tmp_path: Path) -> None:
     with History(tmp_path, window="30 s") as history:
         with pytest.raises(EmptyError):
             LiveStream(tmp_path, follow=False).time_series([0.5], 1, 10)

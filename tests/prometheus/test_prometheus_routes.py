@@ -21,7 +21,7 @@ def refusal(response: httpx.Response, status: int = 400, kind: str = "bad_data")
     return str(body["error"])
 
 
-def test_what_grafana_asks_when_it_tests_a_connection(shop: Shop) -> None:
+def test_requests_of_grafana_that_test_a_connection(shop: Shop) -> None:
     assert shop.data("status/buildinfo")["version"].startswith("2.")
     for response in (
         shop.client.post("/api/v1/query", data={"query": "1+1", "time": "4"}),

@@ -66,7 +66,7 @@ def test_a_server_without_its_last_token_stays_closed_after_a_restart(tmp_path: 
         assert client.get("/api/session", headers=bearer(token)).json()["name"] == "new"
 
 
-def test_a_command_opens_it_at_the_next_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_opens_the_server_at_the_next_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = configure(tmp_path)
     registry = ServerRegistry(config.server.state)
     id, _ = create_token(registry, "last", "reader")

@@ -186,7 +186,7 @@ def test_a_distance_equal_to_the_threshold_is_not_above_it(shop: Stage) -> None:
     assert [shop.state_of(equal), shop.state_of(less)] == [(NO, False), (CERTAIN, True)]
 
 
-def test_they_continue_after_a_restart(shop: Stage) -> None:
+def test_comparison_alarms_continue_after_a_restart(shop: Stage) -> None:
     shop.append([1.0] * 100, key="/pay", times=0.0)
     shop.append([9.0] * 50, key="/pay", times=1.0)
     alarm = ks_setting(window="last:50", clear=0.25, name="drift", webhook="https://hooks.example.com/")

@@ -422,7 +422,7 @@ print("ended")
 
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_and_no_secret_was_logged(
+def test_a_signal_ends_the_server_and_no_secret_was_logged(
     tmp_path: Path, registry: ServerRegistry, sign: signal.Signals
 ) -> None:
     configure(tmp_path, "[server.limits]\nconnections = 50")

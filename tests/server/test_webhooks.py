@@ -292,7 +292,7 @@ def test_urls_that_are_not_allowed_any_more_get_nothing(post: Post, receiver: Re
     assert "configuration" in post.last()["error"]
 
 
-def test_it_is_given_up_in_the_end(post: Post, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_delivery_is_given_up_in_the_end(post: Post, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webhook_delivery, "MAX_ATTEMPTS", 2)
     receiver.statuses = [500, 500, 200]
     post.put(receiver.origin)

@@ -60,7 +60,7 @@ def test_tasks_feed_copies_and_send_them_back(spark: SparkSession, rng: np.rando
     assert Summary.merge(*summaries) == Summary.of([1.0] * 3 + [2.0] * 3)
 
 
-def test_a_monitor_that_follows_a_source_says_so_before_any_task_runs(spark: SparkSession) -> None:
+def test_a_monitor_that_follows_a_source_raises_before_any_task_runs(spark: SparkSession) -> None:
     monitor = Monitor(0.1, pull=lambda: (1, Summary.of([1.0])))
     with pytest.raises(Exception, match=r"pull= cannot be copied or pickled"):
         spark.sparkContext.broadcast(monitor)

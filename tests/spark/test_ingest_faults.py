@@ -67,7 +67,7 @@ def test_killed_anywhere(fault: str, spark: SparkSession, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_driver_that_runs_on_and_is_asked_to_stop(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_driver_runs_until_it_is_stopped(spark: SparkSession, tmp_path: Path) -> None:
     """Files appear while it runs, one of them slowly; SIGTERM ends it, and what it committed is whole."""
     feed = Feed(tmp_path, 'step = "1 s"')
     feed.write("0.parquet")

@@ -522,7 +522,7 @@ def every_expression() -> Iterator[WindowExpression]:
     yield where(pc.equal(pc.make_struct(x, x, field_names=["a", "b"]), pa.scalar({"a": 1, "b": 2}))) & last(1)
 
 
-def test_filters_of_the_same_text_are_told_apart() -> None:
+def test_filters_of_the_same_text_are_distinguished() -> None:
     """Arrow's text abbreviates long lists and omits types of numbers."""
     x, some, others = pc.field("x"), list(range(100)), [*range(50), 1000, *range(51, 100)]
     pairs = [
