@@ -141,7 +141,7 @@ def stream_requests(load: StreamLoad) -> dict[str, RequestCounts]:
 
 @dataclass(frozen=True)
 class PlannedMerges:
-    """So many merges, each into a run of a level with so many rows."""
+    """Merges into runs of a level: their number and the rows of each run."""
 
     count: float
     rows: float

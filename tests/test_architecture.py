@@ -36,7 +36,7 @@ def test_the_core_imports_no_package_of_an_extra() -> None:
 
 
 def test_the_command_line_starts_without_heavy_imports() -> None:
-    """Ctrl-C in the first second must already be handled."""
+    """The command line handles Ctrl-C in its first second."""
     loaded = list_loaded_modules("import quantide.cli")
     assert [name for name in ("numpy", "numba", "pyarrow") if name in loaded] == []
 

@@ -208,7 +208,7 @@ def test_pandas_and_polars_nulls(make: Callable[..., Any]) -> None:
 
 @EVERY
 def test_a_null_arrow_slot_may_hide_a_nan(make: Callable[..., Any]) -> None:
-    """What lies under a null is nobody's value."""
+    """Arrow slots under a null are never read as values."""
     sketch = make(0.1)
     sketch.update(pa.array(np.array([1.0, NAN, 2.0]), mask=np.array([False, True, False])))
     assert (sketch.n, sketch.nulls, sketch.nans) == (2, 1, 0)
@@ -390,7 +390,7 @@ def test_merge_beyond_all_counts() -> None:
 
 @pytest.mark.parametrize("many", [2, 1024, 2048])
 def test_summaries_beyond_all_counts(many: int) -> None:
-    """Also where the sum of all counts is beyond 64 bits, and seems to be small."""
+    """Merges beyond all counts are refused, also if the sum exceeds 64 bits and wraps to a small number."""
     one = Summaries.from_binary(["a"], [full(MAX_N).to_bytes()])
     with pytest.raises(errors.CountOverflowError, match=str(MAX_N)):
         Summaries.merge(*[one] * many)

@@ -259,7 +259,7 @@ def test_hostile_counts_take_no_memory(name: str) -> None:
 
 
 def test_hostile_counts_of_monitors_and_expressions_take_no_memory() -> None:
-    """With the checksums of inner frames true as well."""
+    """Hostile counts with correct checksums of inner frames take no memory."""
     from tests.hostile_bytes import repaired as repaired_within
 
     monitor, timed = Monitor(0.5), Monitor(0.5, window=RecentWindow(0.2, max_age=60), within=30)
@@ -358,7 +358,7 @@ def test_bytes_of_another_class_are_refused() -> None:
 
 
 def test_an_unknown_version_is_refused_by_name() -> None:
-    """A later version of the format, as far as this one can tell: some byte of the head is larger."""
+    """Bytes with a larger version in their header are refused by name."""
     for name in ("exact summary", "short stream", "short gk"):
         refused = 0
         for place in range(6):

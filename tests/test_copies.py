@@ -364,7 +364,7 @@ def test_groups_go_their_own_way(way: str, rng: Rng) -> None:
 
 @EACH_WAY
 def test_groups_find_nan_again(way: str) -> None:
-    """To a dict two NaN are two keys: those of a pickle must become the one that is looked for."""
+    """A dict treats two NaN as two keys: the NaN of a pickle must become the one NaN of lookups."""
     original = MonitorGroup(0.1)
     ids = [original.register(key, 0.5, 0.2) for key in (float("nan"), (1, float("nan")))]
     twin = WAYS[way](original)
@@ -460,7 +460,7 @@ def test_buffers_that_were_handed_in_are_not_kept(wrap: Callable[[bytes], Any], 
 
 
 def test_nothing_that_is_handed_out_can_be_written(rng: Rng) -> None:
-    """Or it is a copy: what is done to it changes nothing."""
+    """Every returned array is read-only or a copy."""
     sketch = StreamSketch(0.1)
     sketch.update(rng.normal(size=5000))
     for one in (Summary.of(rng.normal(size=9)), sketch.summary(), sketch.summary().compress(3)):
@@ -519,7 +519,7 @@ def summary_of(values: Any) -> Summary:
 
 
 def test_processes_exchange_sketches(rng: Rng) -> None:
-    """Started afresh, not forked: all they know came as a pickle."""
+    """Processes that were spawned, not forked, exchange sketches by pickles."""
     both, more = rng.normal(size=3000), rng.normal(size=2000)
     made: list[Any] = [StreamSketch(0.05), GKSketch(0.05), SlidingWindow(900, 0.05)]
     made.append(RecentWindow(0.05, max_items=4000))

@@ -154,7 +154,7 @@ def list_content(store: Path | obstore.store.ObjectStore) -> Iterator[tuple[str,
 
 
 def test_a_log_that_is_copied_last_names_files_that_are_missing(tmp_path: Path) -> None:
-    """Why the page does not advise the order that first comes to mind."""
+    """A copy in the obvious order, with the log last, names files that are missing."""
     source, target = tmp_path / "store", tmp_path / "copy"
     with writing(str(source)) as wait:
         for of_log in (False, True):
@@ -314,7 +314,7 @@ def test_the_rights_are_enough_and_none_is_superfluous(s3_server: ObjectServer, 
 
 
 def test_names_of_a_restored_store_can_be_those_of_lost_versions(tmp_path: Path) -> None:
-    """Why caches must be emptied after a restore."""
+    """A restored store can reuse names of lost versions, so caches must be emptied."""
     store, copy = tmp_path / "store", tmp_path / "copy"
     with History(store) as history:
         history.append([1.0])

@@ -80,7 +80,7 @@ def test_a_stored_summary_whose_arrays_differ_in_length(name: str, tmp_path: Pat
 
 @pytest.mark.parametrize("numbers", [np.zeros(400), np.full(400, 2**32 - 1), np.arange(1, 401)])
 def test_places_of_rows_that_are_no_permutation(numbers: Any, tmp_path: Path) -> None:
-    """What no row is said to have come at would be read from memory that was never written."""
+    """Positions that are no permutation are refused: a kernel would read memory that was never written."""
     paged = ("values", "times", "numbers", "flags")
     data = altered(recent_bytes(tmp_path), recent_file.MAGIC, paged, {"numbers": numbers.astype(np.uint32)})
     with pytest.raises(errors.CorruptBytesError, match="number"):
@@ -89,7 +89,7 @@ def test_places_of_rows_that_are_no_permutation(numbers: Any, tmp_path: Path) ->
 
 @pytest.mark.parametrize("inner", [-8, 10**12])
 def test_an_arrow_array_whose_offsets_lie_outside(inner: int) -> None:
-    """Arrow looks at the first offset and the last; those between are for the reader."""
+    """Arrow checks the first offset and the last one; the reader checks those between."""
     blob = Summary.of([1.0, 2.0]).to_bytes()
     buffers = [None, pa.py_buffer(np.array([0, inner, len(blob)])), pa.py_buffer(blob)]
     array = pa.Array.from_buffers(pa.large_binary(), 2, buffers)
@@ -115,7 +115,7 @@ def test_indexes_out_of_range(indexes: list[int]) -> None:
 
 
 def test_a_gk_sketch_stays_within_the_shortest_of_its_arrays() -> None:
-    """A thread that shares it may have replaced one of the three: what is held then is not said, but is in bounds."""
+    """A thread may replace one of the three arrays: the answer is then undefined, but every index is in bounds."""
     sketch = GKSketch(0.01)
     sketch.update([0.0])
     sketch._g = sketch._g[:40]  # as when one of three arrays has been replaced by a larger one

@@ -61,7 +61,7 @@ def test_many_at_once_is_all_or_nothing() -> None:
 
 @pytest.mark.parametrize(("eps", "n", "b"), [(2 / 49, 49, 24), (2 / 7, 7, 3), (1 / 3, 6, 3)])
 def test_summaries_at_the_limit_by_rounding(eps: float, n: int, b: int) -> None:
-    """An error of eps/2 that is only rounded to it: the sketch reads its own bytes."""
+    """A sketch reads its own bytes if rounding alone brings its error to eps/2."""
     summary = Summary.of(np.arange(float(n))).compress(b)
     target, source = StreamSketch(eps), StreamSketch(eps)
     if summary.error > eps / 2:

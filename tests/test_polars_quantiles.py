@@ -71,7 +71,7 @@ def test_types_are_known_before_a_query_runs() -> None:
 
 
 def test_lists_work_in_groups() -> None:
-    """polars itself takes no list of quantiles there."""
+    """Quantiles of groups take lists, unlike those of polars itself."""
     frame = make_frame(101)
     both = pl.col("float").quantide.quantile([0.1, 0.5], "linear").alias("q")  # type: ignore[attr-defined]
     answers = frame.group_by("key").agg(both, a=pl.col("float").quantile(0.1, "linear"), b=pl.col("float").median())
@@ -89,7 +89,7 @@ OTHER_TYPES = [*CATEGORIES, pl.Boolean, pl.String, pl.Binary, pl.Object, pl.List
     "kind", [*OTHER_TYPES, pl.Date, pl.Time, pl.Duration("us"), pl.Decimal(9, 2), pl.Null], ids=str
 )
 def test_groups_of_other_types_are_as_in_polars(kind: Any) -> None:
-    """Nulls for types without quantiles, which raise outside of groups."""
+    """Groups of types without quantiles give nulls, as in polars; outside of groups such types raise."""
     texts = pl.Series("x", ["0", "1", None, "1", "0"])
     if kind in (pl.String, pl.Binary, *CATEGORIES):
         column = texts.cast(kind)

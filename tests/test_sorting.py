@@ -287,7 +287,7 @@ def test_nothing_to_sort(force: Callable[[str], None]) -> None:
 
 
 def test_segments_of_very_different_size(rng: np.random.Generator) -> None:
-    """What one segment tells about the bits of the next is not always true."""
+    """Bits that one segment has in common may differ in the next."""
     values = rng.normal(size=40_000)
     bounds = np.array([0, 40, 80, 20_080, 20_120, 40_000])
     out = values.copy()

@@ -173,7 +173,7 @@ def test_nothing_at_all() -> None:
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 8])
 def test_merge_by_key(parts: int, rng: np.random.Generator) -> None:
-    """Shared keys and keys of one part alone, of very unequal sizes."""
+    """Merge parts with shared keys and keys of one part alone, of very unequal sizes."""
     eps, summaries = 0.1, []
     everything: Lists = defaultdict(list)
     for part in range(parts):
@@ -215,7 +215,7 @@ def test_compress(b: int, rng: np.random.Generator) -> None:
 
 @given(st.data())
 def test_any_merges(data: st.DataObject) -> None:
-    """Random keys with nulls and ties, random parts, compressed or not."""
+    """Merge random parts of random keys with nulls and ties, compressed or not."""
     key = st.none() | st.sampled_from(["a", "b", "", "cc"]) | st.text(max_size=2)
     value = st.sampled_from([0.0, -0.0, 1.0, 2.0, float("inf")]) | st.floats(allow_nan=False)
     parts = []
@@ -344,7 +344,7 @@ def test_keys_that_are_and_are_not_there(rng: np.random.Generator) -> None:
 
 
 def test_a_hundred_thousand_keys(rng: np.random.Generator) -> None:
-    """Too many for a Python call per key; every count and every median against one sort."""
+    """Compare every count and median of a hundred thousand keys with one sort."""
     n, many = 400_000, 100_000
     keys, values = rng.integers(0, many, n), rng.normal(size=n)
     s = Summaries.of(keys, values, 0.01)

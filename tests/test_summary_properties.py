@@ -431,7 +431,7 @@ def test_equal_is_equal_bytes(one: Column, two: Column) -> None:
 
 @pytest.mark.parametrize("name", ORDERS)
 def test_large_summaries(name: str, rng: np.random.Generator) -> None:
-    """The same for many values of every order: valid, exact ranks, bytes."""
+    """Check summaries of many values in every order: valid, exact ranks, bytes."""
     blocks = [ORDERS[name](rng, n) for n in (20_000, 1, 3_000, 9_999)]
     parts = [Summary.of(block).compress(b) for block, b in zip(blocks, (100, 5, 333, 64), strict=True)]
     whole, data = Summary.merge(*parts), np.sort(np.concatenate(blocks))

@@ -60,7 +60,7 @@ def test_values_one_by_one(rng: Rng) -> None:
 
 @pytest.mark.parametrize("where", ["early", "late", "alternating", "in one block", "at block edges"])
 def test_the_extremes_arrive(where: str, rng: Rng) -> None:
-    """The values that the tail is about, at the places that are worst for blocks."""
+    """Insert extreme values at the positions that are worst for blocks."""
     size, extremes = 120_000, 600
     values = rng.random(size)
     places = {
@@ -257,7 +257,7 @@ def forged(data: bytes, old: bytes, new: bytes) -> bytes:
 
 
 def test_bytes_that_claim_a_tail_are_refused() -> None:
-    """Neither a pool of coarse summaries nor buckets of a window without a tail can be given one."""
+    """Bytes that claim a tail are refused: of a pool of coarse summaries, and of buckets of a window without a tail."""
     sketch = StreamSketch(0.1, tail=None)
     sketch.update_summary(Summary.of(np.arange(20_000.0)).compress(20))
     leaf = struct.pack("<Q", sketch.leaf)

@@ -46,7 +46,7 @@ def test_standing_queries_stay_within_their_bound(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_quick_run_writes_everything(tmp_path: Path) -> None:
-    """In a process of its own: other tests share a Spark session in this one."""
+    """Run the command in a process of its own: other tests share a Spark session in this one."""
     command = [sys.executable, "-m", "bench", "characterize", "--quick", "--output", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     assert {path.name for path in tmp_path.glob("*.json")} == {f"{name}.json" for name in CHARACTERIZATION.subjects}
@@ -215,16 +215,16 @@ def test_windows_keep_their_promise_in_the_results(quick_windows: Path) -> None:
 
 
 def test_a_shrunk_layout_is_put_back() -> None:
-    def held() -> int:
+    def count_tuples() -> int:
         window = RecentWindow(0.05, max_items=10_000)
         window.update(np.arange(10_000.0))
         return window.tuples
 
     with window_accuracy.layout(window_accuracy.SHRUNK):
-        assert held() < 9_000
+        assert count_tuples() < 9_000
     with pytest.raises(ZeroDivisionError), window_accuracy.layout(window_accuracy.SHRUNK):
         raise ZeroDivisionError
-    assert held() == 10_000
+    assert count_tuples() == 10_000
 
 
 def test_answers_about_windows_are_checked(rng: np.random.Generator) -> None:

@@ -79,7 +79,7 @@ def test_kept_tuples_are_those_of_true_summaries(each: int, eps: float, rng: np.
 
 @pytest.mark.parametrize("kappa", [1, 2, 3, 10])
 def test_formulas_of_levels_are_those_of_a_true_history(kappa: int, tmp_path: Path) -> None:
-    """Steps of one row each: a run of a higher level that is new has rewritten its rows."""
+    """The history has steps of one row each: every new run of a higher level has rewritten its rows."""
     known, written = set[RunId](), 0
     with History(tmp_path, eps=0.1, kappa=kappa, window=0) as history:
         for step in range(1, 31):

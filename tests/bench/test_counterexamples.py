@@ -95,7 +95,7 @@ def test_levels_are_nested() -> None:
 
 
 def test_a_cluster_that_straddles_the_gap_deceives_a_mean() -> None:
-    """The reason, without any library: of a level, 3 of 4 values are above the next, its mean is below."""
+    """Show the reason without any library: 3 of 4 values of a level are above the next level, its mean is below."""
     level, following = list(ATTACKS[0].levels(400))[200:202]
     near = level[np.abs(level) < 2.0**901]
     assert near.mean() < following.min()

@@ -135,7 +135,7 @@ def test_colours_stand_out_from_light_and_dark_pages(colour: str, background: st
 
 
 def luminance(colour: str) -> float:
-    """As the guidelines for accessibility define it (WCAG 2)."""
+    """Return the relative luminance of WCAG 2, the guidelines for accessibility."""
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue

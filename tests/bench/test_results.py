@@ -91,7 +91,7 @@ def test_answers_of_live_readers_hold_in_the_results(quick: Path) -> None:
 
 @pytest.mark.slow
 def test_ingestion_is_measured_and_right(tmp_path: Path) -> None:
-    """With Spark, in processes of its own."""
+    """Measure ingestion with Spark, in processes of its own."""
     main(["ingest", "--quick", "--output", str(tmp_path)])
     assert {path.name for path in tmp_path.iterdir()} == {"index.md", "ingest.json", "ingest.md"}
     for folder in (tmp_path, FOLDER):
@@ -103,7 +103,7 @@ def test_ingestion_is_measured_and_right(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_server_is_measured_and_right(tmp_path: Path) -> None:
-    """With Spark and a server, in processes of their own."""
+    """Measure a server beside Spark, in processes of their own."""
     main(["serve", "--quick", "--output", str(tmp_path)])
     assert {path.name for path in tmp_path.iterdir()} == {"index.md", "serve.json", "serve.md"}
     for folder in (tmp_path, FOLDER):
@@ -395,7 +395,7 @@ def test_panels_fill_rows_and_then_begin_another() -> None:
 def test_evidence_runs_everything_and_names_failures(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Two parts in processes of their own, one of which is not there to be run."""
+    """Run two parts in processes of their own; one part names an unknown subject."""
     subjects = {"keys": RESULTS.subjects["keys"], "speed": RESULTS.subjects["keys"]}
     monkeypatch.setattr(evidence, "FOLDER", tmp_path)
     monkeypatch.setattr(evidence, "COLLECTIONS", (replace(RESULTS, subjects=subjects),))

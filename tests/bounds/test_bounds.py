@@ -53,7 +53,7 @@ def outcome(folder: Path, checked: bool) -> list[str]:
 
 
 def test_checks_and_their_absence_share_no_machine_code(tmp_path: Path) -> None:
-    """In any order, and also when everything is in the cache already."""
+    """Run programs with and without checks in any order, also when the cache has all machine code."""
     (tmp_path / "wild.py").write_text(KERNEL, encoding="utf-8")
     for checked in (False, True, False, True):
         assert outcome(tmp_path, checked) == ["refused" if checked else "passed"] * 3, checked
@@ -73,7 +73,7 @@ def run_checked(*arguments: str, **variables: str) -> subprocess.CompletedProces
     ],
 )
 def test_kernels_refuse_an_index(call: str, error: str) -> None:
-    """Kernels of Quantide, in a process for tests with bounds checks."""
+    """Call kernels of Quantide in a process with bounds checks."""
     imports = "import numpy as np; from quantide.kernels.key_segments import gather_rows"
     run = run_checked(
         sys.executable, "-c", f"from tests.bounds.negative_indexes import install; install(); {imports}; {call}"
@@ -85,7 +85,7 @@ def test_kernels_refuse_an_index(call: str, error: str) -> None:
 @pytest.mark.parametrize("types", ["float64", pytest.param("float32 int64", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("machines", MACHINES)
 def test_state_machines(machines: str, types: str) -> None:
-    """Every structure, in any order and number of operations. Compiling kernels takes longest, for each type anew."""
+    """Run the state machine of every structure; compiling kernels for each type takes longest."""
     options = ("-q", "-n", "0", "-x", "-p", "no:cacheprovider")
     run = run_checked(*command(f"tests/machines/{machines}", *options), QUANTIDE_TYPES=types)
     assert run.returncode == 0, run.stdout[-20_000:] + run.stderr[-5_000:]

@@ -83,7 +83,7 @@ def prepared(kind: Kind, eps: float, values: Floats, rng: Rng) -> Sketch:
 
 
 def same(original: Sketch, twin: Sketch) -> None:
-    """Both give exactly the same answer to every query."""
+    """Check that both give exactly the same answer to every query."""
     assert type(twin) is type(original)
     for name in ("n", "eps", "error", "nulls", "nans", "type", "arrived"):
         assert getattr(twin, name) == getattr(original, name), name

@@ -28,7 +28,7 @@ def check_every_prefix(kind: Kind, order: Order, rng: Rng) -> None:
 
 
 def check_leaf_edges(kind: Kind, order: Order, rng: Rng) -> None:
-    """Just before, at and just after every moment when blocks of 1024 close, and half way through them."""
+    """The error stays within its bound just before, at and just after the end and the middle of blocks of 1024."""
     eps, values = 0.15, order(rng, 8 * 1024 + 2)
     sketch: Sketch = kind.make(eps)
     done = 0

@@ -341,7 +341,7 @@ WRONG_SKETCHES = {
 
 @pytest.mark.parametrize(("kind", "data"), WRONG_SKETCHES.values(), ids=WRONG_SKETCHES)
 def test_sketches_that_would_end_the_process(kind: str, data: str) -> None:
-    """The library does not check them, and reads beyond its memory for some."""
+    """The library accepts such sketches unchecked, and reads beyond its memory for some."""
     with pytest.raises(CorruptBytesError):
         from_datasketches(bytes.fromhex(data), kind)
 

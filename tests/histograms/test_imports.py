@@ -205,7 +205,7 @@ def test_req_sketches_whose_own_bounds_fail_are_refused() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_tuples_of_random_sketches_are_in_order(kind: str) -> None:
-    """Whatever a sketch has drawn, its tuples have the form of a summary: bytes are checked when they are read."""
+    """Tuples of random sketches have the form of a summary, which from_bytes() checks."""
     rng = np.random.default_rng(6)
     for n in (1, 10, 300, 5000):
         for values in (rng.integers(0, 3, n), rng.integers(0, 10**6, n), np.zeros(n), np.sort(rng.integers(0, 90, n))):

@@ -132,7 +132,7 @@ def test_reopening_needs_only_the_path(path: Path) -> None:
     [{"eps": 0.01}, {"kappa": 4}, {"keys": "k"}, {"value_type": "int64"}, {"memory": "1 MB"}, {"retention": 5}],
 )
 def test_other_settings_are_refused(other: dict[str, Any], path: Path) -> None:
-    """The error has both values, and the remedy."""
+    """The error names both values and the remedy."""
     History(path, eps=0.02, kappa=3).append([1.0])
     with pytest.raises(errors.SettingsError, match=r"(?s)made with .*opened with .*leave it out") as raised:
         History(path, **other)
@@ -279,7 +279,7 @@ def test_words_that_are_no_question(path: Path) -> None:
 
 
 def test_a_dropped_handle_loses_nothing(path: Path) -> None:
-    """The next handle can write at once: no close, no waiting."""
+    """Open a handle that writes at once, after another one was dropped without close()."""
     history = History(path, kappa=1)
     history.append([1.0])
     history = History(path)
@@ -299,7 +299,7 @@ def test_a_dropped_handle_loses_nothing(path: Path) -> None:
 
 
 def test_a_handle_dropped_while_it_merges(path: Path) -> None:
-    """The next writer is first: the running compaction is fenced off, and its files are garbage."""
+    """The next writer fences off the running compaction, whose files become garbage."""
     for step in range(30):
         history = History(path, kappa=1)
         history.append(np.arange(1000.0) + step)

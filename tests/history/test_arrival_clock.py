@@ -72,7 +72,7 @@ def test_a_jump_of_days_that_is_undone_leaves_no_trace(tmp_path: Path, world: Wo
 
 
 def test_a_step_forward_that_lasts_is_followed(tmp_path: Path, world: World) -> None:
-    """The clock was wrong before, and was corrected."""
+    """Windows follow a step forward that lasts, as when a wrong clock is corrected."""
     with History(tmp_path) as history:
         for minute in range(80):
             world.passed, world.offset = minute * MINUTE, DAY if minute >= 5 else 0
@@ -82,7 +82,7 @@ def test_a_step_forward_that_lasts_is_followed(tmp_path: Path, world: World) -> 
 
 
 def test_a_writer_that_comes_back_under_a_clock_that_went_back(tmp_path: Path, world: World) -> None:
-    """A jump, a restart, the jump undone, and a day without a writer: that day has passed for windows, too."""
+    """Undo a jump after a restart, then wait a day without a writer: that day has passed for windows, too."""
     with History(tmp_path) as history:
         history.append([1.0])
     world.offset = 60 * DAY

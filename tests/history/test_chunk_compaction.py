@@ -305,7 +305,7 @@ def test_a_handle_that_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("store", STORES)
 def test_a_reader_during_compactions(store: str, driver: Driver, tmp_path: Path) -> None:
-    """Chunks vanish while it reads; its answers are of one complete version."""
+    """A reader gives answers of one complete version while chunks are replaced."""
     folder = tmp_path / "store"
     History(folder, **STORES[store])
     child = driver.start("trickle", folder, settings=STORES[store], wait=False, batches=24)

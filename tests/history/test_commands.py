@@ -96,7 +96,7 @@ def test_a_place_without_a_history_is_left_alone(command: str, tmp_path: Path, c
 
 
 def test_a_picture_of_the_runs(store: str, capsys: Out) -> None:
-    """A bar for each run: 1 to 4 and 5 to 8 on level 2, 9 to 10 and 11 to 12 on level 1, 13 on level 0."""
+    """Draw a bar for each run: 1 to 4 and 5 to 8 on level 2, 9 to 10 and 11 to 12 on level 1, 13 on level 0."""
     assert main(["history", store]) == 0
     output = capsys.readouterr().out.splitlines()
     assert re.match(r"1,302 values in 13 steps, 5 runs, 6 files, .* MB; 2 values in the open step", output[0])

@@ -467,7 +467,7 @@ def test_steps_before_a_time(tmp_path: Path) -> None:
 
 
 def test_rows_that_a_repair_took_out_of_windows(tmp_path: Path) -> None:
-    """Nobody knows their steps: windows lose as many more, and never have a row of a deleted step."""
+    """The log has no steps of such rows: windows lose as many more, and never have a row of a deleted step."""
     with History(tmp_path, 0.05, kappa=20, max_ahead="off", retention=4) as history:
         for step in range(7):
             times = [step * 10.0 + i for i in range(9)] + [1e6 if step in (2, 6) else step * 10.0 + 9]
@@ -516,7 +516,7 @@ def test_dry_run_needs_no_lease_and_changes_nothing(tmp_path: Path, rng: Rng) ->
 
 
 def test_readers_see_a_deletion_at_the_next_refresh(tmp_path: Path, rng: Rng) -> None:
-    """Answers that were cached before it are not given after it, also where ids of runs stay the same."""
+    """A deletion invalidates cached answers, also of runs whose ids stay the same."""
     values, keys = rng.random(500), rng.integers(0, 3, 500)
     values[keys == 1] += 10
     with History(tmp_path, 0.05, keys="k") as history:
@@ -680,7 +680,7 @@ def test_killed_while_rows_are_deleted(point: str, what: str, driver: Driver, tm
 
 
 def test_a_damaged_file_is_not_rewritten(tmp_path: Path, rng: Rng) -> None:
-    """Damage would be hidden by a new checksum."""
+    """A deletion refuses damaged files: a new checksum would hide the damage."""
     with History(tmp_path, 0.05, keys="k") as history:
         history.append(rng.random(100), key=np.arange(100) % 3)
         (path,) = (tmp_path / "runs").glob("*.parquet")

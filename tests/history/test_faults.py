@@ -140,7 +140,7 @@ def test_all_points_are_passed(counts: dict[str, dict[str, int]]) -> None:
 
 @pytest.mark.parametrize(("point", "store"), SOME)
 def test_killed(point: str, store: str, driver: Driver, counts: dict[str, dict[str, int]], tmp_path: Path) -> None:
-    """The fault is in the middle of the work; another pass for each point."""
+    """Kill the writer at each fault point, in the middle of the work."""
     rng = np.random.default_rng(seed_of(point + store))
     kill_at(point, int(rng.integers(counts[store][point])) + 1, store, driver, tmp_path)
 
@@ -191,7 +191,7 @@ def test_killed_while_lost_side_files_are_written(driver: Driver, tmp_path: Path
 
 @pytest.mark.parametrize("point", ["commit.before", "commit.after", "write.side"])
 def test_killed_while_old_data_is_dropped(point: str, driver: Driver, tmp_path: Path, rng: np.random.Generator) -> None:
-    """The last four steps are there once; older ones at most once."""
+    """Kill the writer while it drops steps: the last four are stored once, older ones at most once."""
     settings = SETTINGS | {"retention": 4}
     folder, time = tmp_path / "store", int(rng.integers(8, 18))
     child = driver.start("expire", folder, f"{point}@{time}:kill", settings=settings)
@@ -209,7 +209,7 @@ def test_killed_while_old_data_is_dropped(point: str, driver: Driver, tmp_path: 
 
 
 def test_what_a_commit_leaves(tmp_path: Path) -> None:
-    """The library writes the log under a temporary name: a kill there leaves a file as well."""
+    """The library writes the log under a temporary name: a kill at that point leaves a file, too."""
     with History(tmp_path, **SETTINGS) as history:
         history.append(batch(0))
         for name in ("00000000000000000007.json#1", "00000000000000000009.checkpoint.parquet#2"):
@@ -223,7 +223,7 @@ def test_what_a_commit_leaves(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_killed_through_the_environment(tmp_path: Path) -> None:
-    """A fault set by an environment variable, in a process of its own."""
+    """Set a fault by an environment variable, in a process of its own."""
     code = f"""if True:
         from quantide.history import History
         history = History({str(tmp_path / "store")!r})
@@ -274,7 +274,7 @@ def fill_at(point: str, time: int, store: str, driver: Driver, folder: Path) -> 
 
 @pytest.mark.parametrize("size", [0, 200, 1000, 4000])
 def test_disk_full_for_the_kernel(size: int, driver: Driver, tmp_path: Path) -> None:
-    """No file may be larger than so many bytes: data, index files, the log and its checkpoints fail, each in turn."""
+    """Limit the size of files: data, index files, the log and its checkpoints fail, each in turn."""
     settings = {**SETTINGS, "window": 0}  # background compactions fail, too, and raise later
     child = driver.start("retry_work", tmp_path / "store", settings=settings, full=size, every=2)
     child.finish()
@@ -330,7 +330,7 @@ def test_a_step_whose_merge_failed_ends_once(wait: bool, tmp_path: Path, monkeyp
 
 
 def test_durable_means_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Data before the commit that adds it, the log's entry before the call returns, and the names of all of them."""
+    """A writer flushes data before the commit that adds it, and the log's entry before the call returns."""
     order: list[str] = []
 
     def fsync(handle: int) -> None:
@@ -353,7 +353,7 @@ def test_durable_means_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_fold_is_flushed_before_its_records_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The name of the one file that has them all must survive a power loss, too."""
+    """A fold flushes the name of its file before the writer removes the records that the file replaces."""
     order: list[str] = []
     fsync = os.fsync
 

@@ -126,7 +126,7 @@ def test_cut_short(kind: str, folder: Path) -> None:
 
 
 def test_damage_is_not_merged(folder: Path, rng: np.random.Generator) -> None:
-    """Compacted values have new checksums: damage in them would never be found."""
+    """A compaction refuses damaged files: new checksums would hide the damage."""
     for path in active(folder)[0]:
         offset = int(rng.integers(path.stat().st_size))
         with damaged(path, offset, int(rng.integers(8))), History(folder) as history:
@@ -149,7 +149,7 @@ def _all(history: History) -> Compaction:
 
 
 def test_a_lost_side_file(folder: Path) -> None:
-    """A reader works without it; the next writer rebuilds it."""
+    """A reader works without an index file; the next writer rebuilds it."""
     before = [str(History(folder).answer(phi)) for phi in (0.1, 0.5, 0.9)]
     for path in active(folder)[1]:
         path.unlink()
@@ -167,7 +167,7 @@ def test_a_lost_side_file(folder: Path) -> None:
 
 
 def test_a_damaged_side_file_is_written_again(folder: Path) -> None:
-    """Opening finds the damage. Readers that have mapped the old file keep it: it is not overwritten."""
+    """A writer that opens the store finds the damage, and leaves the old file to readers that have mapped it."""
     path = active(folder)[1][-1]
     reader = History(folder)
     assert count_refused(reader) == 0
@@ -224,7 +224,7 @@ def test_a_lost_data_file(folder: Path) -> None:
 
 
 def test_the_wrong_file(folder: Path) -> None:
-    """Valid Parquet, but of another part of the run: its checksums are right, and still it is the wrong file."""
+    """Swap two parts of a run, whose checksums stay correct: verify() names both."""
     parts = [path for path in active(folder)[0] if path.name.startswith("L1-")]
     first, second = parts[0].read_bytes(), parts[1].read_bytes()
     for path, other in ((parts[0], second), (parts[1], first)):

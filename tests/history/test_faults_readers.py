@@ -114,7 +114,7 @@ def test_a_reader_for_long(store: str, driver: Driver, tmp_path: Path) -> None:
 
 
 def test_threads_of_the_writer(tmp_path: Path) -> None:
-    """Queries go on in other threads of the same handle, and see all rows appended before them."""
+    """Threads of the writer's handle query all rows that were appended before."""
     work = Work(str(tmp_path), SETTINGS)
     readers = [Reader(tmp_path, seed) for seed in range(2)]
     for reader in readers:
@@ -146,7 +146,7 @@ def test_threads_of_the_writer(tmp_path: Path) -> None:
 
 
 def test_a_reader_of_an_old_version(tmp_path: Path) -> None:
-    """All its files are compacted and vacuumed at once; each query finds the new files."""
+    """A writer compacts and vacuums all files of a reader; each query finds the new files."""
     work = Work(str(tmp_path), SETTINGS)
     queries: list[Callable[[History], Any]] = [
         lambda history: history.answer(0.5, mode="exact").n,

@@ -51,7 +51,7 @@ def test_second_process_is_refused(driver: Driver, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("settings", [SETTINGS, KEYED])
 def test_processes_at_once(settings: dict[str, Any], driver: Driver, tmp_path: Path) -> None:
-    """Both create the store, append, end steps and compact, as often as they can."""
+    """Two processes create the store, append, end steps and compact, as often as they can."""
     begin = time.time() + 0.1
     numbers = [list(range(8)), list(range(20, 28))]
     children = [
@@ -121,7 +121,7 @@ def test_a_stale_writer_can_query(tmp_path: Path) -> None:
 def test_stale_writer_does_not_remove_what_it_does_not_know(
     at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The take-over happens between reading the table and removing files."""
+    """A successor takes over after vacuum() read the table, and before it removes files."""
     old = History(tmp_path, **SETTINGS)
     old.append(batch(0))
     check_writer, checks = old.table.check_writer, [0]
@@ -145,7 +145,7 @@ def test_stale_writer_does_not_remove_what_it_does_not_know(
 
 
 def test_stale_merge_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other takes over while a compaction runs: the compaction is refused, its inputs stay."""
+    """A successor takes over during a compaction, which is refused; its inputs stay."""
     reached, release = Event(), Event()
 
     def stop(name: str) -> None:
@@ -204,7 +204,7 @@ class TwiceExecutor:
 
 
 def test_a_task_that_lives_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task was given up and another one's work committed: the first must do no harm."""
+    """A task that was replaced by another attempt continues: it changes nothing."""
     executor = TwiceExecutor()
     history = History(tmp_path, **SETTINGS, executor=executor)
     for number in range(2):

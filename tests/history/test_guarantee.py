@@ -249,7 +249,7 @@ def test_a_stream_far_larger_than_the_history(tmp_path: Path, rng: Rng) -> None:
 
 
 def test_a_million_values_in_blocks_as_they_are(tmp_path: Path, rng: Rng) -> None:
-    """Without small blocks: files of many row groups, cut by threads, with infinities for pivots."""
+    """Query files of many row groups, without small blocks, cut by threads, with infinities for pivots."""
     model = Model(BY_NAME["float64"])
     history = History(tmp_path / "s", eps=0.01, kappa=2)
     for values in (
@@ -350,7 +350,7 @@ def test_steps_without_values_count(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("keys", sorted(KEYS))
 def test_every_key(keys: str, tmp_path: Path, rng: Rng) -> None:
-    """Null keys too; many parts, so that keys are cut where parts end."""
+    """Query every key, null keys too; in many parts, so that keys are cut where parts end."""
     model, key_values = Model(BY_NAME["float64"]), KEYS[keys]
     with History(tmp_path / "s", eps=0.05, kappa=2, keys=names_of(keys)) as history:
         for step in range(4):
@@ -384,7 +384,7 @@ def strangers(keys: str) -> list[Any]:
 
 
 def test_a_key_that_came_late(tmp_path: Path) -> None:
-    """Some runs have it, some do not; a span may have none of it."""
+    """Query a key that only some runs have, also over spans without it."""
     history = History(tmp_path / "s", kappa=10, keys="k")
     history.append([1.0], key="old")
     history.end_step()
@@ -452,7 +452,7 @@ def test_keys_around_the_size_of_a_range(sizes: tuple[int, ...], tmp_path: Path,
 
 
 def test_more_keys_than_are_searched(tmp_path: Path, rng: Rng) -> None:
-    """Files are scanned instead; every mode answers."""
+    """Spans of more keys than are searched are scanned; every mode answers."""
     keys = np.arange(10_000) % (span_view.MAX_SEGMENTS + 1)
     values = rng.normal(size=len(keys))
     with History(tmp_path / "s", keys="k") as history:
@@ -521,7 +521,7 @@ def test_comparisons_need_run_boundaries(tmp_path: Path, rng: Rng) -> None:
 
 
 def test_the_same_questions_have_the_same_answers(tmp_path: Path) -> None:
-    """Same answers from the writer, a reader, one opened later, and a store that was filled in the same way."""
+    """The writer, a reader, one opened later, and a store that was filled in the same way give the same answers."""
 
     def answers(history: History) -> list[Any]:
         return [history.answer(phi, mode) for phi in np.linspace(0.01, 1, 30) for mode in MODES]

@@ -98,7 +98,7 @@ def test_where_the_extremes_are(tmp_path: Path, where: str, rng: Rng) -> None:
 
 @pytest.mark.parametrize("order", one_in(3, ["ascending", "descending", "uniform", "zigzag"]))
 def test_orders_over_many_chunks(tmp_path: Path, order: str, rng: Rng) -> None:
-    """The open step has so many chunks that a sketch summarises them."""
+    """Append so many chunks to the open step that a sketch summarises them."""
     values = ORDERS[order](rng, 4000)
     with History(tmp_path, 0.05, kappa=2, tail=0.3) as history:
         history.append(values[:500])
@@ -211,7 +211,7 @@ def test_a_memory_limit_has_no_tail(tmp_path: Path) -> None:
 
 
 def test_without_a_tail_nothing_is_promised_at_the_ends(tmp_path: Path) -> None:
-    """The oracle can fail: the same data, without a tail."""
+    """Check that the oracle can fail, on the same data without a tail."""
     values = np.arange(20_000.0)
     with History(tmp_path, EPS, tail=None) as history:
         history.append(values)

@@ -157,7 +157,7 @@ def file_changes(data: bytes, rng: Rng) -> Iterator[Change]:
 
 @pytest.mark.parametrize("kind", ["side", "recent"])
 def test_files_of_sections(kind: str, made: Made, keyed: bool, share: str, rng: Rng) -> None:
-    """No number in the header is used as a length or an offset before it is checked."""
+    """Readers check every length and offset in a header before they use it."""
     use = use_side if kind == "side" else use_recent
     data = one(made[keyed], f"_quantide/{kind}/*.{kind}").read_bytes()
     use(Pieces(data).packed())
@@ -277,7 +277,7 @@ def test_records_of_the_ledger(made: Made, tmp_path: Path, share: str, rng: Rng)
 
 @pytest.mark.parametrize("name", NAMES, ids=lambda name: ascii(name)[:30])
 def test_a_name_that_leads_elsewhere(name: str, made: Made, tmp_path: Path) -> None:
-    """No path is built from it: in a manifest, in the log, in an ingest log."""
+    """Readers build no path from a hostile name in a manifest, the log or an ingest log."""
     document = unsealed(one(made[True], "_quantide/recent/*.manifest").read_text())
     document["entries"][0]["name"] = name
     with pytest.raises(CorruptBytesError, match="not the name of a recent file"):
@@ -388,7 +388,7 @@ def test_a_folder_that_becomes_a_link(made: Made, tmp_path: Path) -> None:
 
 
 def test_files_that_are_links(box: Box, keyed: bool) -> None:
-    """Links are removed and replaced like any file; their targets stay, with their times."""
+    """A writer removes and replaces links like files; their targets stay, with their times."""
     store = box.reset()
     secret = box.outside / "x"
     data = one(store, "runs/L0-*.parquet")  # it is compacted, and then of that age
@@ -428,7 +428,7 @@ def test_a_lock_that_is_another_file(link: str, box: Box, keyed: bool) -> None:
 
 
 def test_a_checkpoint_with_a_link(tmp_path: Path) -> None:
-    """Spark writes into it, and removes old files."""
+    """A checkpoint that is a link, or contains one, is refused: Spark would write to the target and remove files."""
     checkpoint = tmp_path / "c0"
     (checkpoint / "state").mkdir(parents=True)
     check_tree(str(checkpoint))
@@ -447,7 +447,7 @@ FILES += ["_quantide/sources/*.jsonl"]
 
 @pytest.mark.parametrize(("pattern", "instead"), one_in(2, product(FILES, ["pipe", "folder", "device"])))
 def test_something_that_is_no_file(pattern: str, instead: str, made: Made, tmp_path: Path) -> None:
-    """Opening a pipe would wait forever."""
+    """Readers open no pipe in place of a file: that would wait forever."""
     box = Box(tmp_path, made[True])
     path = one(box.reset(), pattern)
     path.unlink()
@@ -467,7 +467,7 @@ BESIDE = ["clock_problem.json", "clock_accepted.json", "ingest.json", "retired/a
 
 @pytest.mark.parametrize(("name", "content"), one_in(3, product(BESIDE, CONTENTS)))
 def test_what_lies_beside_the_table(name: str, content: str, made: Made, tmp_path: Path) -> None:
-    """No answer depends on it, and nothing waits for it."""
+    """Files beside the table change no answer and delay no call."""
     box = Box(tmp_path, made[True])
     path = box.reset() / "_quantide" / name
     path.parent.mkdir(exist_ok=True)
@@ -540,7 +540,7 @@ def plant(store: Path, data: Path, table: pa.Table, options: dict[str, Any], sid
 
 @pytest.mark.parametrize("side", [True, False], ids=["with side file", "without"])
 def test_data_files_that_lie(box: Box, keyed: bool, side: bool, share: str, rng: Rng) -> None:
-    """Also with an index file that agrees, and with one that is missing and rebuilt from such data."""
+    """Query hostile data files with an index file that agrees, and with one that is rebuilt from the data."""
     data = one(box.reset(), "runs/*.parquet")
     cases = list(lying_tables(pq.read_table(data)))
     names = {case[0] for case in chosen(iter(cases), share, 3, rng)}
@@ -657,7 +657,7 @@ STORES: dict[str, Callable[[Path, Rng], Iterator[Files]]] = {
 
 @pytest.mark.parametrize("what", STORES)
 def test_stores(what: str, box: Box, keyed: bool, share: str, rng: Rng) -> None:
-    """Everything that can be done with a store, after one of its files was changed."""
+    """Do everything that a user can do with a store, after one of its files was changed."""
     cases = list(STORES[what](box.reset(), rng))
     picked = rng.permutation(len(cases))[: 1 if share == "some" else 60]
     with hostile_stores.bounded_memory():

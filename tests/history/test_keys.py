@@ -250,7 +250,7 @@ def test_keys_of_another_handle_set_the_type(path: Path) -> None:
 
 
 def test_files_of_parquet(path: Path, tmp_path: Path, rng: Rng) -> None:
-    """In one commit, piece by piece; nulls counted; also with narrower types from file to file."""
+    """Append Parquet files piece by piece in one commit, also files of narrower types; count nulls."""
     values = rng.normal(size=300).astype(np.float32)
     pq.write_table(pa.table({"x": values[:200], "y": np.arange(200)}), tmp_path / "a.parquet", row_group_size=64)
     pq.write_table(pa.table({"x": [*values[200:].astype(float).tolist(), None]}), tmp_path / "b.parquet")

@@ -228,7 +228,7 @@ def test_a_merge_that_failed_can_be_repeated(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", ["end_step", "close"])
 def test_a_merge_that_failed_in_the_background(method: str, tmp_path: Path) -> None:
-    """The error is raised by the next end_step() or by close(), once."""
+    """The next end_step() or close() raises the error, once."""
     history = two_steps(tmp_path / "s")
     history.end_step(wait=False)
     with pytest.raises(StorageError, match="no room"):
@@ -260,7 +260,7 @@ def test_vacuum_keeps_what_a_reader_may_have_in_hand(tmp_path: Path, rng: Rng) -
 
 @pytest.mark.parametrize("keyed", [False, True])
 def test_what_was_skipped_is_counted_once(keyed: bool, tmp_path: Path, rng: Rng) -> None:
-    """Chunks of many files, compacted in many ranges: the counts of nulls and NaN stay the same."""
+    """Compact chunks of many files in many ranges: the counts of nulls and NaN stay the same."""
     values = [None, float("nan"), *rng.normal(size=98).tolist()]
     with small(), History(tmp_path / "s", kappa=1, keys="k" if keyed else None) as history:
         for _ in range(5):

@@ -229,7 +229,7 @@ def test_a_reader_at_the_newest_version_does_not_reload(tmp_path: Path, monkeypa
 
 
 def test_a_stale_writer_of_a_version_that_is_forgotten(tmp_path: Path) -> None:
-    """The name of its next commit is free again: that must not be taken for a successful commit."""
+    """A stale writer, whose next name in the log is free again, must not count its commit as successful."""
     old = Work(str(tmp_path), SETTINGS)
     old.append(0)
     (tmp_path / LOCK).unlink()
@@ -272,7 +272,7 @@ def test_a_commit_into_a_place_that_became_free(tmp_path: Path, monkeypatch: pyt
 
 
 def test_files_wait_from_the_moment_they_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However old they are; and also when the table does not list them any more."""
+    """Removed files wait from their removal, however old they are, also when the table no longer lists them."""
     work = Work(str(tmp_path), SETTINGS)
     for number in range(3):
         work.append(number)

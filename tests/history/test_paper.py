@@ -34,7 +34,7 @@ UNION = sorted([*(value for values in RUN_TUPLES for value in values), *STREAM_T
 
 
 def test_the_figures_bounds_are_those_of_the_formula() -> None:
-    """With alpha of a summary's values up to v: alpha - 1 steps below, alpha above; of the stream one more."""
+    """Bounds count alpha - 1 steps below and alpha above, for alpha values of a summary up to v; a stream adds one."""
     lower, upper = [], []
     for value in UNION:
         counts = [sum(x <= value for x in values) for values in RUN_TUPLES]
@@ -67,7 +67,7 @@ def _ranked(values: list[int], run: oracle.Data) -> Summary:
 
 
 def test_a_history_of_the_figure(tmp_path: Path, rng: Rng) -> None:
-    """Three runs and a stream: quick within eps/4 of all, accurate within eps*m, exact; every rank queried."""
+    """Query every rank of three runs and a stream: quick within eps/4 of all, accurate within eps*m, exact."""
     model, history = Model(BY_NAME["float64"]), History(tmp_path / "s", eps=0.5, kappa=3)
     for run in RUNS:
         history.append(run)
@@ -189,7 +189,7 @@ def test_levels_of_earlier_versions_are_continued(kappa: int, before: int) -> No
 
 @pytest.mark.parametrize("memory", ["250 MB", 250_000_000, "250MB", "0.25 gb", "250000 kb"])
 def test_a_budget_of_memory(memory: int | str, tmp_path: Path, rng: Rng) -> None:
-    """Half to the stream, half to the runs: far finer than this much data needs."""
+    """A budget gives half to the stream and half to the runs: far finer than this much data needs."""
     history = History(tmp_path / "s", memory=memory)
     assert history.settings.memory == 250_000_000
     values = rng.normal(size=50_000)
@@ -229,7 +229,7 @@ def test_a_small_budget(memory: str, kappa: int, keyed: bool, tmp_path: Path, rn
 
 
 def test_one_summary_of_all_runs(tmp_path: Path, rng: Rng) -> None:
-    """More runs do not make quick answers worse: the budget is not divided by them."""
+    """Quick answers stay as precise with more runs: the budget is not divided by them."""
     values = rng.normal(size=(12, 5000))
     errors = []
     for kappa in (1, 12):

@@ -109,7 +109,7 @@ def test_nothing_is_torn_in_a_durable_store(tmp_path: Path, rng: np.random.Gener
 
 
 def test_the_simulator_finds_a_missing_sync(tmp_path: Path, rng: np.random.Generator, monkeypatch: Any) -> None:
-    """With entries that are named before they are synced, as Delta's library does it, acknowledged batches are lost."""
+    """Acknowledged batches are lost if entries are named before they are synced, as by Delta's library."""
 
     def unsynced(storage: FolderStorage, name: str, data: bytes) -> None:
         create(FolderStorage(storage.path), name, data)
@@ -124,7 +124,7 @@ def test_the_simulator_finds_a_missing_sync(tmp_path: Path, rng: np.random.Gener
 
 
 def test_files_are_removed_once_others_outlast_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also without `durable`: after a lost compaction its inputs must exist."""
+    """Inputs exist after a lost compaction, also without `durable`."""
     order: list[str] = []
     remove = os.remove
 
@@ -227,7 +227,7 @@ def read_call(line: str, root: str) -> str | None:
 
 
 def test_the_order_of_system_calls(calls: list[str], traced: Path) -> None:
-    """Content, then its name, then its folder, then the entry that refers to it; then the acknowledgement.
+    """A writer syncs content, its name, its folder, then the entry that refers to it; then it acknowledges.
 
     An entry need not wait for other files: a compaction of recent files commits while the next append writes its run.
     """
@@ -257,7 +257,7 @@ def test_the_order_of_system_calls(calls: list[str], traced: Path) -> None:
 
 
 def test_all_folders_are_named_for_good(calls: list[str]) -> None:
-    """Also those above the store, which it made itself."""
+    """A writer syncs all folders that it made, also those above the store."""
     folders = [call.split(" ", 1)[1] for call in calls if call.startswith("folder ")]
     assert {"/new", "/new/store", "/new/store/_delta_log", "/new/store/runs", "/new/store/_quantide"} <= {*folders}
     for path in folders:

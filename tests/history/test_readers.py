@@ -80,7 +80,7 @@ def test_duckdb(tmp_path: Path, rows: list[tuple[Any, ...]]) -> None:
 
 
 def test_plain_parquet_is_sorted(tmp_path: Path, rows: list[tuple[Any, ...]]) -> None:
-    """By key, nulls last, then by value; in row groups that are the blocks."""
+    """Rows are sorted by key, nulls last, then by value, in row groups that are the blocks."""
     total = 0
     for path in active(tmp_path / "s"):
         file = pq.ParquetFile(path)
@@ -106,7 +106,7 @@ def test_an_older_version_can_be_read_until_it_is_vacuumed(tmp_path: Path, rows:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: str(kind.name))
 def test_every_type_is_read_as_it_is(kind: Kind, tmp_path: Path, rng: Rng) -> None:
-    """Types that Delta does not have are integers there."""
+    """Readers get every type unchanged; types that Delta does not have are integers."""
     values = kind.of(SHAPES["wide"](rng, 100))
     with History(tmp_path / "s", kappa=1, value_type=kind.name) as history:
         for part in np.array_split(values, 3):

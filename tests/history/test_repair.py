@@ -177,7 +177,7 @@ def copied(folder: Path, runs: float, log: float) -> None:
 
 @pytest.mark.parametrize(("runs", "log"), [(0, 0), (3600, 3600), (3600, 7200), (7200, 3600)])
 def test_a_torn_append_of_a_copy(runs: float, log: float, compacted: Path) -> None:
-    """A copy has other times: compacted chunks are not reported as lost, and the lost one is."""
+    """Repair a copy, whose files have other times: it reports the lost chunk, and no compacted one."""
     copied(compacted, runs, log)
     [finding] = repair(compacted, dry_run=True)
     assert (finding.lost, finding.rows) == (True, ROWS)
@@ -215,7 +215,7 @@ def test_the_writer_goes_on_after_a_reader_saw_a_torn_entry(folder: Path) -> Non
 
 
 def test_a_torn_merge_loses_nothing(folder: Path) -> None:
-    """The inputs of the merge are active again."""
+    """Repair a torn merge: its inputs are active again."""
     with History(folder) as history:
         history.end_step()
     path = entry(folder, newest(folder))
@@ -230,7 +230,7 @@ def test_a_torn_merge_loses_nothing(folder: Path) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_torn_entry_with_commits_after_it(damage: str, folder: Path) -> None:
-    """No intact commit is dropped without --roll-back."""
+    """The repair drops no intact commit without --roll-back."""
     version = newest(folder) - 1
     hurt(entry(folder, version), damage)
     assert HistoryReader(folder).version == version - 1
@@ -261,7 +261,7 @@ def test_a_torn_entry_that_a_checkpoint_covers(folder: Path) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_torn_first_entry(damage: str, tmp_path: Path) -> None:
-    """The store was never acknowledged: it does not exist, and can be created."""
+    """A store whose first entry is torn does not exist, and can be created."""
     folder = tmp_path / "store"
     History(folder, **SETTINGS).close()
     hurt(entry(folder, 0), damage)
@@ -305,7 +305,7 @@ def test_a_log_whose_beginning_is_lost(folder: Path) -> None:
 )
 @pytest.mark.filterwarnings("ignore::quantide.errors.RepairWarning")
 def test_a_checkpoint(what: str, damage: str, folder: Path) -> None:
-    """Older entries have the same content: everything is read, and the writer makes a new checkpoint."""
+    """Readers use the older entries instead of a damaged checkpoint, and the writer makes a new one."""
     paths = [folder / "_delta_log" / f"{CHECKPOINT:020}.checkpoint.parquet", folder / "_delta_log" / "_last_checkpoint"]
     paths[1].write_bytes(paths[1].read_bytes().rstrip())
     for path in paths if what == "both" else [paths[what == "_last_checkpoint"]]:
@@ -457,7 +457,7 @@ def test_a_lost_manifest_without_a_copy(folder: Path, monkeypatch: pytest.Monkey
 
 
 def test_an_older_manifest_is_the_base(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only rows appended after it are missing."""
+    """The repair uses an older manifest as base: only rows appended after it are missing."""
     path = without_copies(folder, monkeypatch, range(11, 12))
     older = path.read_bytes()
     with History(folder) as history:
@@ -472,7 +472,7 @@ def test_an_older_manifest_is_the_base(folder: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_no_manifest_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No times are known: windows start empty, and the finding says so."""
+    """Without manifests no times are known: windows start empty, and the finding names that."""
     monkeypatch.setattr(writable_table, "MAX_COPY_BYTES", 10)
     with History(tmp_path, **SETTINGS) as history:
         for number in range(3):
@@ -494,7 +494,7 @@ def test_no_manifest_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("damage", [name for name in DAMAGE if name != "a line short"])
 def test_a_recent_file_is_named(damage: str, folder: Path) -> None:
-    """Nothing else has the times of its rows; it ages like others."""
+    """The finding names a lost recent file, whose rows have no other times; the file ages like others."""
     first = RecentManifest.from_json(manifest_of(folder).read_text(), "").entries[0]
     hurt(folder / first.name, damage)
     for dry_run in (True, False):

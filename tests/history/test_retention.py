@@ -80,7 +80,7 @@ def test_what_expired_is_restored_and_stays_for_another_retention(vacuumed: bool
 
 
 def test_one_pass_drops_a_fourth_of_the_retention_at_most(tmp_path: Path) -> None:
-    """As after a clock that ran ahead: a thousand empty steps expire everything at once."""
+    """End a thousand empty steps, as after a clock that ran ahead: one pass drops a fourth of the retention."""
     history = filled(tmp_path, retention=8, steps=8)
     for _ in range(30):
         history._writer.end_step()
@@ -262,7 +262,7 @@ def test_commands(tmp_path: Path, capsys: Out) -> None:
 def test_second_names_are_removed_once_the_restored_files_outlast_a_loss_of_power(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also without `durable`: a restore lost in a power loss must find the retired names again."""
+    """A restore lost in a power loss finds the retired names again, also without `durable`."""
     history = filled(tmp_path, retention=4, steps=8)
     before, order, remove = history.table.version, list[str](), os.remove
 

@@ -248,7 +248,7 @@ HURTING: list[Callable[[Rng], list[BlockSegment]]] = [
 @pytest.mark.parametrize("tuples", [None, 1, 6, 10**6])
 @pytest.mark.parametrize("make", HURTING, ids=lambda make: str(make.__name__))
 def test_segments_that_hurt(make: Callable[[Rng], list[BlockSegment]], tuples: int | None, rng: Rng) -> None:
-    """Without a stream, with one known by a few tuples, with one known exactly."""
+    """Search without a stream, with a stream known by a few tuples, and with one known exactly."""
     stored = make(rng)
     every = np.concatenate([one.values for one in stored])
     stream = None if tuples is None else Summary.of(rng.choice(every, 200)).compress(tuples)
@@ -269,7 +269,7 @@ def test_constant_segments_are_never_read(rng: Rng) -> None:
 
 
 def test_segments_after_the_rank_are_never_read() -> None:
-    """Where no values overlap, the fences alone show which segments lie after."""
+    """Fences alone exclude segments after the rank, if no values overlap."""
     stored = [in_blocks(np.arange(1000) + 1000.0 * i, 50) for i in range(20)]
     for rank in (1, 49, 50, 51, 777, 10_000, 10_001, 19_999, 20_000):
         rank_cut = checked_cut(stored, None, rank)
@@ -318,7 +318,7 @@ def shifted(rng: Rng) -> list[BlockSegment]:
 
 @pytest.mark.parametrize("make", [smooth, rounded, shifted], ids=lambda make: str(make.__name__))
 def test_a_wave_read_ahead_is_mostly_enough(make: Callable[[Rng], list[BlockSegment]], rng: Rng) -> None:
-    """Without it a search of twelve segments takes about six waves."""
+    """One wave of blocks read ahead is mostly enough; without it twelve segments take about six waves."""
     stored = make(rng)
     fences = Fences([one.segment for one in stored])
     ranks = [max(1, round(phi * fences.n)) for phi in np.linspace(0.02, 0.98, 49)]

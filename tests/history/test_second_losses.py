@@ -23,7 +23,7 @@ def tear(folder: Path, entries: int) -> None:
 
 
 def test_the_data_of_a_second_torn_append_is_kept_too(tmp_path: Path) -> None:
-    """The take-over is torn with the append: the next writer reuses no name of the lost one."""
+    """The next writer reuses no name of a lost one whose take-over and append were torn."""
     with History(tmp_path, eps=0.05) as history:
         history.append(np.arange(10.0))
     for value in (111.0, 222.0):

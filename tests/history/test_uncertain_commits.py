@@ -153,7 +153,7 @@ def test_a_repeat_is_recognised(write: str, again: str, linked: bool, history: H
 
 @pytest.mark.parametrize("linked", [True, False])
 def test_the_log_stays_away(linked: bool, history: History, monkeypatch: Patch) -> None:
-    """Repeats while it is unreachable change nothing."""
+    """Repeated calls change nothing while the log is unreachable."""
     with log_unreachable(monkeypatch, linked), pytest.raises(CommitUncertainError):
         history.append(batch(1))
     with log_not_read(monkeypatch):
@@ -254,7 +254,7 @@ def test_a_step_ends_once(handle: str, linked: bool, history: History, monkeypat
 
 
 def test_an_id_that_the_log_has_forgotten(history: History, monkeypatch: Patch) -> None:
-    """The error says so, and nothing is added by guess."""
+    """A call whose id the log has forgotten raises an error, and adds nothing by guess."""
     with log_unreachable(monkeypatch, linked=True), pytest.raises(CommitUncertainError) as error:
         history.append(batch(1))
     for number in range(2, 14):
@@ -267,7 +267,7 @@ def test_an_id_that_the_log_has_forgotten(history: History, monkeypatch: Patch) 
 
 
 def test_a_commit_that_may_not_outlast_power_loss(tmp_path: Path, monkeypatch: Patch) -> None:
-    """In a durable store whose folder cannot be synced, it is not acknowledged; the repeat syncs it."""
+    """A durable store whose folder cannot be synced acknowledges no commit; the repeat syncs the folder."""
     with History(tmp_path, **SETTINGS, durable=True) as history:
         history.append(batch(0))
         synced: list[str] = []
@@ -289,7 +289,7 @@ def test_a_commit_that_may_not_outlast_power_loss(tmp_path: Path, monkeypatch: P
 
 
 def test_nothing_was_committed(history: History, monkeypatch: Patch) -> None:
-    """With a full disk and a readable log, it is certain that nothing changed."""
+    """A full disk with a readable log is certain: nothing changed."""
 
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")

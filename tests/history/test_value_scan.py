@@ -133,7 +133,7 @@ def test_rows_that_differ_from_the_index(tmp_path: Path, rng: Rng) -> None:
 
 @pytest.mark.parametrize("block", [1, 3, 8, 1000])
 def test_blocks_of_segments(block: int, tmp_path: Path, rng: Rng) -> None:
-    """Each has the rows of one key in one block, between its lowest and highest value."""
+    """Segments have the rows of one key in one block, between its lowest and highest value."""
     with small(block=block, partition=10**6, rows=10**6, piece=10**6), History(tmp_path, keys="k") as history:
         values, own = (
             rng.integers(0, 50, 300).astype(float),

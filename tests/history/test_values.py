@@ -166,7 +166,7 @@ def test_nan(keyed: bool, path: Path) -> None:
 
 @pytest.mark.parametrize("keyed", [False, True])
 def test_nulls_are_counted(keyed: bool, path: Path) -> None:
-    """Also after compactions, by a handle opened later, and in every form."""
+    """Nulls of every form are counted, also after compactions and by a handle opened later."""
     key: Any = ["a", "b", "c"] if keyed else None
     with History(path, kappa=1, keys="k" if keyed else None) as history:
         for values in (
@@ -246,7 +246,7 @@ def test_batches_of_different_kinds_are_different(path: Path) -> None:
 
 
 def test_a_source_counts_upwards(path: Path) -> None:
-    """Only its last number is stored: lower ones count as seen."""
+    """The log stores the last number of a source: lower numbers count as seen."""
     history = History(path)
     history.append([1.0], batch_id=("s", 5))
     history.append([2.0], batch_id=("s", 4))

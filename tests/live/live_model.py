@@ -236,7 +236,7 @@ class Grown:
         self._files = 0
 
     def append(self, whole: Array, when: Array | None, keys: Sequence[Key] = (), **filters: Bools) -> None:
-        """Whole numbers as values and times (one, or one for each). Without times the store's clock is used."""
+        """Append whole numbers as values and times (one, or one for each); without times the store's clock is used."""
         values, row_keys = self.model.kind.of(np.asarray(whole)), list(keys) or [()] * len(whole)
         given: dict[str, Any] = {"filters": filters} if self.model.filters else {}
         given |= {"key": self._key_column(row_keys)} if self.columns else {}

@@ -79,7 +79,7 @@ def versions(folder: str | Path) -> dict[int, int]:
 
 
 def _note_versions(folder: str) -> None:
-    """From now on each commit is noted, with the rows that it adds."""
+    """Log each later commit, with the rows that it adds."""
     commit = WritableTable.commit
 
     def logged_commit(table: WritableTable, *given: Any, **named: Any) -> list[str]:

@@ -85,7 +85,7 @@ def named(wrong: object) -> str:
 
 @pytest.mark.parametrize(("arguments", "error", "match"), QUESTIONS, ids=named)
 def test_questions(arguments: dict[str, Any], error: type[QuantideError], match: str, live: LiveStream) -> None:
-    """Twice, so that nothing is cached of the first time; and a good one after it."""
+    """Query invalid arguments twice, to find cached faults, then valid ones."""
     given = {"phi": 0.5, **arguments}
     for _ in range(2):
         with pytest.raises(error, match=match):
@@ -110,7 +110,7 @@ def test_questions(arguments: dict[str, Any], error: type[QuantideError], match:
     "arguments", [arguments for arguments, _, _ in QUESTIONS if not {"phi", "mode"} & set(arguments)], ids=named
 )
 def test_monitors(arguments: dict[str, Any], live: LiveStream) -> None:
-    """A monitor is refused as a question is; but its key may be new later, and its window may be empty for now."""
+    """A monitor is refused like a query; but its key may be new later, and its window may be empty for now."""
     before = live.stats()["monitors"]
     try:
         live.monitor(**arguments)
@@ -269,7 +269,7 @@ def test_opening(wrong: dict[str, Any], error: type[QuantideError], history: His
 
 
 def test_sixteen_filters(tmp_path: Path, rng: np.random.Generator) -> None:
-    """A bit for each: none is taken for another."""
+    """Sixteen filters have a bit each, and are never confused."""
     names = [f"f{i}" for i in range(16)]
     with History(tmp_path, eps=0.05, filters=names) as history:
         masks = {name: rng.random(500) < rng.random() for name in names}

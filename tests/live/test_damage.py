@@ -67,7 +67,7 @@ def read_all(file: RecentFile) -> list[Any]:
 
 
 def test_every_byte_of_a_recent_file(tmp_path: Path, rng: Rng) -> None:
-    """One flipped bit: reads give the same, or the error names the file; check() finds it in any case."""
+    """Flip one bit: reads give the same, or the error names the file; check() always finds the bit."""
     with small(fan=100):
         grown = store(tmp_path, rng)
         grown.history.close()
@@ -90,7 +90,7 @@ def test_every_byte_of_a_recent_file(tmp_path: Path, rng: Rng) -> None:
 
 
 def test_every_byte_of_a_manifest(tmp_path: Path, rng: Rng) -> None:
-    """A digit for another would move a window; every bit counts."""
+    """Change every byte of a manifest: a wrong digit would move a window."""
     with small(fan=100):
         grown = store(tmp_path, rng)
         grown.history.close()
@@ -165,7 +165,7 @@ def test_a_manifest(damage: str, tmp_path: Path, rng: Rng) -> None:
 
 @pytest.mark.parametrize("damage", [*DAMAGE, "missing"])
 def test_a_manifest_without_a_copy(damage: str, tmp_path: Path, rng: Rng, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is known of recent rows: a reader does not open. The history is as it was."""
+    """A reader of a store without its manifest raises when it opens; the history stays as it was."""
     monkeypatch.setattr(writable_table, "MAX_COPY_BYTES", 10)
     with small(fan=100):
         grown = store(tmp_path, rng)
@@ -232,7 +232,7 @@ def test_a_damaged_file_is_reported_once(tmp_path: Path, rng: Rng) -> None:
 
 
 def test_a_compaction_that_failed_is_tried_again(tmp_path: Path, rng: Rng, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a disk was full once, the number of files does not keep growing."""
+    """A failed compaction is repeated: after a full disk the number of files stops growing."""
     failed = [0]
 
     def point(name: str) -> None:
@@ -258,7 +258,7 @@ def test_a_compaction_that_failed_is_tried_again(tmp_path: Path, rng: Rng, monke
 
 @pytest.mark.parametrize("point", ["recent.written", "recent.manifest"])
 def test_what_an_append_that_failed_leaves(point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same handle vacuums all of it."""
+    """The same handle vacuums all files of a failed append."""
 
     def fails(name: str) -> None:
         if name == point:
@@ -280,7 +280,7 @@ def test_what_an_append_that_failed_leaves(point: str, tmp_path: Path, monkeypat
 
 
 def test_what_a_large_append_that_failed_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of several recent files one cannot be written: the same handle vacuums the others, too."""
+    """One of several recent files cannot be written: the same handle vacuums the others, too."""
     written = [0]
 
     def fails(name: str) -> None:

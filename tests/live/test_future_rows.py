@@ -83,7 +83,7 @@ def test_nanoseconds_that_are_no_seconds(tmp_path: Path) -> None:
 
 
 def test_timestamps(tmp_path: Path) -> None:
-    """Those without a zone may be of any zone; those with one are compared to the second."""
+    """Timestamps without a zone may be of any zone; those with a zone are compared to the second."""
     now = np.datetime64(time.time_ns(), "ns")
     for name, times in {"naive": now + np.timedelta64(14, "h"), "soon": now + np.timedelta64(59, "m")}.items():
         with History(tmp_path / name) as history:
@@ -96,7 +96,7 @@ def test_timestamps(tmp_path: Path) -> None:
 
 
 def test_a_null_with_a_wrong_time(tmp_path: Path) -> None:
-    """A row that is not stored does not move any window."""
+    """A null with a wrong time moves no window."""
     with History(tmp_path) as history:
         history.append([1.0, None], times=[5.0, 1e12])
         assert LiveStream(tmp_path, follow=False).newest == 5.0
@@ -202,7 +202,7 @@ def arrivals(draw: Any) -> list[list[int]]:
 
 @given(arrivals(), st.integers(1, 30))
 def test_dropped_files_are_older_than_any_window(times: list[list[int]], span: int) -> None:
-    """With fewer wrong rows than half of those that must be later, no row of a window of right times is dropped."""
+    """No row of a window of right times is dropped if wrong rows are fewer than half of those that must be later."""
     later_rows = 8  # half of it are four, and at most three are wrong
     manifest = RecentManifest()
     with pytest.MonkeyPatch.context() as patch:

@@ -176,7 +176,7 @@ def test_functions_may_do_everything(tmp_path: Path, rng: Rng) -> None:
 
 @pytest.mark.parametrize("follow", [True, False])
 def test_a_monitor_that_cannot_be_answered_any_more(follow: bool, tmp_path: Path, rng: Rng) -> None:
-    """After rows without recent files, reading that monitor raises, and no other is affected."""
+    """Reading a monitor raises after rows without recent files; no other monitor is affected."""
     grown = store(tmp_path)
     grow(grown, rng, 0, 30)
     live = LiveStream(grown.path, follow=follow)

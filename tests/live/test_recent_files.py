@@ -183,7 +183,7 @@ def test_very_many_windows(
 @given(rows(), CUTS, st.integers(0, 8), st.lists(windows(), min_size=1, max_size=8))
 @settings(max_examples=30)
 def test_any_gap(all_rows: Rows, cuts: list[int], place: int, selections: list[RowSelection]) -> None:
-    """A file is not there any more: a window that counts back over it is refused, all others are right."""
+    """Remove a file: a window that counts back over it is refused, all others are right."""
     manifest, recent_files = files(all_rows, cuts, [], True, ErrorProfile(0.1, None))
     at = place % len(recent_files)
     lost = manifest.entries[at]

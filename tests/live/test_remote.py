@@ -86,7 +86,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def test_every_question(copy: Copy, grown: Grown, rng: Rng) -> None:
-    """History, steps, windows and keys, as they were copied, and again after more was."""
+    """Query history, steps, windows and keys of a copy, and again after more was copied."""
     grow(grown, rng, 0)
     copy.sync(grown)
     with copy.live(follow=False) as live:
@@ -196,7 +196,7 @@ def test_lost_files(copy: Copy, grown: Grown, rng: Rng) -> None:
 
 
 def test_each_file_is_fetched_once(copy: Copy, grown: Grown, rng: Rng, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is left behind in the folder for temporary files."""
+    """A reader fetches each file once, and leaves no temporary files."""
     for number in range(4):
         grow(grown, rng, number)
     copy.sync(grown)

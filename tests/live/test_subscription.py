@@ -50,7 +50,7 @@ def test_the_polling_thread_calls_subscribers_when_it_begins_and_ceases_to_fail(
 
 
 def test_a_subscriber_that_raises_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Others are called, monitors are refreshed, questions are answered, and the thread goes on."""
+    """A subscriber that raises stops no other one, no monitor, no query and no poll."""
 
     def fail() -> None:
         raise ValueError("a bug of the subscriber")

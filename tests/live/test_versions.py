@@ -41,7 +41,7 @@ def keyed(path: Path) -> Grown:
 
 
 def forget_files(live: LiveStream) -> None:
-    """As if other files had been read since: none is open."""
+    """Empty the cache of blocks, as after queries of many other files."""
     live._reader._span_views.blocks.clear()
 
 
@@ -194,7 +194,7 @@ def test_a_closed_stream_does_not_follow(tmp_path: Path, rng: Rng) -> None:
 
 
 def test_a_stream_that_is_dropped(tmp_path: Path, rng: Rng) -> None:
-    """Without close(): its thread ends, and nothing references it."""
+    """A stream that is dropped without close() ends its thread, and is collected."""
     grown = keyed(tmp_path)
     grow(grown, rng, 0)
     live = LiveStream(grown.path)
@@ -208,7 +208,7 @@ def test_a_stream_that_is_dropped(tmp_path: Path, rng: Rng) -> None:
 
 
 def test_errors_while_following(tmp_path: Path, rng: Rng, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next question raises the error; after it is over, questions are answered again."""
+    """The next query raises the error of the thread that follows; later queries are answered again."""
     grown = keyed(tmp_path)
     grow(grown, rng, 0)
     with LiveStream(grown.path) as live:
@@ -227,7 +227,7 @@ def test_errors_while_following(tmp_path: Path, rng: Rng, monkeypatch: pytest.Mo
 
 
 def test_trouble_that_lasts_costs_no_memory(tmp_path: Path, rng: Rng) -> None:
-    """Every question raises the same error; what led to the questions before does not hang on it."""
+    """Every query raises the same error, whose traceback does not grow."""
     grown = keyed(tmp_path)
     grow(grown, rng, 0)
     live = LiveStream(grown.path, follow=False)

@@ -209,7 +209,7 @@ def test_a_batch_that_was_appended_before(tmp_path: Path) -> None:
 
 
 def test_a_clock_that_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows without times: later arrivals are never older."""
+    """Append rows without times while the clock goes back: later arrivals are never older."""
     with History(tmp_path) as history:
         monkeypatch.setattr("quantide.history.recent_writer.ticks_ns", lambda: 0)
         for number, now in enumerate([10**18, 10**18 - 10**12, 5, 10**18 + 10**9]):
@@ -301,7 +301,7 @@ def test_steps_that_were_dropped(tmp_path: Path) -> None:
 
 
 def test_old_rows_go(tmp_path: Path, rng: Rng) -> None:
-    """As time moves on files are dropped; every window within the store's is right, one beyond it is refused."""
+    """Files are dropped as time moves on; every window within the store's is right, one beyond it is refused."""
     span = Fraction(100)
     with small(later_rows=50):
         grown = Grown(tmp_path / "store", keys=["host"], filters=["f"], window=span)
@@ -438,7 +438,7 @@ def test_memory_is_bounded(tmp_path: Path, rng: Rng) -> None:
 
 @pytest.mark.parametrize("memory", [1, "1 MB"])
 def test_large_batches(memory: Any, tmp_path: Path, rng: Rng) -> None:
-    """Nothing is made small: stored summaries, blocks of a lane and files as they are."""
+    """Append large batches without small limits: stored summaries, blocks and files have their real sizes."""
     history = History(tmp_path, eps=0.01, keys="host", filters="f")
     values, times = rng.lognormal(size=300_000), np.arange(300_000) + rng.normal(size=300_000) * 1000
     keys, mask = rng.choice(["a", "b"], 300_000, p=[0.98, 0.02]), rng.random(300_000) < 0.3

@@ -126,7 +126,7 @@ def test_killed_each_time(point: str, driver: Driver, counts: dict[str, int], tm
 
 @pytest.mark.slow
 def test_killed_at_any_time(driver: Driver, tmp_path: Path, rng: Rng) -> None:
-    """While merges and compactions run in the background, too."""
+    """Kill the writer at any time, also during merges and compactions in the background."""
     for number, delay in enumerate(rng.uniform(0.05, 1, 20)):
         child = driver.start("live_work", tmp_path / str(number), wait=False)
         Event().wait(delay)

@@ -32,7 +32,7 @@ def start_object_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[St
 
 @pytest.fixture(params=SERVERS)
 def object_server(request: pytest.FixtureRequest, start_object_server: StartServer) -> ObjectServer:
-    """Each of the servers, one test for each."""
+    """Each object server; a test runs once for each."""
     return start_object_server(request.param)
 
 

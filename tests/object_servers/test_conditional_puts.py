@@ -121,7 +121,7 @@ def test_copies_and_uploads_of_parts(object_store: ObjectLocation) -> None:
 
 
 def test_retry_of_a_create_whose_answer_was_lost(object_store: ObjectLocation, fault_proxy: FaultProxy) -> None:
-    """The object is there, and the retry cannot know that it was this writer."""
+    """The retry finds an object that its own first attempt may have created."""
     store = fault_proxy.redirect(object_store).open()
     fault_proxy.inject(lose_answer, "PUT", "log/1")
     with pytest.raises(GenericError):

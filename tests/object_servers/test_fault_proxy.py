@@ -18,7 +18,7 @@ SIGNATURE_CHECKED = pytest.mark.parametrize("object_server", ["versitygw", "azur
 
 @SIGNATURE_CHECKED
 def test_signatures_are_checked(object_store: ObjectLocation, fault_proxy: FaultProxy) -> None:
-    """Those of requests through the proxy, too: it does not change what they cover."""
+    """Servers check signatures of requests through the proxy, too: the proxy does not change what they cover."""
     obstore.put(fault_proxy.redirect(object_store).open(), "a b", b"x")
     secret = "secret_access_key" if "secret_access_key" in object_store.options else "account_key"
     wrong = object_store._replace(options=object_store.options | {secret: "d3Jvbmc="})

@@ -177,7 +177,7 @@ def test_steps_that_are_no_length_of_time(step: str) -> None:
 
 
 def test_keys_that_match_are_listed_by_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No object is made for a key: there may be millions."""
+    """Keys are matched by columns, without an object for each key: there may be millions."""
     monkeypatch.setattr(series_selection, "_key_at", None)
     live = KeyedStream()
     metric = StreamMetric("latency", live, StreamMetrics())  # type: ignore[arg-type]

@@ -57,7 +57,7 @@ def lengths(structure: Any, fields: dict[str, int]) -> set[int]:
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("clustering", CLUSTERINGS)
 def test_one_by_one_past_every_boundary(clustering: str, source: str, rng: np.random.Generator) -> None:
-    """Each query is a cluster of its own; all are right at every boundary, and after everything moved."""
+    """Register queries that are clusters of their own: all are right at every boundary, and after everything moved."""
     fed = Fed(source, clustering)
     fed.update(rng.normal(size=6_000))
     phis = np.arange(1, max(BOUNDARIES) + 1) / (max(BOUNDARIES) + 1)
@@ -161,7 +161,7 @@ def built(how: str, clustering: str) -> bytes:
 
 @pytest.mark.parametrize("clustering", CLUSTERINGS)
 def test_the_same_queries_in_any_portions_are_the_same_state(clustering: str) -> None:
-    """Without questions in between, the division of queries into calls does not matter."""
+    """The division of queries into calls does not matter, without evaluations in between."""
     assert len({built(how, clustering) for how in ("one", "few", "many", "mixed")}) == 1
 
 

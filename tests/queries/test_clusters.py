@@ -92,7 +92,7 @@ def test_every_query_contains_its_cluster(asked: list[tuple[float, float]], meth
 
 @given(queries, st.randoms(use_true_random=False))
 def test_online_clusters_are_valid_after_every_change(asked: list[tuple[float, float]], random: object) -> None:
-    """Registered one by one and dropped in any order; no clustering at once in between."""
+    """Register queries one by one and drop them in any order, without a new clustering in between."""
     monitor = Monitor(EPS, recluster_after=10_000)
     monitor.register(0.5, 0.4)
     monitor.update(np.arange(1000.0))

@@ -40,7 +40,7 @@ fractions = st.integers(0, GRID).map(lambda i: Fraction(i, GRID))
 def test_lifetime_is_the_number_of_worst_case_arrivals(
     one: Fraction, other: Fraction, n: int, data: st.DataObject
 ) -> None:
-    """Not one too late, and not one too early."""
+    """The lifetime is exactly the number of worst-case arrivals, neither fewer nor more."""
     a, b = min(one, other), max(one, other)
     eps = Fraction(1, GRID)
     rmin = data.draw(st.integers(1, n))

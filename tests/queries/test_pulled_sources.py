@@ -98,7 +98,7 @@ def condition_faults(monitor: Monitor, watched: dict[int, tuple[float, float, An
 
 
 def test_loosened_summaries_are_true(rng: Rng) -> None:
-    """The attack itself is within the rules, and uses them to the limit."""
+    """The loosened summaries of the attack are valid, and use the rules to the limit."""
     worst = 0.0
     for draw in DRAWS.values():
         for n in (1, 2, 39, 80, 300, 2000):
@@ -188,7 +188,7 @@ def test_many_queries_over_large_content(eps: float, draw: str, rng: Rng) -> Non
 @given(st.integers(1, 400), st.integers(0, 2**32 - 1))
 @settings(max_examples=100)
 def test_elements_that_may_be_missing(n: int, seed: int) -> None:
-    """Of a lifted summary, any number of the unseen may be there: answers are right for the elements there are."""
+    """Answers about a lifted summary are right for any number of its unseen elements."""
     rng = np.random.default_rng(seed)
     k = int(rng.integers(0, int(EPS / 2 * n / (1 - EPS / 2)) + 1))
     data, unseen = rng.integers(0, 50, n), rng.integers(0, 50, k)
@@ -316,7 +316,7 @@ def test_refresh_notifies_listeners(rng: Rng) -> None:
 
 
 def test_content_arrives_and_leaves(rng: Rng) -> None:
-    """Before the first value, and when all have left, there is no answer; the type of nothing does not matter."""
+    """Queries of a source without values have no answer, before the first value and after the last one left."""
     source = Followed(rng, "integers")
     monitor = Monitor(EPS, pull=source.pull)
     one, alarm = monitor.register(0.5, 0.1), monitor.watch(0.5, 0.1, below=0.5)

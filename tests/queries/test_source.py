@@ -35,7 +35,7 @@ def test_marks_are_a_summary_of_everything(order: str, rng: np.random.Generator)
 @pytest.mark.parametrize("carrier", [np.float64, np.float32, np.int64])
 @pytest.mark.parametrize("arrivals", [0, 1, 2, 5, 40])
 def test_few_arrivals_count_like_many(carrier: type[np.generic], arrivals: int, rng: np.random.Generator) -> None:
-    """In any order, with ties, at and beyond both ends, and with infinities."""
+    """Few arrivals count like many, in any order, with ties, at and beyond both ends, and with infinities."""
     for tuples in (2, 3, 4, 30):
         values = np.sort(rng.integers(-6, 7, tuples)).astype(carrier)
         arrived = rng.integers(-9, 10, arrivals).astype(carrier)

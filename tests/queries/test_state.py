@@ -116,7 +116,7 @@ def test_bytes_that_were_altered_are_refused(kind: str, rng: np.random.Generator
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_hostile_bytes_are_refused_or_harmless(kind: str, rng: np.random.Generator) -> None:
-    """With a true checksum: refused by name, or a monitor whose numbers all lead somewhere."""
+    """Hostile bytes with a correct checksum are refused by name, or read as a monitor with valid indexes."""
     blob = made(kind, rng).to_bytes()
     for _ in range(600):
         altered = bytearray(blob)

@@ -254,7 +254,7 @@ def test_a_window_is_evaluated_after_the_reserve_is_used(rng: Rng) -> None:
 
 @pytest.mark.parametrize("phi", [1e-9, 0.01, 0.5, 0.99, 1.0])
 def test_a_query_at_an_end_is_served_by_a_cluster(phi: float, rng: Rng) -> None:
-    """Where one of the two lines always holds, no reserve is taken from it."""
+    """A line that always holds keeps no reserve, so a cluster serves a query at an end."""
     monitor = Monitor(0.02, window=SlidingWindow(10_000, 0.01))
     one = monitor.register(phi, 0.05)
     data = rng.random(20_000)

@@ -42,7 +42,7 @@ def pip(*words: str) -> subprocess.CompletedProcess[str]:
 
 @cache
 def no_index() -> str:
-    """Why no package can be had; nothing where one can."""
+    """Return the reason why pip cannot download packages, or "" if it can."""
     small = ["install", "--dry-run", "--ignore-installed", "--no-deps", "--retries", "1", "hatchling"]
     tried = pip(*small)
     return "" if tried.returncode == 0 else tried.stderr.strip().rpartition("\n")[2] or "pip failed"

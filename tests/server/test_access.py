@@ -246,7 +246,7 @@ def outcome(folder: Path) -> str:
 
 @pytest.mark.parametrize("marked", [True, False])
 def test_no_damage_opens_a_closed_server(tmp_path: Path, marked: bool) -> None:
-    """Cut short at each of its 512 bytes, or with a hole of zeros there: refused, or closed still."""
+    """Cut the file at every 512 bytes, or write 512 zeros there: the server refuses it or stays closed."""
     registry = revoked(tmp_path)
     create_token(registry, "two", "reader")
     registry.close()

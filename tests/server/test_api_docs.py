@@ -120,7 +120,7 @@ def test_every_route_has_a_section_and_no_other_has(described: dict[str, Any]) -
 
 
 def test_every_route_is_documented(tmp_path: Path) -> None:
-    """Routes outside OpenAPI included."""
+    """The page documents every route, including those outside OpenAPI."""
     app = make_app(configure(tmp_path))
     app.state.service.close()
     listed = {path.split(" ", 1)[1] for path in SECTIONS} | set(UNLISTED)

@@ -92,7 +92,7 @@ def test_unknown_streams_and_keys_are_named(client: httpx.Client) -> None:
 
 
 def test_differences_of_the_largest_integers(tmp_path: Path) -> None:
-    """Such a difference has 65 bits: JSON can write it, the server's fast encoder cannot."""
+    """Differences of the largest integers have 65 bits: JSON can write them, the server's fast encoder cannot."""
     low, high = -(2**63), 2**63 - 1
     with make_store(tmp_path, keys=None, filters=None, value_type="int64") as store:
         store.append(np.array([low, high]), times=[1.0, 2.0])

@@ -216,7 +216,7 @@ def test_a_failed_write_registers_nothing(service: tuple[Service, Truth]) -> Non
 
 
 def test_monitors_report_saved_evaluations(service: tuple[Service, Truth]) -> None:
-    """Against a plain count: each query, at each evaluated version."""
+    """Compare saved evaluations with a plain count: each query, at each evaluated version."""
     served, truth = service
     queries = served.queries
     names = [WindowKey.of("latency", "/pay", "last:500", None)] * 40 + [WindowKey.of("latency", None, "all", None)] * 2

@@ -66,7 +66,7 @@ def served(folder: Path, server: str = "") -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """For tests that append nothing: a change of an answer depends on all rows before it."""
+    """A server for tests that append nothing: a change of an answer depends on all rows before it."""
     with served(tmp_path_factory.mktemp("events")) as events:
         yield events
 

@@ -31,7 +31,7 @@ def test_an_alarm_fires_on_rows_after_a_refused_one(tmp_path: Path) -> None:
 
 
 def test_an_alarm_fires_again_after_the_repair(tmp_path: Path) -> None:
-    """As with a store of 0.1 that contains such a row. The server keeps running."""
+    """The alarm fires again after the repair of a store like those of 0.1, while the server keeps running."""
     now = time.time() - 900
     with Stage(tmp_path, max_ahead="off") as stage:
         stage.append(np.full(1000, 1.0), times=now + np.arange(1000) / 10)

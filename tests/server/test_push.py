@@ -113,7 +113,7 @@ def test_rows_may_have_a_time(server: httpx.Client, tmp_path: Path, time: str, e
     ],
 )
 def test_rows_that_the_store_cannot_have_are_not_acknowledged(tmp_path: Path, times: Any, reason: str) -> None:
-    """Ingestion would stop at them for good."""
+    """The server rejects rows at which ingestion would stop for good."""
     config = push_config(tmp_path)
     with History(tmp_path / "data" / "plain", window="1 day") as history:
         history.append([1.0], times=times)

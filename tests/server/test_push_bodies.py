@@ -267,7 +267,7 @@ UNSUITABLE = {
 
 @pytest.mark.parametrize("name", UNSUITABLE)
 def test_first_keys_have_a_type_that_a_store_can_have(server: httpx.Client, tmp_path: Path, name: str) -> None:
-    """Ingestion would stop at them."""
+    """The server rejects first keys at which ingestion would stop."""
     body = arrow_bytes({"value": [1.0], "endpoint": UNSUITABLE[name]})
     response = server.post("/api/streams/latency/rows", content=body, headers={"content-type": ARROW})
     assert (response.status_code, response.json()["error"]["code"]) == (400, "type_mismatch")

@@ -131,7 +131,7 @@ def test_a_filter(client: httpx.Client, served: Served) -> None:
     ],
 )
 def test_a_window_that_ends_earlier(client: httpx.Client, served: Served, stream: str, now: str) -> None:
-    """For every clock: seconds, timestamps, timestamps with a zone."""
+    """Query windows that end earlier, for every clock: seconds, timestamps, timestamps with a zone."""
     rows = served.rows[stream]
     data = rows.chosen(within=7.0, now=25.5)
     result = read(client, stream, "quantiles", phi=PHIS, window="within:7s", now=now)

@@ -77,7 +77,7 @@ def test_invalid_series_addresses(text: str) -> None:
 
 @given(st.text(max_size=30))
 def test_any_key_has_an_address(key: str) -> None:
-    """With @all behind it, and in a list if it resembles one."""
+    """Write any key in an address: with @all behind it, and in a list if it resembles one."""
     assert Selector.read(f"latency:{key}@all").key == key or key.startswith("[")
 
 

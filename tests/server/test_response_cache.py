@@ -257,7 +257,7 @@ def test_an_application_that_fails_delays_no_other_request() -> None:
 
 
 def test_event_streams_are_not_waited_for() -> None:
-    """The same URL twice: the second begins while the first continues."""
+    """Open one URL twice: the second stream begins while the first continues."""
 
     async def test(bench: Bench) -> None:
         end, began = asyncio.Event(), []

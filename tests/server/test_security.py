@@ -396,7 +396,7 @@ def test_a_token_in_an_address_is_refused(guarded: Guarded, name: str, caplog: p
 
 
 def test_every_route_requires_its_role(guarded: Guarded, folder: Path) -> None:
-    """For all routes: no request passes without a token, or with a lesser role."""
+    """No route accepts a request without a token, or with a lesser role."""
     client, registry, tokens = guarded
     spare = create_token(registry, "spare", "reader")[0]
 

@@ -128,7 +128,7 @@ def test_hostile_statuses_get_a_named_error(found: bytes) -> None:
 
 
 def test_the_time_of_a_status_is_text(tmp_path: Path) -> None:
-    """As all times of the server: ISO 8601 in UTC."""
+    """The time of a status is ISO 8601 in UTC, as all times of the server."""
     with store_with_times(tmp_path, -10.0) as store, run_server(configure(tmp_path)) as client:
         publish_status(store.table.storage, IngestStatus(1769860800.5, running=False))
         health = client.get("/readyz").json()["streams"]["latency"]

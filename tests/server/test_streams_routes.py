@@ -105,7 +105,7 @@ def wait_until_ready(client: httpx.Client, name: str) -> Any:
 
 
 def test_a_stream_becomes_ready_while_the_server_runs(tmp_path: Path) -> None:
-    """Other streams are served before; a file in its place does no harm."""
+    """The server serves other streams before; a file in place of the store does no harm."""
     other = '[streams.other]\nsource = { format = "parquet", path = "in" }\nvalue = "v"\n'
     config = configure(
         tmp_path, streams=other + '[streams.latency]\nsource = { format = "parquet", path = "in" }\nvalue = "v"\n'
@@ -144,7 +144,7 @@ def test_a_stream_becomes_ready_while_the_server_runs(tmp_path: Path) -> None:
 
 
 def test_a_stream_that_cannot_be_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All its routes report it, and work again after it."""
+    """All routes of a stream that cannot be followed report the error, and work again after it."""
     with make_store(tmp_path) as store:
         traffic(store, np.random.default_rng(1), 10, 0.0)
         with run_server(configure(tmp_path)) as client:

@@ -136,7 +136,7 @@ def test_exact(spark: SparkSession, lake: tuple[Path, pa.Table], way: str) -> No
 
 
 def test_exact_reads_only_what_can_hold_the_answer(spark: SparkSession, tmp_path: Path) -> None:
-    """Of sorted data one row group is left to read; the others are counted by their statistics."""
+    """One row group of sorted data is left to read; statistics count the others."""
     pq.write_table(pa.table({"v": np.arange(100_000.0)}), tmp_path / "a.parquet", row_group_size=10_000)
     assert quantiles(str(tmp_path), "v", 0.55, eps=0.01, exact=True).collect()[0]["value"] == 54_999.0
     files = find_files([str(tmp_path)], StorageOptions())
@@ -243,7 +243,7 @@ NULLABLE_KEYS = {
 
 @pytest.mark.parametrize("kind", NULLABLE_KEYS)
 def test_the_bucket_of_a_key_does_not_depend_on_others(kind: str) -> None:
-    """Otherwise a key is in two buckets, and its summaries are never merged."""
+    """The bucket of a key is the same in every task: otherwise its summaries would never be merged."""
     keys = pa.array(NULLABLE_KEYS[kind][1], NULLABLE_KEYS[kind][0])
     with_null = pa.concat_arrays([pa.nulls(1, keys.type), keys])
     alone = [assign_buckets(keys.slice(i, 1), 1 << 30)[0] for i in range(len(keys))]

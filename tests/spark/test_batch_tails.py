@@ -88,7 +88,7 @@ def with_extremes(rng: Rng, size: int, where: str) -> Any:
 @pytest.mark.parametrize("where", ["first", "last", "ties", "five values"])
 @pytest.mark.parametrize("width", [1, 5])
 def test_tasks_without_keys(where: str, width: int, rng: Rng) -> None:
-    """Tasks of very unequal sizes, merged once or twice."""
+    """Merge tasks of very unequal sizes, once or twice."""
     values = with_extremes(rng, 120_000, where)
     cuts = [1, 4, 100, 900, 9000, 9001, 40_000, 100_000, 119_990]
     tasks = [[pa.table({"v": piece})] for piece in np.split(values, cuts)]
@@ -249,7 +249,7 @@ def test_qt_bounds_are_by_value() -> None:
 
 
 def test_old_summaries_stay_readable(rng: Rng) -> None:
-    """Bytes of before tails: merged and answered within their error; the result has no tail."""
+    """Merge and query summaries written before tails existed: within their error, without a tail."""
     old = restored("summary")
     values = rng.random(5000)
     new = Summary.of(values).compress(100, TAIL)

@@ -100,7 +100,7 @@ def test_a_machine_continues_its_own_checkpoint(store: Store, machines: tuple[Ma
 
 
 def test_a_checkpoint_that_is_lost(store: Store, machines: tuple[Machine, Machine]) -> None:
-    """As after a reset, without one: the files that are in the store belong to the base of the ingest log."""
+    """A lost checkpoint is like a reset: the files that are in the store belong to the base of the ingest log."""
     one, other = machines
     first = one.begin(store.log())
     one.plan(first, 0, "/in/0")
@@ -113,7 +113,7 @@ def test_a_checkpoint_that_is_lost(store: Store, machines: tuple[Machine, Machin
 
 
 def test_machines_take_turns(store: Store, machines: tuple[Machine, Machine]) -> None:
-    """Each notices that the other one has ingested since, even if it has a checkpoint with as many batches."""
+    """Each of two machines notices batches of the other one, even if its checkpoint has as many."""
     for turn in range(4):
         machine = machines[turn % 2]
         name = machine.begin(store.log())
@@ -143,7 +143,7 @@ def test_two_machines_that_began_at_the_same_number(store: Store, machines: tupl
 
 
 def test_a_store_that_was_replaced_or_restored_from_a_copy(store: Store, machines: tuple[Machine, Machine]) -> None:
-    """Spark has files as done that the store does not have: they must be read again."""
+    """Files that Spark has done and the store does not have are read again."""
     one, _ = machines
     name = one.begin(store.log())
     for batch in range(2):

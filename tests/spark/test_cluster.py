@@ -66,7 +66,7 @@ def test_all_ports_are_on_loopback(run: tuple[Path, list[Address]]) -> None:
 
 
 def test_a_worker_dies_and_the_job_finishes_with_the_right_answer(tmp_path: Path) -> None:
-    """Kill -9, as when a machine is lost: what it was doing and what it had done is done again by the other."""
+    """Kill a worker with SIGKILL: the other one repeats its finished and its running tasks."""
     lake, log, sign = tmp_path / "lake", tmp_path / "driver.log", tmp_path / "running"
     lake.mkdir()
     (tmp_path / "cluster").mkdir()

@@ -145,7 +145,7 @@ def test_a_driver_dies_and_continues_on_another_machine(tmp_path: Path, s3_store
 
 @pytest.mark.slow
 def test_workers_and_drivers_are_killed(tmp_path: Path, s3_store: ObjectLocation) -> None:
-    """A worker, then the driver; it starts on another machine, and again on the first one, whose checkpoint is old."""
+    """Kill a worker, then the driver; it starts on another machine, then on the first with an old checkpoint."""
     lake = Lake(tmp_path / "lake", s3_store)
     for _ in range(4):
         lake.write("parquet")

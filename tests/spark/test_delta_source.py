@@ -45,7 +45,7 @@ class DeltaFeed(Feed):
 
 
 def test_appends_and_compactions(spark: SparkSession, tmp_path: Path) -> None:
-    """Partitioned by a key, which only the log has; a compaction adds no rows."""
+    """Ingest a table partitioned by a key, which only the log has; a compaction adds no rows."""
     feed = DeltaFeed(tmp_path, 'keys = ["k"]\nstep = { rows = 1500 }', ", max_files = 2")
     feed.append(by=["k"])
     feed.append()

@@ -99,7 +99,7 @@ def test_globs_filters_and_missing_folders(tmp_path: Path) -> None:
 
 
 def test_objects_are_listed_as_files_are(tmp_path: Path, s3_store: ObjectLocation) -> None:
-    """The same names in a bucket and in a folder."""
+    """The listers return the same names from a bucket and from a folder."""
     names = ["a/x/1.parquet", "b/x/2.json", "c/x/y/3.parquet", "c/_x/4.parquet", "c/5.tmp", "day=1/6.parquet"]
     touch(tmp_path / "in", *names)
     for name in names:
@@ -180,7 +180,7 @@ def test_invalid_sources(source: str, message: str, tmp_path: Path) -> None:
 
 
 def test_a_file_that_was_replaced_after_it_was_read_is_not_removed(tmp_path: Path) -> None:
-    """Nobody has read its rows."""
+    """The file is not removed, because its new rows were never read."""
     touch(tmp_path, "same", "replaced")
     files = local(str(tmp_path)).lister.list_new("", lambda path: False).files
     (tmp_path / "replaced").write_bytes(b"rows that came later")

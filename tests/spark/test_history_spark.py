@@ -131,7 +131,7 @@ def test_a_lake_with_keys(form: str, by: Any, spark: SparkSession, tmp_path: Pat
 
 
 def test_a_lake_with_weights(spark: SparkSession, tmp_path: Path, lake: pa.Table) -> None:
-    """The history of rows that are repeated."""
+    """A lake with weights gives the history of the repeated rows."""
     weights = pa.array(np.random.default_rng(5).integers(0, 4, len(lake)))
     source = written(lake.append_column("w", weights), tmp_path, "folder")
     repeated = lake.take(pa.array(np.repeat(np.arange(len(lake)), weights)))

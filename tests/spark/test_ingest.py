@@ -39,7 +39,7 @@ def read_status(feed: Feed) -> IngestStatus:
 
 
 def test_files_once_and_only_once(spark: SparkSession, tmp_path: Path, capsys: Out) -> None:
-    """Several batches, a damaged file, a lost checkpoint: the command line, from the start."""
+    """Ingest several batches by the command, with a damaged file and a lost checkpoint: each file once."""
     feed = Feed(tmp_path, KEYED + 'time = "t"\nfilters = { big = "v > 1" }', 'format = "parquet", max_files = 2')
     for number in range(5):
         feed.write(f"{number}.parquet")
@@ -187,7 +187,7 @@ def test_tasks_on_spark_and_folders_as_keys(
 def test_sql_that_only_spark_can_compute(
     few: int, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one table, and as files that Spark writes and tasks read; a file that cannot be read is left out."""
+    """Spark computes the expression, as one table and as files that tasks read; unreadable files are left out."""
     monkeypatch.setattr(read_plan, "MAX_TABLE_ROWS", few)
     settings = """value = "CAST(v AS DOUBLE) * 2"\ntime = "to_timestamp(t)"\nkeys = ["k"]
 filters = { big = "abs(v) > 1" }\nschema_change = "quarantine" """
@@ -244,7 +244,7 @@ def test_late_rows(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_source_without_names(spark: SparkSession, tmp_path: Path) -> None:
-    """Rows that Spark makes: batches that count. A reset needs the consent to duplicates."""
+    """Ingest rows that Spark generates, in counted batches; a reset needs the consent to duplicates."""
     feed = Feed(tmp_path, 'value = "value"', 'format = "rate-micro-batch", options = { rowsPerBatch = 500 }')
     feed.ingest()
     history = History(feed.store)

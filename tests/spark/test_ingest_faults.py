@@ -111,7 +111,7 @@ def test_a_disk_that_is_full_for_a_while(fault: str, spark: SparkSession, tmp_pa
 
 @pytest.mark.slow
 def test_a_worker_dies_and_the_stream_goes_on(tmp_path: Path) -> None:
-    """On a cluster of two workers, one is killed between or within batches."""
+    """Kill one of two workers between or within batches: the stream goes on."""
     feed = Feed(tmp_path, 'keys = ["k"]\nstep = { rows = 2_000_000 }', 'format = "parquet", max_files = 1')
     for number in range(6):
         feed.write(f"{number}.parquet", rows=700_000)

@@ -95,7 +95,7 @@ def test_text_and_quarantine(
 def test_rows_of_the_quarantine_are_ingested_later(
     value: str, spark: SparkSession, tmp_path: Path, store: ObjectLocation, capsys: Out
 ) -> None:
-    """By Arrow or by Spark, which cannot read files of the store itself."""
+    """Arrow or Spark reads the quarantined rows; Spark cannot read files of the store itself."""
     feed = Feed(tmp_path, f'value = "{value}"\ntime = "t"\nlate = "quarantine"\nlate_after = "1 min"', location=store)
     for number, time in enumerate([1000.0, 900.0, 800.0]):
         pq.write_table(pa.table({"v": [float(number)], "t": [time]}), feed.incoming / f"{number}.parquet")
@@ -109,7 +109,7 @@ def test_rows_of_the_quarantine_are_ingested_later(
 
 @pytest.mark.slow
 def test_a_build_with_options_of_its_own(spark: SparkSession, tmp_path: Path, store: ObjectLocation) -> None:
-    """From a folder or a bucket, into a folder or a bucket; by default both have the same options."""
+    """Build from a folder or a bucket, into a folder or a bucket; by default both have the same options."""
     table = pa.table({"v": [float(number) for number in range(1000)]})
     pq.write_table(table, tmp_path / "lake.parquet")
     pq.write_table(table, f"{store.uri.removeprefix('s3://')}/lake.parquet", filesystem=s3_files(store.options))

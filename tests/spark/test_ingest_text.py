@@ -158,7 +158,7 @@ time = "t"
 
 @pytest.mark.slow
 def test_times_without_a_zone_are_in_utc(tmp_path: Path) -> None:
-    """Whatever zone the machine and Java are in, and whoever reads the file: Spark, Arrow, an expression."""
+    """Times without a zone are in UTC, in every zone of machine and Java, for Spark, Arrow and expressions."""
     noon = datetime(2026, 1, 1, 7)
     for name in ("csv", "json", "parquet", "old"):
         (tmp_path / name).mkdir()

@@ -31,7 +31,7 @@ def test_rows_are_stored_as_often_as_they_weigh(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Rows with bad weights are in quarantine."""
+    """Rows are stored as often as they weigh; rows with bad weights are in quarantine."""
     monkeypatch.setattr(batch_task, "PIECE_ROWS", 700)
     feed = Feed(tmp_path, f'{SETTINGS}"{weight}"')
     for name in ("0.parquet", "1.parquet"):

@@ -117,7 +117,7 @@ def test_sql_expressions_and_globs(
 def test_ordered_names_and_late_ones(
     spark: SparkSession, tmp_path: Path, bucket: ObjectLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a restart all names are listed once; a name that sorts before the last one is found then."""
+    """A restart lists all names once, and finds a name that sorts before the last one."""
     feed = ObjectFeed(tmp_path, bucket, "", 'format = "parquet", ordered = true, max_files = 2')
     for number in range(5):
         feed.write(f"{number}.parquet")

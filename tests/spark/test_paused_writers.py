@@ -43,7 +43,7 @@ def fenced() -> None:
 
 
 def test_the_base_of_a_successor_is_not_replaced(storage: ObjectStorage) -> None:
-    """Both have read the same records; the successor has ingested more, and joined them."""
+    """A predecessor that read the same records does not replace the base that its successor joined."""
     committed: Committed = set()
     first = IngestLog(storage, lambda batch: batch in committed, fenced)
     commit(first, committed, "c0x1", 0, "/in/0")
@@ -119,7 +119,7 @@ def test_only_files_of_earlier_writers_are_removed(storage: ObjectStorage) -> No
 
 
 def test_retries_of_two_writers_have_different_names(storage: ObjectStorage, tmp_path: Path) -> None:
-    """So neither can replace a record or a file of the quarantine of the other one."""
+    """Retries of two writers use different names, so neither replaces a record or a quarantine file of the other."""
     committed: Committed = set()
 
     def source(epoch: int, store: Storage) -> str:

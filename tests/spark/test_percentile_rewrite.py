@@ -56,6 +56,6 @@ def test_pipe_syntax() -> None:
     "call", ["percentile(a, ?)", "percentile_approx(a, 0.5, ?)", "percentile(a + ?, 0.5)", "percentile(?, 0.5)"]
 )
 def test_parameters_without_a_name_are_refused(call: str) -> None:
-    """Without the call's own, those after it would get the values of others."""
+    """Unnamed parameters are refused: later ones would get the values of others."""
     with pytest.raises(InvalidArgumentError, match=re.escape("write :name for ?")):
         rewrite(f"SELECT {call} FROM t WHERE b > ?")

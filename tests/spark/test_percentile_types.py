@@ -141,7 +141,7 @@ def test_nan_sorts_last_and_counts(spark: SparkSession, installed: SparkSession)
 
 
 def test_windows_filters_and_distinct(spark: SparkSession, installed: SparkSession, frame: DataFrame) -> None:
-    """Small groups, for which Spark's own sketch is exact."""
+    """Query small groups, for which Spark's own sketch is exact."""
     text = """
         WITH few AS (SELECT k, id % 7 AS id, day FROM typed WHERE id < 60)  -- percentile(id, 0.5) in a comment
         SELECT k, id, percentile_approx(day, 0.5) OVER (PARTITION BY k) AS p,

@@ -82,7 +82,7 @@ def test_rows_are_ingested_once_and_landing_files_removed(spark: SparkSession, f
 def test_a_landing_file_that_is_in_the_store_is_only_removed(
     spark: SparkSession, feed: PushFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a process that ended between the commit and the removal."""
+    """Ingestion removes a landing file whose process ended between its commit and the removal."""
     feed.push((None, [1.0]), ("a", [2.0]))
     with monkeypatch.context() as patch:
         patch.setattr(LandingFolder, "_remove", lambda self, paths: None)

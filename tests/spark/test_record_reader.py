@@ -217,7 +217,7 @@ def ingest(spark: SparkSession, folder: Path, records: Sequence[bytes | None]) -
 def test_store_and_quarantine_are_those_of_spark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_tasks: bool
 ) -> None:
-    """Whether the reader decodes records, or Spark, or Spark after the reader gave up: rows and bad rows are equal."""
+    """Rows and bad rows are equal, whether the reader decodes records, or Spark, or Spark after the reader gave up."""
     good = [b'{"v":%d.5,"s":"k%d","t":"2026-01-01T00:00:%02d"}' % (i, i % 3, i % 60) for i in range(400)]
     bad = [b'{"v":1,"s":"k1"}', b'{"v":"x"}', b"\xff", None, b'{"v":2,"t":"2026-01-01T00:00:00","o":{}}']
     records = list[bytes | None](good)

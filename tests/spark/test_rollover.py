@@ -175,7 +175,7 @@ def test_killed_around_a_new_checkpoint(fault: str, spark: SparkSession, tmp_pat
 def test_the_bound_holds_over_many_checkpoints(
     files: int, stay: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without Spark: batches are counted, and files that have been there for a while are removed."""
+    """Count batches without Spark, while files that have been there for a while are removed."""
     there: dict[str, IngestedFile] = {}
     monkeypatch.setattr(spark_checkpoint, "MAX_FILES", 20)
     monkeypatch.setattr(spark_checkpoint, "list_source", lambda session, stream: list(there.values()))
@@ -299,7 +299,7 @@ def test_a_file_is_forgotten_when_it_is_missing_twice(tmp_path: Path) -> None:
 
 
 def test_records_that_a_base_replaced_do_not_count_again(tmp_path: Path) -> None:
-    """As after a kill between the base and the removal of what it replaced."""
+    """Records that a base replaced are not counted again after a kill before their removal."""
     committed: dict[str, int] = {}
     ingest_log = filled(tmp_path, committed)
     place, before = tmp_path / "_quantide/sources", state(ingest_log)
@@ -317,7 +317,7 @@ def test_records_that_a_base_replaced_do_not_count_again(tmp_path: Path) -> None
 
 
 def test_batches_without_files_leave_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of Kafka, say: the ingest log is as large after a thousand batches as after ten."""
+    """The ingest log is as large after a thousand batches without files, as of Kafka, as after ten."""
     monkeypatch.setattr(ingest_logs, "FOLD", 8)
     committed: dict[str, int] = {}
     ingest_log = opened(tmp_path, committed)

@@ -65,7 +65,7 @@ def test_a_store_that_cannot_be_written_is_named(spark: SparkSession, tmp_path: 
 
 
 def test_files_of_a_process_that_was_killed_are_removed(tmp_path: Path) -> None:
-    """Also a folder of files, as an earlier version wrote it, and a file without its final name."""
+    """clear_staging() removes files of a killed process, also a folder of an earlier version and a temporary file."""
     (tmp_path / STAGING / "c0-9").mkdir(parents=True)
     for name in ("c0-9/part-0.parquet", "c0-8-x.parquet", f"c0-7.parquet.{'0' * 32}.tmp"):
         (tmp_path / STAGING / name).write_bytes(b"PAR1")
@@ -75,7 +75,7 @@ def test_files_of_a_process_that_was_killed_are_removed(tmp_path: Path) -> None:
 
 
 def test_files_of_a_store_as_frames(spark: SparkSession, tmp_path: Path) -> None:
-    """One for each schema, with the types that Spark itself reads from such files."""
+    """A store's files are read as one frame for each schema, with the types that Spark reads."""
     time = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
     columns = {
         "text": pa.array(["x", "y", None]).dictionary_encode(),

@@ -46,7 +46,7 @@ class Machine:
         return ended
 
     def run(self, hours: int) -> int:
-        """Both clocks go on; how many steps ended."""
+        """Advance both clocks; return the number of steps that ended."""
         ended = 0
         for _ in range(hours):
             self.wall, self.running = self.wall + HOUR, self.running + HOUR
@@ -97,7 +97,7 @@ def test_a_pause_that_is_short_beside_the_retention_ends_its_steps(
 
 
 def test_small_jumps_end_no_more_steps_than_one() -> None:
-    """Each alone would be a pause; together they end a fourth of the retention, and no more."""
+    """Small jumps of the clock, each a pause alone, together end at most a fourth of the retention."""
     machine = Machine(retention=40)
     ended = 0
     for _ in range(20):

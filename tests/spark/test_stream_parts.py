@@ -337,7 +337,7 @@ def test_records_count_when_their_batch_does(tmp_path: Path) -> None:
 
 
 def test_rows_that_are_tried_again_are_counted_once(tmp_path: Path) -> None:
-    """Once a retry settled all files of the quarantine, only the rows that failed again are bad."""
+    """Only rows that failed again are bad, once a retry settled all files of the quarantine."""
     names = [f"c0-{number}-0-0.parquet" for number in range(3)]
     committed = {("c0", 0), ("c0", 1), (RETRY, 0)}
     ledger = opened(tmp_path, committed)

@@ -20,7 +20,7 @@ from quantide.store.writable_table import WritableTable
 
 
 def _describe(snapshot: Snapshot) -> dict[str, Any]:
-    """Everything that a snapshot says, for comparison."""
+    """Return all fields of a snapshot, for comparison."""
     runs = {
         kind: [(run.id, [part.name for part in run.parts]) for run in getattr(snapshot, kind)]
         for kind in ("runs", "chunks")
@@ -73,7 +73,7 @@ def test_follows_like_a_new_reader(tmp_path: Path, seed: int) -> None:
 
 
 def test_changes_cancel_out() -> None:
-    """What was added and removed since is in neither list."""
+    """Files that were added and removed since are in neither list."""
     one, two = (f"runs/L0-S1-1-E1-{n}-P0.parquet" for n in (1, 2))
     state, merged = LogState(False), FileChanges()
     lines: list[list[dict[str, Any]]] = [

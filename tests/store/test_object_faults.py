@@ -43,7 +43,7 @@ def _fast(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def quiet_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No renewal is among the requests that a test counts."""
+    """Renew no lease, so that a test counts no renewals among its requests."""
     for name in ("LEASE_SECONDS", "RENEW_SECONDS"):
         monkeypatch.setattr(object_lease, name, LIMIT)
 
@@ -276,7 +276,7 @@ def test_a_data_put_that_is_cut(
 
 @pytest.mark.parametrize("batch_id", [None, 7])
 def test_a_commit_whose_answer_was_lost(batch_id: Any, location: ObjectLocation, fault_proxy: FaultProxy) -> None:
-    """The commit is acknowledged, and there once."""
+    """A commit whose answer was lost is acknowledged, and stored once."""
     with open_history(location) as history:
         history.append(batch(0))
         for times, number in ((1, 1), (ATTEMPTS, 2)):
@@ -313,7 +313,7 @@ def test_a_commit_that_is_held_while_its_repeat_succeeds(location: ObjectLocatio
 
 
 def test_a_commit_that_arrives_after_it_was_given_up(location: ObjectLocation, fault_proxy: FaultProxy) -> None:
-    """The writer decides that it failed; then it must not appear."""
+    """The writer settles that a commit failed; the commit must not appear later."""
     short, hold = location._replace(options=location.options | {"timeout": "300ms"}), faults.Hold()
     with open_history(short) as history:
         history.append(batch(0))
@@ -394,7 +394,7 @@ def test_conflicts_that_pass(location: ObjectLocation, fault_proxy: FaultProxy) 
 
 
 def test_a_substitute_that_meets_a_conflict(location: ObjectLocation, fault_proxy: FaultProxy) -> None:
-    """The entry that is given up is on its way all the time: it must not appear later."""
+    """The substitute prevents an entry that was given up, and is still on its way, from appearing later."""
     short, hold = location._replace(options=location.options | {"timeout": "300ms"}), faults.Hold()
     with open_history(short) as history:
         history.append(batch(0))
@@ -479,7 +479,7 @@ def test_a_wrong_secret_is_not_shown(
 def test_credentials_that_expire(
     status: int, location: ObjectLocation, fault_proxy: FaultProxy, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The error is named, and not tried again; after new ones were granted, everything goes on."""
+    """Expired credentials raise a named error without retries; with new ones all calls succeed."""
     caplog.set_level("DEBUG")
     with open_history(location) as history:
         history.append(batch(0))

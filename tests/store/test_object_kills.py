@@ -144,7 +144,7 @@ def test_all_points_are_passed(counts: dict[str, dict[str, int]]) -> None:
 def test_killed(
     point: str, driver: Driver, counts: dict[str, dict[str, int]], tmp_path: Path, s3_store: ObjectLocation
 ) -> None:
-    """The fault is in the middle of the work; the other points are tested below, slowly."""
+    """Kill the writer in the middle of the work; slow tests cover the other points."""
     store = SOME[point]
     time = int(np.random.default_rng(seed_of(point)).integers(counts[store][point])) + 1
     kill_at(point, time, store, driver, tmp_path, s3_store)

@@ -102,7 +102,7 @@ def test_a_second_writer_is_refused_by_name(object_store: ObjectLocation) -> Non
 
 
 def test_a_released_lease_is_taken_at_once(s3_store: ObjectLocation, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if a renewal is under way."""
+    """A writer takes a released lease at once, also during a renewal."""
     monkeypatch.setattr(object_lease, "RENEW_SECONDS", 0.0001)
     refuse_to_wait(monkeypatch)
     storage = open_object(s3_store)
@@ -135,7 +135,7 @@ def test_a_dead_process_of_this_machine_is_replaced_at_once(
 def test_a_dead_holder_elsewhere_is_replaced_after_the_expiry(
     s3_store: ObjectLocation, monkeypatch: pytest.MonkeyPatch, offset: int
 ) -> None:
-    """However wrong the wall clock is."""
+    """A writer replaces a dead holder after the expiry, however wrong the wall clock is."""
     monkeypatch.setenv(VARIABLE, str(offset))
     put_holder(s3_store)
     assert open_object(s3_store).lease_holder() == "process 7 on elsewhere"

@@ -48,7 +48,7 @@ def test_the_endpoint_of_deltalake(s3_store: ObjectLocation) -> None:
     ],
 )
 def test_options_of_deltalake_alone_are_accepted(name: str) -> None:
-    """Whoever has options for deltalake can give them as they are."""
+    """Options of deltalake are accepted unchanged."""
     assert ObjectStorage(URI, {name: "1", "CACHE_BYTES": "0"}).path == URI
 
 
@@ -99,7 +99,7 @@ def test_deltalake_opens_the_table_with_these_options(s3_store: ObjectLocation) 
     "uri", ["s3://id:very-secret@bucket/x", "az://bucket/x?sig=very-secret", "http://u:very-secret@h"]
 )
 def test_a_uri_has_no_credentials(uri: str) -> None:
-    """A URI is part of most messages, so it may hold no secret."""
+    """A URI with credentials is refused: most messages contain the URI."""
     with pytest.raises(InvalidArgumentError, match="put credentials into storage_options") as error:
         open_storage(uri, {"account_name": "x"})
     assert "very-secret" not in str(error.value)
@@ -116,7 +116,7 @@ def test_the_password_of_an_endpoint_is_not_shown(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("name", ["account_name", "endpoint"])
 def test_services_share_no_cache(name: str) -> None:
-    """Each may have a container of that name, with copies of one store."""
+    """Two services may have containers of one name, with copies of one store: each has its own cache."""
     for value in ("https://first", "https://second"):
         storage = ObjectStorage("az://container/x", {"account_name": "x", "account_key": "dGVzdGluZw==", name: value})
         storage.use_cache(f"identity of {name}")

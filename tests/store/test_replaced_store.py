@@ -55,7 +55,7 @@ def test_entries_of_another_table_are_not_applied(s3_store: ObjectLocation) -> N
 
 @pytest.mark.parametrize("commits", [0, 3])
 def test_a_reader_notices_in_the_end(s3_store: ObjectLocation, monkeypatch: pytest.MonkeyPatch, commits: int) -> None:
-    """The store is gone, or has as many versions as the one before: there is no entry that a reader could refuse."""
+    """A reader notices that its store is gone, or was replaced by one with as many versions, without a new entry."""
     write(s3_store, 1.0, 3)
     followers = open_followers(s3_store)
     remove_objects(s3_store)

@@ -113,7 +113,7 @@ def test_lists_have_no_subfolders(storage: Storage) -> None:
 
 
 def test_a_list_of_many_files(s3_store: ObjectLocation) -> None:
-    """A server answers with at most 1000 names at a time."""
+    """Servers list at most 1000 names at a time."""
     storage = ObjectStorage(s3_store.uri, s3_store.options)
     expected = [f"log/{number:04}" for number in range(1005)]
     storage.map_all(lambda name: storage.replace(name, b"x"), expected)
@@ -160,7 +160,7 @@ def test_a_failed_write_leaves_nothing(storage: Storage) -> None:
 
 
 def test_times_are_those_of_one_clock(storage: Storage) -> None:
-    """Seconds since 1970, and not decreasing."""
+    """Times are seconds since 1970 of one clock, and never decrease."""
     for name in ("1", "2"):
         storage.replace(f"x/{name}", b"x")
     first, second = storage.list_files("x")

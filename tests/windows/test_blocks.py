@@ -72,7 +72,7 @@ SIZES: dict[str, Callable[[int], int]] = {
 @pytest.mark.parametrize("way", ["exact", "coarse", "lifted"])
 @pytest.mark.parametrize("sizes", SIZES)
 def test_adversarial_sizes(sizes: str, way: str, rng: Rng) -> None:
-    """Blocks as coarse as allowed, in the middle or at their ends."""
+    """Insert blocks as coarse as allowed, with windows that begin in the middle or at their ends."""
     for eps in (0.3, 0.1):
         feed = Feed(SmallRecentWindow(eps), timed=False)
         for i in range(150):

@@ -123,7 +123,7 @@ def test_few_views(exact: bool, rng: Rng, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_small_windows_in_buckets(rng: Rng) -> None:
-    """Less memory than the values, at the same eps; the choice is part of the bytes."""
+    """A window in buckets takes less memory than its values, at the same eps; bytes store the choice."""
     window, whole = SlidingWindow(100_000, 0.01, exact=False), SlidingWindow(100_000, 0.01)
     values = rng.lognormal(size=250_000)
     for start in range(0, len(values), 10_000):
@@ -145,7 +145,7 @@ RECENT_LIMITS = [(30, 0.2), (900, 0.05), (None, 0.1)]  # most items, eps
 def test_the_last_values_asked_after_every_value(
     cls: type[RecentWindow], order: str, limits: tuple[int | None, float], rng: Rng
 ) -> None:
-    """Several lengths in turn: their answers have nothing to do with each other."""
+    """Query several lengths in turn: cached answers of one never affect another."""
     most, eps = limits
     values = ORDERS[order](rng, 1500)
     window = cls(eps, max_items=most)

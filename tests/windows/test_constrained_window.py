@@ -145,7 +145,7 @@ def test_random_expressions(tree: Any, others: list[Any], seed: int, eps: float)
 @settings(max_examples=40)
 @given(trees=st.lists(TREES, min_size=1, max_size=5), seed=st.integers(0, 2**32 - 1))
 def test_many_windows_from_one_structure(trees: list[Any], seed: int) -> None:
-    """With everything kept, no query over the declared filters is refused."""
+    """A window that stores all values refuses no query over the declared filters."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(constrained_window, "layout_for", small_layout)
         rng, arrived = np.random.default_rng(seed), Arrived()
@@ -304,7 +304,7 @@ def test_now(rng: Rng) -> None:
 
 
 def test_nulls_in_filters_are_unknown() -> None:
-    """Neither f nor ~f; but A or B is true when A is, whatever B is."""
+    """A null passes neither f nor ~f; A or B is true when A is, whatever B is."""
     window = ConstrainedWindow(where(A) | ~where(A) | where(HIGH), 0.1)
     window.update(
         pa.table({"value": [1.0, 2.0, 3.0, 4.0], "src": ["A", "B", None, None], "load": [0.9, None, 0.9, None]})

@@ -21,7 +21,7 @@ def table(times: Any) -> pa.Table:
 
 
 def test_one_wrong_time_without_the_setting() -> None:
-    """The newest timestamp defines now."""
+    """Without the setting the newest timestamp defines now."""
     window = RecentWindow(0.1)
     window.update(np.arange(100.0), np.arange(100.0))
     window.update(7.0, 1e12)

@@ -210,7 +210,7 @@ def test_within_is_open_at_its_far_end() -> None:
 
 
 def test_now_may_be_given(rng: Rng) -> None:
-    """Later than the newest: the window shrinks. Earlier: what is newer than now is still in it."""
+    """A now after the newest time shrinks the window; one before it leaves newer values in the window."""
     values, times = rng.random(6000), np.sort(rng.random(6000)) * 1000
     window = SmallRecentWindow(0.1)
     window.update(values, times)
@@ -387,7 +387,7 @@ def test_a_question_sees_values_that_came_one_by_one() -> None:
 
 
 def test_space_is_constant(rng: Rng) -> None:
-    """After 4 and 16 times max_items the same number of tuples, within a tenth."""
+    """A window has the same number of tuples after 4 and 16 times max_items, within a tenth."""
     for eps, items in ((0.1, 5000), (0.03, 8000)):
         window, sizes = SmallRecentWindow(eps, max_items=items), {}
         for fed in range(1, 21):
@@ -411,7 +411,7 @@ def test_space_is_constant_over_time(rng: Rng) -> None:
 
 
 def test_space_of_everything_grows_slowly(rng: Rng) -> None:
-    """Without limits, four times the values take little more space."""
+    """A window without limits takes little more space for four times the values."""
     window, sizes = SmallRecentWindow(0.1), []
     for _ in range(64):
         window.update(rng.random(4000))

@@ -245,7 +245,7 @@ def test_interpolation_is_that_of_pandas(interpolation: str, window: int, rng: R
 
 @pytest.mark.parametrize("phi", [0.1, 0.25, 0.5, 0.9, 0.99])
 def test_where_the_target_rank_is_that_of_pandas(phi: float, rng: Rng) -> None:
-    """For rank r of n pandas takes r - 1 = phi * (n - 1), rounded: "higher" or "lower" includes our rank."""
+    """pandas rounds r - 1 = phi * (n - 1) for rank r of n: "higher" or "lower" includes our rank."""
     values: Any = pd.Series(rng.normal(size=400))
     for n in range(1, 60):
         ours = quantide.pandas.rolling_quantile(values, n, phi)

@@ -66,7 +66,7 @@ def test_which_windows_keep_their_values() -> None:
 
 
 def test_a_large_window(rng: Rng) -> None:
-    """Not exact, as its values go by three times over."""
+    """Answer from fewer than 25,000 tuples about the last 300,000 of 1,200,000 values."""
     values = np.concatenate([rng.normal(size=400_000), rng.random(400_000), np.arange(400_000.0)])
     window = SlidingWindow(300_000, 0.01)
     for done in range(0, len(values), 37_000):
@@ -77,7 +77,7 @@ def test_a_large_window(rng: Rng) -> None:
 
 
 def test_the_error_does_not_depend_on_the_order(rng: Rng) -> None:
-    """Of random, sorted and partly sorted values: their mean errors are alike, whatever the worst case allows."""
+    """Mean errors of random, sorted and partly sorted values are alike, whatever the worst case allows."""
     size, eps, pieces = 200_000, 0.01, 50
     ordered = np.sort(rng.random(500_000))
     blocks = np.array_split(ordered, pieces)
@@ -294,7 +294,7 @@ def test_questions_cost_nothing_and_change_nothing(cls: type[SlidingWindow], rng
 
 
 def test_no_answer_is_off_by_more_than_the_window_to_the_last_bit() -> None:
-    """Also if the number of elements is known only within bounds."""
+    """No answer exceeds the error of its view, also if the number of elements is known only within bounds."""
     for n in range(20, 200):
         view = WindowView(Summary.of(np.arange(float(n - 3))).lift(3), n - 3, n, 3, None, None)
         assert max(view.answer(phi).error for phi in (1e-9, 0.5, 1.0)) <= view.error

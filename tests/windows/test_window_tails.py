@@ -123,7 +123,7 @@ def test_any_sequence_of_calls(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("cls", [SlidingWindow, BucketWindow])
 def test_blocks_that_were_summarised_elsewhere(cls: Any, rng: Rng) -> None:
-    """The promise ends; what is certified is true."""
+    """Blocks summarised elsewhere end the promise; certified errors stay true."""
     window, values = cls(3000, 0.1, tail=0.2), rng.random(9000)
     window.update(values[:3000])
     assert window.tail == 0.2
@@ -170,7 +170,7 @@ def test_a_very_small_tail_stores_all_values(tail: float) -> None:
 
 
 def test_other_windows_are_exact_while_they_have_all_values(rng: Rng) -> None:
-    """Without a promised tail, the certified error is 0 among the newest values and None further back."""
+    """The certified error without a promised tail is 0 among the newest values and None further back."""
     recent, constrained = RecentWindow(0.01), ConstrainedWindow(last(5000), 0.01)
     values = rng.lognormal(0, 2, 400_000)
     recent.update(values)
