@@ -40,7 +40,7 @@ def family(pid: int) -> set[int]:
 
 
 class Child:
-    """`python -m MODULE ARGUMENTS`, whose output is logged; gone when the context ends."""
+    """Process `python -m MODULE ARGUMENTS`, whose output is logged; it ends with the context."""
 
     def __init__(self, log: Path, *arguments: str) -> None:
         self._log, spark = log, {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}

@@ -32,7 +32,7 @@ FLOATS = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1e300, -1e300, 5e-324, 0.5, 1.0)
 
 
 def monitors(rng: Rng) -> dict[str, Any]:
-    """Over streams and windows, with clusters and conditions, asked and changed."""
+    """Return monitors of streams and windows, with clusters and conditions, after queries and changes."""
     made: dict[str, Any] = {"empty monitor": Monitor(0.1)}
     made["empty monitor"].register(0.5, 0.2)
     made["empty monitor"].watch(0.5, 0.2, above=3)
@@ -140,7 +140,7 @@ def read_from(cls: Any, blob: bytes) -> Any:
 
 
 def use(made: Any, rng: Rng) -> None:
-    """Ask, write, feed and ask again."""
+    """Query an object, write it, feed it and query it again."""
     again = type(made).from_bytes(made.to_bytes())
     if isinstance(made, Monitor):
         use_monitor(made, rng)

@@ -24,7 +24,7 @@ PATIENCE = 180.0  # for what takes seconds, on a machine that is busy
 
 
 class Reader:
-    """Someone who copies what a page says; programs that go on are ended with it."""
+    """A user who copies commands of a page; programs that still run end with the user."""
 
     def __init__(self, folder: Path, shorter: dict[str, str]) -> None:
         self.folder, self.shorter = folder, shorter
@@ -69,14 +69,14 @@ class Reader:
             compare(done.stdout, told, block)
 
     def start(self, command: str) -> None:
-        """A program that goes on; a server says where it is when it answers."""
+        """Start a program that keeps running; check the address that a server prints."""
         self.terminals[command] = process = self.goes_on(["bash", "-c", f"exec {command}"])
         if command.startswith("quantide"):
             assert process.stdout is not None
             assert process.stdout.readline() == f"http://127.0.0.1:{self.ports['8642']}\n", command
 
     def press(self, name: str) -> None:
-        """Ctrl-C, which goes to all that runs in a terminal; the program ends, and not with an error."""
+        """Press Ctrl-C, a signal to all processes of a terminal; check that the program ends without an error."""
         [command] = [command for command in self.terminals if name in command]
         process = self.terminals.pop(command)
         os.killpg(process.pid, signal.SIGINT)
@@ -118,7 +118,7 @@ def free_port() -> str:
 
 
 def event(lines: Iterator[str]) -> tuple[str, Any]:
-    """The kind of the first event, and the shape of what it tells."""
+    """Return the kind of the first event, and the shape of its data."""
     kind = next(line for line in lines if line.startswith("event:"))
     data = next(line for line in lines if line.startswith("data:"))
     return kind.strip(), shape(json.loads(data.removeprefix("data:")))

@@ -36,7 +36,7 @@ def exact(values: Any, points: Any) -> Any:
 
 
 def between(values: Any) -> Any:
-    """Values to ask about: all there are, and some between them."""
+    """Return values to query: all of the data, and some between them."""
     values = np.unique(values)
     return np.unique(np.concatenate((values, values[:-1] / 2 + values[1:] / 2)))
 

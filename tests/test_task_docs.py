@@ -1,4 +1,4 @@
-"""The task pages work as they are written; what they show is what is told."""
+"""The task pages work as they are written, and show the output that they document."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Documents say what was measured, and nothing that was not: figures come from the stored results, between marks."""
+"""Figures in documents come from stored results, between marks; no other measured number is in the text."""
 
 import math
 import re

@@ -24,7 +24,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def reports(quick: Path) -> list[Report]:
-    """The quick run's, and the one that is kept."""
+    """Return the report of the quick run, and the stored one."""
     paths = [folder / "peers.json" for folder in (quick, RESULTS.folder)]
     return [Report.read(path) for path in paths if path.exists()]
 

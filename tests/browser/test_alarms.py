@@ -1,4 +1,4 @@
-"""Alarms on the page, against a running demo: set in a form, seen to fire, refused in words, dropped."""
+"""Alarms on the page, against a running demo: set in a form, fired, refused with a reason, dropped."""
 
 import re
 

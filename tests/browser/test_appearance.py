@@ -1,4 +1,4 @@
-"""Appearance of the page: nothing is wider than the screen, text can be read in both themes, and pictures are kept."""
+"""Appearance of the page: nothing is wider than the screen, text can be read in both themes, pictures are stored."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The page and its server: one that goes away and comes back, one that is busy, one that wants a token."""
+"""Connection of the page to a server that restarts, is busy, or requires a token."""
 
 import threading
 import time
@@ -116,7 +116,7 @@ def test_the_page_requests_a_token(tmp_path: Path, page: Page, complaints: Compl
 
 
 def check_only_reads(page: Page, complaints: Complaints) -> None:
-    """A reader is told what is not theirs to do."""
+    """The page shows a reader that a role is missing."""
     complaints.expect("403")
     panel = page.get_by_role("region", name="Alarms")
     panel.get_by_text("New alarm").click(timeout=SOON)

@@ -1,4 +1,4 @@
-"""The Q-Q plot against a running demo: looking closer shows more, and visible points become continuous queries."""
+"""The Q-Q plot against a running demo: zooming shows more points, and visible points become continuous queries."""
 
 import re
 import time

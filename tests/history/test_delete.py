@@ -348,7 +348,7 @@ def test_deleted_steps_are_not_restored(tmp_path: Path) -> None:
 
 
 def test_a_file_that_was_restored_before_a_crash_is_not_restored_again(tmp_path: Path) -> None:
-    """restore() leaves out retired files of deleted steps, whoever put them there."""
+    """restore() leaves out retired files of deleted steps, also those that were put back."""
     history = retired(tmp_path)
     folder = tmp_path / "_quantide" / "retired"
     copy = tmp_path / "copy"
@@ -378,7 +378,7 @@ def test_batches_of_deleted_rows_are_seen(tmp_path: Path) -> None:
 
 
 def test_rows_in_quarantine_and_files_set_aside(tmp_path: Path) -> None:
-    """Rows of the key leave them; files in which it cannot be told are reported."""
+    """A deletion removes rows of the key from quarantine, and reports files that may have more of them."""
     with History(tmp_path, keys=["host", "port"]) as history:
         history.append([1.0, 2.0], key=[("a", 1), ("b", 2)])
         folders = {name: tmp_path / "_quantide" / name for name in ("quarantine", "aside")}

@@ -258,7 +258,7 @@ def test_disk_full_each_time(
 
 
 def fill_at(point: str, time: int, store: str, driver: Driver, folder: Path) -> None:
-    """Let one write fail; the same handle goes on.
+    """Let one write fail, and repeat it with the same handle.
 
     The error is checked only where something is written: nothing else can fail for lack of space, but the store is good
     whatever fails.

@@ -95,7 +95,7 @@ def _load(history: History, number: int) -> None:
 
 @pytest.mark.parametrize("write", WRITES)
 def test_a_writer_does_not_read_its_own_commits(write: str, history: History, monkeypatch: Patch) -> None:
-    """A writer knows what it committed: it goes on while entries can be written but not read."""
+    """A writer continues while entries can be written but not read, because it has what it committed."""
     steps = "end_step" in write
     with log_not_read(monkeypatch):
         WRITES[write](history)

@@ -46,7 +46,7 @@ def without_costs(answer: HistoryAnswer) -> HistoryAnswer:
 def test_a_scan_answers_as_the_search_does(
     shape: str, collected: int, tmp_path: Path, rng: Rng, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Cuts are the same, so answers are, whatever fits into memory; so are their bounds."""
+    """A scan finds the same cuts as the search, so the same answers and bounds, whatever fits into memory."""
     monkeypatch.setattr(value_scan, "COLLECTED_ROWS", collected)
     monkeypatch.setattr(value_scan, "BATCH_BLOCKS", 3)
     with small():

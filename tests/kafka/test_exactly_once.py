@@ -120,7 +120,7 @@ def test_a_topic_that_is_made_again_while_it_is_read(stage: KafkaStage) -> None:
 
 
 def test_topics_come_and_go(stage: KafkaStage) -> None:
-    """A topic is added whose first records are gone, left out, and read again; its records are stored once."""
+    """Add a topic whose first records are gone, leave it out, and read it again: its records are stored once."""
     other = f"{stage.topic}-other"
     stage.configure(f'{JSON}, start = "latest"')
     stage.broker.create(stage.topic, 1)
@@ -207,7 +207,7 @@ def test_the_checkpoint_of_an_object_store_is_lost(
 
 @pytest.mark.slow
 def test_a_second_driver_is_refused(stage: KafkaStage) -> None:
-    """Two drivers of one stream: the second one ingests nothing, and the first one goes on."""
+    """The second driver of one stream ingests nothing, and the first one continues."""
     stage.configure()
     stage.broker.create(stage.topic, 2)
     stage.produce(100)

@@ -214,7 +214,7 @@ class Model:
 
 
 class Grown:
-    """A history and the model of it: whatever is done, is done to both."""
+    """A history and its model; every method changes both."""
 
     def __init__(
         self,

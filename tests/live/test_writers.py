@@ -186,7 +186,7 @@ class Reader:
             self.answers += [(scope, answer) for answer in answers]
 
     def window(self, key: Any) -> dict[str, Any]:
-        """last up to a few hundred, within up to some seconds, whatever there is by now."""
+        """Return a window of up to a few hundred rows or some seconds."""
         scope = some_window(self.model, self.rng, key, now=False)
         if "last" in scope:
             scope["last"] = int(self.rng.integers(1, 600))

@@ -36,7 +36,7 @@ Rng = np.random.Generator
 
 
 def assert_promise(summary: Summary, values: Any, eps: float = EPS, tail: float = TAIL) -> None:
-    """The promise holds at every rank, and the summary certifies it."""
+    """Check that eps and the tail are met at every rank, and certified by the summary."""
     assert summary.n == len(values)
     assert summary.error <= eps
     assert summary.tail is not None

@@ -52,7 +52,7 @@ class Machine:
 
 
 class Log(IngestLog):
-    """An ingest log in a folder, as the store has it, whatever machine reads it."""
+    """An ingest log in a folder, as every machine reads it from the store."""
 
     def __init__(self, folder: Path, committed: set[tuple[str, int]]) -> None:
         self.committed, self.table = committed, folder.name

@@ -190,7 +190,7 @@ def test_killed_anywhere(fault: str, spark: SparkSession, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_a_compaction_after_a_crash_in_the_first_version(spark: SparkSession, tmp_path: Path) -> None:
-    """Reading goes on with the version that it began with, whose files are in no other version's files."""
+    """The stream continues with the version that it began with, whose files are in no other version."""
     feed = DeltaFeed(tmp_path, "", ", max_files = 1")
     for _ in range(3):
         feed.append()

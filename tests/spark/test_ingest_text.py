@@ -74,7 +74,7 @@ def test_columns_go_by_the_names_of_each_header(
 
 
 def test_a_header_where_none_is_expected(spark: SparkSession, tmp_path: Path, capsys: Out) -> None:
-    """The file is held, and the run stops when all are; after the configuration is mended they are taken."""
+    """The file is put on hold, and the run stops when all are; a corrected configuration ingests them."""
     source = 'format = "csv", schema = "ms DOUBLE, host STRING"'
     feed = Feed(tmp_path, 'value = "ms"', source)
     (feed.incoming / "0.csv").write_text("host,ms\na,1\n")
@@ -95,7 +95,7 @@ def test_a_header_where_none_is_expected(spark: SparkSession, tmp_path: Path, ca
 
 
 def test_json_without_the_column(spark: SparkSession, tmp_path: Path, capsys: Out) -> None:
-    """Nulls in all of a file are no values; a file that has another name is held, and nothing else is lost."""
+    """Nulls in all of a file are no values; a file with another column is put on hold, and nothing else is lost."""
     feed = Feed(tmp_path, 'value = "ms"', 'format = "json", schema = "ms DOUBLE"')
     (feed.incoming / "0.json").write_text('{"MS": 1}\n{"MS": 2}\n')
     with pytest.raises(ConfigError, match=r"streams\.s: no file .*0\.json: there is no column 'ms'; there are MS"):

@@ -17,7 +17,7 @@ SETTINGS = 'keys = ["k"]\ntime = "t"\nmax_ahead = "off"\nfilters = { big = "v > 
 
 
 def repeat(feed: Feed, weights: Any) -> None:
-    """Let the feed expect its last rows as often as their weights say."""
+    """Expect the last rows of the feed as often as their weights."""
     feed.values[-1], feed.times[-1] = np.repeat(feed.values[-1], weights), np.repeat(feed.times[-1], weights)
     last = feed.keys[len(feed.keys) - len(weights) :]
     feed.keys[len(feed.keys) - len(weights) :] = np.repeat(last, weights).tolist()

@@ -79,7 +79,7 @@ def test_removed_files_are_forgotten(spark: SparkSession, tmp_path: Path) -> Non
 
 @pytest.mark.usefixtures("_few")
 def test_files_that_stay_are_not_ingested_again(spark: SparkSession, tmp_path: Path) -> None:
-    """While most are there a new checkpoint would be no smaller. Once they are gone, none of the rest comes twice."""
+    """A new checkpoint is not begun while most files stay; once they are gone, none of the rest is ingested twice."""
     feed = one_by_one(tmp_path)
     files = [feed.write(f"{number}.parquet", rows=50) for number in range(2 * MOST + 1)]
     for _ in range(2):

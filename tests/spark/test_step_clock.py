@@ -38,7 +38,7 @@ class Machine:
         return due
 
     def settle(self) -> int:
-        """Look until nothing ends any more; how many steps ended."""
+        """Observe the clocks until no step ends any more; return the number of steps that ended."""
         ended = 0
         while due := self.end_due():
             assert due <= MAX_STEPS

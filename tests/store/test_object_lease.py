@@ -353,7 +353,7 @@ def test_a_paused_writer_is_fenced(
 
 
 def test_a_writer_paused_within_its_commit(s3_store: ObjectLocation, fault_proxy: FaultProxy) -> None:
-    """The put of its entry is held until another writer has taken over."""
+    """Pause the put of a writer's entry until another writer has taken over."""
     first, failed = open_history(fault_proxy.redirect(s3_store)), []
     first.append(batch(0))
     first._writer.join()

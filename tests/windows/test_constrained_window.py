@@ -56,7 +56,7 @@ class Arrived:
         )
 
     def repeat_last(self, weights: Array) -> None:
-        """Let the last rows have arrived as often as their weights say."""
+        """Repeat the last rows as often as their weights."""
         index = np.arange(len(self.value) - len(weights), len(self.value))
         repeated = np.concatenate([np.arange(len(self.value) - len(weights)), np.repeat(index, weights)])
         self.value, self.time, self.load, self.src = (

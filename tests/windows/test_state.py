@@ -187,7 +187,7 @@ def test_many_filters_from_strangers_do_not_end_the_process() -> None:
 @pytest.mark.parametrize("kind", ["recent", "constrained"])
 @pytest.mark.parametrize("limit", [0, 1011, 3000, 2**33 + 1010])
 def test_a_forged_limit_beyond_the_kept_values(kind: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Values that the window forgot cannot be queried, so no bytes may say that they can; 0 is no limit."""
+    """Bytes whose limit is beyond the values that the window stores are refused; 0 is no limit."""
     monkeypatch.setattr(constrained_window, "layout_for", small_layout)
     window: Any
     if kind == "recent":

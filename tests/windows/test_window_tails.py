@@ -79,7 +79,7 @@ def test_the_extremes_arrive(where: str, rng: Rng) -> None:
 
 
 def test_the_values_that_are_about_to_leave_do_not_blur_the_ends(rng: Rng) -> None:
-    """Most of a bucket has left. Its summary says that few of its values are extreme, so p99.9 is certified sharply."""
+    """Most of a bucket has left; its summary proves that few of its values are extreme, so p99.9 is certified well."""
     size, eps = 1_000_000, 0.01
     window, values = SlidingWindow(size, eps), rng.lognormal(0, 2, 1_300_000)
     window.update(values)
