@@ -131,7 +131,7 @@ def test_appends_and_questions_go_on_while_a_merge_runs(tmp_path: Path, rng: Rng
                 model.append(more)
                 check_all(history, model, rng, questions=1)
                 check_all(History(tmp_path / "s"), model, rng, questions=1)
-            assert history.vacuum(0).files >= 0
+            history.vacuum(0)  # keeps what the compaction that is under way reads
             executor.release.set()
         history.end_step()
         model.end_step()
