@@ -313,8 +313,10 @@ class LiveMonitors(LiveQueries):
             key = tuple(key[name] for name in self.settings.keys)
         scope = QueryScope.of({"key": tuple(key) if isinstance(key, list) else key, **arguments})
         if scope.cache_key is None:
+            given = ", ".join(
+                f"{name}={value!r}" for name, value in {"key": key, **arguments}.items() if value is not None
+            )
             raise InvalidArgumentError(
-                f"a monitor is found again by its arguments, and {scope} has one that is not hashable; write it as "
-                "text, a number or a tuple"
+                f"arguments of a monitor must be hashable, such as texts and tuples, unlike {given}"
             )
         return scope

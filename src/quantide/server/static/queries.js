@@ -54,7 +54,7 @@ export function mount(element, { api, state, announce }) {
     const number = make(
       "small",
       { class: "hint" },
-      ` ${format.count(totals.saved)} of ${format.count(separateEvaluations(totals))}`,
+      ` ${format.count(Math.max(0, totals.saved))} of ${format.count(separateEvaluations(totals))}`,
     );
     setText(values.queries, format.count(totals.queries));
     setText(values.windows, format.count(count));
