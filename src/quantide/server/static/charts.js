@@ -51,19 +51,6 @@ export function draw(element, traces, layout = {}) {
   return drawn;
 }
 
-// Remove a chart from its element.
-export function release(element) {
-  const figure = figures.get(element);
-  if (!figure) return;
-  clearTimeout(figure.timer);
-  visibilityObserver.unobserve(element);
-  sizeObserver.unobserve(element);
-  figures.delete(element);
-  if (figure.drawn) Plotly.purge(element);
-  element.removeAttribute("role");
-  element.removeAttribute("aria-label");
-}
-
 function schedule(figure) {
   if (figure.timer || figure.busy || !figure.dirty || !figure.visible || document.hidden) return;
   const wait = figure.lastDrawn + Math.max(MIN_PAUSE, COST_FACTOR * figure.cost) - performance.now();
@@ -72,11 +59,10 @@ function schedule(figure) {
 
 async function render(figure) {
   figure.timer = null;
-  if (!figures.has(figure.element) || !figure.visible || document.hidden) return;
+  if (!figure.visible || document.hidden) return;
   figure.busy = true;
   try {
     await load();
-    if (!figures.has(figure.element)) return;
     figure.dirty = false;
     const done = figure.done.splice(0);
     const start = performance.now();
@@ -163,7 +149,7 @@ const sizeObserver = new ResizeObserver((entries) => {
     const figure = figures.get(target);
     if (!figure?.drawn || !target.clientWidth) continue;
     clearTimeout(figure.sizing);
-    figure.sizing = setTimeout(() => figures.has(target) && Plotly.Plots.resize(target), 60);
+    figure.sizing = setTimeout(() => Plotly.Plots.resize(target), 60);
   }
 });
 

@@ -4,6 +4,7 @@ import { TimeSeries } from "./timeseries.js";
 import { make } from "./dom.js";
 import * as timeSeriesChart from "./timeserieschart.js";
 import * as quantileTiles from "./quantiletiles.js";
+import { sameKey } from "./series.js";
 import { chartSpan, isExact, readPoint, readTimeSeries } from "./points.js";
 import * as windowChooser from "./windowchooser.js";
 import { updateTitle } from "./title.js";
@@ -135,11 +136,10 @@ export function mount(element, app) {
   // Explain why a key has no values in the window: the stream may not have this key at all.
   async function explainMissingKey() {
     const { stream, key } = state.get();
-    const keyJson = JSON.stringify(key);
     const contains = String([key].flat()[0]).slice(0, 100);
     const matches = await api.get(path("keys"), { contains, limit: MAX_KEYS }).catch(() => null);
-    if (!app.keyMissing || JSON.stringify(state.get().key) !== keyJson) return;
-    const unknown = matches?.count <= MAX_KEYS && !matches.keys.some((one) => JSON.stringify(one) === keyJson);
+    if (!app.keyMissing || !sameKey(state.get().key, key)) return;
+    const unknown = matches?.count <= MAX_KEYS && !matches.keys.some((one) => sameKey(one, key));
     if (key === "" && matches && !matches.keys.includes("")) return state.set({ key: null }); // "" sorts first
     showNote(
       unknown

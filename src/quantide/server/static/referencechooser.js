@@ -1,13 +1,13 @@
 // Chooser of the reference series of a comparison: all of history, its last steps, another window, another key.
 import { field, make, setOptions } from "./dom.js";
-import { sameSeries } from "./series.js";
+import { sameKey } from "./series.js";
 
 const LENGTHS = ["5m", "15m", "1h", "6h", "1d"];
 const MAX_STEPS = 6; // numbers of steps that are offered
 
 // onChange() is called when another reference is chosen. It is stored as `against` of the selection: "all", "steps:30",
 // "within:1h", "keys" for all keys, or {key: ...}.
-export function referenceChooser({ api, state, format }, onChange) {
+export function referenceChooser({ state, format }, onChange) {
   const kindSelect = make("select", { change: apply });
   const keySelect = make("select", { change: apply });
   const keyField = field("Key", keySelect);
@@ -29,7 +29,7 @@ export function referenceChooser({ api, state, format }, onChange) {
 
   // Names of the selected series, y, and its reference, x: in a chart, and as phrases of a sentence.
   function names(selected, reference) {
-    if (JSON.stringify(selected.key) !== JSON.stringify(reference.key)) {
+    if (!sameKey(selected.key, reference.key)) {
       const [y, x] = [format.key(selected.key), format.key(reference.key)];
       return { y, x, phrases: { y: `of ${y}`, x } };
     }
@@ -45,7 +45,7 @@ export function referenceChooser({ api, state, format }, onChange) {
     detail = loadedDetail ?? detail;
     if (!detail) return;
     const against = state.get().against ?? "all";
-    const others = detail.keys.filter((key) => JSON.stringify(key) !== JSON.stringify(selected.key));
+    const others = detail.keys.filter((key) => !sameKey(key, selected.key));
     const lastSteps = detail.spans.map((span) => span.last_steps).filter((steps) => steps > 0);
     const steps = sample(lastSteps).map((number) => `steps:${number}`);
     const retained = format.readSpan(detail.window ?? "") ?? 0;

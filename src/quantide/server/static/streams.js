@@ -21,7 +21,6 @@ let clockOffset = 0; // milliseconds by which the server's clock is ahead of the
 
 // Properties of the selected stream: name, ready, why, n, version, newest, value_type, key_columns, ...
 export const selected = () => streams?.find((one) => one.name === selectedName) ?? null;
-export const all = () => streams;
 
 // The unit of a stream's values, after a no-break space; "" where none is configured.
 export function unit(of = selectedName) {

@@ -1,6 +1,7 @@
 // Panel of worst keys: keys with the largest or smallest quantile in the selected window, with proved bounds.
 import { make, setOptions, setText } from "./dom.js";
 import { createRefresher } from "./refresher.js";
+import { sameKey } from "./series.js";
 import * as format from "./format.js";
 
 const MIN_INTERVAL = 3000; // milliseconds between two requests
@@ -96,8 +97,6 @@ export function mount(element, { api, state, streams, onCommit }) {
   streams.onChange(refreshNow);
   onCommit(refresher.schedule);
 }
-
-const sameKey = (one, other) => JSON.stringify(one ?? null) === JSON.stringify(other ?? null);
 
 const percentAt = (value, [least, most]) =>
   most === least ? 0 : ((format.drawable(value) - least) / (most - least)) * 100;
