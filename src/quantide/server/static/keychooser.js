@@ -1,7 +1,7 @@
 // Key chooser: a combobox that searches for keys while the user types, "all keys" first.
 
 import { make } from "./dom.js";
-import { sameKey } from "./series.js";
+import { isSelectable, sameKey } from "./series.js";
 
 const DEBOUNCE = 80; // milliseconds after the last letter
 const MAX_OPTIONS = 50; // keys that are listed
@@ -61,7 +61,8 @@ export function mount(element, { api, state, streams, format, announce }) {
 
   function showOptions(keys, count, text) {
     edited = false;
-    options = text ? keys : [null, ...keys];
+    const selectable = keys.filter(isSelectable);
+    options = text ? selectable : [null, ...selectable];
     const isSelected = (key) => sameKey(key, state.get().key);
     list.replaceChildren(
       ...options.map((key, i) => {
