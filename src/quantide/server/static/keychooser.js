@@ -129,8 +129,10 @@ export function mount(element, { api, state, streams, format, announce }) {
       event.preventDefault();
       if (!isOpen()) search("");
       else if (options.length) {
-        const isPage = Math.abs(steps[event.key]) > 1;
-        const next = active + steps[event.key];
+        const step = steps[event.key];
+        const from = active < 0 && step < 0 ? options.length : active; // up from no option is to the last one
+        const next = from + step;
+        const isPage = Math.abs(step) > 1;
         setActive(isPage ? Math.min(options.length - 1, Math.max(0, next)) : (next + options.length) % options.length);
       }
     } else if (event.key === "Enter" && (isOpen() || edited)) {
