@@ -1,6 +1,6 @@
 // Card of one alarm: its state, its series, its history, and a button to drop it.
 import { make, setText } from "./dom.js";
-import { seriesLabel } from "./series.js";
+import { sameKey, seriesLabel } from "./series.js";
 import * as format from "./format.js";
 
 const MAX_TRANSITIONS = 8; // that are shown
@@ -129,7 +129,7 @@ export function valueLabel({ measure, value }, unit) {
 function describeReference({ key, filter, against }) {
   if (!against) return "";
   const parts = [format.window(against.window)];
-  if (JSON.stringify(against.key ?? null) !== JSON.stringify(key ?? null)) parts.unshift(format.key(against.key));
+  if (!sameKey(against.key, key)) parts.unshift(format.key(against.key));
   if ((against.filter ?? null) !== (filter ?? null)) parts.push(against.filter ? `only ${against.filter}` : "no filter");
   return ` from ${parts.join(", ")}`;
 }

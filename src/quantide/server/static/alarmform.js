@@ -56,7 +56,8 @@ export function alarmForm({ api, state, streams, announce }, onCreate) {
     const series = selectedSeries(state.get());
     const phiValue = readPhi();
     const requestId = (lastRequestId += 1);
-    setText(seriesLine, `About ${seriesLabel(series)}.`);
+    const about = `About ${seriesLabel(series)}.`;
+    setText(seriesLine, about);
     threshold.placeholder = "";
     for (const unit of units) setText(unit, streams.unit(series.stream) && ` (${streams.unit(series.stream).trim()})`);
     if (!details.open || !series.stream || !(phiValue > 0 && phiValue <= 1)) return;
@@ -66,7 +67,7 @@ export function alarmForm({ api, state, streams, announce }, onCreate) {
       if (requestId === lastRequestId)
         threshold.placeholder = `now ${round(answers[0].value)}${streams.unit(series.stream)}`;
     } catch (error) {
-      setText(errorLine, error.message);
+      if (requestId === lastRequestId) setText(seriesLine, `${about} No current value: ${error.message}`);
     }
   }
 

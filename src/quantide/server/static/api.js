@@ -69,6 +69,7 @@ async function toApiError(response) {
 // Events. All subscriptions share one connection: a browser allows six for all pages of a server.
 
 const shared = { subscriptions: new Set(), channel: null };
+let suspended = false; // the page is hidden: no connection is open, and none is opened
 const channels = new Set();
 const connectionListeners = new Set();
 
@@ -124,6 +125,7 @@ function openChannel(params) {
   function start() {
     clearTimeout(channel.timer);
     channel.source?.close();
+    if (suspended) return;
     const source = (channel.source = new EventSource(buildUrl("/api/events", params)));
     source.addEventListener("open", () => setState("live"));
     source.addEventListener("error", () => {
@@ -190,16 +192,25 @@ function openChannel(params) {
 }
 
 function restartClosed() {
-  for (const channel of channels) if (channel.source.readyState === EventSource.CLOSED) channel.start();
+  const isClosed = ({ source }) => !source || source.readyState === EventSource.CLOSED;
+  for (const channel of channels) if (isClosed(channel)) channel.start();
+}
+
+function suspend() {
+  suspended = true;
+  for (const channel of channels) channel.source?.close();
+}
+
+function resume() {
+  suspended = false;
+  restartClosed();
 }
 
 let hiddenTimer = null;
 document.addEventListener("visibilitychange", () => {
   clearTimeout(hiddenTimer);
-  if (document.hidden) {
-    hiddenTimer = setTimeout(() => channels.forEach((channel) => channel.source.close()), HIDDEN_DELAY);
-  } else {
-    restartClosed();
-  }
+  if (document.hidden) hiddenTimer = setTimeout(suspend, HIDDEN_DELAY);
+  else resume();
 });
-addEventListener("pagehide", () => channels.forEach((channel) => channel.source.close()));
+addEventListener("pagehide", suspend);
+addEventListener("pageshow", resume); // from the back/forward cache

@@ -1,6 +1,8 @@
 // Draws the charts of all panels with plotly.js, in the colours of the theme, and throttles redraws by their cost.
 
 const SCRIPT = "/page/plotly.min.js";
+const RETRY_DELAY = 5000; // milliseconds before the library is requested again, after it could not be loaded
+const LOAD_ERROR = `The charts cannot be drawn: ${SCRIPT} could not be loaded. Trying again.`;
 const MIN_PAUSE = 100; // milliseconds between two drawings of a chart
 const COST_FACTOR = 4; // a pause is at least this many times as long as the last drawing: the page stays responsive
 const CONFIG = { displayModeBar: false, responsive: false, doubleClick: false, showTips: false };
@@ -8,20 +10,33 @@ const CONFIG = { displayModeBar: false, responsive: false, doubleClick: false, s
 const figures = new Map();
 let library = null;
 
-// Load the chart library once. Charts drawn before are rendered when it is loaded.
-export function load() {
-  library ??= new Promise((done, failed) => {
-    if (isLoaded()) return done();
-    const script = document.createElement("script");
-    script.src = SCRIPT;
-    script.onload = done;
-    script.onerror = () => failed(new Error("the charts' library could not be loaded"));
-    document.head.append(script);
-  });
+export const isLoaded = () => Boolean(window.Plotly);
+
+// Resolves when the chart library is loaded. All charts wait for the same promise; failed requests are repeated.
+function load() {
+  library ??= requestUntilLoaded();
   return library;
 }
 
-export const isLoaded = () => Boolean(window.Plotly);
+async function requestUntilLoaded() {
+  const note = document.getElementById("charts-note");
+  while (!(await requestLibrary())) {
+    note.textContent = LOAD_ERROR;
+    note.hidden = false;
+    await new Promise((done) => setTimeout(done, RETRY_DELAY));
+  }
+  note.hidden = true;
+}
+
+// Resolves to true if the library is loaded; a truncated script runs without defining it.
+function requestLibrary() {
+  return new Promise((done) => {
+    const script = document.createElement("script");
+    script.src = SCRIPT;
+    script.onload = script.onerror = () => done(isLoaded());
+    document.head.append(script);
+  });
+}
 
 // Colours of the theme by name: ink, muted, line, panel, accent, bad, good, and series, a list.
 export function colors() {
@@ -40,28 +55,15 @@ export function colors() {
 export function draw(element, traces, layout = {}) {
   let figure = figures.get(element);
   if (!figure) {
-    figure = { element, visible: false, cost: 0, lastDrawn: 0, timer: null, done: [], config: CONFIG };
+    figure = { element, visible: false, cost: 0, lastDrawn: 0, timer: null, pending: null, config: CONFIG };
     figures.set(element, figure);
     visibilityObserver.observe(element);
     sizeObserver.observe(element);
   }
   Object.assign(figure, { traces, layout, dirty: true });
-  const drawn = new Promise((done) => figure.done.push(done));
+  const { promise } = (figure.pending ??= Promise.withResolvers());
   schedule(figure);
-  return drawn;
-}
-
-// Remove a chart from its element.
-export function release(element) {
-  const figure = figures.get(element);
-  if (!figure) return;
-  clearTimeout(figure.timer);
-  visibilityObserver.unobserve(element);
-  sizeObserver.unobserve(element);
-  figures.delete(element);
-  if (figure.drawn) Plotly.purge(element);
-  element.removeAttribute("role");
-  element.removeAttribute("aria-label");
+  return promise;
 }
 
 function schedule(figure) {
@@ -72,13 +74,13 @@ function schedule(figure) {
 
 async function render(figure) {
   figure.timer = null;
-  if (!figures.has(figure.element) || !figure.visible || document.hidden) return;
+  if (!figure.visible || document.hidden) return;
   figure.busy = true;
   try {
     await load();
-    if (!figures.has(figure.element)) return;
     figure.dirty = false;
-    const done = figure.done.splice(0);
+    const { pending } = figure;
+    figure.pending = null;
     const start = performance.now();
     const palette = colors();
     const resolve = (option) => (typeof option === "function" ? option(palette) : option);
@@ -94,7 +96,7 @@ async function render(figure) {
     figure.lastDrawn = performance.now();
     figure.cost = figure.lastDrawn - start;
     figure.element.classList.add("drawn");
-    for (const one of done) one();
+    pending?.resolve(); // a change of the theme redraws without a call of draw()
   } catch (error) {
     figure.element.textContent = `This chart cannot be drawn: ${error.message}`;
     console.error(error);
@@ -163,7 +165,7 @@ const sizeObserver = new ResizeObserver((entries) => {
     const figure = figures.get(target);
     if (!figure?.drawn || !target.clientWidth) continue;
     clearTimeout(figure.sizing);
-    figure.sizing = setTimeout(() => figures.has(target) && Plotly.Plots.resize(target), 60);
+    figure.sizing = setTimeout(() => Plotly.Plots.resize(target), 60);
   }
 });
 

@@ -14,6 +14,7 @@ const POINTS = 200; // of each distribution
 const MIN_INTERVAL = 1500; // milliseconds between two requests
 const ROUNDING_ERROR = 1e-9; // largest relative error of a difference of two numbers
 const SAME_HINT = "Both sides are the same: choose something else to compare with.";
+const MISSING_HINT = "The selected key has no values to compare.";
 const VERDICTS = { higher: "higher than", lower: "lower than", open: "indistinguishable from" };
 const THAN = { higher: "▲ higher than", lower: "▼ lower than", open: "≈ indistinguishable from" };
 const CDF_HINT = "The shaded bands are proved: the true curves lie in them.";
@@ -52,6 +53,8 @@ export function mount(element, app) {
   let curves = null;
   let shownValues = []; // values of the table; they are formatted alike
   let logDecided = false; // by the user, or once from the values
+  let detailStream = null; // stream whose keys and windows are offered as references
+  let errors = {}; // of the current selection: detail, comparison, plot
 
   function setLog(checked) {
     logDecided = true;
@@ -66,12 +69,14 @@ export function mount(element, app) {
     const newSelected = selectedSeries(selection);
     const newReference = chooser.referenceSeries(newSelected);
     chooser.show(newSelected);
+    if (detailStream !== newSelected.stream) loadDetail(newSelected.stream);
     if (selected && sameSeries(newSelected, selected) && sameSeries(newReference, reference)) return;
-    if (selected?.stream !== newSelected.stream) loadDetail(newSelected.stream);
     if (!selected || !sameSeries({ ...newSelected, window: selected.window }, selected)) logDecided = false;
     [selected, reference, curves] = [newSelected, newReference, null];
     names = chooser.names(selected, reference);
     qq.setSeries({ x: { ...reference, filter: null }, y: { ...selected, filter: null } }, names);
+    errors = {};
+    setText(errorLine, "");
     setText(sentence, "");
     verdicts.replaceChildren();
     setText(distance, "");
@@ -80,32 +85,49 @@ export function mount(element, app) {
   }
 
   async function loadDetail(stream) {
+    detailStream = stream;
     try {
       const detail = await api.get(`/api/streams/${encodeURIComponent(stream)}`);
-      if (state.get().stream === stream) chooser.show(selectedSeries(state.get()), detail);
+      if (detailStream !== stream) return;
+      chooser.show(selectedSeries(state.get()), detail);
+      showError("detail", "");
     } catch (error) {
-      setText(errorLine, error.message);
+      if (detailStream !== stream) return;
+      detailStream = null; // requested again after the next commit
+      showError("detail", error.message);
     }
   }
 
-  const comparisonRefresher = createRefresher(element, () => attempt(compare), MIN_INTERVAL);
-  const plotRefresher = createRefresher(qq.element, () => attempt(qq.refresh), MIN_INTERVAL);
+  const comparisonRefresher = createRefresher(element, refreshComparison, MIN_INTERVAL);
+  const plotRefresher = createRefresher(qq.element, refreshPlot, MIN_INTERVAL);
 
+  async function refreshComparison() {
+    const message = app.keyMissing ? MISSING_HINT : await attempt(compare);
+    if (message === null) return;
+    showError("comparison", message);
+    pair.hidden = message !== "" && (curves === null || app.keyMissing); // charts of another selection would mislead
+  }
+
+  async function refreshPlot() {
+    if (app.keyMissing) return; // the comparison reports it
+    const message = await attempt(qq.refresh);
+    if (message !== null) showError("plot", message);
+  }
+
+  // Run a task; return its error message, "" if it succeeds, null if the selection has changed since.
   async function attempt(task) {
-    if (!selected) return;
-    if (app.keyMissing) {
-      setText(errorLine, "The selected key has no values to compare.");
-      pair.hidden = true;
-      return;
-    }
-    try {
-      await task();
-      setText(errorLine, "");
-      pair.hidden = false;
-    } catch (error) {
-      setText(errorLine, error.code === "empty" ? "One of the two windows is empty." : error.message);
-      pair.hidden = curves === null; // charts of the previous selection would mislead
-    }
+    const [y, x] = [selected, reference];
+    if (!selected) return null;
+    const message = await task().then(
+      () => "",
+      (error) => (error.code === "empty" ? "One of the two windows is empty." : error.message),
+    );
+    return y === selected && x === reference ? message : null;
+  }
+
+  function showError(task, message) {
+    errors[task] = message;
+    setText(errorLine, errors.comparison || errors.plot || errors.detail || "");
   }
 
   const request = (series, route, params) =>

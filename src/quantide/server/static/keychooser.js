@@ -1,6 +1,7 @@
 // Key chooser: a combobox that searches for keys while the user types, "all keys" first.
 
 import { make } from "./dom.js";
+import { isSelectable, sameKey } from "./series.js";
 
 const DEBOUNCE = 80; // milliseconds after the last letter
 const MAX_OPTIONS = 50; // keys that are listed
@@ -60,11 +61,12 @@ export function mount(element, { api, state, streams, format, announce }) {
 
   function showOptions(keys, count, text) {
     edited = false;
-    options = text ? keys : [null, ...keys];
-    const selected = JSON.stringify(state.get().key ?? null);
+    const selectable = keys.filter(isSelectable);
+    options = text ? selectable : [null, ...selectable];
+    const isSelected = (key) => sameKey(key, state.get().key);
     list.replaceChildren(
       ...options.map((key, i) => {
-        const choice = { id: `key-${i}`, role: "option", "aria-selected": String(JSON.stringify(key) === selected) };
+        const choice = { id: `key-${i}`, role: "option", "aria-selected": String(isSelected(key)) };
         return make(
           "li",
           { ...choice, pointerdown: (event) => (event.preventDefault(), selectOption(i)) },
@@ -79,7 +81,7 @@ export function mount(element, { api, state, streams, format, announce }) {
     list.hidden = !options.length;
     input.setAttribute("aria-expanded", "true");
     popup.classList.add("open");
-    setActive(text && options.length ? 0 : options.findIndex((key) => JSON.stringify(key) === selected));
+    setActive(text && options.length ? 0 : options.findIndex(isSelected));
     if (text) announce(count === 1 ? "1 key" : `${count} keys`);
   }
 
@@ -127,8 +129,10 @@ export function mount(element, { api, state, streams, format, announce }) {
       event.preventDefault();
       if (!isOpen()) search("");
       else if (options.length) {
-        const isPage = Math.abs(steps[event.key]) > 1;
-        const next = active + steps[event.key];
+        const step = steps[event.key];
+        const from = active < 0 && step < 0 ? options.length : active; // up from no option is to the last one
+        const next = from + step;
+        const isPage = Math.abs(step) > 1;
         setActive(isPage ? Math.min(options.length - 1, Math.max(0, next)) : (next + options.length) % options.length);
       }
     } else if (event.key === "Enter" && (isOpen() || edited)) {

@@ -1,6 +1,8 @@
 // Status in the header: the connection, the lag of the newest value, the number of values; below it the problems of the
 // stream.
 
+import { setText } from "./dom.js";
+
 const CONNECTION_TEXTS = { live: "live", reconnecting: "reconnecting…", connecting: "connecting…" };
 const STATE_TEXTS = { waiting: "not ready", quiet: "nothing new", ahead: "dated ahead" };
 const QUIET_AFTER = 15_000; // milliseconds of lag
@@ -53,8 +55,4 @@ export function mount(element, { api, streams, format, announce }) {
 function lagText(lag, format) {
   if (lag < 0) return `newest ${format.ago(-lag / 1000).replace(/ ago$/, "")} ahead of the clock`;
   return lag > QUIET_AFTER ? `newest ${format.ago(lag / 1000)}` : `lag ${(lag / 1000).toFixed(1)}\u00a0s`;
-}
-
-function setText(element, text) {
-  if (element.textContent !== text) element.textContent = text;
 }

@@ -4,6 +4,7 @@ import { TimeSeries } from "./timeseries.js";
 import { make } from "./dom.js";
 import * as timeSeriesChart from "./timeserieschart.js";
 import * as quantileTiles from "./quantiletiles.js";
+import { sameKey } from "./series.js";
 import { chartSpan, isExact, readPoint, readTimeSeries } from "./points.js";
 import * as windowChooser from "./windowchooser.js";
 import { updateTitle } from "./title.js";
@@ -39,7 +40,7 @@ export function mount(element, app) {
   const quantilesSelect = make("select", { "aria-label": "Quantiles", class: "head-select", change: selectQuantiles });
   quantilesSelect.append(...[["", BODY], ["tails", TAILS]].map(toOption));
   subjectLine.after(filterSelect, quantilesSelect);
-  let timeSeries = null; // null until the past is loaded
+  let timeSeries = null; // null until the past of the selection is loaded
   let inFlight = null; // AbortController of the current request for quantiles
   let refreshPending = false; // another refresh follows the current request
   let backoffEnd = 0;
@@ -135,11 +136,10 @@ export function mount(element, app) {
   // Explain why a key has no values in the window: the stream may not have this key at all.
   async function explainMissingKey() {
     const { stream, key } = state.get();
-    const keyJson = JSON.stringify(key);
     const contains = String([key].flat()[0]).slice(0, 100);
     const matches = await api.get(path("keys"), { contains, limit: MAX_KEYS }).catch(() => null);
-    if (!app.keyMissing || JSON.stringify(state.get().key) !== keyJson) return;
-    const unknown = matches?.count <= MAX_KEYS && !matches.keys.some((one) => JSON.stringify(one) === keyJson);
+    if (!app.keyMissing || !sameKey(state.get().key, key)) return;
+    const unknown = matches?.count <= MAX_KEYS && !matches.keys.some((one) => sameKey(one, key));
     if (key === "" && matches && !matches.keys.includes("")) return state.set({ key: null }); // "" sorts first
     showNote(
       unknown
@@ -217,26 +217,34 @@ export function mount(element, app) {
     filterSelect.value = state.get().filter ?? "";
   }
 
-  // Another stream, key, window, filter or other quantiles: abort and discard earlier requests.
+  // Abort all requests, and discard what they would have shown.
+  function cancelRequests() {
+    inFlight?.abort();
+    pastRequest?.abort();
+    inFlight = pastRequest = timeSeries = null;
+    refreshPending = loadingPast = false;
+    clearTimeout(retryTimer);
+    clearTimeout(pastTimer);
+    retryTimer = null;
+    element.classList.remove("waiting");
+  }
+
+  // Another stream, key, window, filter or other quantiles. A stream that is not selected yet, or not ready, is shown by
+  // applyStreamState().
   function applySelection() {
     subjectLine.textContent = describeSelection();
     updateTitle({ stream: state.get().stream });
-    inFlight?.abort();
-    inFlight = null;
-    refreshPending = false;
+    cancelRequests();
     announceNext = true;
-    clearTimeout(retryTimer);
-    retryTimer = null;
     [backoffEnd, missCount, app.keyMissing] = [0, 0, false];
     const stream = streams.selected();
-    shownStream = stream?.ready ? stream.name : null;
+    shownStream = stream?.ready && stream.name === state.get().stream ? stream.name : null;
     showFilters();
-    if (!stream?.ready) return;
+    if (!shownStream) return;
     if (state.get().key === "" && stream.key_columns.length !== 1) return state.set({ key: null });
     refresh();
     element.classList.add("waiting");
-    clearTimeout(pastTimer);
-    pastTimer = setTimeout(loadPast, timeSeries ? DEBOUNCE : 0);
+    pastTimer = setTimeout(loadPast, pastTimer === null ? 0 : DEBOUNCE); // the first one is loaded at once
   }
 
   function applyStreamState() {
@@ -249,6 +257,7 @@ export function mount(element, app) {
     if (failure) showNote(failure.code === "unreachable" ? `${failure.message} Trying again.` : failure.message, true);
     else if (!stream) showNote("There are no streams in the configuration of this server.", true);
     else if (!stream.ready) {
+      cancelRequests();
       showNote(`The stream ${stream.name} is not ready: ${stream.why ?? "its store is being opened"}.`);
       subjectLine.textContent = stream.name;
       tiles.clear();
@@ -257,19 +266,17 @@ export function mount(element, app) {
     if (!stream?.ready) shownStream = null;
   }
 
-  // Other quantiles need new tiles, and points that are not loaded yet.
+  // Other quantiles need new tiles.
   function applyQuantiles() {
     quantilesSelect.value = state.get().tails ? "tails" : "";
     tiles = quantileTiles.mount(part("numbers"), phis(), app);
-    pastRequest?.abort();
-    if (timeSeries) timeSeries = new TimeSeries(timeSeries.span);
   }
 
   applyQuantiles();
   state.subscribe((_, changed) => {
     if (changed.has("tails")) applyQuantiles();
     if (REQUEST_FIELDS.some((name) => changed.has(name))) applySelection();
-    else if (changed.has("over")) loadPast();
+    else if (changed.has("over") && shownStream) loadPast();
     if (changed.has("log")) timeSeries && show();
   });
   streams.onChange(applyStreamState);

@@ -144,6 +144,7 @@ export function qqChart({ api, charts, format, streams, announce }, onZoom) {
     plot.on("plotly_relayout", (change) => {
       const [across, up] = [rangeOf(change, "xaxis"), rangeOf(change, "yaxis")];
       if (!across && !up) return;
+      if (!isCurrent(zoom.current())) return; // the plot still shows other series, or another range
       const inside = phisIn(across, up);
       const half = (zoom.current().to - zoom.current().from) / (POINTS - 1) / 2;
       if (inside.length && zoom.zoomTo(inside[0] - half, inside.at(-1) + half)) return;

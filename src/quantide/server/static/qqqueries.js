@@ -7,7 +7,8 @@ const IDLE = "1 min";
 // onChange(change): {count, eps} after a registration; {refused: true} if this token may not register queries;
 // {failed: message} after another error; {values: [{phi, axis, value, error}]} when values of queries change.
 export function qqQueries(api, onChange) {
-  let current = null;
+  let current = null; // the subscription: its label, and a function that ends it
+  let requested = null; // arguments of the last call of register(), null after release()
   let pending = null; // label of a registration without a response
   let lastRegistration = 0;
   let refused = false; // this token may not register queries: do not try again
@@ -18,6 +19,7 @@ export function qqQueries(api, onChange) {
       onChange({ refused });
       return;
     }
+    requested = [axes, phis, eps];
     const registration = (lastRegistration += 1);
     const label = `page-${crypto.getRandomValues(new Uint32Array(2)).join("-")}`;
     const points = phis.flatMap((phi) => Object.keys(axes).map((axis) => ({ phi, axis })));
@@ -39,7 +41,7 @@ export function qqQueries(api, onChange) {
     }
     const pointOfQuery = new Map(queries.map(({ id }, index) => [id, points[index]]));
     onChange({ count: queries.length, eps: Math.max(...queries.map((query) => query.eps)) });
-    const renew = () => registration === lastRegistration && register(axes, phis, eps);
+    const renew = () => registration === lastRegistration && register(...requested);
     const close = api.listen({ label }, {
       error: (failure) => failure.status === 404 && renew(), // they expired while the page was suspended
       queries(changes) {
@@ -50,21 +52,22 @@ export function qqQueries(api, onChange) {
         }
       },
     });
-    current = { label, close, renew: () => register(axes, phis, eps) };
+    current = { label, close };
   }
 
   function release() {
     lastRegistration += 1;
+    requested = null;
     current?.close();
     if (current) dropQueries(current.label);
     current = null;
   }
 
   window.addEventListener("pagehide", () => {
-    const { renew } = current ?? {};
+    const released = requested;
     if (pending) dropQueries(pending);
     release();
-    if (renew) window.addEventListener("pageshow", renew, { once: true });
+    if (released) window.addEventListener("pageshow", () => register(...released), { once: true });
   });
   return { register, release };
 }

@@ -1,6 +1,6 @@
 // Tiles with large numbers: one for each quantile with its proved bounds, and one for the number of values.
 
-import { make } from "./dom.js";
+import { make, setText } from "./dom.js";
 
 const MAX_LETTERS = 10; // longer values are shown smaller
 
@@ -55,8 +55,4 @@ function bandLine({ low, high }, format) {
   if (low === high) return "proved to be exact";
   const [from, to] = format.bounds(low, high);
   return `proved ${from} to ${to}`;
-}
-
-function setText(element, text) {
-  if (element.textContent !== text) element.textContent = text;
 }

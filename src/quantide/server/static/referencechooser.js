@@ -1,13 +1,15 @@
 // Chooser of the reference series of a comparison: all of history, its last steps, another window, another key.
 import { field, make, setOptions } from "./dom.js";
-import { sameSeries } from "./series.js";
+import { isSelectable, sameKey } from "./series.js";
 
 const LENGTHS = ["5m", "15m", "1h", "6h", "1d"];
 const MAX_STEPS = 6; // numbers of steps that are offered
+// Texts of references other than a window.
+const KINDS = { all: "all of history", keys: "all keys, same window", key: "another key, same window" };
 
 // onChange() is called when another reference is chosen. It is stored as `against` of the selection: "all", "steps:30",
 // "within:1h", "keys" for all keys, or {key: ...}.
-export function referenceChooser({ api, state, format }, onChange) {
+export function referenceChooser({ state, format }, onChange) {
   const kindSelect = make("select", { change: apply });
   const keySelect = make("select", { change: apply });
   const keyField = field("Key", keySelect);
@@ -29,7 +31,7 @@ export function referenceChooser({ api, state, format }, onChange) {
 
   // Names of the selected series, y, and its reference, x: in a chart, and as phrases of a sentence.
   function names(selected, reference) {
-    if (JSON.stringify(selected.key) !== JSON.stringify(reference.key)) {
+    if (!sameKey(selected.key, reference.key)) {
       const [y, x] = [format.key(selected.key), format.key(reference.key)];
       return { y, x, phrases: { y: `of ${y}`, x } };
     }
@@ -41,28 +43,28 @@ export function referenceChooser({ api, state, format }, onChange) {
     return { y: selected.window === "all" ? y : `now (${y})`, x, phrases };
   }
 
+  // The current reference is always among the options, also if the stream would not offer it.
   function show(selected, loadedDetail) {
     detail = loadedDetail ?? detail;
     if (!detail) return;
     const against = state.get().against ?? "all";
-    const others = detail.keys.filter((key) => JSON.stringify(key) !== JSON.stringify(selected.key));
+    const kind = typeof against === "object" ? "key" : against;
+    const others = detail.keys.filter((key) => isSelectable(key) && !sameKey(key, selected.key));
     const lastSteps = detail.spans.map((span) => span.last_steps).filter((steps) => steps > 0);
     const steps = sample(lastSteps).map((number) => `steps:${number}`);
     const retained = format.readSpan(detail.window ?? "") ?? 0;
     const spans = LENGTHS.filter((length) => format.readSpan(length) <= retained).map((length) => `within:${length}`);
     const windows = [...steps, ...spans].filter((window) => window !== selected.window);
     const choices = [
-      ["all", "all of history"],
+      ["all", KINDS.all],
       ...windows.map((window) => [window, `the ${format.window(window)}`]),
-      ...(selected.key === null ? [] : [["keys", "all keys, same window"]]),
-      ...(others.length ? [["key", "another key, same window"]] : []),
+      ...(selected.key === null ? [] : [["keys", KINDS.keys]]),
+      ...(others.length ? [["key", KINDS.key]] : []),
     ];
-    setOptions(kindSelect, choices, typeof against === "object" ? "key" : against);
-    setOptions(
-      keySelect,
-      others.map((key) => [JSON.stringify(key), format.key(key)]),
-      JSON.stringify(against.key ?? null),
-    );
+    setOptions(kindSelect, including(choices, kind, KINDS[kind] ?? `the ${format.window(kind)}`), kind);
+    const keys = others.map((key) => [JSON.stringify(key), format.key(key)]);
+    const key = JSON.stringify(against.key ?? null);
+    setOptions(keySelect, kind === "key" ? including(keys, key, format.key(against.key)) : keys, key);
     keyField.hidden = kindSelect.value !== "key";
   }
 
@@ -73,6 +75,9 @@ export function referenceChooser({ api, state, format }, onChange) {
     show,
   };
 }
+
+const including = (choices, value, text) =>
+  choices.some(([one]) => one === value) ? choices : [...choices, [value, text]];
 
 // At most MAX_STEPS values, evenly spaced, the first and the last among them.
 function sample(values) {

@@ -32,6 +32,12 @@ export const seriesBody = ({ stream, key, window, filter }) => ({
 export const seriesLabel = ({ stream, key, window, filter }) =>
   [stream, format.key(key), format.window(window), ...(filter ? [`only ${filter}`] : [])].join(", ");
 
+// Return true if a key can be selected: a part that is null cannot be written in a URL.
+export const isSelectable = (key) => ![key].flat().includes(null);
+
+// null and undefined are all keys.
+export const sameKey = (a, b) => JSON.stringify(a ?? null) === JSON.stringify(b ?? null);
+
 export const sameSeries = (a, b) => seriesAddress(a) === seriesAddress(b) && (a.filter ?? null) === (b.filter ?? null);
 
 // "p97.1 to p97.3": rounded outwards, so that the bounds stay valid.

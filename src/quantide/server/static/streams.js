@@ -15,13 +15,13 @@ let selectedName = null;
 let newestEvent = null; // the newest event of the selected stream
 let lastNotified = 0;
 let commitTimer = null;
+let loadTimer = null;
 let unsubscribe = null;
 let replacement = ""; // sentence about a selection that this server does not have, and what replaces it
 let clockOffset = 0; // milliseconds by which the server's clock is ahead of the browser's
 
 // Properties of the selected stream: name, ready, why, n, version, newest, value_type, key_columns, ...
 export const selected = () => streams?.find((one) => one.name === selectedName) ?? null;
-export const all = () => streams;
 
 // The unit of a stream's values, after a no-break space; "" where none is configured.
 export function unit(of = selectedName) {
@@ -110,13 +110,14 @@ async function load(app, element) {
     failure = error;
   }
   for (const listener of changeListeners) listener();
-  if (failure || streams.some((one) => !one.ready)) setTimeout(() => load(app, element), RETRY_INTERVAL);
+  clearTimeout(loadTimer); // another load may have ended since this one began
+  if (failure || streams.some((one) => !one.ready)) loadTimer = setTimeout(() => load(app, element), RETRY_INTERVAL);
 }
 
-// Subscribe to the stream that the URL names, or to the first one.
+// Subscribe to the stream that the URL names, or to the first one, once the streams are loaded.
 function followSelected(app, element) {
   const selection = app.state.get();
-  const stream = streams.find((one) => one.name === selection.stream) ?? streams[0];
+  const stream = streams?.find((one) => one.name === selection.stream) ?? streams?.[0];
   if (!stream) return;
   const isNew = stream.name !== selectedName;
   selectedName = stream.name;

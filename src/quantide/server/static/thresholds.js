@@ -1,5 +1,7 @@
 // Thresholds of alarms on the selected series, as lines across its chart.
 
+import { sameKey } from "./series.js";
+
 const MAX_RATIO = 2; // thresholds above this multiple of the largest value are not drawn
 const NARROW_WIDTH = 500; // pixels; narrower charts have shorter labels
 const LOAD_DELAY = 300; // milliseconds: alarms that change together are requested once
@@ -28,8 +30,8 @@ export function mount({ api, state, format, streams }, onLoad) {
 
   const isOfSelectedSeries = (alarm) => {
     const { stream, key, filter } = state.get();
-    const same = (one, other) => JSON.stringify(one ?? null) === JSON.stringify(other ?? null);
-    return alarm.measure !== "ks" && alarm.stream === stream && same(alarm.key, key) && same(alarm.filter, filter);
+    const sameFilter = (alarm.filter ?? null) === (filter ?? null);
+    return alarm.measure !== "ks" && alarm.stream === stream && sameKey(alarm.key, key) && sameFilter;
   };
 
   // Label of a line; a narrow chart has room for the quantile only, and the panel of alarms shows the rest.

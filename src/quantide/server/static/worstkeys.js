@@ -1,6 +1,7 @@
 // Panel of worst keys: keys with the largest or smallest quantile in the selected window, with proved bounds.
 import { make, setOptions, setText } from "./dom.js";
 import { createRefresher } from "./refresher.js";
+import { isSelectable, sameKey } from "./series.js";
 import * as format from "./format.js";
 
 const MIN_INTERVAL = 3000; // milliseconds between two requests
@@ -80,11 +81,12 @@ export function mount(element, { api, state, streams, onCommit }) {
   function makeRow(row, scale, values) {
     const { key } = row;
     const selectKey = () => state.set({ key });
-    const name = make("button", { type: "button", class: "link", click: selectKey }, key === null ? "null" : format.key(key));
+    const label = format.key([key].flat().map((part) => part ?? "null"));
+    const name = isSelectable(key) ? make("button", { type: "button", class: "link", click: selectKey }, label) : label;
     const position = row.position_lo === row.position_hi ? `${row.position_lo}` : `${row.position_lo} to ${row.position_hi}`;
     const between = row.low === row.high ? "exact" : format.bounds(row.low, row.high).join(" and ") + streams.unit();
     const cells = [format.steady(row.value, values) + streams.unit(), between, position, format.count(row.n)];
-    return make("tr", { "aria-current": sameKey(key, state.get().key) ? "true" : null },
+    return make("tr", { "aria-current": isSelectable(key) && sameKey(key, state.get().key) ? "true" : null },
       make("th", { scope: "row" }, name),
       make("td", {}, bar(row, scale)),
       cells.map((text) => make("td", { class: "num" }, text)));
@@ -96,8 +98,6 @@ export function mount(element, { api, state, streams, onCommit }) {
   streams.onChange(refreshNow);
   onCommit(refresher.schedule);
 }
-
-const sameKey = (one, other) => JSON.stringify(one ?? null) === JSON.stringify(other ?? null);
 
 const percentAt = (value, [least, most]) =>
   most === least ? 0 : ((format.drawable(value) - least) / (most - least)) * 100;
