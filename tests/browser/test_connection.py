@@ -36,13 +36,13 @@ def test_a_server_that_comes_back(tmp_path: Path, page: Page, complaints: Compla
             open_page(page, server.url, window="within:1h")
             expect(live).to_have_attribute("data-state", "quiet")  # live, and nothing has come for long
         expect(live).to_contain_text("reconnecting")
-        expect(page.locator("#announcer")).to_have_text("The connection is lost. Reconnecting.", timeout=SOON)
+        expect(page.locator("#announcer")).to_contain_text("The connection is lost. Reconnecting.", timeout=SOON)
         expect(page.locator("#numbers .number-value").first).to_have_text("50")  # what was known stays
         history.append(np.arange(101.0, 201.0), times=moments(100))
         with serve_store(tmp_path, port=port):
             expect(live).not_to_contain_text("reconnecting", timeout=SOON)
             expect(page.locator("#numbers .number-value")).to_have_text(["100", "180", "198", "200"], timeout=SOON)
-            expect(page.locator("#announcer")).to_have_text("Connected again.", timeout=SOON)
+            expect(page.locator("#announcer")).to_contain_text("Connected again.", timeout=SOON)
             page.goto("about:blank")
 
 

@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.browser.chrome import Complaints
-from tests.browser.page import SOON, offered, open_page, scroll_to, selection, until
-from tests.browser.small import Small, moments, small, store
+from tests.browser.page import SOON, offered_keys, open_page, scroll_to, selection, until
+from tests.browser.small_server import SmallServer, moments, serve_store, store
 
 PLOT = "document.querySelector('#compare .square')"
 RECORD_SIGNAL = """{
@@ -86,11 +86,11 @@ def open_plot(page: Page) -> None:
 
 
 def test_a_chart_library_that_cannot_be_loaded_is_requested_again(
-    still: Small, page: Page, complaints: Complaints
+    static_server: SmallServer, page: Page, complaints: Complaints
 ) -> None:
     complaints.expect("ERR_FAILED")
     page.route("**/plotly.min.js", lambda route: route.abort())
-    page.goto(f"{still.url}/#window=within:5m")
+    page.goto(f"{static_server.url}/#window=within:5m")
     note = page.locator("#charts-note")
     expect(note).to_have_text("The charts cannot be drawn: /page/plotly.min.js could not be loaded. Trying again.")
     expect(page.locator("#numbers .number-value").last).to_have_text("999")
@@ -99,8 +99,8 @@ def test_a_chart_library_that_cannot_be_loaded_is_requested_again(
     expect(note).to_be_hidden()
 
 
-def test_a_box_in_the_plot_of_the_series_before_selects_nothing(still: Small, page: Page) -> None:
-    open_page(page, still.url, window="within:5m")
+def test_a_box_in_the_plot_of_the_series_before_selects_nothing(static_server: SmallServer, page: Page) -> None:
+    open_page(page, static_server.url, window="within:5m")
     open_plot(page)
     page.evaluate(f"() => {{ {PLOT}.on('plotly_relayout', () => (window.dragged = true)); }}")
     held = Hold(page, "/api/qq")
@@ -120,17 +120,19 @@ def test_a_box_in_the_plot_of_the_series_before_selects_nothing(still: Small, pa
     expect(page.locator("#compare .square")).not_to_have_class(re.compile("stale"))
 
 
-def test_a_reference_of_the_address_is_shown_where_it_is_not_offered(still: Small, page: Page) -> None:
-    open_page(page, still.url, window="within:5m", against="within:20m")
+def test_a_reference_of_the_address_is_shown_where_it_is_not_offered(static_server: SmallServer, page: Page) -> None:
+    open_page(page, static_server.url, window="within:5m", against="within:20m")
     open_plot(page)
     expect(page.locator("#compare .sentence")).to_contain_text("the last 20\N{NO-BREAK SPACE}min")
     expect(page.get_by_label("Compare with").locator(":checked")).to_have_text("the last 20\N{NO-BREAK SPACE}min")
 
 
-def test_the_plot_does_not_clear_the_error_of_the_comparison(still: Small, page: Page, complaints: Complaints) -> None:
+def test_the_plot_does_not_clear_the_error_of_the_comparison(
+    static_server: SmallServer, page: Page, complaints: Complaints
+) -> None:
     complaints.expect("500")
     plot, comparison = Hold(page, "/api/qq"), Hold(page, "/streams/numbers/compare")
-    open_page(page, still.url, window="within:5m")
+    open_page(page, static_server.url, window="within:5m")
     error = page.locator("#compare .error")
     page.locator("#compare").scroll_into_view_if_needed()
     plot.wait()
@@ -155,7 +157,7 @@ def test_another_stream_ends_the_requests_of_the_one_before(
     for name, first in (("one", 1.0), ("two", 1001.0)):
         with store(tmp_path, name) as history:
             history.append(np.arange(first, first + 100), times=moments(100))
-    with small(tmp_path, "one", "two", "later") as server:
+    with serve_store(tmp_path, "one", "two", "later") as server:
         page.add_init_script(RECORD_SIGNAL)
         held = Hold(page, "/streams/(one|later)/lines")
         page.goto(f"{server.url}/#stream=one&window=within:30m")
@@ -170,9 +172,11 @@ def test_another_stream_ends_the_requests_of_the_one_before(
         page.goto("about:blank")
 
 
-def test_an_error_of_a_hint_ends_with_the_next_one(still: Small, page: Page, complaints: Complaints) -> None:
+def test_an_error_of_a_hint_ends_with_the_next_one(
+    static_server: SmallServer, page: Page, complaints: Complaints
+) -> None:
     complaints.expect("500")
-    open_page(page, still.url, window="within:5m")
+    open_page(page, static_server.url, window="within:5m")
     page.route(re.compile(r"/quantiles\?window=[^&]*&phi=0\.999$"), fail)
     panel = page.get_by_role("region", name="Alarms")
     panel.get_by_text("New alarm").click(timeout=SOON)
@@ -183,10 +187,10 @@ def test_an_error_of_a_hint_ends_with_the_next_one(still: Small, page: Page, com
     expect(panel).not_to_contain_text("The test broke this.")
 
 
-def test_a_box_that_is_unchecked_leaves_no_subscription(still: Small, page: Page) -> None:
+def test_a_box_that_is_unchecked_leaves_no_subscription(static_server: SmallServer, page: Page) -> None:
     opened: list[str] = []
     page.on("request", lambda request: opened.append(request.url) if "/api/events" in request.url else None)
-    open_page(page, still.url, window="within:5m")
+    open_page(page, static_server.url, window="within:5m")
     box = page.get_by_label("Subscribe to all that have a label")
     scroll_to(page.locator("#queries"), box)
     held = Hold(page, r"/api/queries\?limit")
@@ -206,11 +210,11 @@ def test_a_box_that_is_unchecked_leaves_no_subscription(still: Small, page: Page
 
 @pytest.mark.parametrize("failed", [False, True])
 def test_the_address_changes_before_the_streams_are_known(
-    still: Small, page: Page, complaints: Complaints, failed: bool
+    static_server: SmallServer, page: Page, complaints: Complaints, failed: bool
 ) -> None:
     complaints.expect("500")
     held = Hold(page, "/api/streams$")
-    page.goto(still.url, wait_until="commit")
+    page.goto(static_server.url, wait_until="commit")
     page.wait_for_selector("#key", state="attached")  # the scripts run
     held.wait()  # the script uses the response of the preload
     if failed:
@@ -223,12 +227,12 @@ def test_the_address_changes_before_the_streams_are_known(
     expect(page.locator("#now-what")).to_have_text("numbers · north · last 1\N{NO-BREAK SPACE}min")
 
 
-def test_a_hidden_page_does_not_connect_again(still: Small, page: Page, complaints: Complaints) -> None:
+def test_a_hidden_page_does_not_connect_again(static_server: SmallServer, page: Page, complaints: Complaints) -> None:
     complaints.expect("500")
     page.add_init_script(COUNT_CONNECTIONS)
     page.route("**/api/events?*", fail)
     page.clock.install()
-    open_page(page, still.url, window="within:5m")
+    open_page(page, static_server.url, window="within:5m")
     page.clock.pause_at(page.evaluate("Date.now() + 5000"))
     until(page, IS_REFUSED)
     page.clock.run_for(1000)  # half of the pause before it connects again
@@ -245,10 +249,10 @@ def test_a_hidden_page_does_not_connect_again(still: Small, page: Page, complain
 def test_keys_that_are_null_are_listed_and_cannot_be_selected(tmp_path: Path, page: Page) -> None:
     with store(tmp_path, keys="name") as history:
         history.append(np.arange(300.0), key=["north", None, "south"] * 100, times=moments(300))
-    with small(tmp_path) as server:
+    with serve_store(tmp_path) as server:
         open_page(page, server.url, window="within:1h")
         page.get_by_role("combobox", name="name").click()
-        expect(offered(page)).to_have_text(["all keys", "north", "south"])
+        expect(offered_keys(page)).to_have_text(["all keys", "north", "south"])
         page.keyboard.press("Escape")
         rows = page.locator("#worst tbody tr")
         scroll_to(page.locator("#worst"), rows.first)
@@ -258,21 +262,23 @@ def test_keys_that_are_null_are_listed_and_cannot_be_selected(tmp_path: Path, pa
         page.goto("about:blank")
 
 
-def test_up_from_no_key_is_to_the_last_one(still: Small, page: Page, complaints: Complaints) -> None:
+def test_up_from_no_key_is_to_the_last_one(static_server: SmallServer, page: Page, complaints: Complaints) -> None:
     complaints.expect("404")  # no option is the key of the address
-    page.goto(f"{still.url}/#key=nobody&window=within:5m")
+    page.goto(f"{static_server.url}/#key=nobody&window=within:5m")
     chooser = page.get_by_role("combobox", name="name")
     chooser.click()
-    expect(offered(page)).to_have_text(["all keys", "north", "south"])
+    expect(offered_keys(page)).to_have_text(["all keys", "north", "south"])
     page.keyboard.press("ArrowUp")
     expect(page.locator(f"#{chooser.get_attribute('aria-activedescendant')}")).to_have_text("south")
     page.keyboard.press("Enter")
     assert selection(page)["key"] == "south"
 
 
-def test_a_page_that_returns_registers_the_queries_that_it_was_registering(still: Small, page: Page) -> None:
+def test_a_page_that_returns_registers_the_queries_that_it_was_registering(
+    static_server: SmallServer, page: Page
+) -> None:
     held = Hold(page, "/api/queries$")
-    open_page(page, still.url, window="within:5m")
+    open_page(page, static_server.url, window="within:5m")
     open_plot(page)
     held.wait()
     page.evaluate(RETURN_FROM_CACHE)

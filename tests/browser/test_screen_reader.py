@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.page import SOON, open_page, scroll_to
+from tests.browser.page import SOON, offered_keys, open_page, scroll_to, until
 from tests.browser.small_server import SmallServer
 
 NAMED = {
@@ -15,6 +15,12 @@ NAMED = {
 }  # fmt: skip
 HEADINGS = """[...document.querySelectorAll("h1, h2, h3, h4, h5, h6")].filter((one) => one.checkVisibility())
     .map((one) => Number(one.tagName[1]))"""
+
+RECORD_ANNOUNCEMENTS = """{
+    const announcer = document.getElementById("announcer");
+    window.announced = [];
+    new MutationObserver(() => window.announced.push(announcer.textContent)).observe(announcer, { childList: true });
+}"""
 
 pytestmark = pytest.mark.slow  # each opens the page, which takes seconds
 
@@ -80,6 +86,19 @@ def test_the_selection_is_announced(static_server: SmallServer, page: Page) -> N
     expect(announcer).to_have_text("1 key", timeout=SOON)
     page.keyboard.press("Enter")
     expect(announcer).to_contain_text("numbers · south · last 5\N{NO-BREAK SPACE}min: p50", timeout=SOON)
+
+
+def test_no_announcement_replaces_one_about_something_else(static_server: SmallServer, page: Page) -> None:
+    """Announcements of a few seconds are read together."""
+    open_page(page, static_server.url, window="within:5m")
+    expect(page.locator("#announcer")).to_contain_text("numbers · all keys", timeout=SOON)
+    page.evaluate(RECORD_ANNOUNCEMENTS)
+    page.keyboard.press("/")
+    page.keyboard.type("sou")
+    expect(offered_keys(page)).to_have_text(["south"])
+    page.keyboard.press("Enter")
+    until(page, "window.announced.join(' ').includes('numbers · south')")
+    assert "1 key" in " ".join(page.evaluate("window.announced"))
 
 
 def test_charts_are_described_in_text(static_server: SmallServer, page: Page) -> None:

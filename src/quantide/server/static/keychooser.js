@@ -82,7 +82,7 @@ export function mount(element, { api, state, streams, format, announce }) {
     input.setAttribute("aria-expanded", "true");
     popup.classList.add("open");
     setActive(text && options.length ? 0 : options.findIndex(isSelected));
-    if (text) announce(count === 1 ? "1 key" : `${count} keys`);
+    if (text) announce(count === 1 ? "1 key" : `${count} keys`, "keys");
   }
 
   function setActive(index) {

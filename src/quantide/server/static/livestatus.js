@@ -36,14 +36,14 @@ export function mount(element, { api, streams, format, announce }) {
     list.dataset.shown = text;
     list.hidden = !problems.length;
     list.replaceChildren(...problems.map((problem) => Object.assign(document.createElement("li"), { textContent: problem })));
-    if (problems.length) announce(`Problems of the stream: ${text}`);
+    if (problems.length) announce(`Problems of the stream: ${text}`, "problems");
   }
 
   api.onConnection((next) => {
     connection = next;
     if (next !== lastAnnounced && next !== "connecting") {
-      if (next === "reconnecting") announce("The connection is lost. Reconnecting.");
-      else if (lastAnnounced === "reconnecting") announce("Connected again.");
+      if (next === "reconnecting") announce("The connection is lost. Reconnecting.", "connection");
+      else if (lastAnnounced === "reconnecting") announce("Connected again.", "connection");
       lastAnnounced = next;
     }
     show();

@@ -16,16 +16,22 @@ const ANNOUNCEMENT_INTERVAL = 4000; // milliseconds between two announcements
 
 const app = { api, state, charts, format, announce, streams, onCommit: streams.onCommit };
 
+const pendingTexts = new Map(); // by topic
 let lastAnnounced = 0;
 let announcementTimer = null;
 
-// Announce text to screen readers: at most one text per interval, the newest.
-function announce(text) {
-  clearTimeout(announcementTimer);
-  announcementTimer = setTimeout(
+// Announce text to screen readers, once per interval: all texts since the last time, of each topic the newest.
+function announce(text, topic = text) {
+  pendingTexts.delete(topic);
+  pendingTexts.set(topic, text);
+  announcementTimer ??= setTimeout(
     () => {
+      const texts = [...pendingTexts.values()];
+      pendingTexts.clear();
+      announcementTimer = null;
       lastAnnounced = performance.now();
-      document.getElementById("announcer").textContent = text;
+      const sentences = texts.map((one) => one.replace(/\.?$/, "."));
+      document.getElementById("announcer").textContent = texts.length > 1 ? sentences.join(" ") : texts[0];
     },
     Math.max(0, lastAnnounced + ANNOUNCEMENT_INTERVAL - performance.now()),
   );

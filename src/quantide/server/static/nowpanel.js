@@ -112,7 +112,7 @@ export function mount(element, app) {
       announceNext = false;
       const all = body.answers.map(({ value }) => value);
       const values = body.answers.map(({ phi, value }) => `${format.phi(phi)} ${format.steady(value, all)}${streams.unit()}`);
-      app.announce(`${describeSelection()}: ${values.join(", ")}`);
+      app.announce(`${describeSelection()}: ${values.join(", ")}`, "selection");
     }
   }
 

@@ -54,7 +54,7 @@ export function qqChart({ api, charts, format, streams, announce }, onZoom) {
     plot.classList.add("stale"); // until the points of this range are drawn
     showZoomTrail();
     onZoom();
-    if (response) announce(`Q-Q plot: ${rangeLabel(zoom.current())}`);
+    if (response) announce(`Q-Q plot: ${rangeLabel(zoom.current())}`, "plot");
   }
 
   // Register continuous queries for phis that divide the range evenly, without its ends: these may be the minimum and

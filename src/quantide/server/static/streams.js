@@ -203,5 +203,5 @@ function dropdown(names, app) {
 function selectStream(one, app) {
   if (one === selectedName) return;
   app.state.set({ stream: one, key: null, filter: null });
-  app.announce(`stream ${one}`);
+  app.announce(`stream ${one}`, "selection");
 }

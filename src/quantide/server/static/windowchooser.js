@@ -89,7 +89,7 @@ export function mount(element, { state, streams, format, announce }) {
 
   function setKind(kind) {
     setWindow({ kind, size: Math.min(lastSizes[kind], maxSize(kind)) });
-    announce(format.window(state.get().window));
+    announce(format.window(state.get().window), "selection");
   }
 
   function show() {
@@ -135,7 +135,7 @@ export function mount(element, { state, streams, format, announce }) {
       const selected = parseWindow(state.get().window, format);
       if (!selected) return;
       setWindow({ kind: selected.kind, size: nextSize(selected.kind, selected.size, direction) });
-      announce(format.window(state.get().window));
+      announce(format.window(state.get().window), "selection");
     },
   };
 }
