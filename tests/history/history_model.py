@@ -246,6 +246,7 @@ def check_ranks(
     """Check bounds of ranks: exact except for the open step where the mode allows it."""
     values = model.kind.to_input(probes)
     true = np.searchsorted(data, probes, side="right")
+    version = history.version
     low, high = history.rank(values, mode, last_steps, key)
     assert np.all(low <= true)
     assert np.all(true <= high)
@@ -257,7 +258,8 @@ def check_ranks(
     share = history.cdf(values, mode, last_steps, key)
     assert np.all(np.abs(share - true / n) <= allowed / n + 1e-12)
     one = history.rank(values[:1], mode, last_steps, key)
-    assert (int(one[0][0]), int(one[1][0])) == (int(low[0]), int(high[0]))
+    if history.version == version:  # no compaction in the background was committed meanwhile
+        assert (int(one[0][0]), int(one[1][0])) == (int(low[0]), int(high[0]))
 
 
 def everything(history: History) -> list[float]:

@@ -130,15 +130,15 @@ def test_java_that_starts_is_ended() -> None:
     with start_java(java) as process:
         java.end()
         java.close()
-        assert process.poll() == -signal.SIGTERM
+        assert process.poll() == -signal.SIGHUP
     with start_java(java) as process:  # the signal came before Java
-        assert process.wait() == -signal.SIGTERM
+        assert process.wait() == -signal.SIGHUP
 
 
 def test_java_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java_process, "PATIENCE", 0.01)
     java = JavaProcess()
-    with start_java(java, "signal.signal(15, signal.SIG_IGN)") as process:
+    with start_java(java, "signal.signal(1, signal.SIG_IGN)") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"\n"
         java.close()
@@ -149,10 +149,13 @@ def test_java_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_java_that_works_is_not_ended() -> None:
+    """Neither by this process, nor by a signal to the process group, before the streams have stopped."""
     java = JavaProcess()
     with start_java(java) as process:
         java.mark_started()
         java.end()
+        process.send_signal(signal.SIGINT)
+        process.terminate()
         assert (java.ended, process.poll()) == (False, None)
         process.kill()
 

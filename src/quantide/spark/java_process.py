@@ -1,8 +1,9 @@
 """Java process of Spark: recorded as soon as it starts, so that a signal can end it before Spark is ready."""
 
 import logging
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from subprocess import Popen, TimeoutExpired
 from typing import Any
@@ -14,10 +15,17 @@ from pyspark.sql import SparkSession
 PATIENCE = 1.0  # seconds for Java to end
 
 
+def ignore_ctrl_c() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 class JavaProcess:
     """The Java process that a session starts. `end` ends it while it only starts, and has no work yet.
 
     Spark returns the process after some seconds, when Java is ready; waiting for that would delay Ctrl-C as long.
+
+    Java ignores SIGTERM, as it ignores SIGINT: a service manager sends it to all processes at once, and this one stops
+    the streams before it ends Java. SIGHUP ends Java, and so does the end of this process.
     """
 
     def __init__(self) -> None:
@@ -29,10 +37,14 @@ class JavaProcess:
     def recorded(self) -> Iterator[None]:
         """Record the process that Spark starts in this context; one that starts after `end` is ended, too."""
 
-        def start(*args: Any, **kwargs: Any) -> Popen[bytes]:
-            self._process = process = Popen(*args, **kwargs)
+        def start(*args: Any, preexec_fn: Callable[[], None] = ignore_ctrl_c, **kwargs: Any) -> Popen[bytes]:
+            def ignore_signals() -> None:
+                preexec_fn()
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+            self._process = process = Popen(*args, preexec_fn=ignore_signals, **kwargs)
             if self.ended:
-                process.terminate()
+                process.send_signal(signal.SIGHUP)
             return process
 
         vars(java_gateway)["Popen"] = start
@@ -42,16 +54,13 @@ class JavaProcess:
             vars(java_gateway)["Popen"] = Popen
 
     def end(self) -> None:
-        """End the process, if a session is being started. Spark's calls then fail; safe in a signal handler.
-
-        Later, the signal may have reached Java, too: calls fail as well.
-        """
+        """End the process, if a session is being started. Spark's calls then fail; safe in a signal handler."""
         logging.getLogger().addFilter(_is_no_failed_call)
         if not self._starting:
             return
         self.ended = True
         if self._process is not None:
-            self._process.terminate()
+            self._process.send_signal(signal.SIGHUP)
 
     def close(self) -> None:
         """Wait until an ended process has removed its temporary files, but not long; then kill it."""
