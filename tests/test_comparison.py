@@ -34,9 +34,9 @@ def test_sums_contain_the_exact_one(seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 120))
-def test_no_bound_is_violated_in_a_hundred_thousand_cases(seed: int) -> None:
-    assert list(comparison_faults(seed, 5_000)) == []
-    assert list(sum_faults(seed, 5_000)) == []
+def test_no_bound_is_violated_in_fifty_thousand_cases(seed: int) -> None:
+    assert list(comparison_faults(seed, 2_500)) == []
+    assert list(sum_faults(seed, 2_500)) == []
 
 
 @given(st.one_of(st.tuples(NUMBERS, NUMBERS), st.tuples(WHOLE, WHOLE)), st.integers(1, 8))

@@ -659,7 +659,7 @@ STORES: dict[str, Callable[[Path, Rng], Iterator[Files]]] = {
 def test_stores(what: str, box: Box, keyed: bool, share: str, rng: Rng) -> None:
     """Do everything that a user can do with a store, after one of its files was changed."""
     cases = list(STORES[what](box.reset(), rng))
-    picked = rng.permutation(len(cases))[: 1 if share == "some" else 60]
+    picked = rng.permutation(len(cases))[: 1 if share == "some" else 30]
     with hostile_stores.bounded_memory():
         for index in sorted(picked):
             store = box.reset()

@@ -41,7 +41,7 @@ POINTS = (
 )
 SOME = {"commit.after": "plain", "merge.written": "keyed", "vacuum.removed": "plain"}
 STORES = {"plain": SETTINGS, "keyed": KEYED}
-KILLS = 100  # for each kind of store, at random moments
+KILLS = 60  # for each kind of store, at random moments
 
 
 @pytest.fixture(autouse=True)
