@@ -85,18 +85,18 @@ def measure(s: Settings) -> list[Row]:
 def _questions(spark: Any, folder: Path, s: Settings) -> Iterator[tuple[str, int, dict[str, Job]]]:
     """Yield the name of each question, its number of rows, and its methods."""
     lake, small, large = (str(folder / name) for name in ("lake", "small", "large"))
-    for path, rows, keys in ((lake, s.rows, s.keys), (small, s.exact_rows, s.keys), (large, s.many_rows, ())):
+    for path, rows, columns in ((lake, s.rows, s.keys), (small, s.exact_rows, s.keys), (large, s.many_rows, ())):
         show(f"spark: write {rows:,} rows of Parquet")
-        write_lake(Path(path), rows, s.files, *keys, group=s.group)
+        write_lake(Path(path), rows, s.files, *columns, group=s.group)
     frame, few, approx = spark.read.parquet(lake), spark.read.parquet(small), "percentile_approx(v, ..., {})"
     both = f"struct({', '.join(f'kll_sketch_get_quantile_double({KLL}, {phi})' for phi in (0.5, 0.99))})"
-    for question, path, rows in (("two quantiles", lake, s.rows), ("two quantiles of many rows", large, s.many_rows)):
+    for question, path, count in (("two quantiles", lake, s.rows), ("two quantiles of many rows", large, s.many_rows)):
         values = spark.read.parquet(path)
         jobs = {OURS: _ours(path, eps=0.001), KLL: _sql(values, both)}
         jobs[approx.format(1000)] = _sql(values, f"percentile_approx(v, {ARRAY}, 1000)")
         if path == lake:  # a DataFrame takes equally long for each row
             jobs["quantide, DataFrame"] = _ours(values, eps=0.001)
-        yield f"{question}, eps 0.001", rows, jobs
+        yield f"{question}, eps 0.001", count, jobs
     for keys in s.keys:
         peer = _sql(frame, f"percentile_approx(v, {ARRAY}, 100)", f"k{keys}")
         jobs = {OURS: _ours(lake, by=f"k{keys}", eps=0.01), approx.format(100): peer}

@@ -3,7 +3,7 @@
 import logging
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from subprocess import Popen, TimeoutExpired
 from typing import Any
@@ -13,10 +13,6 @@ from pyspark import SparkContext, java_gateway
 from pyspark.sql import SparkSession
 
 PATIENCE = 1.0  # seconds for Java to end
-
-
-def ignore_ctrl_c() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class JavaProcess:
@@ -37,12 +33,9 @@ class JavaProcess:
     def recorded(self) -> Iterator[None]:
         """Record the process that Spark starts in this context; one that starts after `end` is ended, too."""
 
-        def start(*args: Any, preexec_fn: Callable[[], None] = ignore_ctrl_c, **kwargs: Any) -> Popen[bytes]:
-            def ignore_signals() -> None:
-                preexec_fn()
-                signal.signal(signal.SIGTERM, signal.SIG_IGN)
-
-            self._process = process = Popen(*args, preexec_fn=ignore_signals, **kwargs)
+        def start(*args: Any, **kwargs: Any) -> Popen[bytes]:
+            kwargs["preexec_fn"] = _ignore_signals
+            self._process = process = Popen(*args, **kwargs)
             if self.ended:
                 process.send_signal(signal.SIGHUP)
             return process
@@ -81,6 +74,11 @@ class JavaProcess:
         if self._process is not None:
             with suppress(Py4JError, ConnectionError):  # the signal to stop may have ended Java, too
                 session.sparkContext.setLogLevel("OFF")
+
+
+def _ignore_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _is_no_failed_call(record: logging.LogRecord) -> bool:
