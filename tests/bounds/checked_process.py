@@ -20,7 +20,7 @@ def environment() -> dict[str, str]:
     """Environment of such a process. Machine code is cached until a kernel changes."""
     digest = hashlib.sha256(sys.version.encode())
     for source in SOURCES:
-        digest.update(source.read_bytes())
+        digest.update(str(source.relative_to(ROOT)).encode() + source.read_bytes())  # machine code names its module
     cache = CACHES / digest.hexdigest()[:16]
     for old in CACHES.glob("*"):
         if old != cache:
