@@ -275,7 +275,7 @@ def merge_by_type(parts: Sequence[Summaries]) -> list[Summaries]:
     for part in parts:
         by_type.setdefault(part.type.name, []).append(part)
     merged = [Summaries.merge(*by_type[name]) for name in sorted(by_type)]
-    if len(merged) == 1:
+    if len(merged) < 2:
         return merged
     filled = [summaries.with_values() for summaries in merged]
     empty = Summaries.merge(*(summaries.without_values() for summaries in merged))
