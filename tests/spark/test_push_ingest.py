@@ -1,6 +1,7 @@
 """Landing files: ingested once, removed afterwards; repeated requests add nothing, also after kill -9 at any step."""
 
 import io
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from quantide import History
 from quantide.config import read_config
 from quantide.spark.ingest import ingest
 from quantide.spark.stream.landing_folder import LandingFolder
-from quantide.store.file_names import CHECKPOINTS, LANDING, PUSH_KEYS
+from quantide.store.file_names import CHECKPOINTS, LANDING, PUSH_KEYS, temporary_name
 from quantide.store.folder_storage import FolderStorage
 from quantide.store.landing_file import PushedRequest, digest_key, prepare_landing, write_landing_file
 from quantide.store.push_keys import PushKeys
@@ -90,6 +91,19 @@ def test_a_landing_file_that_is_in_the_store_is_only_removed(
     assert len(feed.landing) == 1
     feed.ingest()
     assert (feed.stored, feed.landing) == ([1, 2], [])
+
+
+def test_old_files_that_are_incomplete_are_removed(spark: SparkSession, feed: PushFeed) -> None:
+    """A server that is killed while it writes leaves one; a new one may still be written."""
+    feed.push((None, [1.0]))
+    folder = Path(feed.storage.full_path(LANDING))
+    new, old = (folder / temporary_name(f"{number}.parquet") for number in range(2))
+    for path in (new, old):
+        path.write_bytes(b"PAR1")
+    two_hours_ago = new.stat().st_mtime - 7200
+    os.utime(old, (two_hours_ago, two_hours_ago))
+    feed.ingest()
+    assert (feed.stored, list(folder.iterdir())) == ([1], [new])
 
 
 def test_there_is_no_checkpoint_that_grows(

@@ -69,4 +69,4 @@ def test_every_acknowledged_row_is_stored_exactly_once(spark: SparkSession, tmp_
     assert history.n == len(expected)
     table = sorted(int(value) for value in stored_values(store))
     assert table == expected
-    assert list((store / "_quantide" / "landing").iterdir()) == []
+    assert list((store / "_quantide" / "landing").glob("*.parquet")) == []

@@ -24,6 +24,7 @@ from quantide.windows.wall_clock import wall_clock
 
 LOG = logging.getLogger(__name__)
 RowRanges = tuple[tuple[int, int], ...]
+MAX_WRITE_SECONDS = 3600.0  # a server that has written a file for longer has ended
 
 
 @dataclass
@@ -41,7 +42,7 @@ class LandingFolder:
     """Landing files of one stream, seen by ingestion."""
 
     def __init__(self, history: History) -> None:
-        self._storage = history.table.storage
+        self._table, self._storage = history.table, history.table.storage
         prepare_landing(self._storage)  # Spark lists it
         self._keys = PushKeys(self._storage, history.batch_seen)
         self._oldest: dict[tuple[str, int], float] = {}
@@ -88,11 +89,13 @@ class LandingFolder:
         fault_points.point("push.stored")
         self._remove(entry.file.path for entry in record.entries if entry.state == DONE)
 
-    def remove_stored(self, ingest_log: IngestLog) -> None:
-        """Remove landing files that are in the store: of a process that ended before it could."""
+    def remove_remains(self, ingest_log: IngestLog) -> None:
+        """Remove files of processes that ended early: those that are in the store, and old ones that are incomplete."""
         folder = self._storage.full_path(LANDING)
         paths = [f"{folder}/{os.path.basename(file.name)}" for file in self._storage.list_files(LANDING)]
         self._remove(path for path in paths if path in ingest_log.ingested)
+        latest = self._table.file_time() - MAX_WRITE_SECONDS
+        self._remove(file.name for file in self._storage.list_remains(LANDING) if file.modified < latest)
 
     def _remove(self, paths: Iterable[str]) -> None:
         for path in paths:

@@ -94,7 +94,7 @@ class RunningStream:
             self._listed = ListedBatches(self.writer, self.source, reset) if stream.source.is_listed else None
             self._removal = FileRemoval(self.writer)
             if self.writer.landing is not None:
-                self.writer.landing.remove_stored(self.ingest_log)
+                self.writer.landing.remove_remains(self.ingest_log)
             self._retries = FileRetries(self.writer)
             if self._listed is not None:
                 self._retries = FileRetries(self.writer, self._listed.lister.list_present, self._listed.trim_log)
