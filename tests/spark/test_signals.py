@@ -97,7 +97,7 @@ def test_a_signal_is_reported_at_once(received: list[int]) -> None:
 
 
 def test_failed_calls_after_a_signal_are_not_logged(capfd: pytest.CaptureFixture[str]) -> None:
-    """A signal to the process group ends Java, too, perhaps during a call; py4j logs such a call by the root logger."""
+    """Java may end during a call, after SIGHUP or SIGKILL; py4j logs such a call by the root logger."""
     root, java = logging.getLogger(), JavaProcess()
     handler, before = logging.StreamHandler(), root.filters[:]
     root.addHandler(handler)
