@@ -83,7 +83,7 @@ def test_a_file_that_is_filled_while_the_driver_runs(spark: SparkSession, tmp_pa
 
 @pytest.mark.slow
 def test_a_signal_to_the_process_group(tmp_path: Path) -> None:
-    """Signal the process group, as a service manager or a shell does: Java ignores it, and the command ends in order."""
+    """Signal the process group, as a shell does: Java ignores the signal, and the command ends in order."""
     feed = Feed(tmp_path)
     feed.write("0.parquet")
     log = tmp_path / "driver.log"
